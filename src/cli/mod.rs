@@ -1,25 +1,17 @@
-//! The command line: parses the arguments and runs the subcommand. One file per subcommand.
+//! The command line: parses the arguments and runs the subcommand. A file or folder for each subcommand, or for a few
+//! that tell one story.
 
-mod acp;
 mod config;
 mod doctor;
-mod export;
 mod history;
-#[cfg(unix)]
-mod launcher;
 mod login;
 mod mcp;
-mod mcp_server;
 mod policy;
 mod prompt;
 mod replay;
 mod run;
 #[cfg(unix)]
 mod sandbox;
-#[cfg(unix)]
-mod sandbox_check;
-#[cfg(unix)]
-mod sandbox_probe;
 mod serve;
 mod sessions;
 #[cfg(unix)]
@@ -146,7 +138,7 @@ enum CliCommand {
     #[command(hide = true)]
     SandboxProbe {
         #[command(subcommand)]
-        probe: sandbox_probe::SandboxProbe,
+        probe: sandbox::probe::SandboxProbe,
     },
     /// Run a recorded session again, and say what has changed
     ///
@@ -189,7 +181,7 @@ enum CliCommand {
                             session. Questions go to the client (elicitation); a client without it \
                             gets a refusal. There is no undo.\n\
                             Example: turnwright mcp-server --root . --mode auto-edit")]
-    McpServer(mcp_server::McpServerCliArgs),
+    McpServer(mcp::McpServerCliArgs),
     /// Show, check and change the settings
     Config {
         #[command(subcommand)]
@@ -205,7 +197,7 @@ impl CliArgs {
     /// editor they only name it, whatever they are.
     fn read() -> CliArgs {
         #[cfg(unix)]
-        if launcher::is_launcher() {
+        if sandbox::is_launcher() {
             let command = Some(CliCommand::Launcher);
             return CliArgs { command, ..CliArgs::default() };
         }
@@ -228,7 +220,7 @@ pub fn run() -> ExitCode {
     let arguments = CliArgs::read();
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
-        return sandbox_probe::run(probe);
+        return sandbox::probe::run(probe);
     }
     #[cfg(unix)]
     turnwright_workspace::exec::ignore_file_size_signal();
@@ -286,7 +278,7 @@ fn explained(mut error: clap::Error) -> clap::Error {
 
 fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
-        CliCommand::Acp => acp::run(config),
+        CliCommand::Acp => serve::serve_stdio(config),
         CliCommand::Serve(args) => serve::serve(args, config),
         CliCommand::Connect(args) => serve::connect(&args, &config),
         CliCommand::Run(args) => run::run(&args, config),
@@ -296,10 +288,10 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         #[cfg(unix)]
         CliCommand::Sandbox(args) => sandbox::run(&args, &config),
         #[cfg(unix)]
-        CliCommand::Launcher => launcher::run(&config),
+        CliCommand::Launcher => sandbox::run_for_agent(&config),
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
-        CliCommand::SandboxProbe { probe } => sandbox_probe::run(&probe),
+        CliCommand::SandboxProbe { probe } => sandbox::probe::run(&probe),
         CliCommand::Replay(args) => replay::run(&args, config),
         CliCommand::Policy(args) => policy::run(args, &config),
         CliCommand::Sessions(args) => sessions::run(args, &config),
@@ -308,7 +300,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Redo(args) => undo::redo(args, &config),
         CliCommand::Diff(args) => undo::diff(args, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
-        CliCommand::McpServer(args) => mcp_server::run(args, config),
+        CliCommand::McpServer(args) => mcp::serve(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
         CliCommand::Licenses => report("licenses", write_stdout(LICENSES).map_err(CliError::from)),
     }

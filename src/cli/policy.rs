@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::mcp_server::parse_mode;
+use super::mcp::parse_mode;
 use super::{CliError, exit_code, write_stdout};
 use crate::config::Config;
 use crate::session::resolve_policy;

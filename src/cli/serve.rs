@@ -1,4 +1,5 @@
-//! `turnwright serve`: serves ACP on a socket. `turnwright connect`: a pipe to such an agent.
+//! `turnwright` and `turnwright acp`: serves ACP on stdin and stdout. `turnwright serve`: serves it on a socket.
+//! `turnwright connect`: a pipe to such an agent.
 
 use std::io::{Write, stderr};
 use std::net::SocketAddr;
@@ -18,6 +19,26 @@ use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 use turnwright_types::secret_file::{self, SecretFile};
+
+const EXPLANATION: &str = "\
+turnwright is a coding agent that your editor starts. It speaks the Agent
+Client Protocol (ACP) on stdin and stdout: there is nothing to type here.
+
+Add it to your editor's agents, for example in Zed's settings.json:
+
+  \"agent_servers\": {
+    \"turnwright\": { \"type\": \"custom\", \"command\": \"turnwright\", \"args\": [] }
+  }
+
+`turnwright run` is a conversation in the terminal, `turnwright login` stores
+an API key, and `turnwright --help` lists commands and settings.
+";
+
+pub(super) fn serve_stdio(config: Config) -> ExitCode {
+    super::run_for_program("turnwright", EXPLANATION, |stdio| {
+        acp::serve_blocking(config, stdio, turnwright_rpc::stop_signal())
+    })
+}
 
 /// The shortest token, in bytes.
 const MIN_TOKEN_LENGTH: usize = 16;

@@ -1,21 +1,24 @@
-//! `turnwright sessions`: lists, shows, exports and deletes stored sessions.
+//! `turnwright sessions`: lists, shows, exports as documents and deletes stored sessions.
 
-use std::path::PathBuf;
+use std::io::{self, BufWriter, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::history::{format_duration, one_line, short_id};
-use super::{CliError, export, is_same_folder, prompt, report, write_stdout};
+use super::{CliError, is_same_folder, prompt, report, write_stdout};
 use crate::config::Config;
+use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
     Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, read,
     session_summaries, sessions,
 };
-use turnwright_types::effect::{escape_hidden_line, terminal_safe};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
 use turnwright_types::ids::SessionId;
+use turnwright_types::io_error_text::without_error_numbers;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
 use turnwright_types::timestamp::{local_time, rfc3339};
@@ -55,7 +58,7 @@ enum SessionsCommand {
     },
     /// Export a session with its tool calls, file changes and timing
     #[command(after_help = "Example: turnwright sessions export last --output session.html")]
-    Export(export::ExportCliArgs),
+    Export(ExportCliArgs),
     /// Delete sessions with all their data
     #[command(after_help = "Example: turnwright sessions delete 3f9a1c07")]
     Delete {
@@ -79,7 +82,7 @@ pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
         }
         SessionsCommand::Show { id } => show(&store, &id),
         SessionsCommand::Export(args) => match find_session(&store, args.id()) {
-            Ok(id) => return export::run(&args, &store, &id),
+            Ok(id) => return run_export(&args, &store, &id),
             Err(error) => Err(error),
         },
         SessionsCommand::Delete { ids, yes } => delete(&store, &ids, yes),
@@ -89,7 +92,7 @@ pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
 
 pub(super) fn current_folder() -> Result<PathBuf, CliError> {
     std::path::absolute(".").map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => CliError::Other(
+        io::ErrorKind::NotFound => CliError::Other(
             "the folder in which this was started is gone; change to one that exists".to_owned(),
         ),
         _ => error.into(),
@@ -273,4 +276,94 @@ fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<()
         store.write_blocking(move |connection| sessions::delete(connection, &id))?;
     }
     Ok(write_stdout("Deleted.\n")?)
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExportCliArgs {
+    /// Session id, a prefix of one, or `last`
+    id: String,
+    /// Markdown (default)
+    #[arg(long, group = "form")]
+    md: bool,
+    /// One self-contained HTML page (default if FILE ends in .html)
+    #[arg(long, group = "form")]
+    html: bool,
+    /// JSON (default if FILE ends in .json)
+    #[arg(long, group = "form")]
+    json: bool,
+    /// Output file (default: stdout)
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+impl ExportCliArgs {
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn form(&self) -> ExportFormat {
+        if self.json || !self.html && self.ends_in("json") {
+            return ExportFormat::Json;
+        }
+        if self.html || self.ends_in("html") { ExportFormat::Html } else { ExportFormat::Markdown }
+    }
+
+    /// Returns true if the name of the output file decides for the form with this extension.
+    fn ends_in(&self, extension: &str) -> bool {
+        let end = self.output.as_deref().and_then(Path::extension);
+        !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
+    }
+}
+
+fn run_export(args: &ExportCliArgs, store: &Store, id: &SessionId) -> ExitCode {
+    let session = (store, id);
+    let result = match &args.output {
+        Some(path) => export_to_file(session, args, path),
+        None => export_to_stdout(session, args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // A closed pipe is not an error: the reader has seen enough.
+        Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let text = format!(
+                "turnwright: {}\n",
+                escape_hidden(&without_error_numbers(&error.to_string()))
+            );
+            stderr().write_all(text.as_bytes()).ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes atomically, to a file that only its owner can read.
+fn export_to_file(
+    session: (&Store, &SessionId),
+    args: &ExportCliArgs,
+    path: &Path,
+) -> Result<(), ExportError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    write(session, args, &mut file)?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn export_to_stdout(
+    session: (&Store, &SessionId),
+    args: &ExportCliArgs,
+) -> Result<(), ExportError> {
+    write(session, args, &mut stdout())
+}
+
+fn write(
+    (store, id): (&Store, &SessionId),
+    args: &ExportCliArgs,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let mut out = BufWriter::new(out);
+    store.read_blocking(|connection| Ok(export(connection, id, args.form(), &mut out)))?
 }

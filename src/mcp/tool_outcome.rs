@@ -9,11 +9,10 @@ use crate::tools::ToolOutcome;
 use turnwright_mcp::SchemaValidator;
 use turnwright_mcp::bounded_text;
 use turnwright_mcp::{ResultBlock, ToolResult};
-use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
 use turnwright_types::message::Media;
 use turnwright_types::redact;
-use turnwright_types::text;
+use turnwright_types::text::{self, format_bytes};
 use turnwright_workspace::exec::excerpt;
 use turnwright_workspace::files::{PictureFault, read_picture};
 

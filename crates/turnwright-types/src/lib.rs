@@ -4,10 +4,9 @@
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
-//! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`entities`] reads
-//! characters that are written as in HTML, [`hash`] hashes, [`text`] takes parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
+//! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`text`] takes
+//! parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
 
-pub mod byte_size;
 pub mod hash;
 pub mod ids;
 pub mod io_error_text;
@@ -20,7 +19,6 @@ pub mod update;
 pub mod client;
 pub mod dialect;
 pub mod shell_script;
-pub mod entities;
 pub mod file_change;
 pub mod file_id;
 pub mod file_link;
@@ -32,9 +30,8 @@ pub mod token_meter;
 pub mod redact;
 pub mod secret;
 pub mod secret_file;
-pub mod failed_summaries;
-pub mod learned_window;
 pub mod line_diff;
 pub mod patience;
 pub mod private_file;
 pub mod text;
+pub mod learned_limits;

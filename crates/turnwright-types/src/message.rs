@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::failed_summaries::FailedSummaries;
 use crate::file_link::FileLink;
 use crate::ids::{CallId, MessageId};
-use crate::learned_window::LearnedWindow;
+use crate::learned_limits::{FailedSummaries, LearnedWindow};
 use crate::token_meter::TokenMeter;
 
 /// One entry of a conversation.

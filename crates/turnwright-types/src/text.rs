@@ -1,5 +1,6 @@
 //! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
+//! Sizes are put into words here, too, and characters that a model has written as HTML does are read.
 
 // `str::floor_char_boundary` and its counterpart need Rust 1.91, which is newer than the version that `Cargo.toml` declares.
 
@@ -129,6 +130,43 @@ pub fn longest_backtick_run(text: &str) -> usize {
         return 0;
     }
     text.split(|char| char != '`').map(str::len).max().unwrap_or_default()
+}
+
+/// The names behind the `&`, and the character that each stands for.
+const ENTITIES: [(&str, char); 6] =
+    [("amp;", '&'), ("lt;", '<'), ("gt;", '>'), ("quot;", '"'), ("apos;", '\''), ("#39;", '\'')];
+
+/// Replaces one level of entities by their characters; `None` if there is none.
+pub fn without_entities(text: &str) -> Option<String> {
+    let mut parts = text.split('&');
+    let mut plain = parts.next()?.to_owned();
+    for part in parts {
+        let mut entities = ENTITIES.iter();
+        let known = entities.find_map(|(name, char)| Some((*char, part.strip_prefix(*name)?)));
+        let (char, rest) = known.unwrap_or(('&', part));
+        plain.push(char);
+        plain.push_str(rest);
+    }
+    (plain != text).then_some(plain)
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// Formats a number of bytes in a readable unit, rounded to a tenth: `12 bytes`, `1.5 KiB`, `3 GiB`.
+pub fn format_bytes(bytes: u64) -> String {
+    let tenths_of = |unit: u64| (u128::from(bytes) * 10 + u128::from(unit / 2)) / u128::from(unit);
+    let (tenths, name) = match bytes {
+        0..1_024 => return format!("{bytes} bytes"),
+        _ if tenths_of(KIB) < 10_240 => (tenths_of(KIB), "KiB"),
+        _ if tenths_of(MIB) < 10_240 => (tenths_of(MIB), "MiB"),
+        _ => (tenths_of(GIB), "GiB"),
+    };
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole} {name}"),
+        (whole, tenth) => format!("{whole}.{tenth} {name}"),
+    }
 }
 
 #[cfg(test)]
@@ -341,6 +379,37 @@ mod tests {
     fn the_longest_run_of_backticks_counts() {
         for (text, length) in [("", 0), ("é語", 0), ("`", 1), ("a`b``c`", 2), ("```\n``語", 3)] {
             assert_eq!(longest_backtick_run(text), length, "{text}");
+        }
+    }
+
+    #[test]
+    fn one_level_of_entities_is_read() {
+        for (text, plain) in [
+            ("cd x &amp;&amp; ls", Some("cd x && ls")),
+            ("&lt;a href=&quot;x&quot;&gt; &#39;b&apos;", Some("<a href=\"x\"> 'b'")),
+            ("&amp;lt;", Some("&lt;")),
+            ("a && b &nbsp; &amp", None),
+            ("", None),
+        ] {
+            assert_eq!(without_entities(text).as_deref(), plain, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_rounded_to_the_nearest_tenth() {
+        for (bytes, expected) in [
+            (0, "0 bytes"),
+            (1_023, "1023 bytes"),
+            (1_024, "1 KiB"),
+            (1_500, "1.5 KiB"),
+            ((1 << 20) - 1, "1 MiB"),
+            ((12 << 20) + 2, "12 MiB"),
+            (1 << 30, "1 GiB"),
+            ((1 << 30) + (1 << 29), "1.5 GiB"),
+            (1 << 50, "1048576 GiB"),
+            (u64::MAX, "17179869184 GiB"),
+        ] {
+            assert_eq!(format_bytes(bytes), expected);
         }
     }
 }

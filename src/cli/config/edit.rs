@@ -1,4 +1,4 @@
-//! `turnwright config init` and `turnwright config edit`.
+//! `turnwright config init`, `edit`, `set` and `unset`: what changes the user's settings file.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 
 use super::print;
 use crate::cli::CliError;
-use crate::config::{Config, settings_schema, settings_template};
+use crate::config::{Config, SettingChange, settings_schema, settings_template};
 use crate::session::user_rule_problems;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
@@ -91,4 +91,31 @@ fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
 fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
     let mut words = editor.split_whitespace();
     Command::new(words.next().unwrap_or(editor)).args(words).arg(path).status()
+}
+
+/// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is
+/// not allowed.
+pub(super) fn set(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
+    let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
+    // Another change at the same time would be lost.
+    let _lock = config.paths.lock_settings()?;
+    let change = config.change_setting(key, values).map_err(|error| refused(&error.to_string()))?;
+    let [before, after] = &change.permissions;
+    let known = user_rule_problems(config, before);
+    let problems = user_rule_problems(config, after);
+    if let Some(problem) = problems.iter().find(|problem| !known.contains(problem)) {
+        return Err(refused(problem));
+    }
+    change.save()?;
+    print(&redact::text(&line(&change)))
+}
+
+fn line(change: &SettingChange) -> String {
+    let old = change.old.as_deref().unwrap_or("not set");
+    let new = change.new.as_deref().unwrap_or("not set");
+    let overridden = change
+        .overridden_by
+        .map(|variable| format!(" ({variable} is set and takes precedence)"))
+        .unwrap_or_default();
+    format!("{}: {old} → {new}{overridden}\n", change.key)
 }

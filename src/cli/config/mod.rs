@@ -1,9 +1,7 @@
 //! `turnwright config`: shows, checks and changes the settings.
 
-mod change;
 mod edit;
 mod editor;
-mod project;
 mod show;
 
 use std::process::ExitCode;
@@ -67,8 +65,8 @@ pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
         ConfigCommand::Show { json } => return show::run(*json, config),
         ConfigCommand::Init => edit::init(config),
         ConfigCommand::Edit => edit::edit(config),
-        ConfigCommand::Set { key, values } => change::run(config, key, Some(values)),
-        ConfigCommand::Unset { key } => change::run(config, key, None),
+        ConfigCommand::Set { key, values } => edit::set(config, key, Some(values)),
+        ConfigCommand::Unset { key } => edit::set(config, key, None),
         ConfigCommand::Editor(args) => editor::run(args, config),
         ConfigCommand::Schema => print(&settings_schema()),
     };

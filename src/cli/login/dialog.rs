@@ -1,17 +1,16 @@
-//! A login on a terminal: a provider from a list, its key, and a model from its list.
+//! A login's questions and answers: on a terminal a provider from a list, its key, and a model from its list; from a
+//! pipe the lines in an order that scripts and clients rely on.
 
 use std::fmt::Write;
 
-use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin};
+use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin, looks_like_key};
 use crate::error::as_sentence;
 
 use turnwright_types::secret::Secret;
 
 use super::super::{CliError, block_on};
-use super::answers::{MAX_SHOWN, choose, choose_model};
-use super::target::LoginTarget;
-use super::trial::Trial;
-use super::{Login, local_servers, prompt};
+use super::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
+use super::{Login, prompt};
 
 /// How often a key is asked for.
 const MAX_ATTEMPTS: usize = 3;
@@ -78,7 +77,7 @@ impl Login<'_> {
         }
         prompt::say("Looking for model servers on this machine…\n\n")?;
         let base_urls: Vec<_> = local.iter().filter_map(|provider| provider.base_url).collect();
-        Ok(block_on(local_servers::find(&base_urls, local_servers::LOOK_LIMIT))?)
+        Ok(block_on(find_local(&base_urls, LOOK_LIMIT))?)
     }
 
     /// A note about the known key of a provider.
@@ -197,4 +196,183 @@ fn model_list(models: &[String]) -> String {
         writeln!(text, "      … and {} more; any name can be typed", models.len() - MAX_SHOWN).ok();
     }
     text
+}
+
+/// The most models that are shown.
+pub(super) const MAX_SHOWN: usize = 30;
+
+/// No provider has a longer name, and no key is as short.
+const MAX_NAME: usize = 16;
+
+/// Finds the one of `names` that an answer means: the number of one of the first `shown`, the name, or the
+/// beginning of only one name.
+pub(super) fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
+    let answer = answer.trim().to_lowercase();
+    if answer.is_empty() {
+        return Err(format!("Enter a number from 1 to {shown}, or a name"));
+    }
+    if let Ok(number) = answer.parse::<usize>() {
+        let is_shown = (1..=shown).contains(&number);
+        return is_shown
+            .then(|| number - 1)
+            .ok_or_else(|| format!("Enter a number from 1 to {shown}, or a name"));
+    }
+    if let Some(exact) = names.iter().position(|name| name.to_lowercase() == answer) {
+        return Ok(exact);
+    }
+    let all: Vec<usize> = (0..names.len()).collect();
+    let matching = all.iter().filter(|index| names[**index].to_lowercase().starts_with(&answer));
+    match matching.collect::<Vec<_>>()[..] {
+        [one] => Ok(*one),
+        [] => Err(format!("Nothing here is called {}", quoted(&answer))),
+        ref several => {
+            let several: Vec<_> = several.iter().map(|index| names[**index]).collect();
+            Err(format!("`{}` may be {}", answer.escape_debug(), several.join(" or ")))
+        }
+    }
+}
+
+/// A name that is not known, as it may be shown. What is longer than any name may be a key that was meant
+/// for another question.
+pub(super) fn quoted(name: &str) -> String {
+    if name.chars().count() > MAX_NAME {
+        "what was typed (it may be a key, so it is not shown)".to_owned()
+    } else {
+        format!("`{}`", name.escape_debug())
+    }
+}
+
+/// The model that an answer means: the number of one of the first models, or any name, because servers do
+/// not list all that they have. Empty for `usual`.
+fn choose_model(
+    answer: &str,
+    models: &[String],
+    usual: Option<&str>,
+) -> Result<Option<String>, String> {
+    let answer = answer.trim();
+    if answer.is_empty() {
+        return Ok(usual.map(str::to_owned));
+    }
+    if looks_like_key(answer) {
+        return Err("That looks like a key, and not like the name of a model".to_owned());
+    }
+    let shown = models.len().min(MAX_SHOWN);
+    match answer.parse::<usize>() {
+        Ok(number) if (1..=shown).contains(&number) => Ok(Some(models[number - 1].clone())),
+        Ok(_) if shown > 0 => Err(format!("Enter a number from 1 to {shown}, or a name")),
+        _ => Ok(Some(answer.to_owned())),
+    }
+}
+
+impl Login<'_> {
+    /// Reads the key of a well-known provider, which is the first line, and tries it.
+    pub(super) fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
+        let named = self.named_target(Some(provider))?;
+        let mut target = named.ok_or_else(|| {
+            CliError::Other(format!(
+                "each account of {provider} has its own server: add --base-url"
+            ))
+        })?;
+        let typed = if target.is_local() { String::new() } else { prompt::read_line()? };
+        let key = Secret::from_copied(&typed)
+            .map(|secret| self.new_key(secret))
+            .or_else(|| self.known_key(&target));
+        if key.is_none() && target.needs_key() {
+            return Err(CliError::Other(format!("{} needs a key", target.name())));
+        }
+        let models = match self.try_key(&mut target, key.as_ref().map(|key| &key.secret))? {
+            Trial::Models(models) => models,
+            Trial::Refused(why) => return Err(CliError::Other(why)),
+            Trial::Unknown(why) => {
+                // There is nobody to ask.
+                prompt::say(&format!("The key could not be tried: {why}\n"))?;
+                Vec::new()
+            }
+        };
+        let model = self
+            .named_model(&target, &models)
+            .or_else(|| self.usual_model(&target, &models).map(str::to_owned));
+        Ok(Login::stored(&target, key, model))
+    }
+
+    /// Reads the base URL, the key and the model, each in a line, as far as flags do not give them.
+    pub(super) fn read_all(&self) -> Result<StoredLogin, CliError> {
+        let base_url = match &self.flags.base_url {
+            Some(base_url) => base_url.clone(),
+            None => prompt::ask("Base URL (empty for OpenAI): ")?,
+        };
+        let key = prompt::ask("API key (empty if the server needs none): ")?;
+        let model = match &self.flags.model {
+            Some(model) => model.clone(),
+            None => prompt::ask("Model (empty for the default): ")?,
+        };
+        let key = Secret::from_copied(&key);
+        let model = choose_model(&model, &[], None).map_err(CliError::Other)?;
+        match base_url.trim() {
+            "" if key.is_none() => Err(CliError::Other("enter a key or a base URL".to_owned())),
+            "" => {
+                let key = key.map(|key| key.expose().to_owned());
+                Ok(StoredLogin { key, model, ..StoredLogin::default() })
+            }
+            base_url => {
+                let target = LoginTarget::server(base_url).map_err(CliError::Other)?;
+                let key = key.map(|secret| self.new_key(secret));
+                Ok(Login::stored(&target, key, model))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_number_a_name_or_the_beginning_of_one() {
+        let names = ["ollama", "openai", "openrouter", "xai", "vllm"];
+        for (answer, expected) in [
+            ("1", Ok(0)),
+            (" 4\n", Ok(3)),
+            ("openai", Ok(1)),
+            ("OpenRouter", Ok(2)),
+            ("ol", Ok(0)),
+            // Not shown, but known.
+            ("vllm", Ok(4)),
+            ("5", Err("from 1 to 4")),
+            ("0", Err("from 1 to 4")),
+            ("", Err("from 1 to 4")),
+            ("open", Err("`open` may be openai or openrouter")),
+            ("nobody", Err("Nothing here is called `nobody`")),
+            ("sk-0123456789abcdef", Err("Nothing here is called what was typed (it may be a key")),
+        ] {
+            let found = choose(answer, &names, 4);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{answer}"),
+                (Err(error), Err(expected)) => assert!(error.contains(expected), "{error}"),
+                (found, _) => panic!("{answer}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn any_name_of_a_model_can_be_typed() {
+        let models: Vec<_> = (1..=40).map(|number| format!("m{number}")).collect();
+        for (answer, expected) in [
+            ("", Some("m3")),
+            ("2", Some("m2")),
+            ("30", Some("m30")),
+            ("31", None),
+            ("0", None),
+            ("m40", Some("m40")),
+            (" org/other:7b ", Some("org/other:7b")),
+            ("sk-0123456789abcdef0123", None),
+        ] {
+            let found = choose_model(answer, &models, Some("m3")).ok().flatten();
+            assert_eq!(found.as_deref(), expected, "{answer}");
+        }
+        let refused = choose_model("sk-0123456789abcdef0123", &models, None).unwrap_err();
+        assert!(refused.contains("looks like a key") && !refused.contains("sk-"), "{refused}");
+        assert_eq!(choose_model("", &[], None), Ok(None));
+        assert_eq!(choose_model("7", &[], None), Ok(Some("7".to_owned())));
+    }
 }

@@ -1,28 +1,32 @@
-//! `turnwright replay`: runs a recorded session again without a network, files or commands, and says where
-//! the agent now behaves in another way.
+//! `turnwright replay`: runs a recorded session again without a network, files or commands, in an agent in this process
+//! that gets its outside world from the recording, and says where the agent now behaves in another way.
 
-mod difference;
 mod driver;
-mod model_requests;
-mod run_normalizer;
 mod observed;
 mod other_model;
-mod played_agent;
 
-use std::io::{self, Write, stderr};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::acp;
+use crate::cli::run::{AgentThread, pipe_file};
 use crate::cli::write_stdout;
 use crate::config::Config;
-use crate::recording::{RecordedEvent, RecordingError, load_recording};
-use difference::Difference;
+use crate::recording::{
+    EventKind, Playback, PlaybackEvent, RecordedEvent, Recording, RecordingError, load_recording,
+};
 use driver::{ReplayDriver, ReplaySummary};
-use observed::Observer;
-use played_agent::PlayedAgent;
-use run_normalizer::RunNormalizer;
+use observed::{Difference, Observer, RunNormalizer};
+use tokio_util::sync::CancellationToken;
+use turnwright_store::{Store, insert_conversation};
 use turnwright_types::io_error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -121,4 +125,95 @@ fn report_unplayable(path: &Path, why: &RecordingError) -> ExitCode {
     let text = format!("turnwright replay: {} cannot be played back. {why}.\n", path.display());
     stderr().write_all(text.as_bytes()).ok();
     ExitCode::from(2)
+}
+
+/// The capacity of the queue of events.
+const MAX_WAITING_EVENTS: usize = 1024;
+
+/// A running agent.
+struct PlayedAgent {
+    playback: Arc<Playback>,
+    input: Option<File>,
+    events: Option<Receiver<PlaybackEvent>>,
+    stop: CancellationToken,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl PlayedAgent {
+    /// Starts the agent on a thread of its own.
+    fn start(
+        config: Config,
+        head: &Value,
+        events: &[RecordedEvent],
+        asks_model: bool,
+    ) -> io::Result<PlayedAgent> {
+        store_conversation(&config, events)?;
+        let (sender, receiver) = sync_channel(MAX_WAITING_EVENTS);
+        let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
+        let recording = Recording::of(Arc::clone(&playback));
+        let AgentThread { requests, messages, stop, thread } =
+            AgentThread::start(move |stdio, stop| {
+                acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
+            })?;
+        let output = pipe_file(messages);
+        thread::Builder::new()
+            .name("replay".to_owned())
+            .spawn(move || read_messages(output, &sender))?;
+        Ok(PlayedAgent {
+            playback,
+            input: Some(pipe_file(requests)),
+            events: Some(receiver),
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Sends a message. If the agent has ended, the message is dropped, and [`PlayedAgent::next_event`] returns
+    /// [`PlaybackEvent::Ended`].
+    fn send(&mut self, message: &Value) {
+        if let Some(input) = &mut self.input {
+            input.write_all(format!("{message}\n").as_bytes()).ok();
+        }
+    }
+
+    /// Waits at most `limit` for the next event.
+    fn next_event(&self, limit: Duration) -> Option<PlaybackEvent> {
+        self.events.as_ref()?.recv_timeout(limit).ok()
+    }
+
+    /// Ends the agent, and waits for it.
+    fn end(&mut self) {
+        // Neither its messages nor the recorded events are awaited any more.
+        self.events = None;
+        self.playback.advance(u64::MAX);
+        self.stop.cancel();
+        self.input = None;
+        if let Some(thread) = self.thread.take() {
+            // How it ends is no part of the comparison.
+            thread.join().ok();
+        }
+    }
+}
+
+/// Puts the conversation that the recording begins with where the agent looks for it.
+fn store_conversation(config: &Config, events: &[RecordedEvent]) -> io::Result<()> {
+    let stored = events.iter().find_map(|event| match &event.kind {
+        EventKind::Stored(stored) => Some(stored.clone()),
+        _ => None,
+    });
+    let Some(stored) = stored else { return Ok(()) };
+    let store = Store::new(&config.paths.state);
+    let stored = store.write_blocking(move |connection| insert_conversation(connection, &stored));
+    stored.map_err(|error| io::Error::other(format!("its conversation is damaged: {error}")))
+}
+
+fn read_messages(output: File, sender: &SyncSender<PlaybackEvent>) {
+    for line in BufReader::new(output).lines() {
+        let Ok(message) = line.map(|line| serde_json::from_str(&line).unwrap_or_default()) else {
+            break;
+        };
+        // The output is read to its end even without a receiver, so that the agent is never blocked.
+        sender.send(PlaybackEvent::Message(message)).ok();
+    }
+    sender.send(PlaybackEvent::Ended).ok();
 }

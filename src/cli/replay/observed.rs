@@ -1,13 +1,14 @@
-//! A session as a client sees it, in pieces that do not depend on timing: text in one stream however it
-//! was cut, each card in a stream of its own with its states instead of its updates.
+//! A session as a client sees it, in pieces that do not depend on timing: text in one stream however it was cut, each
+//! card in a stream of its own with its states instead of its updates. What differs between any two runs gets the same
+//! placeholder, and the first place where a replay differs from its recording is found.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use super::run_normalizer::RunNormalizer;
 use crate::config::EXPOSED_KEY;
 use turnwright_mcp::SERVER_ASKS;
+use turnwright_types::text;
 
 /// A part of what the client sees.
 #[derive(Clone, Debug, PartialEq)]
@@ -243,6 +244,154 @@ fn whole(stream: ObservedStream, piece: Value) -> Observation {
     Observation { stream, piece: ObservedPiece::Whole(piece), request: None }
 }
 
+/// The folders of one run's own files, with the placeholders that stand for them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RunNormalizer(Vec<(String, &'static str)>);
+
+impl RunNormalizer {
+    pub(super) fn new(config: &str, state: &str) -> RunNormalizer {
+        let folders = [(config.to_owned(), "<config>"), (state.to_owned(), "<state>")];
+        RunNormalizer(folders.into_iter().filter(|folder| !folder.0.is_empty()).collect())
+    }
+
+    /// Replaces identifiers, times and the folders in all strings of the value.
+    pub(super) fn normalize(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                for (folder, placeholder) in &self.0 {
+                    if text.contains(folder.as_str()) {
+                        *text = text.replace(folder.as_str(), placeholder);
+                    }
+                }
+                *text = mask_ids_and_times(text);
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.normalize(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.normalize(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+/// The shapes of identifiers and times: `x` is a hexadecimal digit, `0` a decimal one.
+const SHAPES: [(&str, &str); 2] =
+    [("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", "<id>"), ("0000-00-00T00:00:00", "<time>")];
+
+fn mask_ids_and_times(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    'text: while let Some(first) = rest.chars().next() {
+        for (shape, placeholder) in SHAPES {
+            if let Some(found) = rest.get(..shape.len()).filter(|start| has_shape(start, shape)) {
+                clean.push_str(placeholder);
+                rest = &rest[found.len()..];
+                if placeholder == "<time>" {
+                    // Fractions of a second, and the zone.
+                    rest = rest.trim_start_matches(|letter: char| {
+                        letter == '.' || letter.is_ascii_digit()
+                    });
+                    rest = rest.strip_prefix('Z').unwrap_or(rest);
+                }
+                continue 'text;
+            }
+        }
+        clean.push(first);
+        rest = &rest[first.len_utf8()..];
+    }
+    clean
+}
+
+fn has_shape(text: &str, shape: &str) -> bool {
+    text.chars().zip(shape.chars()).all(|(found, wanted)| match wanted {
+        'x' => found.is_ascii_hexdigit(),
+        '0' => found.is_ascii_digit(),
+        same => found == same,
+    })
+}
+
+/// The most characters that are shown of one side.
+const MAX_SHOWN: usize = 300;
+/// How much of the text before a difference is shown.
+const CONTEXT: usize = 40;
+
+/// The first place where a replay differs from its recording.
+#[derive(Debug)]
+pub(super) struct Difference {
+    /// The line of the recording, from 1.
+    pub(super) line: usize,
+    /// The prompt, from 1; 0 before the first.
+    pub(super) turn: usize,
+    /// The part of the session that is not the same.
+    pub(super) what: String,
+    pub(super) recorded: String,
+    pub(super) now: String,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Difference { line, turn, what, recorded, now } = self;
+        let place = match turn {
+            0 => "before the first prompt".to_owned(),
+            turn => format!("in turn {turn}"),
+        };
+        writeln!(formatter, "Different {place}, at line {line} of the recording: {what}")?;
+        writeln!(formatter, "  recorded: {recorded}\n  now:      {now}")
+    }
+}
+
+/// Where two values differ first: the path there, and both sides.
+pub(super) fn compare(recorded: &Value, now: &Value) -> Option<(String, String, String)> {
+    match (recorded, now) {
+        (Value::Object(one), Value::Object(other)) => {
+            let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
+            names.into_iter().find_map(|name| {
+                let get = |from: &Map<String, Value>| from.get(name).cloned().unwrap_or_default();
+                compare(&get(one), &get(other))
+                    .map(|(path, recorded, now)| (format!("{name}.{path}"), recorded, now))
+            })
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let count = one.len().max(other.len());
+            (0..count).find_map(|index| {
+                let get = |from: &[Value]| from.get(index).cloned().unwrap_or_default();
+                compare(&get(one), &get(other))
+                    .map(|(path, recorded, now)| (format!("{index}.{path}"), recorded, now))
+            })
+        }
+        (Value::String(one), Value::String(other)) if one != other => {
+            let (one, other) = around_difference(one, other);
+            Some((String::new(), one, other))
+        }
+        _ if recorded == now => None,
+        _ => Some((String::new(), shortened(recorded), shortened(now))),
+    }
+}
+
+/// Both texts from shortly before the place where they differ.
+pub(super) fn around_difference(one: &str, other: &str) -> (String, String) {
+    let same = one.chars().zip(other.chars()).take_while(|(left, right)| left == right).count();
+    let skipped = same.saturating_sub(CONTEXT);
+    let cut = |text: &str| {
+        let text: String = text.chars().skip(skipped).take(MAX_SHOWN).collect();
+        format!("{}{text:?}", if skipped > 0 { "…" } else { "" })
+    };
+    (cut(one), cut(other))
+}
+
+/// A piece, for people.
+pub(super) fn describe(piece: &ObservedPiece) -> String {
+    match piece {
+        ObservedPiece::Text { text, .. } => shortened(&Value::from(text.as_str())),
+        ObservedPiece::Whole(value) => shortened(value),
+    }
+}
+
+fn shortened(value: &Value) -> String {
+    if value.is_null() {
+        return "nothing".to_owned();
+    }
+    text::clip(value.to_string(), MAX_SHOWN)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -304,5 +453,38 @@ mod tests {
             json!({ "title": "Read a", "status": "completed", "content": ["all"] }),
         ];
         assert_eq!(states, expected.map(ObservedPiece::Whole));
+    }
+
+    #[test]
+    fn identifiers_times_and_folders_get_placeholders() {
+        let folders = RunNormalizer::new("/home/a/.config/turnwright", "/home/a/.state");
+        let mut value = json!({
+            "id": "0a1b2c3d-0000-4000-8000-0123456789ab",
+            "at": ["2026-01-02T03:04:05.678Z, 2026-01-02T03:04:05"],
+            "path": "see /home/a/.state/x and é 2026-01-02",
+            "n": 1,
+        });
+        folders.normalize(&mut value);
+        let expected = json!({
+            "id": "<id>",
+            "at": ["<time>, <time>"],
+            "path": "see <state>/x and é 2026-01-02",
+            "n": 1,
+        });
+        assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn the_first_difference_is_named_by_its_path() {
+        let recorded = json!({ "a": [1, { "b": "same text" }], "c": 1 });
+        let path = |now: Value| compare(&recorded, &now);
+        assert_eq!(path(recorded.clone()), None);
+        let found = path(json!({ "a": [1, { "b": "same test" }], "c": 2 })).unwrap();
+        assert_eq!(found, ("a.1.b.".into(), "\"same text\"".into(), "\"same test\"".into()));
+        let found = path(json!({ "a": [1] })).unwrap();
+        assert_eq!(found, ("a.1.".into(), "{\"b\":\"same text\"}".into(), "nothing".into()));
+        let (one, other) = around_difference(&"x".repeat(100), &format!("{}y", "x".repeat(99)));
+        assert_eq!(one, format!("…{:?}", "x".repeat(41)));
+        assert_eq!(other, format!("…{:?}", format!("{}y", "x".repeat(40))));
     }
 }

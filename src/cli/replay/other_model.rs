@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::played_agent::PlayedAgent;
+use super::PlayedAgent;
 use crate::config::Config;
 use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
 use turnwright_types::effect::escape_hidden;

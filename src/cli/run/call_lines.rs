@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::agent_update::{list, string};
+use super::agent_link::{list, string};
 use super::text_style::TextStyle;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced_command};
 use turnwright_types::line_diff::unified_diff;

@@ -2,27 +2,19 @@
 //! agent that an editor starts; [`agent_link`] runs it in this process.
 //!
 //! [`run_client`] sends requests and handles messages, [`screen`] shows them. The model's text goes through
-//! [`markdown`], [`inline_markdown`], [`markdown_table`] and [`word_wrap`].
+//! [`markdown`] and [`word_wrap`].
 
 mod agent_link;
-mod agent_update;
 mod call_lines;
 mod conversation;
 mod exit_status;
-mod inline_markdown;
-mod line_editor;
 mod markdown;
-mod markdown_table;
 mod permission_answer;
 mod prompt_content;
-mod prompt_history;
 mod run_client;
 mod screen;
 mod session_setup;
-mod stop_signals;
-mod terminal_traits;
 mod text_style;
-mod typed_answer;
 mod word_wrap;
 
 use std::io::{IsTerminal, Write, stderr, stdin};
@@ -34,16 +26,15 @@ use serde_json::Value;
 
 use self::agent_link::AgentLink;
 pub(super) use self::agent_link::{AgentThread, pipe_file};
+use self::conversation::LineEditor;
 use self::exit_status::TurnEnd;
-use self::line_editor::LineEditor;
-use self::permission_answer::AnswerPolicy;
+use self::permission_answer::{AnswerPolicy, AnswerSource};
 use self::prompt_content::STDIN;
 use self::run_client::RunClient;
 use self::screen::Screen;
 use self::session_setup::SessionPlan;
-use self::terminal_traits::{TerminalTraits, terminal_width};
-use self::typed_answer::AnswerSource;
-use super::mcp_server::parse_mode;
+use self::text_style::{TerminalTraits, terminal_width};
+use super::mcp::parse_mode;
 #[cfg(unix)]
 use super::prompt::TerminalMode;
 use crate::config::Config;

@@ -12,9 +12,9 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 use url::Url;
 
-use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text::format_bytes;
 use turnwright_workspace::files::{decode_head, picture_mime};
 
 /// The name that stands for stdin.

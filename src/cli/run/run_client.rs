@@ -10,13 +10,10 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
-use super::agent_link::AgentLink;
-use super::agent_update::{AgentUpdate, list, string};
-use super::exit_status::TurnEnd;
-use super::permission_answer::{self, AnswerPolicy, AnswerRule};
+use super::agent_link::{AgentLink, AgentUpdate, list, string};
+use super::exit_status::{StopSignal, StopSignals, TurnEnd};
+use super::permission_answer::{self, AnswerPolicy, AnswerRule, AnswerSource};
 use super::screen::Screen;
-use super::stop_signals::{StopSignal, StopSignals};
-use super::typed_answer::AnswerSource;
 use turnwright_rpc::{ParsedLine, RequestError, RequestId, RpcError, RpcMessage};
 
 /// Nothing waits longer; the user can cancel.
@@ -475,7 +472,7 @@ fn escape_controls(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::run::terminal_traits::TerminalTraits;
+    use crate::cli::run::text_style::TerminalTraits;
     use turnwright_rpc::{Outbox, line_queue, message_queue};
 
     /// Takes what is sent until a text is in it.

@@ -6,12 +6,11 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::agent_update::{AgentUpdate, string};
+use super::agent_link::{AgentUpdate, string};
 use super::call_lines::{CallCard, StyledLine};
 use super::exit_status::TurnEnd;
 use super::markdown::MarkdownStream;
-use super::terminal_traits::TerminalTraits;
-use super::text_style::{TextStyle, paint};
+use super::text_style::{TerminalTraits, TextStyle, paint};
 use super::word_wrap::{WordWrap, shortened};
 use serde_json::Value;
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};

@@ -2,7 +2,7 @@
 
 use super::{CommandCall, PromptWork, SessionActor};
 use turnwright_store::Entry;
-use turnwright_types::learned_window::LearnedWindow;
+use turnwright_types::learned_limits::LearnedWindow;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     call.answer(session, clear)

@@ -17,7 +17,7 @@ use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
-use turnwright_types::learned_window::LearnedWindow;
+use turnwright_types::learned_limits::LearnedWindow;
 use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
 use turnwright_types::patience::timeout;
 use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};

@@ -14,11 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::pipes::{MessageReader, MessageWriter};
 use super::program_setup::{PreparedProgram, ProgramRequest};
-use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
-use turnwright_types::text;
+use turnwright_types::text::{self, format_bytes};
 use turnwright_workspace::exec::{CommandExit, PipedProcess, ProgramActivity};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use globset::{GlobBuilder, GlobSet, escape};
 
 use super::rule::PathBases;
-use super::rule_error::RuleError;
+use super::rule::parser::RuleError;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::look_alike::composed;
 

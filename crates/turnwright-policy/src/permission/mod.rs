@@ -12,10 +12,8 @@
 mod access_grant;
 mod approval;
 mod audit_log;
-mod command_words;
 mod decide;
 mod decision;
-mod denied_paths;
 mod describe;
 #[cfg(test)]
 mod decide_tests;
@@ -24,20 +22,12 @@ mod everyday_tests;
 mod extra_access;
 mod glob;
 mod grants;
-mod harmless_contents;
 mod lasting_grant;
 mod mode;
 mod policy_rules;
-mod project_folder;
-mod protected_files;
 mod protected_paths;
-mod repository_layout;
 mod refusal;
 mod rule;
-mod rule_error;
-mod rule_loader;
-mod rule_parser;
-mod rule_store;
 #[cfg(test)]
 mod ruinous_tests;
 #[cfg(test)]
@@ -53,7 +43,6 @@ pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
 pub use decide::decide;
 pub use decision::{Decision, Finding, Reason, Verdict};
-pub use denied_paths::DeniedPaths;
 pub use describe::{
     Explanation, describe_confinement, describe_effect, describe_reason, escape_markdown, explain,
     markdown_code, verdict_name,
@@ -62,14 +51,15 @@ pub use glob::Glob;
 pub use grants::Grants;
 pub use lasting_grant::suggest_pattern;
 pub use mode::{Mode, SharedMode};
-pub use policy_rules::PolicyRules;
-pub use project_folder::project_folder;
-pub use protected_files::IDIOMATIC_VERSION_FILES;
+pub use policy_rules::{DeniedPaths, PolicyRules};
 pub use protected_paths::ProtectedPaths;
+pub use protected_paths::files::IDIOMATIC_VERSION_FILES;
+pub use rule::loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
+pub use rule::parser::RuleError;
+pub use rule::store::{
+    ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules, project_folder,
+};
 pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
-pub use rule_error::RuleError;
-pub use rule_loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
-pub use rule_store::{ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules};
 
 /// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a
 /// `Pass` cannot run without a decision. It holds what was allowed, and the tool must touch nothing

@@ -6,38 +6,19 @@
 //! [`ambiguity`](Script::ambiguity): then its commands are everything that was found at any depth,
 //! which is good for denying the line and never for allowing it. [`classify`] says what a simple
 //! command does, judging by its words: whether it only reads, destroys something, or needs the
-//! network. [`mod@ruin`] says whether it could destroy more than the project. Everything here is pure: no file is read and nothing is run.
+//! network. [`ruin()`] says whether it could destroy more than the project. Everything here is pure: no file is read and nothing is run.
 
 mod args;
-mod catastrophic;
-mod cmd_scanner;
-mod command_scanner;
-mod compound;
-mod destructive;
-mod effects;
-mod exceeding_args;
 mod file_use;
-mod here_document;
-mod known_words;
-mod lexer;
-mod line_variables;
 mod network;
-mod parser;
 mod prefix;
 mod programs;
 mod project_edits;
 mod python_environment;
 mod read_only;
-mod ruin;
-mod shell_folder;
-mod stakes;
-mod system_paths;
-mod targets;
-mod windows_drives;
-mod wrappers;
+mod harm;
+mod syntax;
 
-#[cfg(test)]
-mod ruin_tests;
 #[cfg(test)]
 mod tests;
 
@@ -48,15 +29,15 @@ use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::ShellCommand;
 pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
-pub use effects::{NamedFile, effects_of, effects_with_files, named_files};
-pub(crate) use exceeding_args::{exceeds_prefix, names_more_tasks};
-pub use file_use::{FileUse, file_use};
+pub use file_use::{FileUse, NamedFile, effects_of, effects_with_files, file_use, named_files};
+pub use harm::destructive::stakes;
+pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use prefix::{SuggestedWords, suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};
-pub use ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
-pub use stakes::stakes;
+
+pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 
 /// The properties of a simple command, as far as its words tell them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,13 +85,13 @@ pub fn parse(line: &str, dialect: ShellDialect) -> Script {
         return Script { ambiguity, ..Script::default() };
     }
     if dialect == ShellDialect::Cmd {
-        let ambiguity = Some(cmd_scanner::NOT_UNDERSTOOD.to_owned());
-        return Script { commands: cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
+        let ambiguity = Some(syntax::cmd_scanner::NOT_UNDERSTOOD.to_owned());
+        return Script { commands: syntax::cmd_scanner::scan(line), ambiguity, texts: Vec::new() };
     }
-    match parser::parse(line, dialect, PathBuf::new(), 0) {
+    match syntax::parser::parse(line, dialect, PathBuf::new(), 0) {
         Ok(commands) => Script { commands, ..Script::default() },
         Err(ambiguity) => {
-            Script { ambiguity: Some(ambiguity.to_owned()), ..command_scanner::scan(line) }
+            Script { ambiguity: Some(ambiguity.to_owned()), ..syntax::command_scanner::scan(line) }
         }
     }
 }
@@ -148,7 +129,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         git_content_shown: programs::shown_files(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
         may_be_version_managed: !programs::find(name).version.is_empty(),
-        danger: destructive::danger(command),
+        danger: harm::destructive::danger(command),
         fails_offline: network::fails_offline(command),
     }
 }

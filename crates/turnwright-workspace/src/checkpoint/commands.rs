@@ -18,9 +18,9 @@ use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
 use super::{CallChanges, newly_ignored};
-use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
+use turnwright_types::text::format_bytes;
 
 /// How long a snapshot may take.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(2);

@@ -24,10 +24,10 @@ use std::sync::{Arc, OnceLock, Weak};
 use tokio_util::task::TaskTracker;
 
 use crate::files::Roots;
-use turnwright_types::byte_size::format_bytes;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::ids::CallId;
+use turnwright_types::text::format_bytes;
 
 pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::nofollow;
-use turnwright_types::byte_size::format_bytes;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, sha256_hex, sha256_of_reader};
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text::format_bytes;
 
 /// Contents of more bytes are not stored.
 pub(super) const MAX_STORED_BYTES: u64 = 10 * 1024 * 1024;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::agent_process::{AgentCommand, AgentProcess, NextLineError};
 use super::frame_checker::{AgentRequest, FrameChecker, FrameRule, Incoming};
+use super::{AgentCommand, AgentProcess, NextLineError};
 
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);

@@ -1,7 +1,7 @@
 //! Renders text, outlines and binary files for the model.
 
 use super::outline::outline;
-use turnwright_types::byte_size::format_bytes;
+use turnwright_types::text::format_bytes;
 use turnwright_workspace::files::{BinaryFile, Excerpt, LineWindow, ReadContent};
 
 const MAX_LINES: usize = 2_000;

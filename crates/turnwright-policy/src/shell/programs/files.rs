@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use crate::shell::Word;
 use crate::shell::args::{Args, operands};
-use crate::shell::destructive::{Danger, has_option};
 use crate::shell::file_use::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
 use crate::shell::read_only::{FilesRead, ReadPaths, options};
-use crate::shell::system_paths::is_everything;
-use crate::shell::targets::{self, Target};
 
 use super::{Program, is_in, program};
+use crate::shell::harm::destructive::{Danger, has_option};
+use crate::shell::harm::system_paths::is_everything;
+use crate::shell::harm::targets::{self, Target};
 
 const LS: &[&str] = &[
     "-aAbBcCdDfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape",

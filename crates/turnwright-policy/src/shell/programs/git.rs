@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use turnwright_types::effect::{is_secret_path, secret_names_may_end_with};
 
 use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
-use crate::shell::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
 use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
-use crate::shell::{SimpleCommand, Word, targets};
+use crate::shell::{SimpleCommand, Word};
 
 use super::git_content::may_name_object;
 use super::{Program, is_in, program};
+use crate::shell::harm::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
+use crate::shell::harm::targets;
 
 const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: --patch --no-patch \
     --unified: --raw --patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic \

@@ -16,13 +16,13 @@ use std::sync::LazyLock;
 
 use super::SimpleCommand;
 use super::args::Args;
-use super::destructive::Danger;
 use super::file_use::OperandUse;
+use super::harm::destructive::Danger;
+use super::harm::targets::FindTargets;
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
 use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
-use super::targets::FindTargets;
 
 pub(super) use git::{starts_no_other, tracks_branches};
 pub use git_content::{GitContentQuery, may_show_any_content};

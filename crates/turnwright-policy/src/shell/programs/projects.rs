@@ -2,13 +2,13 @@
 
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, operands};
-use crate::shell::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::{self, NetworkUse};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::read_only::FilesRead;
 
 use super::{Program, is_in, program};
+use crate::shell::harm::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
 
 /// Tasks of web frameworks.
 pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(

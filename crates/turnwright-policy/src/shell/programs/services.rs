@@ -1,17 +1,16 @@
 //! Programs that talk to other machines, containers and databases.
 
 use crate::shell::args::{Args, operands};
-use crate::shell::destructive::{
-    CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
-    has_subcommand, has_word,
-};
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::{NetworkUse, is_remote};
 use crate::shell::prefix::form;
 
-use crate::shell::targets;
-
 use super::{Program, Starts, program};
+use crate::shell::harm::destructive::{
+    CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
+    has_subcommand, has_word,
+};
+use crate::shell::harm::targets;
 
 const ONLINE: Program = program("").network(NetworkUse::Always);
 /// It can do anything.

@@ -1,16 +1,18 @@
 //! Builtins of the shell, programs that start others, and programs about the machine.
 
-use crate::shell::catastrophic::{ends_run_level, kills_all_processes, shuts_down, stops_system};
-use crate::shell::destructive::Danger;
 use crate::shell::file_use::OperandUse;
 use crate::shell::read_only::Operands::{self, Format, Words};
 use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
-use crate::shell::windows_drives::{formats_drive, removes_drive};
-use crate::shell::wrappers::word;
-use crate::shell::{SimpleCommand, Word, known_words};
+use crate::shell::{SimpleCommand, Word};
 
 use super::{Program, Starts, is_in, program};
+use crate::shell::harm::catastrophic::{
+    ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down, stops_system,
+};
+use crate::shell::harm::destructive::Danger;
+use crate::shell::syntax::known_words;
+use crate::shell::syntax::wrappers::word;
 
 /// It can do anything.
 const ANYTHING: Program = program("").grantable_prefixes(&[]);

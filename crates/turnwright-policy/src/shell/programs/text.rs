@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use crate::shell::args::{self, Args};
-use crate::shell::destructive::Danger;
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::options::{Argument, OptionTable, arguments};
 use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
-use crate::shell::{SimpleCommand, Word, targets};
+use crate::shell::{SimpleCommand, Word};
 
 use super::{Program, WordList, is_in, program, projects};
+use crate::shell::harm::destructive::Danger;
+use crate::shell::harm::targets;
 
 /// Runs arbitrary code, so no lasting permission covers it.
 const INTERPRETER: Program = program("").grantable_prefixes(&[]);

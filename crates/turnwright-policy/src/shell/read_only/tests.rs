@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::super::ruin::ruin_of_command;
+use super::super::harm::ruin::ruin_of_command;
 use super::super::{SimpleCommand, Word, classify, exceeds_prefix, suggest_prefix};
 
 /// Splits at blanks. Quotes keep words together; outside of them `*`, `?` and `[…]` are globs.

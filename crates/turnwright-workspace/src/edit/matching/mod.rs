@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use turnwright_types::entities::without_entities;
+use turnwright_types::text::without_entities;
 
 /// The text to find and its replacement. All line endings are `\n`.
 #[derive(Clone, Debug)]

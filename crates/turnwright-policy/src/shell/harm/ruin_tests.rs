@@ -1,0 +1,219 @@
+//! What is certain to ruin a system, and what merely looks like that.
+
+use std::path::{Path, PathBuf};
+
+use super::super::read_only::tests::simple;
+use super::super::{SimpleCommand, parse};
+use super::ruin::{Ruin, ruin_of_command};
+use turnwright_types::dialect::ShellDialect;
+
+fn is_certain(command: &SimpleCommand) -> bool {
+    matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
+}
+
+fn is_catastrophic(line: &str, folder: &str) -> bool {
+    let folder = Some(PathBuf::from(folder));
+    is_certain(&SimpleCommand { folder, ..simple(line) })
+}
+
+#[test]
+fn catastrophes_are_recognised_however_they_are_written() {
+    for line in [
+        "rm -rf /",
+        "rm -fr /",
+        "rm -r -f /",
+        "rm -f -R /",
+        "rm --recursive --force /",
+        "rm --rec /",
+        "rm -rf --no-preserve-root /",
+        "rm / -rf",
+        "rm -rf -- /",
+        "rm -rf /et*",
+        "rm -rf /?sr",
+        "rm -rf /{etc,usr}",
+        "rm -rf /u*/bin",
+        "pipenv run rm -rf /",
+        "dotenv -- rm -rf /",
+        "rm -rf //",
+        "rm -rf /.",
+        "rm -rf /./",
+        "rm -rf /tmp/..",
+        "rm -rf /a/b/../..",
+        "rm -rf /*",
+        "rm -rf '/*'",
+        "rm -rf ~",
+        "rm -rf ~/",
+        "rm -rf ~/*",
+        "rm -rf $HOME",
+        "rm -rf ${HOME}/",
+        "rm -rf x /home",
+        "rm -rf /home/",
+        "rm -rf /home/u",
+        "rm -rf /home/u/*",
+        "rm -rf /Users/u",
+        "rm -rf /etc",
+        "rm -rf /usr/*",
+        "rm -rf /usr/lib",
+        "rm -rvf /var",
+        "/bin/rm -rf /",
+        "sudo rm -rf /",
+        "sudo -n rm -rf /",
+        "sudo -u root rm -rf /",
+        "doas rm -rf /etc",
+        "sudo env A=b rm -rf /",
+        "busybox rm -rf /",
+        "timeout 9 rm -rf /",
+        "find / -delete",
+        "find / -type f -delete",
+        "find / -exec rm {} +",
+        "find -L / -delete",
+        "find / -print -delete",
+        "find / -maxdepth 1 -exec rm -rf {} +",
+        "fakeroot rm -rf /",
+        "rm -rf {/etc,/usr}",
+        "rm -rf {x,{/etc,y}}",
+        &format!("rm -rf {}/etc{}", "{".repeat(30_000), "}".repeat(30_000)),
+        "rm -rf /proc/self/root/etc",
+        "rm -rf ~/.*",
+        "rm -rf ~root",
+        "rm -rf ${HOME:?}/*",
+        "mv ~ /x",
+        "shutdown -h now -c",
+        "systemctl isolate reboot.target",
+        "mkntfs /dev/sda1",
+        "find ~ -type f -exec rm -f {} ;",
+        "find ~ -delete",
+        "mv / x",
+        "mv /* x",
+        "mv /etc /x",
+        "chmod -R 777 /",
+        "chmod 777 -R /",
+        "chmod --recursive a+w /etc",
+        "chown -R u /",
+        "chown -hR u:u /usr",
+        "chgrp -R u /*",
+        "dd if=/dev/zero of=/dev/sda",
+        "dd of=/dev/nvme0n1 if=a",
+        "dd of=//dev/sda1",
+        "mkfs /dev/sda1",
+        "mkfs.ext4 -F /dev/sda1",
+        "mkfs -t ext4 /dev/vda",
+        "wipefs -a /dev/sdb",
+        "shred /dev/sda",
+        "tee /dev/sda",
+        "cp a.iso /dev/sdb",
+        "fdisk /dev/mapper/x",
+        "blkdiscard /dev/disk/by-id/x",
+        "shutdown now",
+        "shutdown -h now",
+        "sudo reboot",
+        "halt",
+        "poweroff",
+        "init 0",
+        "telinit 6",
+        "systemctl poweroff",
+        "systemctl reboot",
+        "kill -9 -1",
+        "kill -KILL -1",
+        "kill -s KILL -1",
+        "kill -- -1",
+        "kill -1 -1",
+    ] {
+        assert!(is_catastrophic(line, "."), "{line}");
+    }
+    for (line, folder) in [("rm -rf *", "/"), ("rm -rf .", "/etc"), ("rm -rf ..", "/home/u")] {
+        assert!(is_catastrophic(line, folder), "{line} in {folder}");
+    }
+}
+
+#[test]
+fn a_change_to_the_home_folder_before_it_counts() {
+    for (line, expected) in [
+        ("cd ~ && rm -rf *", true),
+        ("cd && rm -rf ./*", true),
+        ("cd $HOME; rm -rf .", true),
+        ("cd -- \"${HOME}\" && rm -r *", true),
+        ("cd ~/ && sudo rm -rf *", true),
+        ("cd ~ && find . -delete", true),
+        ("cd ~ && rm -rf target", false),
+        ("cd ~/project && rm -rf *", false),
+        ("cd ~ && cd project && rm -rf *", false),
+        ("cd src && rm -rf *", false),
+        ("cd ~ && rm *", false),
+    ] {
+        let script = parse(line, ShellDialect::Bash);
+        let is_found = script.commands.iter().any(is_certain);
+        assert_eq!(is_found, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_disk_is_not_overwritten_by_a_redirection() {
+    for (line, expected) in [
+        ("cat x > /dev/sda", true),
+        ("echo b > /proc/sysrq-trigger", true),
+        ("echo x >> /dev/nvme0n1", true),
+        ("cat < /dev/sda", false),
+        ("echo x > /dev/null", false),
+    ] {
+        let script = parse(line, ShellDialect::Bash);
+        let is_found = script.commands.iter().any(is_certain);
+        assert_eq!(is_found, expected, "{line}");
+    }
+}
+
+#[test]
+fn harmless_and_merely_dangerous_commands_are_not_catastrophic() {
+    for line in [
+        "rm /",
+        "rm -rf x",
+        "rm -rf *",
+        "rm -rf .",
+        "rm -rf /tmp/x",
+        "rm -rf /tmp",
+        "rm -rf /home/u/project/target",
+        "rm -rf /usr/local/x",
+        "rm -rf ~/x",
+        "rm -rf ./etc",
+        "rm -f /etc/x",
+        "rm -rf -- -r",
+        "echo rm -rf /",
+        "grep -r shutdown /etc",
+        "time grep shutdown x",
+        "ls -R /",
+        "find / -name x",
+        "find / -name x -delete",
+        "find / -name x -exec rm -f {} ;",
+        "find / -exec grep x {} +",
+        "rm -rf /tm*",
+        "command -v shutdown",
+        "rm -rf ~rooted",
+        "rm -rf a,/",
+        "systemctl isolate rescue.target",
+        "find . -delete",
+        "mv a /etc",
+        "mv -t /opt a",
+        "mv /tmp/a b",
+        "chmod -R 755 .",
+        "chmod 755 /",
+        "chmod -R 755 /srv/app",
+        "chown -R u /home/u",
+        "dd if=/dev/sda of=a",
+        "dd if=a of=/dev/null",
+        "cp /dev/sda a",
+        "cp a /dev/null",
+        "tee /dev/stderr",
+        "mkfs.ext4 disk.img",
+        "shutdown --help",
+        "npm init 0",
+        "git init",
+        "systemctl status x",
+        "kill -9 123",
+        "kill -1 123",
+        "kill 123",
+        "kill -9 -123",
+        "reboot-helper",
+    ] {
+        assert!(!is_catastrophic(line, "."), "{line}");
+    }
+}

@@ -1,0 +1,266 @@
+//! Finds the paths that a command deletes, changes or overwrites, as far as its arguments name them. `ruin`
+//! decides how bad that is. Each program's row in `programs` refers to the function for its arguments.
+
+use super::super::args::{self, Args, git_subcommand, is_option, operands};
+use super::super::programs::{self, is_in};
+use super::super::syntax::known_words;
+use super::super::{SimpleCommand, Word, network, read_only};
+use super::system_paths::HOME;
+
+/// The harm that is done to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shell) enum Harm {
+    /// It is deleted with everything in it.
+    Deletes,
+    /// The files in it that the source folder does not have are deleted, as by `rsync --delete`.
+    DeletesExtraneous,
+    /// Its content is moved away, or its untracked files are deleted.
+    RemovesContents,
+    /// Some of the files in it are deleted.
+    DeletesSome,
+    /// A program is run for each file in it.
+    RunsForEachFile,
+    /// Permissions or owners of everything in it are changed.
+    ChangesPermissionsRecursively,
+    /// Its own permissions or owner are changed.
+    ChangesPermissions,
+    /// The content of the file is replaced.
+    Overwrites,
+    /// The content of the file is replaced by a program that is used for disks.
+    Formats,
+}
+
+/// A path that a command names, and what happens to it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shell) struct Target<'a> {
+    pub(in crate::shell) text: &'a str,
+    pub(in crate::shell) harm: Harm,
+}
+
+/// Finds the targets among the arguments of a program.
+pub(in crate::shell) type FindTargets = for<'a> fn(&'a [Word]) -> Vec<Target<'a>>;
+
+fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> Vec<Target<'a>> {
+    words.map(|word| Target { text: &word.text, harm }).collect()
+}
+
+pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
+    let options = words.iter().take_while(|word| word.text != "--");
+    options
+        .into_iter()
+        .any(|word| is_option(&word.text, 'r', "--recursive") || is_option(&word.text, 'R', ""))
+}
+
+/// `rm -r`.
+pub(in crate::shell) fn rm_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    if is_recursive(words) { targets_with_harm(operands(words), Harm::Deletes) } else { Vec::new() }
+}
+
+/// `rimraf`, which is always recursive.
+pub(in crate::shell) fn rimraf_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Deletes)
+}
+
+/// `mv`: everything but the destination.
+pub(in crate::shell) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let sources: Vec<&Word> = operands(words).collect();
+    let given = option_values(words, 't', "--target-directory");
+    let moved = sources.iter().enumerate().filter(|(at, word)| match given.as_slice() {
+        [] => at + 1 < sources.len(),
+        given => !given.contains(&word.text.as_str()),
+    });
+    targets_with_harm(moved.map(|(_, word)| *word), Harm::RemovesContents)
+}
+
+/// `zip -m`: everything but the archive.
+pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let moves = words.iter().any(|word| is_option(&word.text, 'm', "--move"));
+    targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
+}
+
+/// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
+pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let is_deep = words.iter().any(|word| is_option(&word.text, 'R', "--recursive"));
+    targets_with_harm(
+        operands(words),
+        if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
+    )
+}
+
+/// `tee`, `truncate`.
+pub(in crate::shell) fn tee_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Overwrites)
+}
+
+/// `cp`, `install`. Only the last operand is written.
+pub(in crate::shell) fn cp_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words).next_back().into_iter(), Harm::Overwrites)
+}
+
+/// `mkfs`, `shred`.
+pub(in crate::shell) fn mkfs_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Formats)
+}
+
+/// `dd`.
+pub(in crate::shell) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let files = words.iter().filter_map(|word| word.text.strip_prefix("of="));
+    files.map(|text| Target { text, harm: Harm::Formats }).collect()
+}
+
+/// `curl -o`.
+pub(in crate::shell) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(words, &[('o', "--output"), ('D', "--dump-header"), ('c', "--cookie-jar")])
+}
+
+/// `wget -O`.
+pub(in crate::shell) fn wget_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(
+        words,
+        &[('O', "--output-document"), ('o', "--output-file"), ('a', "--append-output")],
+    )
+}
+
+fn option_targets<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'a>> {
+    let texts = options.iter().flat_map(|option| option_values(words, option.0, option.1));
+    texts.map(|text| Target { text, harm: Harm::Overwrites }).collect()
+}
+
+/// The values of an option: in the next word, after `=`, or after the letter, which may follow others.
+pub(in crate::shell) fn option_values<'a>(
+    words: Args<'a>,
+    letter: char,
+    name: &str,
+) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        if !is_option(&word.text, letter, name) {
+            continue;
+        }
+        let value = if word.text.starts_with("--") {
+            word.text.split_once('=').map(|parts| parts.1)
+        } else {
+            word.text.split_once(letter).map(|parts| parts.1).filter(|value| !value.is_empty())
+        };
+        found.extend(value.or_else(|| words.get(at + 1).map(|word| word.text.as_str())));
+    }
+    found
+}
+
+/// `rsync --delete`: what is at the destination, or at a source with `--remove-source-files`.
+pub(in crate::shell) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let has = |start: &str| words.iter().any(|word| word.text.starts_with(start));
+    let mut sources: Vec<&Word> = operands(words).collect();
+    let destination = sources.pop().filter(|_| has("--del"));
+    sources.retain(|_| has("--remove-s"));
+    let moved = sources.into_iter().map(|source| (source, Harm::RemovesContents));
+    let all = destination.into_iter().map(|target| (target, Harm::DeletesExtraneous)).chain(moved);
+    all.map(|(word, harm)| Target { text: path_on_host(word), harm }).collect()
+}
+
+/// The path in `host:path`. Without one it is the home folder.
+fn path_on_host(word: &Word) -> &str {
+    match word.text.split_once(':') {
+        Some((_, "")) if network::is_remote(word) => HOME,
+        Some((_, path)) if network::is_remote(word) => path,
+        _ => &word.text,
+    }
+}
+
+/// `git clean` in the folder that an option names.
+pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
+    let own = &words[..words.len() - rest.len()];
+    let is_dry = rest.iter().any(|word| is_option(&word.text, 'n', "--dry-run"));
+    let mut folders = option_values(own, 'C', "");
+    folders.extend(option_values(own, '\0', "--work-tree"));
+    folders.retain(|_| !is_dry);
+    if folders.is_empty() && !is_dry {
+        folders.push(".");
+    }
+    folders.into_iter().map(|text| Target { text, harm: Harm::RemovesContents }).collect()
+}
+
+/// Expressions of `find` that do not select files by what they are.
+const FIND_SELECTS_ALL: &str =
+    "-delete -depth -type -xdev -mount -mindepth -maxdepth -print -print0 -ls -noleaf";
+
+/// `find … -delete`, `find … -exec rm {} +`.
+pub(in crate::shell) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let option_count =
+        words.iter().take_while(|word| ["-L", "-H", "-P"].contains(&word.text.as_str())).count();
+    let words = &words[option_count..];
+    let start_count =
+        words.iter().take_while(|word| !word.text.starts_with(['-', '(', '!', '\\'])).count();
+    let (starts, rest) = words.split_at(start_count);
+    let exec = rest.iter().position(|word| known_words::is_find_exec(&word.text));
+    let (tests, started) = rest.split_at(exec.unwrap_or(rest.len()));
+    let deletes = rest.iter().any(|word| word.text == "-delete").then_some(Harm::Deletes);
+    let harm = deletes.or_else(|| harm_of_command(started.get(1..).unwrap_or_default()));
+    let is_plain = started.get(1).is_some_and(|word| starts_no_program(&word.text));
+    let selects =
+        tests.iter().any(|word| word.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &word.text));
+    search_targets(
+        starts,
+        harm.filter(|harm| *harm != Harm::RunsForEachFile || !selects || !is_plain),
+        selects,
+    )
+}
+
+/// `fd … -x rm`. The first operand is a pattern.
+pub(in crate::shell) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let Some(exec) = words.iter().position(|word| is_in("-x -X --exec --exec-batch", &word.text))
+    else {
+        return Vec::new();
+    };
+    let named: Vec<Word> = operands(&words[..exec]).cloned().collect();
+    let selects = named.first().is_some_and(|word| !is_in(". .* *", &word.text));
+    let harm = harm_of_command(&words[exec + 1..]);
+    let starts = words[..exec].iter().filter(|word| !word.text.starts_with('-')).skip(1);
+    starts.flat_map(|start| search_targets(std::slice::from_ref(start), harm, selects)).collect()
+}
+
+/// True for a program that starts no other program. A search may run such a program for the files it selects.
+fn starts_no_program(program: &str) -> bool {
+    programs::find(args::name(program)).starts == programs::Starts::Nothing
+}
+
+/// The folders in which a search starts, as targets. The default is the working directory.
+fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Target<'_>> {
+    let harm = match harm {
+        None => return Vec::new(),
+        Some(Harm::Deletes | Harm::Formats) if selects => Harm::DeletesSome,
+        Some(Harm::Formats) => Harm::Deletes,
+        Some(Harm::Deletes | Harm::ChangesPermissionsRecursively) if !selects => {
+            harm.unwrap_or(Harm::RunsForEachFile)
+        }
+        Some(_) => Harm::RunsForEachFile,
+    };
+    match starts {
+        [] => vec![Target { text: ".", harm }],
+        starts => targets_with_harm(starts.iter(), harm),
+    }
+}
+
+/// The harm that a program does to the files that it is started for; `None` if it only reads them.
+fn harm_of_command(words: Args<'_>) -> Option<Harm> {
+    let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()));
+    let words = &words[..end.unwrap_or(words.len())];
+    let command =
+        SimpleCommand { words: words.to_vec(), has_unknown_args: true, ..SimpleCommand::default() };
+    if words.is_empty() || read_only::reads(&command).is_some() {
+        return None;
+    }
+    // The search appends paths, which may be folders, so the program is examined with one.
+    let more = ["-R", "x"].map(|text| Word { text: text.to_owned(), is_glob: false });
+    let searches = ["find", "fd"].map(programs::find);
+    args::find_behind_wrappers(&command, |program, args| {
+        // A search within a search is not looked into, so that a long line does not exhaust the stack.
+        if searches.iter().any(|outer| std::ptr::eq(*outer, program)) {
+            return Some(Harm::RunsForEachFile);
+        }
+        let args = [args, &more].concat();
+        (program.targets)(&args).first().map(|target| target.harm)
+    })
+    .or(Some(Harm::RunsForEachFile))
+}

@@ -1,0 +1,236 @@
+//! Command lines of `cmd`, the shell of Windows. Its grammar shares little with that of a POSIX shell: a
+//! `'` quotes nothing, `^` quotes one character, `%NAME%` is replaced before the line is split, and each
+//! program splits its own arguments. Such a line is therefore never understood, and whoever asks at all
+//! asks about it. What could be a command in it is found for rules that deny, and rather too much than too
+//! little.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use super::super::{Redirect, SimpleCommand, Word};
+use super::command_scanner;
+use super::lexer::Ambiguity;
+
+pub(in crate::shell) const NOT_UNDERSTOOD: Ambiguity =
+    "it is for cmd, whose command lines are not analysed";
+
+/// Commands whose arguments may contain another command.
+const STARTERS: &[&str] = &[
+    "call",
+    "cmd",
+    "conhost",
+    "do",
+    "else",
+    "for",
+    "forfiles",
+    "if",
+    "in",
+    "not",
+    "powershell",
+    "pwsh",
+    "runas",
+    "start",
+    "wsl",
+];
+/// Names that are a device in every folder.
+const DEVICES: &[&str] = &["nul", "con", "aux", "prn"];
+/// Extensions that may be left out.
+const EXTENSIONS: [&str; 4] = [".exe", ".cmd", ".bat", ".com"];
+/// The maximum number of words that are repeated because they may be a command within another.
+const MAX_REPEATED_WORDS: usize = 100_000;
+
+/// How a line is split. No single way is right, because it depends on the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Quotes keep a word together, and blanks end it.
+    Quoted,
+    /// Quotes mean nothing, as in a line that quotes another one, and every delimiter ends a word.
+    Split,
+}
+
+/// Everything that could be a command in a line.
+pub(in crate::shell) fn scan(line: &str) -> Vec<SimpleCommand> {
+    let mut all = Vec::new();
+    for reading in [Reading::Quoted, Reading::Split] {
+        let mut scanner = CmdScanner::new(reading);
+        scanner.read(line);
+        all.append(&mut scanner.found);
+    }
+    // A line for another shell may be among the arguments. What it redirects would be misread.
+    all.extend(
+        command_scanner::scan(line)
+            .commands
+            .into_iter()
+            .map(|command| SimpleCommand { redirects: Vec::new(), ..command }),
+    );
+    // Most commands are found more than once.
+    let mut known = HashSet::new();
+    all.retain(|command| known.insert(command.clone()));
+    all
+}
+
+struct CmdScanner {
+    reading: Reading,
+    found: Vec<SimpleCommand>,
+    words: Vec<Word>,
+    redirects: Vec<Redirect>,
+    word: Option<String>,
+    /// Set if the next word is the file of a redirect; true if that file is written.
+    redirect_is_write: Option<bool>,
+    /// True if a command has changed the folder.
+    has_left_folder: bool,
+    /// The number of words that may still be repeated.
+    budget: usize,
+}
+
+impl CmdScanner {
+    fn new(reading: Reading) -> CmdScanner {
+        CmdScanner {
+            reading,
+            found: Vec::new(),
+            words: Vec::new(),
+            redirects: Vec::new(),
+            word: None,
+            redirect_is_write: None,
+            has_left_folder: false,
+            budget: MAX_REPEATED_WORDS,
+        }
+    }
+
+    fn read(&mut self, line: &str) {
+        let mut chars = line.chars().peekable();
+        let mut is_quoted = false;
+        while let Some(char) = chars.next() {
+            match char {
+                '"' => {
+                    self.word.get_or_insert_default();
+                    is_quoted = self.reading == Reading::Quoted && !is_quoted;
+                }
+                // A quoted part ends with the line.
+                '\n' => {
+                    is_quoted = false;
+                    self.end_command();
+                }
+                char if is_quoted => self.push(char),
+                '^' => match chars.next() {
+                    Some('\r' | '\n') | None => {}
+                    Some(next) => self.push(next),
+                },
+                '&' | '|' | '(' | ')' => self.end_command(),
+                ';' if self.reading == Reading::Split => self.end_command(),
+                '>' | '<' => {
+                    // The number of a file handle is no word.
+                    self.word.take_if(|word| {
+                        word.len() == 1 && word.starts_with(|char: char| char.is_ascii_digit())
+                    });
+                    self.end_word();
+                    if chars.next_if_eq(&'&').is_some() {
+                        chars.next();
+                    } else {
+                        chars.next_if_eq(&'>');
+                        self.redirect_is_write = Some(char == '>');
+                    }
+                }
+                ',' | '=' if self.reading == Reading::Split => self.end_word(),
+                // These end the name of a command whatever follows.
+                ',' | ';' | '=' if self.words.is_empty() => self.end_word(),
+                char if char.is_whitespace() => self.end_word(),
+                char => self.push(char),
+            }
+        }
+        self.end_command();
+    }
+
+    fn push(&mut self, char: char) {
+        self.word.get_or_insert_default().push(char);
+    }
+
+    fn end_word(&mut self) {
+        let Some(text) = self.word.take() else { return };
+        match self.redirect_is_write.take() {
+            Some(_) if DEVICES.contains(&text.to_ascii_lowercase().as_str()) => {}
+            Some(is_write) => {
+                self.redirects.push(Redirect { path: PathBuf::from(text), is_write });
+            }
+            None => {
+                let is_glob = text.contains(['*', '?']);
+                self.words.push(Word { text, is_glob });
+            }
+        }
+    }
+
+    fn end_command(&mut self) {
+        self.end_word();
+        self.redirect_is_write = None;
+        let (words, redirects) =
+            (std::mem::take(&mut self.words), std::mem::take(&mut self.redirects));
+        if !words.is_empty() || !redirects.is_empty() {
+            self.add(&words, redirects);
+        }
+    }
+
+    /// Adds words that could be a command, and what they may start.
+    fn add(&mut self, words: &[Word], redirects: Vec<Redirect>) {
+        let folder = (!self.has_left_folder).then(PathBuf::new);
+        let mut may_start = true;
+        let mut redirects = Some(redirects);
+        for (index, first) in words.iter().enumerate() {
+            let rest = &words[index..];
+            if !may_start || index > 0 && self.budget < rest.len() {
+                break;
+            }
+            self.budget = self.budget.saturating_sub(if index > 0 { rest.len() } else { 0 });
+            let name = program_name(&first.text);
+            // `rd/s` and `cd\` are a command and its argument.
+            let (short, argument) = split_name(&first.text);
+            if let Some(argument) = argument {
+                let mut attached = vec![plain(&short.to_ascii_lowercase()), plain(argument)];
+                attached.extend_from_slice(&rest[1..]);
+                self.found.push(SimpleCommand {
+                    words: attached,
+                    folder: folder.clone(),
+                    ..SimpleCommand::default()
+                });
+            }
+            let short = short.to_ascii_lowercase();
+            self.has_left_folder |= matches!(short.as_str(), "cd" | "chdir" | "pushd" | "popd")
+                || first.text.ends_with(':');
+            // After a starter, each argument may be the command.
+            may_start &= index > 0
+                || STARTERS.contains(&name.as_str())
+                || STARTERS.contains(&short.as_str());
+            let mut named = vec![plain(&name)];
+            named.extend_from_slice(&rest[1..]);
+            self.found.push(SimpleCommand {
+                words: named,
+                redirects: redirects.take().unwrap_or_default(),
+                folder: folder.clone(),
+                ..SimpleCommand::default()
+            });
+        }
+        if let Some(redirects) = redirects.filter(|redirects| !redirects.is_empty()) {
+            self.found.push(SimpleCommand { redirects, folder, ..SimpleCommand::default() });
+        }
+    }
+}
+
+fn plain(text: &str) -> Word {
+    Word { text: text.to_owned(), is_glob: false }
+}
+
+/// The name of a program without its folder, extension and case, none of which tells programs apart.
+fn program_name(word: &str) -> String {
+    let word = word.trim_start_matches(['@', '\'', '`']);
+    let name = word.rsplit(['\\', '/']).next().unwrap_or_default().to_ascii_lowercase();
+    let stem = EXTENSIONS.iter().find_map(|extension| name.strip_suffix(extension));
+    stem.filter(|stem| !stem.is_empty()).map_or(name.clone(), str::to_owned)
+}
+
+/// A built-in command and the argument that is attached to it.
+fn split_name(word: &str) -> (&str, Option<&str>) {
+    let word = word.trim_start_matches('@');
+    match word.find(|char: char| !char.is_ascii_alphanumeric()) {
+        Some(end) if end > 0 => (&word[..end], Some(&word[end..])),
+        _ => (word, None),
+    }
+}

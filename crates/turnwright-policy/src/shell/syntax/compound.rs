@@ -1,0 +1,145 @@
+//! Loops, conditions and groups. Each part is read as a list of commands, as often as a loop has words.
+//! A line with one is unambiguous only if all of its commands only read.
+
+use super::super::{SimpleCommand, Word};
+use super::known_words;
+use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
+use super::parser::{INCOMPLETE, LineState, SETS_VARIABLE, UNKNOWN_FOLDER, parse_list};
+use super::shell_state::changes_folder;
+
+pub(super) const KEYWORD: Ambiguity = "it contains a shell keyword such as `for` or `if`";
+/// How deeply loops, groups and substitutions may be nested.
+const MAX_DEPTH: usize = 4;
+/// How many lists they may have, counting the body of a loop once for each word.
+const MAX_LISTS: usize = 64;
+
+/// Reads a loop, a condition or a group without what follows it. False if there is none.
+pub(in crate::shell) fn parse(
+    lexer: &mut Lexer<'_>,
+    state: &LineState,
+    commands: &mut Vec<SimpleCommand>,
+) -> Result<bool, Ambiguity> {
+    let before = commands.len();
+    if lexer.open_group()? {
+        lexer.expansion.get_or_insert(GROUP);
+        group(lexer, state, commands)?;
+        return Ok(true);
+    } else if lexer.eat_keyword("for") {
+        lexer.expansion.get_or_insert(KEYWORD);
+        for_loop(lexer, state, commands)?;
+    } else if lexer.eat_keyword("if") {
+        lexer.expansion.get_or_insert(KEYWORD);
+        condition(lexer, state, commands)?;
+    } else {
+        return Ok(false);
+    }
+    // It may run any number of times, so the folder after it is not known either.
+    let moves = commands[before..].iter().any(changes_folder);
+    if moves { Err(UNKNOWN_FOLDER) } else { Ok(true) }
+}
+
+/// Reads up to the bracket that ends a group or substitution.
+pub(in crate::shell) fn group(
+    lexer: &mut Lexer<'_>,
+    state: &LineState,
+    commands: &mut Vec<SimpleCommand>,
+) -> Result<(), Ambiguity> {
+    let was_in_brackets = std::mem::replace(&mut lexer.is_in_brackets, true);
+    list(lexer, state, &[], commands)?;
+    lexer.is_in_brackets = was_in_brackets;
+    lexer.close_group()
+}
+
+/// `for NAME in WORDS; do LIST; done`.
+fn for_loop(
+    lexer: &mut Lexer<'_>,
+    state: &LineState,
+    commands: &mut Vec<SimpleCommand>,
+) -> Result<(), Ambiguity> {
+    let name = match lexer.next()? {
+        Token::Word(raw) if !raw.is_quoted && !raw.touches_redirect => raw.text,
+        _ => return Err(KEYWORD),
+    };
+    if !lexer.eat_keyword("in") {
+        return Err(KEYWORD);
+    }
+    let values = values(lexer)?;
+    commands.append(&mut lexer.substituted);
+    lexer.skip_newlines();
+    if !lexer.eat_keyword("do") || values.is_empty() {
+        return Err(INCOMPLETE);
+    }
+    let body = lexer.position;
+    for value in values {
+        lexer.position = body;
+        let known = lexer.variables.len();
+        add_variable(lexer, (name.clone(), value))?;
+        list(lexer, state, &["done"], commands)?;
+        lexer.variables.truncate(known);
+    }
+    Ok(())
+}
+
+/// The words of a loop, each of which is known, a glob, or unknown.
+fn values(lexer: &mut Lexer<'_>) -> Result<Vec<Option<Word>>, Ambiguity> {
+    let mut values = Vec::new();
+    loop {
+        match lexer.next()? {
+            Token::Word(raw) if raw.is_inherited => return Err(VARIABLE),
+            Token::Word(raw) if !raw.touches_redirect => {
+                let word = Word { text: raw.text, is_glob: raw.is_glob };
+                values.push((!raw.is_unknown).then_some(word));
+            }
+            Token::Terminator(Terminator::Semicolon | Terminator::Newline) => return Ok(values),
+            _ => return Err(KEYWORD),
+        }
+    }
+}
+
+/// `if LIST; then LIST; elif LIST; then LIST; else LIST; fi`.
+fn condition(
+    lexer: &mut Lexer<'_>,
+    state: &LineState,
+    commands: &mut Vec<SimpleCommand>,
+) -> Result<(), Ambiguity> {
+    loop {
+        list(lexer, state, &["then"], commands)?;
+        match list(lexer, state, &["elif", "else", "fi"], commands)? {
+            "elif" => {}
+            "else" => return list(lexer, state, &["fi"], commands).map(drop),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Reads a list in which the folder is known, and after which the variables are as before.
+fn list(
+    lexer: &mut Lexer<'_>,
+    state: &LineState,
+    until: &[&'static str],
+    commands: &mut Vec<SimpleCommand>,
+) -> Result<&'static str, Ambiguity> {
+    lexer.list_count += 1;
+    if lexer.depth == MAX_DEPTH || lexer.list_count > MAX_LISTS {
+        return Err("it has too many loops or brackets");
+    }
+    lexer.depth += 1;
+    let known = lexer.variables.len();
+    let mut inner = LineState::new(state.folder.clone().ok_or(UNKNOWN_FOLDER)?);
+    let keyword = parse_list(lexer, &mut inner, until, commands)?;
+    lexer.variables.truncate(known);
+    lexer.depth -= 1;
+    Ok(keyword)
+}
+
+/// Adds a variable that no command but the shell reads. One that is known already is refused: after a
+/// loop or a condition either value may remain.
+pub(super) fn add_variable(lexer: &mut Lexer<'_>, variable: Variable) -> Result<(), Ambiguity> {
+    let is_new = lexer.variables.iter().all(|known| known.0 != variable.0);
+    if !is_new || !known_words::is_own_variable(&variable.0) {
+        return Err(SETS_VARIABLE);
+    }
+    lexer.expansion.get_or_insert(SETS_VARIABLE);
+    lexer.variables.push(variable);
+    Ok(())
+}

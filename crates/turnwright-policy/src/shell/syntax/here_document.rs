@@ -1,0 +1,73 @@
+//! Who reads a here-document: a shell, which runs it, or a program for which it is data.
+
+use super::super::harm::ruin::is_shell_with_input;
+use super::super::programs::{Starts, WordList, is_in};
+use super::super::{SimpleCommand, Word, args, programs, read_only};
+
+/// The use that a program makes of a here-document.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::shell) enum Reader {
+    /// It is text, or a program in another language.
+    Data,
+    Unknown,
+    /// It is run as a shell script.
+    Shell,
+}
+
+/// Programs that take their input for data or for a program in another language, besides those that only
+/// read.
+const TAKE_DATA: WordList = "awk bc black cat clang-format curl dd docker-compose gawk gh git glab gofmt gpg \
+    iconv jq kubectl mail mapfile mariadb mysql node openssl pandoc patch perl php prettier psql python \
+    python2 python3 read readarray ruby rustfmt sed sponge sqlite3 tar tee tr wget yq";
+
+/// The strictest reader among the commands of a line and the commands that it is an argument of.
+pub(in crate::shell) fn reader<'a>(
+    commands: &[SimpleCommand],
+    around: impl Iterator<Item = (&'a [Word], Option<&'a Word>)>,
+) -> Reader {
+    let by_commands = commands.iter().map(reader_of).max().unwrap_or(Reader::Unknown);
+    by_commands
+        .max(around.map(|frame| reader_around(frame.0, frame.1)).max().unwrap_or(Reader::Data))
+}
+
+/// True for a command that may run text which another one has stored or passed on: a shell, `eval`, or a program
+/// whose name is not known.
+pub(super) fn runs_text(command: &SimpleCommand) -> bool {
+    let name = args::name(command.program());
+    let is_unknown = command.program().contains('$') || command.program().is_empty();
+    !command.words.is_empty()
+        && (name == "eval"
+            || is_unknown
+            || programs::find(name).starts == Starts::Shell
+            || is_shell_with_input(command))
+}
+
+fn reader_of(command: &SimpleCommand) -> Reader {
+    let name = args::name(command.program());
+    let starts = programs::find(name).starts;
+    if is_shell_with_input(command) || starts == Starts::Line {
+        Reader::Shell
+    } else if starts == Starts::Program && !is_in("xargs parallel", name) {
+        // The program that it starts has been found, too.
+        Reader::Data
+    } else if is_in(TAKE_DATA, name) || read_only::reads(command).is_some() {
+        Reader::Data
+    } else {
+        Reader::Unknown
+    }
+}
+
+/// Finds the use that is made of a substitution that prints a here-document.
+fn reader_around(words: &[Word], word: Option<&Word>) -> Reader {
+    let is_assigned = word.is_some_and(|word| word.text.contains('='));
+    match words {
+        [] if is_assigned => Reader::Unknown,
+        [] => Reader::Shell,
+        words if words.iter().any(|word| runs_its_text(args::name(&word.text))) => Reader::Shell,
+        _ => Reader::Data,
+    }
+}
+
+fn runs_its_text(name: &str) -> bool {
+    name == "eval" || matches!(programs::find(name).starts, Starts::Shell | Starts::Line)
+}

@@ -1,0 +1,208 @@
+//! `turnwright sandbox-probe`: the escape attempts of the sandbox check that a shell cannot make. Exits
+//! with 0 if the attempt succeeded. Hidden; it can do nothing that a shell could not do as well.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
+
+use clap::Subcommand;
+
+#[derive(Debug, Subcommand)]
+pub(in crate::cli) enum SandboxProbe {
+    /// Always succeed
+    Ready,
+    /// Connect to a local TCP listener
+    Internet { port: u16 },
+    /// Send a datagram
+    Datagram { port: u16 },
+    /// Open a netlink socket to learn of devices
+    Netlink,
+    /// Connect to an abstract Unix socket
+    Abstract { name: String },
+    /// Connect to a Unix socket
+    Socket { path: PathBuf },
+    /// Send a datagram to a Unix socket, from one of a pair or another one
+    UnixDatagram { path: PathBuf },
+    /// Give a process the priority that it has
+    Priority { pid: i32 },
+    /// Change the priority of all processes of a user who has none
+    UserPriority,
+    /// Truncate a file by its path
+    Truncate { path: PathBuf },
+    /// Create a user namespace
+    Namespace,
+    /// Start the next process of a chain in a process group of its own, with the same stdin, and end
+    Respawn {
+        /// How many processes follow
+        count: u32,
+        /// The file to lock and to use as stdin
+        lock: Option<PathBuf>,
+    },
+    /// Sleep
+    Wait,
+}
+
+pub(in crate::cli) fn run(probe: &SandboxProbe) -> ExitCode {
+    let succeeded = match probe {
+        SandboxProbe::Ready => true,
+        SandboxProbe::Internet { port } => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok(),
+        SandboxProbe::Datagram { port } => send_datagrams(*port).is_ok(),
+        SandboxProbe::Netlink => system::netlink(),
+        SandboxProbe::Abstract { name } => system::connect_abstract(name),
+        SandboxProbe::Socket { path } => connect(path),
+        SandboxProbe::UnixDatagram { path } => send_datagram(path),
+        SandboxProbe::Priority { pid } => system::set_priority(*pid),
+        SandboxProbe::UserPriority => system::set_user_priority(),
+        SandboxProbe::Truncate { path } => system::truncate(path),
+        SandboxProbe::Namespace => system::create_user_namespace(),
+        SandboxProbe::Respawn { count, lock } => respawn(*count, lock.as_deref()).is_ok(),
+        SandboxProbe::Wait => {
+            std::thread::sleep(std::time::Duration::from_secs(120));
+            true
+        }
+    };
+    if succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Sends to a port of this machine. If nothing of this network listens there, the second datagram says so.
+fn send_datagrams(port: u16) -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect((Ipv4Addr::LOCALHOST, port))?;
+    socket.send(b"x")?;
+    socket.send(b"x").map(drop)
+}
+
+#[cfg(unix)]
+fn connect(socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}
+
+#[cfg(unix)]
+fn send_datagram(socket: &Path) -> bool {
+    use std::os::unix::net::UnixDatagram;
+    let sends = |sender: UnixDatagram| sender.send_to(b"x", socket).is_ok();
+    UnixDatagram::unbound().is_ok_and(sends) || UnixDatagram::pair().is_ok_and(|pair| sends(pair.0))
+}
+
+#[cfg(not(unix))]
+fn connect(_: &Path) -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn send_datagram(_: &Path) -> bool {
+    false
+}
+
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "this runs our own program, in the sandbox")]
+fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
+    use std::os::unix::process::CommandExt;
+    let Some(next) = count.checked_sub(1) else { return Ok(()) };
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["sandbox-probe", "respawn", &next.to_string()]).process_group(0);
+    command.stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
+    if let Some(lock) = lock {
+        let lock = std::fs::OpenOptions::new().create(true).append(true).open(lock)?;
+        turnwright_types::file_lock::lock_now(&lock)?;
+        command.stdin(lock);
+    }
+    command.spawn().map(drop)
+}
+
+#[cfg(not(unix))]
+fn respawn(_: u32, _: Option<&Path>) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use std::ffi::{CString, c_char, c_int, c_long};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::net::{SocketAddr, UnixStream};
+    use std::path::Path;
+
+    use rustix::process::{Pid, Uid};
+
+    const AF_NETLINK: c_int = 16;
+    const SOCK_RAW: c_int = 3;
+    const NETLINK_KOBJECT_UEVENT: c_int = 15;
+    const CLONE_NEWUSER: c_int = 0x1000_0000;
+
+    #[expect(unsafe_code, reason = "system calls that no dependency exposes")]
+    mod calls {
+        use super::{c_char, c_int, c_long};
+        unsafe extern "C" {
+            pub(super) safe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+            pub(super) safe fn unshare(flags: c_int) -> c_int;
+            pub(super) fn truncate(path: *const c_char, length: c_long) -> c_int;
+        }
+    }
+
+    pub(super) fn netlink() -> bool {
+        calls::socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0
+    }
+
+    pub(super) fn create_user_namespace() -> bool {
+        calls::unshare(CLONE_NEWUSER) == 0
+    }
+
+    pub(super) fn set_priority(pid: i32) -> bool {
+        let process = Pid::from_raw(pid);
+        let priority = rustix::process::getpriority_process(process);
+        priority.and_then(|current| rustix::process::setpriority_process(process, current)).is_ok()
+    }
+
+    pub(super) fn set_user_priority() -> bool {
+        const NOBODY: u32 = u32::MAX - 1;
+        // That there are no such processes is said only by a system that allows the call.
+        let result = rustix::process::setpriority_user(Uid::from_raw(NOBODY), 0);
+        matches!(result, Ok(()) | Err(rustix::io::Errno::SRCH))
+    }
+
+    #[expect(unsafe_code, reason = "a system call that no dependency exposes")]
+    pub(super) fn truncate(path: &Path) -> bool {
+        let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+        // SAFETY: the path ends with a zero byte and lives as long as the call.
+        unsafe { calls::truncate(path.as_ptr(), 0) == 0 }
+    }
+
+    pub(super) fn connect_abstract(name: &str) -> bool {
+        let address = SocketAddr::from_abstract_name(name.as_bytes());
+        address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
+    }
+}
+
+/// These attempts are specific to Linux.
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::path::Path;
+
+    pub(super) fn netlink() -> bool {
+        false
+    }
+
+    pub(super) fn create_user_namespace() -> bool {
+        false
+    }
+
+    pub(super) fn truncate(_: &Path) -> bool {
+        false
+    }
+
+    pub(super) fn connect_abstract(_: &str) -> bool {
+        false
+    }
+
+    pub(super) fn set_priority(_: i32) -> bool {
+        false
+    }
+
+    pub(super) fn set_user_priority() -> bool {
+        false
+    }
+}

@@ -5,11 +5,11 @@
 use std::path::Path;
 
 use super::args::is_option;
-use super::harm::destructive;
+use super::harm::{destructive, ruin};
 use super::network::NetworkUse;
 use super::programs::{self, WordList, is_in};
 use super::read_only::Reads;
-use super::{SimpleCommand, Word, network, ruin};
+use super::{SimpleCommand, Word, network};
 use turnwright_types::text;
 
 /// The extent of a lasting permission for a program.
@@ -229,9 +229,8 @@ pub(crate) fn names_more_tasks(command: &SimpleCommand, words: usize) -> bool {
     (words..command.words.len()).any(|at| {
         let before = &command.words[at - 1].text;
         let word = &command.words[at].text;
-        let is_count =
-            programs::is_in(COUNTS, before) && word.bytes().all(|byte| byte.is_ascii_digit());
-        let is_value = is_count || programs::is_in(program.task_options_with_value, before);
+        let is_count = is_in(COUNTS, before) && word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_value = is_count || is_in(program.task_options_with_value, before);
         !is_value && !word.starts_with('-')
     })
 }

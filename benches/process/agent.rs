@@ -36,12 +36,15 @@ pub(crate) fn binary() -> PathBuf {
     chosen.map_or_else(|| env!("CARGO_BIN_EXE_turnwright").into(), PathBuf::from)
 }
 
-/// Returns a command that runs the agent with only `PATH` and `TURNWRIGHT_HOME` in its environment.
+/// Returns a command that runs the agent with the variables of an editor's environment that decide what it costs: a
+/// shell without `HOME` or `SHELL` asks the name service at its start.
 pub(crate) fn command(home: &Path) -> Command {
     let mut command = Command::new(binary());
     command
         .env_clear()
         .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+        .env("HOME", home.join("home"))
+        .env("SHELL", "/bin/bash")
         .env("TURNWRIGHT_HOME", home)
         .current_dir("/")
         .stderr(Stdio::null());
@@ -331,9 +334,10 @@ fn is_answer(line: &str, id: u64) -> io::Result<bool> {
     Ok(message["id"] == id)
 }
 
-/// Creates a temporary folder with a small file for `read_file`.
+/// Creates a temporary folder with a small file for `read_file`, and a home.
 pub(crate) fn workspace() -> io::Result<TempDir> {
     let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("home"))?;
     std::fs::write(folder.path().join("small.txt"), "one line of forty characters, or about\n")?;
     Ok(folder)
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use turnwright_llm::LlmError;
 use turnwright_store::StoreError;
-use turnwright_types::io_error_text::without_error_numbers;
+pub(crate) use turnwright_types::io_error_text::{as_sentence, error_chain};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -113,24 +113,4 @@ fn with_store_advice(error: &StoreError) -> String {
         ),
         error => error.to_string(),
     }
-}
-
-/// Ends a message with a full stop, unless it ends with another mark.
-pub(crate) fn as_sentence(text: String) -> String {
-    if text.ends_with(['.', '?', '!', '…']) { text } else { text + "." }
-}
-
-/// The messages of an error and its causes, in one line.
-pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let message = error.to_string();
-        if !text.contains(&message) {
-            text.push_str(": ");
-            text.push_str(&message);
-        }
-        cause = error.source();
-    }
-    without_error_numbers(&text).replace(['\n', '\r'], " ")
 }

@@ -29,4 +29,3 @@ use agent_client_protocol_schema::v1 as schema;
 
 pub(crate) use connection::{serve_as_recorded, serve_blocking};
 pub(crate) use remote::serve_remote;
-pub(crate) use to_wire::IS_BOUNDED;

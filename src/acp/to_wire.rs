@@ -18,7 +18,7 @@ use super::schema::{
     SessionUpdate, TextContent, TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation,
     ToolCallUpdate, ToolCallUpdateFields, UnstructuredCommandInput, Usage, UsageUpdate,
 };
-use turnwright_types::client::{ChoiceKind, PermissionChoice, PermissionRequest};
+use turnwright_types::client::{ChoiceKind, IS_BOUNDED, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
     CallContent, CallView, Location, ToolKind, escape_hidden, escape_hidden_line, terminal_safe,
 };
@@ -32,8 +32,6 @@ use turnwright_types::update::{
 
 /// The id of a session's plan: there is one, which each update replaces.
 const PLAN_ID: &str = "plan";
-/// The key in the `_meta` of a question that says that the mode `auto` would not have asked it.
-pub(crate) const IS_BOUNDED: &str = "turnwright/bounded";
 
 /// Converts an update for a client with these capabilities. `cwd` is the folder in which the session's
 /// commands run. `None` if the client does not show such updates.

@@ -109,6 +109,9 @@ pub enum FormOutcome {
     Cancelled,
 }
 
+/// The key in the `_meta` of a question to an editor that stands for [`PermissionRequest::is_bounded`].
+pub const IS_BOUNDED: &str = "turnwright/bounded";
+
 /// A question to the user whether a tool call may run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermissionRequest {

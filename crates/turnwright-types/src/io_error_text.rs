@@ -1,4 +1,4 @@
-//! Words for errors of the operating system.
+//! Errors in words, without the numbers of the operating system.
 
 use std::io;
 
@@ -30,6 +30,26 @@ pub fn without_error_numbers(message: &str) -> String {
     }
     words.push_str(rest);
     words
+}
+
+/// The messages of an error and its causes, in one line.
+pub fn error_chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        cause = error.source();
+    }
+    without_error_numbers(&text).replace(['\n', '\r'], " ")
+}
+
+/// Ends a message with a full stop, unless it ends with another mark.
+pub fn as_sentence(text: String) -> String {
+    if text.ends_with(['.', '?', '!', '…']) { text } else { text + "." }
 }
 
 #[cfg(test)]

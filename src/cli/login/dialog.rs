@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin, looks_like_key};
-use crate::error::as_sentence;
 
+use turnwright_types::io_error_text::as_sentence;
 use turnwright_types::secret::Secret;
 
 use super::super::{CliError, block_on};

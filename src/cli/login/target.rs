@@ -9,9 +9,9 @@ use super::super::{CliError, block_on};
 use super::dialog::quoted;
 use super::{Login, prompt};
 use crate::config::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};
-use crate::error::error_chain;
 use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protocol, RemoteModel};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::io_error_text::error_chain;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 

@@ -2,9 +2,8 @@
 //! protocol, of its redaction and of its limits exists a second time. Its updates of a session are read from the
 //! protocol's JSON; the text in them is not safe for a terminal; [`paint`](super::text_style::paint) makes it so.
 
-use std::fs::File;
 use std::io;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -12,39 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::acp;
 use crate::config::Config;
-use turnwright_rpc::{LineReader, Outbox, Peer, Stdio};
+use turnwright_rpc::{AgentThread, LineReader, Outbox, Peer, pipe_file};
 
-/// The stack of the agent's thread, which is a main thread elsewhere.
-const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// How long the agent may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
-
-/// The thread of an agent, with our ends of its pipes.
-pub(in crate::cli) struct AgentThread {
-    pub(in crate::cli) requests: io::PipeWriter,
-    pub(in crate::cli) messages: io::PipeReader,
-    /// Ends the agent.
-    pub(in crate::cli) stop: CancellationToken,
-    pub(in crate::cli) thread: JoinHandle<io::Result<()>>,
-}
-
-impl AgentThread {
-    /// Starts the thread. `serve` gets our pipes as its standard streams, and the token that ends it.
-    pub(in crate::cli) fn start(
-        serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
-    ) -> io::Result<AgentThread> {
-        let (agent_input, requests) = io::pipe()?;
-        let (messages, agent_output) = io::pipe()?;
-        let stop = CancellationToken::new();
-        let requested = stop.clone();
-        let builder = thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES);
-        let thread = builder.spawn(move || {
-            let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
-            serve(stdio, requested)
-        })?;
-        Ok(AgentThread { requests, messages, stop, thread })
-    }
-}
 
 /// A running agent.
 pub(super) struct AgentLink {
@@ -73,7 +43,7 @@ impl AgentLink {
             peer,
             incoming,
             stop: CancellationToken::new(),
-            thread: thread::spawn(|| Ok(())),
+            thread: std::thread::spawn(|| Ok(())),
         }
     }
 
@@ -87,16 +57,6 @@ impl AgentLink {
         drop(incoming);
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the agent has crashed")))
     }
-}
-
-#[cfg(unix)]
-pub(in crate::cli) fn pipe_file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
-    File::from(pipe.into())
-}
-
-#[cfg(windows)]
-pub(in crate::cli) fn pipe_file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
-    File::from(pipe.into())
 }
 
 /// An update of a session, as far as a terminal shows it.

@@ -25,7 +25,6 @@ use clap::Args;
 use serde_json::Value;
 
 use self::agent_link::AgentLink;
-pub(super) use self::agent_link::{AgentThread, pipe_file};
 use self::conversation::LineEditor;
 use self::exit_status::TurnEnd;
 use self::permission_answer::{AnswerPolicy, AnswerSource};
@@ -39,6 +38,7 @@ use super::mcp::parse_mode;
 use super::prompt::TerminalMode;
 use crate::config::Config;
 use turnwright_policy::permission::Mode;
+pub(super) use turnwright_rpc::{AgentThread, pipe_file};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::text;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::agent_link::{list, string};
-use crate::acp::IS_BOUNDED;
+use turnwright_types::client::IS_BOUNDED;
 
 /// Who answers questions.
 #[derive(Debug)]

@@ -58,7 +58,7 @@ pub(super) fn run(action: McpCommand, config: &Config) -> ExitCode {
 fn login(config: &Config, server: &str, options: LoginOptions) -> Result<String, String> {
     super::deny_memory_inspection();
     let login = find_login(config, server)?;
-    let runtime = super::runtime().map_err(|error| error.to_string())?;
+    let runtime = turnwright_terminal::runtime().map_err(|error| error.to_string())?;
     runtime.block_on(log_in(&login, options, |address: &str| {
         super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")).ok();
     }))?;

@@ -7,7 +7,6 @@ mod history;
 mod login;
 mod mcp;
 mod policy;
-mod prompt;
 mod replay;
 mod run;
 #[cfg(unix)]
@@ -31,6 +30,7 @@ use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
 use turnwright_rpc::Stdio;
 use turnwright_store::StoreError;
+use turnwright_terminal::prompt;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_workspace::real_path;
@@ -281,12 +281,12 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Acp => serve::serve_stdio(config),
         CliCommand::Serve(args) => serve::serve(args, config),
         CliCommand::Connect(args) => serve::connect(&args, &config),
-        CliCommand::Run(args) => run::run(&args, config),
+        CliCommand::Run(args) => run::run(args, config),
         CliCommand::Login(args) => login::login(&args, config),
         CliCommand::Logout(args) => login::logout(&args, &config),
         CliCommand::Doctor(args) => doctor::run(&args, config),
         #[cfg(unix)]
-        CliCommand::Sandbox(args) => sandbox::run(&args, &config),
+        CliCommand::Sandbox(args) => sandbox::run(args, &config),
         #[cfg(unix)]
         CliCommand::Launcher => sandbox::run_for_agent(&config),
         CliCommand::Trust(args) => trust::run(&args, &config),
@@ -306,21 +306,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
     }
 }
 
-/// The runtime of a subcommand that makes requests.
-fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
 pub use replay::replay;
-
-/// Waits for requests on a runtime of their own. What still blocks a thread afterwards, such as looking up
-/// a name, is not waited for.
-fn block_on<T>(requests: impl Future<Output = T>) -> io::Result<T> {
-    let runtime = runtime()?;
-    let result = runtime.block_on(requests);
-    runtime.shutdown_background();
-    Ok(result)
-}
 
 /// Writes the output of a subcommand that speaks no protocol on stdout.
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]

@@ -15,6 +15,7 @@ use super::CliError;
 use crate::acp;
 use crate::config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
+use turnwright_terminal::block_on;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -150,7 +151,7 @@ fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
             }
         }
     };
-    super::block_on(bridging)?.map_err(|error| CliError::Other(error.to_string()))
+    block_on(bridging)?.map_err(|error| CliError::Other(error.to_string()))
 }
 
 /// The token of the file, else that of the environment.

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::history::{format_duration, one_line, short_id};
-use super::{CliError, is_same_folder, prompt, report, write_stdout};
+use super::{CliError, is_same_folder, report, write_stdout};
 use crate::config::Config;
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
@@ -16,6 +16,7 @@ use turnwright_store::{
     Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, read,
     session_summaries, sessions,
 };
+use turnwright_terminal::prompt;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
 use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::without_error_numbers;

@@ -17,6 +17,7 @@ use crate::undo::DiffLimits;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
 };
+use turnwright_terminal::runtime;
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::redact;
@@ -161,7 +162,7 @@ fn undo_or_redo(
         }
         error => error.into(),
     })?;
-    super::runtime()?.block_on(execute(&session, request, is_dry_run))
+    runtime()?.block_on(execute(&session, request, is_dry_run))
 }
 
 async fn execute(

@@ -416,7 +416,7 @@ impl ReplyStream for LearningStream {
 }
 
 impl LearningStream {
-    /// Learns from a refusal; if that succeeds, the error becomes one that is retried after the usual wait.
+    /// Learns from a refusal; if that succeeds, the error becomes one that is retried at once.
     fn learn(&self, mut error: LlmError) -> LlmError {
         let candidates = self.learned_quirks.candidate_patches(&error, &self.quirks, self.media);
         if let Some(patch) = candidates.first()

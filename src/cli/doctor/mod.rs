@@ -1,14 +1,12 @@
 //! `turnwright doctor`: checks the sandbox, the MCP servers and the configured model, and advises how to
 //! fix what fails. What it learns about the model is stored for later sessions.
 
-mod acp;
-mod scrub;
 mod servers;
 mod report;
 
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, Write, stdout};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,16 +14,15 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::runtime;
 use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
 use crate::session::SessionHost;
 use report::ReportBundle;
-use scrub::without_certain_keys;
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
 use turnwright_policy::permission::AuditLog;
 #[cfg(unix)]
 use turnwright_sandbox::escape_tests::AttemptResult;
+use turnwright_terminal::{runtime, write_without_keys};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::redact;
@@ -72,7 +69,7 @@ pub(super) struct DoctorCliArgs {
 pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     super::deny_memory_inspection();
     if args.acp {
-        return acp::run(&args.command, &config);
+        return turnwright_terminal::check_agent(&args.command, &config);
     }
     let bundle = args.report.as_ref().map(|path| ReportBundle::prepare(path, &config)).transpose();
     let mut report = DoctorReport::new(args.json, &config);
@@ -317,7 +314,7 @@ impl DoctorReport {
     /// Checks the sandbox. Returns `None` if there is none.
     #[cfg(unix)]
     fn sandbox(&mut self, config: &Config, without_sandbox: bool) -> Option<bool> {
-        let checked = super::sandbox::check::check_sandbox(config, without_sandbox);
+        let checked = turnwright_terminal::check_sandbox(config, without_sandbox);
         for (name, value) in &checked.facts {
             self.print_field(name, value);
         }
@@ -430,7 +427,7 @@ impl DoctorReport {
         }
         self.set("works", works);
         let object = Value::Object(std::mem::take(&mut self.object));
-        match write_stdout(&format!("{object:#}\n")) {
+        match write_without_keys(&format!("{object:#}\n")) {
             Ok(()) => status,
             Err(_) => ExitCode::FAILURE,
         }
@@ -448,7 +445,7 @@ impl DoctorReport {
         if !self.json {
             self.said.borrow_mut().push_str(&format!("{text}\n"));
             // If stdout is closed, the exit status still tells the result.
-            write_stdout(&format!("{text}\n")).ok();
+            write_without_keys(&format!("{text}\n")).ok();
         }
     }
 }
@@ -460,9 +457,4 @@ fn as_json(check: &Check) -> (String, Value) {
     value.insert("advice".to_owned(), check.advice.as_deref().map_or(Value::Null, Value::from));
     value.insert("error".to_owned(), check.kind.map_or(Value::Null, |kind| kind.name().into()));
     (check.name.to_owned(), Value::Object(value))
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(without_certain_keys(&redact::text(text)).as_bytes())
 }

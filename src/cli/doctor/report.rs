@@ -11,12 +11,13 @@ use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 
 use super::DoctorReport;
-use super::scrub::{scrub, server_values};
 use crate::config::{Config, EffectiveSetting};
 use crate::session::last_client;
+use turnwright_mcp::ServerTransport;
 use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
 use turnwright_store::sessions::{self, SessionFilter};
 use turnwright_store::{SessionRow, Store, StoreError};
+use turnwright_terminal::scrub;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;
@@ -76,6 +77,29 @@ impl ReportBundle {
         }
         private_file::create_new(&self.path)?.write_all(text.as_bytes())
     }
+}
+
+/// Whatever may be a key in the settings of the MCP servers, whatever its name: a server may print it.
+fn server_values(config: &Config) -> Vec<String> {
+    let servers = config.snapshot().mcp_settings().servers;
+    let values = servers.iter().flat_map(|server| match &server.transport {
+        ServerTransport::Stdio { arguments, environment, .. } => {
+            let words = arguments.iter().flat_map(|argument| {
+                argument.split(|letter: char| letter.is_whitespace() || letter == '=')
+            });
+            words
+                .chain(environment.iter().map(|variable| variable.1.expose()))
+                .map(str::to_owned)
+                .collect()
+        }
+        ServerTransport::Http { headers, .. } => {
+            let words = headers.iter().flat_map(|header| header.1.expose().split_whitespace());
+            words.map(str::to_owned).collect::<Vec<_>>()
+        }
+        ServerTransport::Linked(_) => Vec::new(),
+    });
+    // A path or the name of a package says what went wrong.
+    values.filter(|value| !value.starts_with(['/', '~', '@', '-'])).collect()
 }
 
 fn setting_line(setting: &EffectiveSetting) -> String {

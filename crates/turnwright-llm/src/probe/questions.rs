@@ -89,8 +89,8 @@ pub(super) async fn ask(
     let limit = ASK_TIMEOUT.min(end.saturating_duration_since(started));
     let reading = async {
         match read_reply(model, request, until).await {
-            // The model layer may have learned from the refusal, and sends another request then.
-            Err(error) if matches!(error, LlmError::InStream { .. }) && error.is_transient() => {
+            // The server asks for a retry without a delay.
+            Err(error) if error.retry_after() == Some(Duration::ZERO) => {
                 read_reply(model, request, until).await
             }
             outcome => outcome,

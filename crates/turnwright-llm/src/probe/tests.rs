@@ -1,12 +1,9 @@
 //! Tests of how observed replies are evaluated.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{DeltaBatch, EndReason, LlmError, Model, Reply, ReplyCall, ReplyStream, Request};
+use crate::{EndReason, LlmError, Reply, ReplyCall};
 use turnwright_types::message::{Arguments, ProviderState, TokenUsage};
 
 fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
@@ -226,66 +223,5 @@ fn the_continued_conversation_is_valid() {
     assert_eq!(kinds.len(), 4);
     for id in ["call-0", "call-1"] {
         assert_eq!(kinds.iter().filter(|kind| kind.contains(id)).count(), 2, "{kinds:?}");
-    }
-}
-
-/// A model whose first reply fails after its head has arrived.
-#[derive(Debug)]
-struct FailingOnce {
-    kind: ErrorKind,
-    requests: AtomicUsize,
-}
-
-impl Model for FailingOnce {
-    fn name(&self) -> &str {
-        "failing once"
-    }
-
-    fn window(&self) -> Option<u64> {
-        None
-    }
-
-    fn open_stream<'a>(
-        &'a self,
-        _request: &'a Request,
-    ) -> BoxFuture<'a, Result<Box<dyn ReplyStream>, LlmError>> {
-        let is_first = self.requests.fetch_add(1, Ordering::Relaxed) == 0;
-        let failure = is_first.then(|| LlmError::InStream {
-            host: "h".into(),
-            message: "not with this parameter".to_owned(),
-            status: None,
-            retry_after: None,
-            kind: self.kind,
-            key_advice: None,
-        });
-        let stream: Box<dyn ReplyStream> = Box::new(ScriptedStream(failure));
-        Box::pin(std::future::ready(Ok(stream)))
-    }
-}
-
-struct ScriptedStream(Option<LlmError>);
-
-impl ReplyStream for ScriptedStream {
-    fn next<'a>(
-        &'a mut self,
-        _batch: &'a mut DeltaBatch,
-    ) -> BoxFuture<'a, Result<Option<Reply>, LlmError>> {
-        let outcome = match self.0.take() {
-            Some(error) => Err(error),
-            None => Ok(observed("", &[]).reply),
-        };
-        Box::pin(std::future::ready(outcome))
-    }
-}
-
-#[tokio::test]
-async fn a_refusal_from_which_the_model_layer_has_learned_is_asked_about_again() {
-    for (kind, requests) in [(ErrorKind::Unavailable, 2), (ErrorKind::BadRequest, 1)] {
-        let model = FailingOnce { kind, requests: AtomicUsize::new(0) };
-        let end = Instant::now() + TOTAL_TIMEOUT;
-        let request = questions::count_to_ten();
-        let answer = ask(&model, &request, ReadUntil::Complete, end).await;
-        assert_eq!(model.requests.load(Ordering::Relaxed), requests, "{kind:?}");
-        assert_eq!(answer.is_ok(), requests == 2, "{kind:?}");
     }
 }

@@ -472,7 +472,7 @@ fn escape_controls(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::run::text_style::TerminalTraits;
+    use crate::run::text_style::TerminalTraits;
     use turnwright_rpc::{Outbox, line_queue, message_queue};
 
     /// Takes what is sent until a text is in it.

@@ -1,5 +1,4 @@
-//! The sandbox check of `turnwright doctor`: runs escape attempts inside the sandbox and verifies
-//! that they failed.
+//! The check of the sandbox: runs escape attempts inside the sandbox and verifies that they failed.
 
 mod agent_attempts;
 
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_sandbox::escape_tests::{
     self, AttemptResult, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
@@ -32,26 +31,30 @@ const UNTOUCHED: &str = "a file outside the sandbox\n";
 
 /// The outcome of the check.
 #[derive(Debug)]
-pub(in crate::cli) struct SandboxReport {
+pub struct SandboxReport {
     /// The features of the system: name and value, for people.
-    pub(in crate::cli) facts: Vec<(&'static str, String)>,
-    pub(in crate::cli) attempts: Vec<TestedAttempt>,
+    pub facts: Vec<(&'static str, String)>,
+    /// The attempts that were made, in their order.
+    pub attempts: Vec<TestedAttempt>,
     /// True if there was a sandbox to test, or the attempts were made without one on purpose.
     was_tested: bool,
     /// The features that the system lacks for full protection.
     missing: Vec<String>,
 }
 
+/// An escape attempt, and its outcome.
 #[derive(Debug)]
-pub(in crate::cli) struct TestedAttempt {
-    pub(in crate::cli) name: &'static str,
-    pub(in crate::cli) what: &'static str,
-    pub(in crate::cli) result: AttemptResult,
+pub struct TestedAttempt {
+    /// A stable word for programs.
+    pub name: &'static str,
+    /// The attempt in words.
+    pub what: &'static str,
+    pub result: AttemptResult,
 }
 
 impl SandboxReport {
     /// Returns true if every attempt failed that must fail; `None` if there is no sandbox.
-    pub(in crate::cli) fn holds(&self) -> Option<bool> {
+    pub fn holds(&self) -> Option<bool> {
         // An empty list proves nothing.
         self.was_tested.then(|| {
             !self.attempts.is_empty()
@@ -64,7 +67,8 @@ impl SandboxReport {
         })
     }
 
-    pub(in crate::cli) fn as_json(&self) -> Value {
+    /// The outcome for programs.
+    pub fn as_json(&self) -> Value {
         let facts: serde_json::Map<_, _> = self
             .facts
             .iter()
@@ -89,7 +93,7 @@ impl SandboxReport {
 
 /// Makes every escape attempt in the sandbox that commands get. With `without_sandbox` they run
 /// unconfined, to show that the check notices a leak.
-pub(in crate::cli) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxReport {
+pub fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxReport {
     let was_tested = turnwright_sandbox::can_confine() || without_sandbox;
     let missing = turnwright_sandbox::limitations();
     let mut facts = facts(&missing);
@@ -105,7 +109,7 @@ fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttem
     let values = config.snapshot().secrets();
     let secrets: Vec<_> = values.iter().map(String::as_str).collect();
     let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = crate::runtime()?;
     let mut all = Vec::new();
     // Each attempt gets a fixture of its own, so that one that succeeds does not affect the next.
     loop {

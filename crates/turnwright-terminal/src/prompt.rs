@@ -1,4 +1,4 @@
-//! Questions of subcommands on the terminal, or their answers from a pipe. Keys are read with echo off.
+//! Questions of commands on the terminal, or their answers from a pipe. Keys are read with echo off.
 
 #[cfg(unix)]
 use std::io::Read;
@@ -12,53 +12,53 @@ use rustix::termios::{
 #[cfg(unix)]
 use tokio::task::spawn_blocking;
 
-use super::CliError;
 #[cfg(unix)]
-use super::block_on;
+use crate::block_on;
 
 /// The longest answer, in bytes.
 const MAX_ANSWER: u64 = 64 * 1024;
 
 /// Returns true if somebody can answer questions.
-pub(super) fn is_terminal() -> bool {
+pub fn is_terminal() -> bool {
     stdin().is_terminal()
 }
 
-pub(super) fn say(text: &str) -> io::Result<()> {
+/// Writes a text to stderr.
+pub fn say(text: &str) -> io::Result<()> {
     stderr().write_all(text.as_bytes())
 }
 
-/// Writes the last text of the subcommand, and returns its status.
-pub(super) fn finish(text: &str, is_done: bool) -> ExitCode {
+/// Writes the last text of the command, and returns its status.
+pub(crate) fn finish(text: &str, is_done: bool) -> ExitCode {
     if say(text).is_ok() && is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Asks a question and reads a line.
-pub(super) fn ask(question: &str) -> io::Result<String> {
+pub(crate) fn ask(question: &str) -> io::Result<String> {
     say(question)?;
     read_line()
 }
 
 /// Asks for a yes. Everything else is a no, and so is the end of the input.
-pub(super) fn is_confirmed(question: &str) -> io::Result<bool> {
+pub fn is_confirmed(question: &str) -> io::Result<bool> {
     say(question)?;
     Ok(read_line().is_ok_and(|answer| is_yes(&answer)))
 }
 
 /// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
-pub(super) fn confirm(question: &str, advice_for_pipe: &str) -> Result<bool, CliError> {
+pub fn confirm(question: &str, advice_for_pipe: &str) -> io::Result<bool> {
     if !is_terminal() {
-        return Err(format!("stdin is not a terminal; {advice_for_pipe}").into());
+        return Err(io::Error::other(format!("stdin is not a terminal; {advice_for_pipe}")));
     }
-    Ok(is_confirmed(question)?)
+    is_confirmed(question)
 }
 
-pub(super) fn is_yes(answer: &str) -> bool {
+pub(crate) fn is_yes(answer: &str) -> bool {
     ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
 /// Reads a line, without the white space around it.
-pub(super) fn read_line() -> io::Result<String> {
+pub(crate) fn read_line() -> io::Result<String> {
     next_line(stdin().lock())
 }
 
@@ -74,7 +74,7 @@ fn next_line(input: impl BufRead) -> io::Result<String> {
 
 /// Asks for a key and reads it with the terminal's echo off.
 #[cfg(unix)]
-pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
+pub(crate) fn ask_hidden(question: &str) -> io::Result<String> {
     if !is_terminal() {
         return ask(question);
     }
@@ -84,17 +84,17 @@ pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
 }
 
 #[cfg(not(unix))]
-pub(super) fn ask_hidden(question: &str) -> io::Result<String> {
+pub(crate) fn ask_hidden(question: &str) -> io::Result<String> {
     ask(question)
 }
 
 /// The modes of the terminal before something changes them. Dropping it restores them.
 #[cfg(unix)]
-pub(super) struct TerminalMode(Termios);
+pub(crate) struct TerminalMode(Termios);
 
 #[cfg(unix)]
 impl TerminalMode {
-    pub(super) fn save() -> io::Result<TerminalMode> {
+    pub(crate) fn save() -> io::Result<TerminalMode> {
         Ok(TerminalMode(tcgetattr(stdin())?))
     }
 

@@ -1,19 +1,14 @@
-//! Opens the session of `run`: a new one or a stored one, with the mode and the model of the flags.
+//! Opens the session of a run: a new one or a stored one, with the mode and the model of the flags.
 
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::super::prompt::is_yes;
-use super::super::sessions::{current_folder, find_session};
-use super::super::{CliError, is_same_folder};
 use super::exit_status::TurnEnd;
 use super::run_client::{RequestFailure, RunClient, error_end};
-use crate::config::Config;
+use crate::prompt::is_yes;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::RpcError;
-use turnwright_store::{Store, read};
-use turnwright_types::effect::escape_hidden_line;
 
 /// The code of the error that says that no model is configured.
 const AUTH_REQUIRED: i32 = -32000;
@@ -23,75 +18,19 @@ const OFFLINE_OFFER: &str = "The built-in offline model needs no account. It is 
 
 /// The session that is to be opened.
 #[derive(Debug)]
-pub(super) struct SessionPlan {
+pub struct SessionPlan {
     /// The id of the stored session, or `None` for a new one.
-    id: Option<String>,
-    pub(super) cwd: PathBuf,
-    folders: Vec<PathBuf>,
-    pub(super) mode: Option<Mode>,
+    pub id: Option<String>,
+    /// The working folder.
+    pub cwd: PathBuf,
+    /// The other folders of a stored session.
+    pub folders: Vec<PathBuf>,
+    /// The mode of the flag.
+    pub mode: Option<Mode>,
     /// The model of the flag, which a stored session does not have yet.
-    model: Option<String>,
+    pub model: Option<String>,
     /// The note to the user about the choice.
-    pub(super) note: Option<String>,
-}
-
-impl SessionPlan {
-    /// Finds the session that the flag names. Blocks.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub(super) fn find(
-        config: &Config,
-        name: Option<&str>,
-        mode: Option<Mode>,
-    ) -> Result<SessionPlan, CliError> {
-        let here = current_folder()?;
-        let new = SessionPlan {
-            id: None,
-            cwd: here.clone(),
-            folders: Vec::new(),
-            mode,
-            model: None,
-            note: None,
-        };
-        let Some(name) = name else { return Ok(new) };
-        let store = Store::new(&config.paths.state);
-        let none = || {
-            let text =
-                "no session was held in this folder; `turnwright sessions list --all` lists all";
-            CliError::Other(text.to_owned())
-        };
-        if !store.exists() {
-            return Err(none());
-        }
-        let id = find_session(&store, name)?;
-        let row = store.read_blocking(|connection| read::session(connection, &id))?;
-        let is_here = is_same_folder(&row.cwd, &here);
-        let is_gone = !is_here && !row.cwd.exists();
-        let place = escape_hidden_line(&row.cwd.to_string_lossy());
-        // Nobody expects `last` to change files elsewhere.
-        if name == "last" && is_gone {
-            return Err(CliError::Other(format!(
-                "no session was held in this folder. If this is {place}, which is gone: --session {id}"
-            )));
-        }
-        if name == "last" && !is_here {
-            return Err(none());
-        }
-        let note = match (is_here, is_gone) {
-            (true, _) => None,
-            (false, true) => Some(format!("{place} is gone. The session goes on here.")),
-            (false, false) => Some(format!("The session works in {place}.")),
-        };
-        Ok(SessionPlan {
-            id: Some(id.to_string()),
-            note,
-            cwd: if is_gone { here } else { row.cwd },
-            folders: row.additional_folders,
-            model: config.flags.model.clone(),
-            ..new
-        })
-    }
+    pub note: Option<String>,
 }
 
 impl RunClient {

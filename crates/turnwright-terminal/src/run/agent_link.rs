@@ -9,9 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::acp;
-use crate::config::Config;
-use turnwright_rpc::{AgentThread, LineReader, Outbox, Peer, pipe_file};
+use turnwright_rpc::{AgentThread, LineReader, Outbox, Peer, Stdio, pipe_file};
 
 /// How long the agent may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
@@ -25,12 +23,11 @@ pub(super) struct AgentLink {
 }
 
 impl AgentLink {
-    /// Starts the agent on a thread of its own.
-    pub(super) fn start(config: Config) -> io::Result<AgentLink> {
-        let AgentThread { requests, messages, stop, thread } =
-            AgentThread::start(move |stdio, stop| {
-                acp::serve_blocking(config, stdio, stop.cancelled_owned())
-            })?;
+    /// Starts the agent, which `serve` runs, on a thread of its own.
+    pub(super) fn start(
+        serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<AgentLink> {
+        let AgentThread { requests, messages, stop, thread } = AgentThread::start(serve)?;
         let peer = Peer::new(Outbox::start(requests)?);
         let incoming = LineReader::start(pipe_file(messages))?;
         Ok(AgentLink { peer, incoming, stop, thread })

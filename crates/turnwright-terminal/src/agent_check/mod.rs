@@ -1,5 +1,5 @@
-//! `turnwright doctor --acp`: plays a client against this program, or against another agent, with a home and a project
-//! of its own, and checks every message. The agent is a process whose stdin and stdout carry one message a line.
+//! Plays a client against this program, or against another agent, with a home and a project of its own, and checks
+//! every message. The agent is a process whose stdin and stdout carry one message a line.
 
 mod frame_checker;
 mod script;
@@ -13,16 +13,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::write_stdout;
-use crate::config::Config;
-use frame_checker::FrameRule;
-use script::{AcpScript, STEPS, StepEnd};
+use self::frame_checker::FrameRule;
+use self::script::{AcpScript, STEPS, StepEnd};
+use crate::write_without_keys;
+use turnwright_config::Config;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// Exits with 0 if there is no fault, 1 if there is one, 2 if nothing could be tried.
-pub(super) fn run(command: &[OsString], config: &Config) -> ExitCode {
+/// Checks the agent that this command starts; without words, this program. Exits with 0 if there is no fault, 1 if there
+/// is one, 2 if nothing could be tried.
+pub fn check_agent(command: &[OsString], config: &Config) -> ExitCode {
     match check(command, config) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -75,12 +76,12 @@ fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
     }
     let messages = script.checker.frames;
     let verdict = if is_fine { "no fault" } else { "the lines marked FAIL are faults" };
-    write_stdout(&format!("\n{messages} messages of the agent were checked: {verdict}.\n")).ok();
+    write_without_keys(&format!("\n{messages} messages of the agent were checked: {verdict}.\n")).ok();
     Ok(is_fine)
 }
 
 fn line(mark: &str, name: &str, text: &str) {
-    write_stdout(&format!("{mark:4} {name:10}  {}\n", escape_hidden_line(text))).ok();
+    write_without_keys(&format!("{mark:4} {name:10}  {}\n", escape_hidden_line(text))).ok();
 }
 
 /// The longest line that is read.

@@ -1,8 +1,8 @@
 //! Removes from a text whatever may be a secret, so that it can be given away: also keys that this process
 //! does not know, such as an old one in the log. Too much is removed rather than too little.
 
-use crate::config::Config;
-use turnwright_mcp::ServerTransport;
+use std::io::{self, Write, stdout};
+
 use turnwright_types::redact;
 
 /// Stands for what was removed.
@@ -37,7 +37,7 @@ const MIN_CERTAIN_LENGTH: usize = 16;
 const MIN_RANDOM_LENGTH: usize = 16;
 
 /// The text without keys, in any form, and with `~` in place of the home folder.
-pub(super) fn scrub(text: &str, home: Option<&str>) -> String {
+pub fn scrub(text: &str, home: Option<&str>) -> String {
     let redacted = redact::text(text);
     let text = match home.filter(|home| home.len() > 1) {
         Some(home) => redacted.replace(home, "~"),
@@ -55,31 +55,14 @@ pub(super) fn scrub(text: &str, home: Option<&str>) -> String {
 }
 
 /// The text without words that certainly are keys, such as one that was typed as the name of a model.
-pub(super) fn without_certain_keys(text: &str) -> String {
+fn without_certain_keys(text: &str) -> String {
     with_words_replaced(text, is_certain_key, KEY)
 }
 
-/// Whatever may be a key in the settings of the MCP servers, whatever its name: a server may print it.
-pub(super) fn server_values(config: &Config) -> Vec<String> {
-    let servers = config.snapshot().mcp_settings().servers;
-    let values = servers.iter().flat_map(|server| match &server.transport {
-        ServerTransport::Stdio { arguments, environment, .. } => {
-            let words = arguments.iter().flat_map(|argument| {
-                argument.split(|letter: char| letter.is_whitespace() || letter == '=')
-            });
-            words
-                .chain(environment.iter().map(|variable| variable.1.expose()))
-                .map(str::to_owned)
-                .collect()
-        }
-        ServerTransport::Http { headers, .. } => {
-            let words = headers.iter().flat_map(|header| header.1.expose().split_whitespace());
-            words.map(str::to_owned).collect::<Vec<_>>()
-        }
-        ServerTransport::Linked(_) => Vec::new(),
-    });
-    // A path or the name of a package says what went wrong.
-    values.filter(|value| !value.starts_with(['/', '~', '@', '-'])).collect()
+/// Writes a text to stdout, without keys and without words that certainly are keys.
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+pub fn write_without_keys(text: &str) -> io::Result<()> {
+    stdout().write_all(without_certain_keys(&redact::text(text)).as_bytes())
 }
 
 /// Removes user info and queries of URLs.

@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn each_end_has_its_status_and_its_row_in_the_docs() {
-        let documented = include_str!("../../../docs/run.md");
+        let documented = include_str!("../../../../docs/run.md");
         for (end, status) in [
             (TurnEnd::of_stop_reason("end_turn"), 0),
             (TurnEnd::of_error("internal"), 1),

@@ -5,33 +5,35 @@ mod dialog;
 mod target;
 
 use std::fmt::Write;
+use std::io;
 use std::process::ExitCode;
 
-use crate::config::{
+use turnwright_config::{
     Config, Flags, KeyOrigin, Logins, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL, ProviderKey,
     StoredLogin,
 };
-use dialog::choose;
-use target::LoginTarget;
-
 use turnwright_llm::Endpoint;
+use turnwright_types::io_error_text::io_error_text;
 
-use super::{CliError, prompt};
+use self::dialog::choose;
+use self::target::LoginTarget;
+use crate::prompt;
 
-#[derive(Debug, clap::Args)]
-pub(super) struct LoginCliArgs {
-    /// Provider to log in to, such as `deepseek`; without it, a list is shown
-    #[arg(long, value_name = "NAME")]
-    provider: Option<String>,
+/// Why a login was not stored, or not removed. The text is only shown.
+#[derive(Debug, thiserror::Error)]
+enum LoginError {
+    #[error("{}", io_error_text(.0))]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    Other(String),
 }
 
 /// Asks for a provider, its key and a model, and stores them. Exits with 0 only if they were stored, because
-/// clients rely on the status (R-AUTH-7).
-pub(super) fn login(args: &LoginCliArgs, mut config: Config) -> ExitCode {
-    super::deny_memory_inspection();
+/// clients rely on the status (R-AUTH-7). Without the name of a provider, a list is shown.
+pub fn login(provider: Option<&str>, mut config: Config) -> ExitCode {
     // The flags belong to this login, and are not settings that take precedence over it.
     let flags = std::mem::take(&mut config.flags);
-    match run(args, &flags, &config) {
+    match run(provider, &flags, &config) {
         Ok(effect) => {
             let path = Logins::path(&config.paths);
             prompt::finish(&format!("Stored in {}.\n{effect}\n", path.display()), true)
@@ -41,22 +43,22 @@ pub(super) fn login(args: &LoginCliArgs, mut config: Config) -> ExitCode {
 }
 
 /// Returns what the login changes.
-fn run(args: &LoginCliArgs, flags: &Flags, config: &Config) -> Result<String, CliError> {
+fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String, LoginError> {
     let mut logins = Logins::load(&config.paths).unwrap_or_else(|error| {
         prompt::say(&format!("{error}. This login replaces it.\n")).ok();
         Logins::default()
     });
     let login = Login { config, flags, logins: &logins };
     let new = if prompt::is_terminal() {
-        login.ask(args.provider.as_deref())?
-    } else if let Some(provider) = &args.provider {
+        login.ask(provider)?
+    } else if let Some(provider) = provider {
         login.read_key_of(provider)?
     } else {
         login.read_all()?
     };
     // Not every way to log in has made a request.
     Endpoint::new(new.server().unwrap_or(OPENAI_BASE_URL), new.key.clone().map(Into::into))
-        .map_err(|error| CliError::Other(error.to_string()))?;
+        .map_err(|error| LoginError::Other(error.to_string()))?;
     logins.add(new, &config.paths)?;
     Ok(logins.last().map(|stored| config.snapshot().effect_of(stored)).unwrap_or_default())
 }
@@ -71,8 +73,8 @@ struct Login<'a> {
 
 impl Login<'_> {
     /// The server that the flags and this provider name; `None` if they leave it open.
-    fn named_target(&self, provider: Option<&str>) -> Result<Option<LoginTarget>, CliError> {
-        LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(CliError::Other)
+    fn named_target(&self, provider: Option<&str>) -> Result<Option<LoginTarget>, LoginError> {
+        LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(LoginError::Other)
     }
 
     /// The key for this server that is already in the environment or stored.
@@ -125,40 +127,34 @@ impl Login<'_> {
     }
 }
 
-#[derive(Debug, clap::Args)]
-pub(super) struct LogoutCliArgs {
-    /// Provider to log out of, or the base URL of a server
-    #[arg(long, value_name = "NAME")]
-    provider: Option<String>,
-    /// Remove all stored logins
-    #[arg(long, conflicts_with = "provider")]
-    all: bool,
-}
-
-/// Removes a login, or all of them.
-pub(super) fn logout(args: &LogoutCliArgs, config: &Config) -> ExitCode {
-    match remove(args, config) {
+/// Removes the login of a provider, or of the server with this base URL, or all of them.
+pub fn logout(provider: Option<&str>, removes_all: bool, config: &Config) -> ExitCode {
+    match remove(provider, removes_all, config) {
         Ok(text) => prompt::finish(&text, true),
         Err(error) => prompt::finish(&format!("Nothing was removed: {error}\n"), false),
     }
 }
 
 /// Removes what the arguments or the user's answer name, and returns what to say.
-fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
+fn remove(
+    provider: Option<&str>,
+    removes_all: bool,
+    config: &Config,
+) -> Result<String, LoginError> {
     let mut logins = match Logins::load(&config.paths) {
         Ok(logins) => logins,
-        Err(error) if args.provider.is_some() => return Err(CliError::Other(error.to_string())),
+        Err(error) if provider.is_some() => return Err(LoginError::Other(error.to_string())),
         Err(_) => {
             Logins::default().remove(|_| true, &config.paths)?;
             return Ok("Removed the stored logins, which were damaged.\n".to_owned());
         }
     };
     let names: Vec<String> = logins.all().iter().map(StoredLogin::name).collect();
-    let removed = match (&args.provider, &names[..]) {
+    let removed = match (provider, &names[..]) {
         (Some(name), _) => {
             let is_meant = |login: &StoredLogin| plain_name(&login.name()) == plain_name(name);
             if !logins.all().iter().any(is_meant) {
-                return Err(CliError::Other(format!(
+                return Err(LoginError::Other(format!(
                     "there is no login of `{}`. Stored are: {}",
                     name.escape_debug(),
                     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -168,7 +164,7 @@ fn remove(args: &LogoutCliArgs, config: &Config) -> Result<String, CliError> {
         }
         (None, []) => Vec::new(),
         (None, [_]) => logins.remove(|_| true, &config.paths)?,
-        (None, _) if args.all => logins.remove(|_| true, &config.paths)?,
+        (None, _) if removes_all => logins.remove(|_| true, &config.paths)?,
         (None, names) => {
             let name = ask_which(names)?;
             logins.remove(|login| name.is_none_or(|name| login.name() == name), &config.paths)?
@@ -182,9 +178,9 @@ fn plain_name(name: &str) -> String {
 }
 
 /// Asks which login is to be removed; `None` for all.
-fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
+fn ask_which(names: &[String]) -> Result<Option<&str>, LoginError> {
     if !prompt::is_terminal() {
-        return Err(CliError::Other(format!(
+        return Err(LoginError::Other(format!(
             "there are several logins. Add --all, or --provider with one of {}",
             names.join(", ")
         )));

@@ -3,14 +3,13 @@
 
 use std::fmt::Write;
 
-use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin, looks_like_key};
-
+use turnwright_config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin, looks_like_key};
 use turnwright_types::io_error_text::as_sentence;
 use turnwright_types::secret::Secret;
 
-use super::super::{CliError, block_on};
 use super::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
-use super::{Login, prompt};
+use super::{Login, LoginError};
+use crate::{block_on, prompt};
 
 /// How often a key is asked for.
 const MAX_ATTEMPTS: usize = 3;
@@ -19,7 +18,7 @@ const ANOTHER_SERVER: &str = "another server";
 
 impl Login<'_> {
     /// Asks for everything that the flags leave open.
-    pub(super) fn ask(&self, provider: Option<&str>) -> Result<StoredLogin, CliError> {
+    pub(super) fn ask(&self, provider: Option<&str>) -> Result<StoredLogin, LoginError> {
         let mut target = match self.named_target(provider)? {
             Some(target) => target,
             // A provider without a base URL of its own.
@@ -34,7 +33,7 @@ impl Login<'_> {
         Ok(Login::stored(&target, key, model))
     }
 
-    fn ask_target(&self) -> Result<LoginTarget, CliError> {
+    fn ask_target(&self) -> Result<LoginTarget, LoginError> {
         let (local, hosted): (Vec<_>, Vec<_>) =
             PRESETS.iter().partition(|provider| provider.key_env.is_none());
         let found = self.look_for(&local)?;
@@ -71,7 +70,7 @@ impl Login<'_> {
     }
 
     /// How many models each of these servers has that runs on this machine.
-    fn look_for(&self, local: &[&ProviderPreset]) -> Result<Vec<Option<usize>>, CliError> {
+    fn look_for(&self, local: &[&ProviderPreset]) -> Result<Vec<Option<usize>>, LoginError> {
         if !self.config.snapshot().list_models() {
             return Ok(vec![None; local.len()]);
         }
@@ -90,7 +89,7 @@ impl Login<'_> {
     fn ask_key(
         &self,
         target: &mut LoginTarget,
-    ) -> Result<(Option<ProviderKey>, Vec<String>), CliError> {
+    ) -> Result<(Option<ProviderKey>, Vec<String>), LoginError> {
         let known = self.known_key(target);
         for attempt in 1..=MAX_ATTEMPTS {
             // A local server usually needs none.
@@ -111,20 +110,20 @@ impl Login<'_> {
                     let why = as_sentence(why);
                     prompt::say(&format!("{why} So it is not known whether the login works.\n"))?;
                     if !prompt::is_yes(&prompt::ask("Store it nevertheless? [y/N] ")?) {
-                        return Err(CliError::Other("you decided not to".to_owned()));
+                        return Err(LoginError::Other("you decided not to".to_owned()));
                     }
                     return Ok((key, Vec::new()));
                 }
             }
         }
-        Err(CliError::Other(format!("there was no valid key in {MAX_ATTEMPTS} attempts")))
+        Err(LoginError::Other(format!("there was no valid key in {MAX_ATTEMPTS} attempts")))
     }
 
     fn ask_one_key(
         &self,
         target: &LoginTarget,
         known: Option<&ProviderKey>,
-    ) -> Result<Option<ProviderKey>, CliError> {
+    ) -> Result<Option<ProviderKey>, LoginError> {
         let empty = match known {
             Some(key) => format!("; empty for the one in {}", key.origin),
             None if target.needs_key() => String::new(),
@@ -141,7 +140,7 @@ impl Login<'_> {
         &self,
         target: &LoginTarget,
         models: &[String],
-    ) -> Result<Option<String>, CliError> {
+    ) -> Result<Option<String>, LoginError> {
         let usual = self.usual_model(target, models);
         prompt::say(&model_list(models))?;
         let what = if models.is_empty() { "name" } else { "number or name" };
@@ -157,7 +156,7 @@ impl Login<'_> {
 }
 
 /// Asks for the base URL of a server of the user's own.
-fn ask_server() -> Result<LoginTarget, CliError> {
+fn ask_server() -> Result<LoginTarget, LoginError> {
     loop {
         let answer = prompt::ask("Base URL, such as https://example.com/v1: ")?;
         match LoginTarget::server(&answer) {
@@ -266,10 +265,10 @@ fn choose_model(
 
 impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
-    pub(super) fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
+    pub(super) fn read_key_of(&self, provider: &str) -> Result<StoredLogin, LoginError> {
         let named = self.named_target(Some(provider))?;
         let mut target = named.ok_or_else(|| {
-            CliError::Other(format!(
+            LoginError::Other(format!(
                 "each account of {provider} has its own server: add --base-url"
             ))
         })?;
@@ -278,11 +277,11 @@ impl Login<'_> {
             .map(|secret| self.new_key(secret))
             .or_else(|| self.known_key(&target));
         if key.is_none() && target.needs_key() {
-            return Err(CliError::Other(format!("{} needs a key", target.name())));
+            return Err(LoginError::Other(format!("{} needs a key", target.name())));
         }
         let models = match self.try_key(&mut target, key.as_ref().map(|key| &key.secret))? {
             Trial::Models(models) => models,
-            Trial::Refused(why) => return Err(CliError::Other(why)),
+            Trial::Refused(why) => return Err(LoginError::Other(why)),
             Trial::Unknown(why) => {
                 // There is nobody to ask.
                 prompt::say(&format!("The key could not be tried: {why}\n"))?;
@@ -296,7 +295,7 @@ impl Login<'_> {
     }
 
     /// Reads the base URL, the key and the model, each in a line, as far as flags do not give them.
-    pub(super) fn read_all(&self) -> Result<StoredLogin, CliError> {
+    pub(super) fn read_all(&self) -> Result<StoredLogin, LoginError> {
         let base_url = match &self.flags.base_url {
             Some(base_url) => base_url.clone(),
             None => prompt::ask("Base URL (empty for OpenAI): ")?,
@@ -307,15 +306,15 @@ impl Login<'_> {
             None => prompt::ask("Model (empty for the default): ")?,
         };
         let key = Secret::from_copied(&key);
-        let model = choose_model(&model, &[], None).map_err(CliError::Other)?;
+        let model = choose_model(&model, &[], None).map_err(LoginError::Other)?;
         match base_url.trim() {
-            "" if key.is_none() => Err(CliError::Other("enter a key or a base URL".to_owned())),
+            "" if key.is_none() => Err(LoginError::Other("enter a key or a base URL".to_owned())),
             "" => {
                 let key = key.map(|key| key.expose().to_owned());
                 Ok(StoredLogin { key, model, ..StoredLogin::default() })
             }
             base_url => {
-                let target = LoginTarget::server(base_url).map_err(CliError::Other)?;
+                let target = LoginTarget::server(base_url).map_err(LoginError::Other)?;
                 let key = key.map(|secret| self.new_key(secret));
                 Ok(Login::stored(&target, key, model))
             }

@@ -1,0 +1,23 @@
+//! The commands that a person uses in a terminal, without the command line that names them, and without the agent: that
+//! is started by whoever runs [`TerminalRun`].
+//!
+//! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is stored,
+//! `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of it, and
+//! [`check_agent`] plays an editor. [`prompt`] asks questions, and [`scrub()`] removes keys from what is given away.
+
+mod agent_check;
+mod login;
+pub mod prompt;
+mod requests;
+mod run;
+#[cfg(unix)]
+mod sandbox;
+mod scrub;
+
+pub use agent_check::check_agent;
+pub use login::{login, logout};
+pub use requests::{block_on, runtime};
+pub use run::{RunOptions, SessionPlan, TerminalRun};
+#[cfg(unix)]
+pub use sandbox::{SandboxReport, SandboxedCommand, TestedAttempt, check_sandbox, run_for_agent};
+pub use scrub::{scrub, write_without_keys};

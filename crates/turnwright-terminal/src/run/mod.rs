@@ -1,0 +1,217 @@
+//! `turnwright run`: a turn, or a conversation, in the terminal. The command is an ACP client of the same
+//! agent that an editor starts; [`agent_link`] runs it in this process.
+//!
+//! [`run_client`] sends requests and handles messages, [`screen`] shows them. The model's text goes through
+//! [`markdown`] and [`word_wrap`].
+
+mod agent_link;
+mod call_lines;
+mod conversation;
+mod exit_status;
+mod markdown;
+mod permission_answer;
+mod prompt_content;
+mod run_client;
+mod screen;
+mod session_setup;
+mod text_style;
+mod word_wrap;
+
+use std::io::{self, IsTerminal, Write, stderr, stdin};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use self::agent_link::AgentLink;
+use self::conversation::LineEditor;
+use self::exit_status::TurnEnd;
+use self::permission_answer::{AnswerPolicy, AnswerSource};
+use self::prompt_content::STDIN;
+use self::run_client::RunClient;
+use self::screen::Screen;
+pub use self::session_setup::SessionPlan;
+use self::text_style::{TerminalTraits, terminal_width};
+#[cfg(unix)]
+use crate::prompt::TerminalMode;
+use turnwright_config::Config;
+use turnwright_rpc::Stdio;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text;
+
+/// The user's choices for a run.
+#[derive(Debug)]
+pub struct RunOptions {
+    /// The prompt; `-` reads it from stdin. `None` for a conversation.
+    pub prompt: Option<String>,
+    /// The names of the files to attach; `-` is stdin.
+    pub files: Vec<String>,
+    /// `--yes`: what the mode `auto` would not have asked is allowed once.
+    pub allows_bounded: bool,
+    /// `--no-input`: a question is a refusal.
+    pub asks_nobody: bool,
+    /// The longest time for a turn.
+    pub max_time: Option<Duration>,
+    /// Updates and the answer are printed as JSON.
+    pub is_json: bool,
+}
+
+/// A run that knows its prompt, and whose agent is not started yet.
+pub struct TerminalRun {
+    options: RunOptions,
+    traits: TerminalTraits,
+    task: RunTask,
+}
+
+/// The work that is to be done.
+enum RunTask {
+    /// A turn with these blocks, and what the user is told about them.
+    Turn(Vec<Value>, Option<String>),
+    Conversation(Box<LineEditor>),
+}
+
+impl TerminalRun {
+    /// Reads the prompt, or prepares a conversation.
+    ///
+    /// # Errors
+    /// If there is no usable prompt; in words.
+    pub fn prepare(options: RunOptions, config: &Config) -> Result<TerminalRun, String> {
+        let traits = TerminalTraits::detect(config);
+        let task = find_task(&options, config, traits)?;
+        Ok(TerminalRun { options, traits, task })
+    }
+
+    /// Starts the agent, which `serve` runs until the token ends it, and works in the session of the plan.
+    pub fn start(
+        self,
+        plan: &SessionPlan,
+        serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
+    ) -> ExitCode {
+        match self.work(plan, serve) {
+            Ok(end) => end.code(),
+            Err(error) => {
+                writeln!(stderr(), "turnwright run: {}", io_error_text(&error)).ok();
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+    fn work(
+        self,
+        plan: &SessionPlan,
+        serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<TurnEnd> {
+        let TerminalRun { options, traits, task } = self;
+        let may_ask = !options.asks_nobody && traits.is_stderr_terminal;
+        let policy = AnswerPolicy {
+            allows_bounded: options.allows_bounded,
+            asks_on: may_ask.then(|| AnswerSource::open(traits.is_stdin_terminal)).flatten(),
+            is_silenced: options.asks_nobody,
+        };
+        let outputs =
+            (Box::new(io::stdout()) as Box<dyn Write>, Box::new(stderr()) as Box<dyn Write>);
+        let screen = Screen::new(traits, plan.cwd.clone(), terminal_width, outputs);
+        #[cfg(unix)]
+        let _restore = TerminalMode::save().ok();
+        let runtime = crate::runtime()?;
+        let (end, link) = runtime.block_on(async {
+            let link = AgentLink::start(serve)?;
+            let mut client = RunClient::new(link, screen, policy, options.is_json)?;
+            if let Some(note) = &plan.note {
+                client.screen.note(note);
+            }
+            let end = match client.open_session(plan).await {
+                Err(end) => end,
+                Ok(()) => match task {
+                    RunTask::Turn(blocks, note) => {
+                        if let Some(note) = &note {
+                            client.screen.note(note);
+                        }
+                        run_turn(&mut client, blocks, &options).await
+                    }
+                    RunTask::Conversation(editor) => {
+                        conversation::converse(&mut client, *editor, &options).await
+                    }
+                },
+            };
+            Ok::<_, io::Error>((end, client.link))
+        })?;
+        // The thread that reads the terminal may still wait for a line.
+        runtime.shutdown_background();
+        link.end()?;
+        Ok(end)
+    }
+}
+
+/// Reads the prompt, or prepares a conversation.
+fn find_task(
+    options: &RunOptions,
+    config: &Config,
+    traits: TerminalTraits,
+) -> Result<RunTask, String> {
+    let reads_stdin = options.files.iter().filter(|name| *name == STDIN).count()
+        + usize::from(options.prompt.as_deref() == Some(STDIN));
+    if reads_stdin > 1 {
+        return Err("stdin can be read only once".to_owned());
+    }
+    let text = match options.prompt.as_deref() {
+        Some(STDIN) => prompt_content::read_stdin()?,
+        Some(text) => text.to_owned(),
+        None if !stdin().is_terminal() && reads_stdin == 0 => prompt_content::read_stdin()?,
+        None => {
+            let is_possible =
+                traits.is_stdin_terminal && traits.is_stdout_terminal && traits.is_stderr_terminal;
+            if options.is_json || options.asks_nobody || !options.files.is_empty() || !is_possible {
+                return Err("a prompt is missing".to_owned());
+            }
+            let editor = LineEditor::open(&config.paths.state, traits.is_styled);
+            return editor
+                .map(|editor| RunTask::Conversation(Box::new(editor)))
+                .map_err(|error| error.to_string());
+        }
+    };
+    if text.trim().is_empty() {
+        return Err("the prompt is empty".to_owned());
+    }
+    let mut blocks = prompt_content::prompt_blocks(text.trim_end(), &options.files)?;
+    // Stdin may also have been the prompt.
+    let is_beside_prompt = options.prompt.is_some() && reads_stdin == 0 && !stdin().is_terminal();
+    let note = if is_beside_prompt { prompt_content::attach_piped(&mut blocks)? } else { None };
+    Ok(RunTask::Turn(blocks, note))
+}
+
+async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptions) -> TurnEnd {
+    for name in prompt_content::linked_names(&blocks) {
+        let name = escape_hidden_line(name);
+        client.screen.note(&format!("Attached by its name only, not with its content: {name}"));
+    }
+    let (end, answer) = client.prompt(blocks, options.max_time).await;
+    if let Some(answer) = &answer {
+        client.write_answer(answer);
+    }
+    if let Some(Err(error)) = &answer {
+        client.report_error(error);
+    }
+    let end = client.screen.output_end().unwrap_or(end);
+    if let Some(note) = end.note() {
+        client.screen.note(note);
+    }
+    match client.take_unasked() {
+        0 => {}
+        1 => client
+            .screen
+            .note("One question was answered with a refusal, because nobody was asked."),
+        count => client.screen.note(&format!(
+            "{count} questions were answered with a refusal, because nobody was asked."
+        )),
+    }
+    if client.screen.traits().is_stderr_terminal {
+        let usage = client.screen.usage().map(|text| format!(" · {text}")).unwrap_or_default();
+        let id = text::cut(client.session(), 8);
+        client.screen.note(&format!("Session {id}{usage}"));
+    }
+    end
+}

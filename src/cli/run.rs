@@ -1,0 +1,192 @@
+//! `turnwright run`: the flags, and the session that they name. `turnwright-terminal` does the rest as a client of the
+//! agent, which is started here.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::mcp::parse_mode;
+use super::sessions::{current_folder, find_session};
+use super::{CliError, is_same_folder};
+use crate::acp;
+use crate::config::Config;
+use turnwright_policy::permission::Mode;
+pub(super) use turnwright_rpc::{AgentThread, pipe_file};
+use turnwright_store::{Store, read};
+use turnwright_terminal::{RunOptions, SessionPlan, TerminalRun};
+use turnwright_types::effect::escape_hidden_line;
+
+pub(super) const AFTER_HELP: &str = "\
+Example: turnwright run \"Why does the test of the parser fail?\"
+git diff main | turnwright run --no-input --mode plan --file - \"Review this change\"
+Exit status: 0 if the model has finished, 1 if the agent failed, 2 if arguments or settings are unusable or \
+there is no model, 3 if the model failed, 4 if it refused, 5 at a limit of tokens, 6 at another limit, 130 \
+if cancelled.";
+
+/// The exit status if arguments or settings cannot be used.
+const UNUSABLE: u8 = 2;
+
+#[derive(Debug, Args)]
+pub(super) struct RunCliArgs {
+    /// Prompt; `-` reads it from stdin. Without one, a conversation starts
+    prompt: Option<String>,
+    /// Permission mode: plan, ask, auto-edit, auto or full [default: from the settings, or ask]
+    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
+    mode: Option<Mode>,
+    /// Allow once what mode `auto` would not ask about, and nothing else
+    #[arg(long)]
+    yes: bool,
+    /// Ask nobody: a question is a refusal
+    #[arg(long)]
+    no_input: bool,
+    /// Most that a turn may cost, in US dollars
+    #[arg(long, value_name = "USD", value_parser = parse_cost)]
+    max_cost: Option<f64>,
+    /// Longest time for a turn, such as 90s, 10m or 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    max_time: Option<Duration>,
+    /// Print the ACP updates as JSON, one a line, and the answer of the prompt last
+    #[arg(long)]
+    json: bool,
+    /// Go on with a session: its id, a prefix of it, or `last`
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+    /// File to attach; `-` is stdin (repeatable)
+    #[arg(long, value_name = "PATH")]
+    file: Vec<String>,
+}
+
+pub(super) fn run(args: RunCliArgs, config: Config) -> ExitCode {
+    super::deny_memory_inspection();
+    super::return_large_buffers();
+    super::exit_code("run", start(args, config), UNUSABLE)
+}
+
+fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {
+    let options = RunOptions {
+        prompt: args.prompt,
+        files: args.file,
+        allows_bounded: args.yes,
+        asks_nobody: args.no_input,
+        max_time: args.max_time,
+        is_json: args.json,
+    };
+    let run = TerminalRun::prepare(options, &config)?;
+    let limits = &mut config.flags.limits;
+    limits.extend(args.max_cost.map(|cost| ("turn_cost".to_owned(), cost)));
+    limits.extend(args.max_time.map(|time| ("turn_minutes".to_owned(), minutes(time))));
+    let plan = session_plan(&config, args.session.as_deref(), args.mode)?;
+    Ok(run.start(&plan, move |stdio, stop| {
+        acp::serve_blocking(config, stdio, stop.cancelled_owned())
+    }))
+}
+
+/// Finds the session that the flag names.
+///
+/// # Errors
+/// If there is none.
+fn session_plan(
+    config: &Config,
+    name: Option<&str>,
+    mode: Option<Mode>,
+) -> Result<SessionPlan, CliError> {
+    let here = current_folder()?;
+    let new = SessionPlan {
+        id: None,
+        cwd: here.clone(),
+        folders: Vec::new(),
+        mode,
+        model: None,
+        note: None,
+    };
+    let Some(name) = name else { return Ok(new) };
+    let store = Store::new(&config.paths.state);
+    let none = || {
+        let text = "no session was held in this folder; `turnwright sessions list --all` lists all";
+        CliError::Other(text.to_owned())
+    };
+    if !store.exists() {
+        return Err(none());
+    }
+    let id = find_session(&store, name)?;
+    let row = store.read_blocking(|connection| read::session(connection, &id))?;
+    let is_here = is_same_folder(&row.cwd, &here);
+    let is_gone = !is_here && !row.cwd.exists();
+    let place = escape_hidden_line(&row.cwd.to_string_lossy());
+    // Nobody expects `last` to change files elsewhere.
+    if name == "last" && is_gone {
+        return Err(CliError::Other(format!(
+            "no session was held in this folder. If this is {place}, which is gone: --session {id}"
+        )));
+    }
+    if name == "last" && !is_here {
+        return Err(none());
+    }
+    let note = match (is_here, is_gone) {
+        (true, _) => None,
+        (false, true) => Some(format!("{place} is gone. The session goes on here.")),
+        (false, false) => Some(format!("The session works in {place}.")),
+    };
+    Ok(SessionPlan {
+        id: Some(id.to_string()),
+        note,
+        cwd: if is_gone { here } else { row.cwd },
+        folders: row.additional_folders,
+        model: config.flags.model.clone(),
+        ..new
+    })
+}
+
+/// Whole minutes if possible, because the limit is told to the user.
+fn minutes(time: Duration) -> f64 {
+    (time.as_secs_f64() / 60.0 * 100.0).ceil() / 100.0
+}
+
+fn parse_cost(text: &str) -> Result<f64, String> {
+    let amount = text.strip_prefix('$').unwrap_or(text).parse().ok();
+    let usable = amount.filter(|amount: &f64| amount.is_finite() && *amount > 0.0);
+    usable.ok_or_else(|| "expected an amount above 0, such as 0.5".to_owned())
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let expected = "expected a time such as 90s, 10m or 1h";
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let factor = match &text[digits.len()..] {
+        "s" => 1,
+        "m" | "min" => 60,
+        "h" => 60 * 60,
+        _ => return Err(expected.to_owned()),
+    };
+    let count = digits.parse::<u64>().ok().filter(|count| (1..=100_000).contains(count));
+    let time = count.map(|count| Duration::from_secs(count * factor));
+    time.ok_or_else(|| expected.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_as_people_write_them() {
+        for (text, expected) in [
+            ("90s", Some(90)),
+            ("10m", Some(600)),
+            ("2min", Some(120)),
+            ("1h", Some(3600)),
+            ("0s", None),
+            ("10", None),
+            ("-1s", None),
+            ("1d", None),
+            ("", None),
+            ("s", None),
+        ] {
+            assert_eq!(parse_time(text).ok(), expected.map(Duration::from_secs), "{text}");
+        }
+        for (text, expected) in [("0.5", Some(0.5)), ("$2", Some(2.0)), ("0", None), ("x", None)] {
+            assert_eq!(parse_cost(text).ok(), expected, "{text}");
+        }
+        assert!((minutes(Duration::from_secs(90)) - 1.5).abs() < 1e-9);
+        assert!((minutes(Duration::from_secs(100)) - 1.67).abs() < 1e-9);
+    }
+}

@@ -1,8 +1,8 @@
 //! The commands that a person uses in a terminal, without the command line that names them, and without the agent: that
 //! is started by whoever runs [`TerminalRun`].
 //!
-//! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is stored,
-//! `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of it, and
+//! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is
+//! stored, `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of the sandbox, and
 //! [`check_agent`] plays an editor. [`prompt`] asks questions, and [`scrub()`] removes keys from what is given away.
 
 mod agent_check;

@@ -2,8 +2,8 @@
 //!
 //! [`LineReader`] parses lines on a thread of its own, [`Outbox`] serialises and writes messages on
 //! another, and [`Peer`] sends requests, whose responses [`PendingRequests`] matches with them. For other
-//! transports, [`line_queue`] and [`message_queue`] have tasks in the place of the threads, and [`AgentThread`] serves a
-//! client in the same process over two pipes. The crate knows nothing of ACP or MCP.
+//! transports, [`line_queue`] and [`message_queue`] have tasks in the place of the threads, and [`AgentThread`]
+//! serves a client in the same process over two pipes. The crate knows nothing of ACP or MCP.
 
 mod agent_thread;
 mod direct_output;

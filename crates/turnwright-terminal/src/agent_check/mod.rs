@@ -21,8 +21,8 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// Checks the agent that this command starts; without words, this program. Exits with 0 if there is no fault, 1 if there
-/// is one, 2 if nothing could be tried.
+/// Checks the agent that this command starts; without words, this program. Exits with 0 if there is no fault, 1 if
+/// there is one, 2 if nothing could be tried.
 pub fn check_agent(command: &[OsString], config: &Config) -> ExitCode {
     match check(command, config) {
         Ok(true) => ExitCode::SUCCESS,

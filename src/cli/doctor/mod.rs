@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::runtime;
-use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
 use crate::session::SessionHost;
 use report::ReportBundle;
 use scrub::without_certain_keys;
+use turnwright_config::{Config, EndpointSettings, ModelProfiles, Provider};
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
 use turnwright_policy::permission::AuditLog;

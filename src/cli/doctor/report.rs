@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::DoctorReport;
 use super::scrub::{scrub, server_values};
-use crate::config::{Config, EffectiveSetting};
 use crate::session::last_client;
+use turnwright_config::{Config, EffectiveSetting};
 use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
 use turnwright_store::sessions::{self, SessionFilter};
 use turnwright_store::{SessionRow, Store, StoreError};

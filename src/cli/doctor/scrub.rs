@@ -1,7 +1,7 @@
 //! Removes from a text whatever may be a secret, so that it can be given away: also keys that this process
 //! does not know, such as an old one in the log. Too much is removed rather than too little.
 
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_mcp::ServerTransport;
 use turnwright_types::redact;
 

@@ -3,9 +3,9 @@
 
 use std::fmt::Write;
 
-use crate::config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin, looks_like_key};
 use crate::error::as_sentence;
 
+use turnwright_config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin, looks_like_key};
 use turnwright_types::secret::Secret;
 
 use super::super::{CliError, block_on};

@@ -7,13 +7,13 @@ mod target;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use crate::config::{
-    Config, Flags, KeyOrigin, Logins, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL, ProviderKey,
-    StoredLogin,
-};
 use dialog::choose;
 use target::LoginTarget;
 
+use turnwright_config::{
+    Config, Flags, KeyOrigin, Logins, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL, ProviderKey,
+    StoredLogin,
+};
 use turnwright_llm::Endpoint;
 
 use super::{CliError, prompt};

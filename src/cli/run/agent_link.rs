@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::acp;
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_rpc::{LineReader, Outbox, Peer, Stdio};
 
 /// The stack of the agent's thread, which is a main thread elsewhere.

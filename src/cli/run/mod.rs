@@ -37,7 +37,7 @@ use self::text_style::{TerminalTraits, terminal_width};
 use super::mcp::parse_mode;
 #[cfg(unix)]
 use super::prompt::TerminalMode;
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;

@@ -9,7 +9,7 @@ use super::super::sessions::{current_folder, find_session};
 use super::super::{CliError, is_same_folder};
 use super::exit_status::TurnEnd;
 use super::run_client::{RequestFailure, RunClient, error_end};
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::RpcError;
 use turnwright_store::{Store, read};

@@ -4,7 +4,7 @@
 
 use std::io::{IsTerminal, stderr, stdin};
 
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_types::effect::terminal_safe;
 
 /// How a piece of text looks. Only attributes and the 16 colours of the terminal's own palette are used, so

@@ -15,7 +15,7 @@ use clap::Args;
 use tokio::task::spawn_blocking;
 
 use super::CliError;
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::exec::{
@@ -94,7 +94,7 @@ const FAILED: u8 = 125;
 
 /// True if an agent has had this process started. Its arguments must not be parsed then.
 pub(super) fn is_launcher() -> bool {
-    crate::config::has_variable(SOCKET_VARIABLE)
+    turnwright_config::has_variable(SOCKET_VARIABLE)
 }
 
 pub(super) fn run_for_agent(config: &Config) -> ExitCode {

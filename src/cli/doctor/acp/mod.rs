@@ -14,9 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::write_stdout;
-use crate::config::Config;
 use frame_checker::FrameRule;
 use script::{AcpScript, STEPS, StepEnd};
+use turnwright_config::Config;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::temp_folder::PrivateTempFolder;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_sandbox::escape_tests::{
     self, AttemptResult, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };

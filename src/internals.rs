@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 use turnwright_remote::ListenOptions;
 use turnwright_rpc::Stdio;
 use turnwright_types::redact;
 
 use crate::acp;
-use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 
 pub use crate::cli::{command_line, replay};
 pub use crate::tools::{

@@ -19,17 +19,14 @@ mod turn;
 mod tools;
 mod mcp;
 mod undo;
-mod trust;
 
 // Foundations
-mod config;
 mod log;
 mod error;
 mod completion;
 mod outside;
 mod recording;
 mod runtime;
-mod jsonc;
 
 mod cli;
 pub mod internals;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::sessions::find_session;
 use super::{CliError, report, write_stdout};
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_store::history::{
     CallRecord, HistoryCursor, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
 };

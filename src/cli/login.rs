@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::config::Config;
+use turnwright_config::Config;
 
 #[derive(Debug, Args)]
 pub(super) struct LoginCliArgs {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use url::Url;
 
-use crate::config::Config;
 use crate::mcp_server;
+use turnwright_config::Config;
 use turnwright_mcp::{LoginOptions, LoginStore, ServerLogin, ServerTransport, log_in};
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::Stdio;

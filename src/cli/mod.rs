@@ -26,8 +26,8 @@ use std::time::Duration;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::config::{Config, Flags, Paths, UserFile, parse_limit};
 use crate::log;
+use turnwright_config::{Config, Flags, Paths, UserFile, parse_limit};
 use turnwright_rpc::Stdio;
 use turnwright_store::StoreError;
 use turnwright_terminal::prompt;
@@ -226,7 +226,7 @@ pub fn run() -> ExitCode {
     turnwright_workspace::exec::ignore_file_size_signal();
     let paths = Paths::find();
     let user_file = UserFile::find(arguments.config.clone(), &paths);
-    let variables = crate::config::take_environment(&user_file.key_variables());
+    let variables = turnwright_config::take_environment(&user_file.key_variables());
     let log_filter = match arguments.verbose {
         0 => variables.log().map(str::to_owned),
         1 => Some("turnwright=debug".to_owned()),

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::mcp::parse_mode;
 use super::{CliError, exit_code, write_stdout};
-use crate::config::Config;
 use crate::session::resolve_policy;
-use crate::trust::TrustStore;
+use turnwright_config::Config;
+use turnwright_config::trust::TrustStore;
 use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{
     ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, Grants, Mode, Pattern, PolicyRules,

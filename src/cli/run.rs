@@ -10,7 +10,7 @@ use super::mcp::parse_mode;
 use super::sessions::{current_folder, find_session};
 use super::{CliError, is_same_folder};
 use crate::acp;
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 pub(super) use turnwright_rpc::{AgentThread, pipe_file};
 use turnwright_store::{Store, read};

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::CliError;
 use crate::acp;
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
 use turnwright_terminal::block_on;
 use turnwright_types::io_error_text::io_error_text;

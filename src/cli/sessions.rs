@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::history::{format_duration, one_line, short_id};
 use super::{CliError, is_same_folder, report, write_stdout};
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::config::own_variable;
+use turnwright_config::own_variable;
 use turnwright_guard::signing::wire::{
     COMMON_SETTINGS, COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat,
     SigningAnswer, SigningRequest, TOKEN_VARIABLE,

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{CliError, exit_code, write_stdout};
-use crate::config::Config;
 use crate::session::{
     PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
 };
-use crate::trust::{Fingerprint, TrustStore};
+use turnwright_config::Config;
+use turnwright_config::trust::{Fingerprint, TrustStore};
 use turnwright_terminal::prompt;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::text;

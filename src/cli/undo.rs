@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{CliError, exit_code, sessions, write_stdout};
-use crate::config::Config;
 use crate::session::{ChangeScope, UndoContext, UndoReport, UndoRequest, turn_changes};
 use crate::undo::DiffLimits;
+use turnwright_config::Config;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
 };

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::tools::ToolEnv;
-use crate::trust::{Pin, PinLookup, PinStore};
+use turnwright_config::trust::{Pin, PinLookup, PinStore};
 use turnwright_mcp::{ListedTool, SchemaText, ServerSource, ServerSpec, ServerTransport, Tool};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::hash::sha256_hex;

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
 use crate::session::SessionHost;
 use handler::McpHandler;
 use requests::RequestLoop;
+use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::{LineReader, Outbox, Peer, Stdio, stop_signal};
 use turnwright_types::redact;

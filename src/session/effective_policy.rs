@@ -7,12 +7,12 @@ pub(super) mod project_servers;
 use std::fs;
 use std::path::Path;
 
-use crate::config::{
+use crate::turn::Check;
+use turnwright_config::trust::{self, TrustStore};
+use turnwright_config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, SettingsSnapshot, usable_checks,
 };
-use crate::trust::{self, TrustStore};
-use crate::turn::Check;
 use turnwright_guard::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{

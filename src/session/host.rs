@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::model_cache::ModelCache;
-use crate::config::{AccountStatus, Config, ModelProfiles, Provider, SettingsSnapshot};
 use crate::error::Error;
 use crate::recording::Recording;
 use crate::tools::{ProcessShared, Registry, UserFolders, built_in};
-use crate::trust::TrustStore;
+use turnwright_config::trust::TrustStore;
+use turnwright_config::{AccountStatus, Config, ModelProfiles, Provider, SettingsSnapshot};
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::ServerPool;
 use turnwright_store::{RetentionLimits, Store};

@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
-use crate::config::{self, EndpointSettings, ModelProfiles, NO_MODEL, Provider};
 use crate::error::Error;
+use turnwright_config::{EndpointSettings, ModelProfiles, NO_MODEL, Provider};
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_llm::{
@@ -241,8 +241,8 @@ fn find_model(
 }
 
 /// The price of a model, unless a number is absurd.
-fn plausible_price(configured: config::Price) -> Option<Price> {
-    let config::Price { input, cached, output } = configured;
+fn plausible_price(configured: turnwright_config::Price) -> Option<Price> {
+    let turnwright_config::Price { input, cached, output } = configured;
     let price = Price { input, cached: cached.unwrap_or(input), output };
     let numbers = [price.input, price.cached, price.output];
     numbers.iter().all(|number| number.is_finite() && (0.0..1e6).contains(number)).then_some(price)

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::PROJECT_FILE;
-use crate::config::Config;
-use crate::trust::{self, TrustStore};
+use turnwright_config::Config;
+use turnwright_config::trust::{self, TrustStore};
 use turnwright_policy::permission::ProjectRuleStore;
 use turnwright_types::private_file;
 use turnwright_workspace::files::Roots;

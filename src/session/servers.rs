@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{SessionHost, effective_policy};
-use crate::config::{McpServerSettings, McpSettings, SettingsSnapshot};
 use crate::mcp::SessionServers;
 use crate::tools::RemoteTools;
+use turnwright_config::{McpServerSettings, McpSettings, SettingsSnapshot};
 use turnwright_mcp::{
     ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState, ServerTimeouts,
     ToolFilter,

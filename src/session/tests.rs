@@ -14,9 +14,9 @@ use super::open::lifecycle::{CancelFlag, Lifecycle};
 use super::servers::ServerLaunch;
 use super::{MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, settings};
 use crate::completion::Completion;
-use crate::config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 use crate::error::{Error, ErrorKind};
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
+use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 use turnwright_types::message::{PromptEnd, StopReason, UserMessage};
 
 struct TestSession {

@@ -14,37 +14,19 @@ use crate::source_files::{Source, all_sources, in_name, read, root, sources, wor
 const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
     ("internals", EVERYTHING),
-    ("acp", &["session", "config", "recording", "runtime", "error", "completion"]),
-    ("mcp_server", &["session", "turn", "tools", "undo", "config"]),
-    (
-        "session",
-        &[
-            "turn",
-            "mcp",
-            "tools",
-            "undo",
-            "config",
-            "trust",
-            "recording",
-            "outside",
-            "error",
-            "completion",
-            "jsonc",
-        ],
-    ),
+    ("acp", &["session", "recording", "runtime", "error", "completion"]),
+    ("mcp_server", &["session", "turn", "tools", "undo"]),
+    ("session", &["turn", "mcp", "tools", "undo", "recording", "outside", "error", "completion"]),
     ("turn", &["tools", "undo", "outside", "error", "completion"]),
-    ("mcp", &["tools", "trust", "outside"]),
+    ("mcp", &["tools", "outside"]),
     ("tools", &["outside"]),
     ("undo", &[]),
-    ("trust", &[]),
     ("recording", &["outside"]),
     ("outside", &[]),
     ("completion", &["error"]),
     ("error", &[]),
     ("runtime", &[]),
-    ("log", &["config"]),
-    ("config", &[]),
-    ("jsonc", &[]),
+    ("log", &[]),
 ];
 
 /// Marks a module that may use all other modules.
@@ -76,6 +58,17 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("turnwright-remote", &["turnwright-http", "turnwright-rpc"]),
+    (
+        "turnwright-config",
+        &[
+            "turnwright-http",
+            "turnwright-llm",
+            "turnwright-mcp",
+            "turnwright-policy",
+            "turnwright-types",
+            "turnwright-workspace",
+        ],
+    ),
     (
         "turnwright-terminal",
         &[

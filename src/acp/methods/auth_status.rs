@@ -9,9 +9,9 @@ use crate::acp::responder::Responder;
 use crate::acp::schema::{
     AuthAccount, AuthState, AuthStatusRequest, AuthStatusResponse, AuthStatusUpdateNotification,
 };
-use crate::config::{AccountStatus, SignIn};
 use crate::session::SessionHost;
 use tokio::task::spawn_blocking;
+use turnwright_config::{AccountStatus, SignIn};
 use turnwright_rpc::Peer;
 
 pub(super) struct AuthStatus;

@@ -13,9 +13,9 @@ use crate::acp::schema::{
     DisableProviderRequest, DisableProviderResponse, ListProvidersRequest, ListProvidersResponse,
     LlmProtocol, ProviderCurrentConfig, ProviderInfo, SetProviderRequest, SetProviderResponse,
 };
-use crate::config::{ClientProvider, pasted_base_url};
 use crate::error::Error;
 use tokio::task::spawn_blocking;
+use turnwright_config::{ClientProvider, pasted_base_url};
 use turnwright_types::redact;
 
 /// The only provider that a client can set: the one with which sessions start.

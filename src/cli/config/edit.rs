@@ -6,8 +6,8 @@ use std::process::{Command, ExitStatus};
 
 use super::print;
 use crate::cli::CliError;
-use crate::config::{Config, SettingChange, settings_schema, settings_template};
 use crate::session::user_rule_problems;
+use turnwright_config::{Config, SettingChange, settings_schema, settings_template};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;

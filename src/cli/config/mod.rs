@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use super::{CliError, report, write_stdout};
-use crate::config::{Config, settings_schema};
+use turnwright_config::{Config, settings_schema};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {

@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use crate::cli::write_stdout;
-use crate::config::{Config, EffectiveSetting, SandboxSettings, SettingsSnapshot};
 use crate::session::{EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy};
 use crate::tools::{UserFolders, project_sources};
-use crate::trust::TrustStore;
+use turnwright_config::trust::TrustStore;
+use turnwright_config::{Config, EffectiveSetting, SandboxSettings, SettingsSnapshot};
 use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
@@ -243,7 +243,7 @@ mod tests {
 
     use super::super::edit;
     use super::*;
-    use crate::config::{EnvironmentVariables, Flags, Paths, UserFile};
+    use turnwright_config::{EnvironmentVariables, Flags, Paths, UserFile};
     use turnwright_types::private_file;
 
     /// Wrong entries of the file, of which each is a line, and wrong variables.

@@ -14,9 +14,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, EndpointSettings, ModelProfiles, Provider};
 use crate::session::SessionHost;
 use report::ReportBundle;
+use turnwright_config::{Config, EndpointSettings, ModelProfiles, Provider};
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
 use turnwright_policy::permission::AuditLog;

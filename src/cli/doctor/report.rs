@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 
 use super::DoctorReport;
-use crate::config::{Config, EffectiveSetting};
 use crate::session::last_client;
+use turnwright_config::{Config, EffectiveSetting};
 use turnwright_mcp::ServerTransport;
 use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
 use turnwright_store::sessions::{self, SessionFilter};

@@ -19,13 +19,13 @@ use serde_json::Value;
 use crate::acp;
 use crate::cli::run::{AgentThread, pipe_file};
 use crate::cli::write_stdout;
-use crate::config::Config;
 use crate::recording::{
     EventKind, Playback, PlaybackEvent, RecordedEvent, Recording, RecordingError, load_recording,
 };
 use driver::{ReplayDriver, ReplaySummary};
 use observed::{Difference, Observer, RunNormalizer};
 use tokio_util::sync::CancellationToken;
+use turnwright_config::Config;
 use turnwright_store::{Store, insert_conversation};
 use turnwright_types::io_error_text::io_error_text;
 

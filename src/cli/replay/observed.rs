@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::config::EXPOSED_KEY;
+use turnwright_config::EXPOSED_KEY;
 use turnwright_mcp::SERVER_ASKS;
 use turnwright_types::text;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::PlayedAgent;
-use crate::config::Config;
 use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
+use turnwright_config::Config;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
 

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::CliError;
-use crate::config::Config;
+use turnwright_config::Config;
 use turnwright_terminal::SandboxedCommand;
 use turnwright_workspace::exec::SOCKET_VARIABLE;
 
@@ -42,7 +42,7 @@ pub(super) fn run(args: SandboxCliArgs, config: &Config) -> ExitCode {
 
 /// True if an agent has had this process started. Its arguments must not be parsed then.
 pub(super) fn is_launcher() -> bool {
-    crate::config::has_variable(SOCKET_VARIABLE)
+    turnwright_config::has_variable(SOCKET_VARIABLE)
 }
 
 pub(super) fn run_for_agent(config: &Config) -> ExitCode {

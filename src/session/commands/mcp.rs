@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
-use crate::config::McpSettings;
 use crate::mcp::SessionServers;
+use turnwright_config::McpSettings;
 use turnwright_mcp::{
     ListedTool, ServerPhase, ServerSource, ServerSpec, ServerState, ServerTransport,
 };

@@ -12,8 +12,8 @@ use crate::session::effective_policy::project_servers::SERVERS_FILE;
 use crate::session::effective_policy::{
     EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy,
 };
-use crate::trust::Fingerprint;
 use crate::turn::Conversation;
+use turnwright_config::trust::Fingerprint;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::io_error_text::io_error_text;
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::ProjectFile;
-use crate::trust::{self, TrustStore};
+use turnwright_config::trust::{self, TrustStore};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::helper_types::HelperType;

@@ -10,9 +10,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::ProjectFile;
-use crate::config::{SettingsSnapshot, VariableLookup, expand_variables};
-use crate::jsonc;
-use crate::trust::{self, TrustStore};
+use turnwright_config::jsonc;
+use turnwright_config::trust::{self, TrustStore};
+use turnwright_config::{SettingsSnapshot, VariableLookup, expand_variables};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::json_error_text::json_error_text;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::config::Config;
+use turnwright_config::Config;
 
 /// The path in the pages that stands for the running program.
 const PLACEHOLDER: &str = "/home/you/.cargo/bin/turnwright";

@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::print;
 use crate::cli::CliError;
-use crate::config::Config;
-use crate::jsonc::{self, JsoncError};
 use guides::{EditorGuide, EditorSettings, GUIDES};
+use turnwright_config::Config;
+use turnwright_config::jsonc::{self, JsoncError};
 use turnwright_terminal::{block_on, prompt};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::line_diff::unified_diff;

@@ -1,0 +1,252 @@
+//! The process's environment, read once at startup.
+
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::file::ConfigFile;
+use crate::{Config, EnvironmentVariables, presets};
+use turnwright_http::Proxies;
+use turnwright_types::secret::Secret;
+
+/// The shortest key, in bytes, of which copies in other variables are looked for.
+const MIN_KEY_LENGTH: usize = 8;
+
+/// The base URL of the default endpoint.
+pub(crate) const BASE_URL_VARIABLE: &str = "OPENAI_BASE_URL";
+/// The default model.
+pub(crate) const MODEL_VARIABLE: &str = "TURNWRIGHT_MODEL";
+/// The mode in which sessions start.
+pub(crate) const MODE_VARIABLE: &str = "TURNWRIGHT_MODE";
+/// The most requests to the model for one prompt.
+pub(crate) const MAX_TURN_REQUESTS_VARIABLE: &str = "TURNWRIGHT_MAX_TURN_REQUESTS";
+/// The window of the default model.
+pub(crate) const CONTEXT_WINDOW_VARIABLE: &str = "TURNWRIGHT_CONTEXT_WINDOW";
+/// The file into which the first session is recorded.
+pub(crate) const RECORD_VARIABLE: &str = "TURNWRIGHT_RECORD";
+/// The filter of the log.
+const LOG_VARIABLE: &str = "TURNWRIGHT_LOG";
+/// The filter of the log in all programs in Rust, which commands get, too.
+const RUST_LOG_VARIABLE: &str = "RUST_LOG";
+/// The token of `turnwright serve`.
+const SERVE_TOKEN: &str = "TURNWRIGHT_SERVE_TOKEN";
+
+/// The variables with a setting that has no key in the file. Those of the others are in the table.
+const OTHER_VARIABLES: [&str; 4] =
+    [BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE, LOG_VARIABLE];
+
+/// Reads the environment and removes keys from it, so that child processes cannot inherit them.
+/// [`EnvironmentVariables::classify`] says what a key is.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub fn take_environment(named: &[String]) -> EnvironmentVariables {
+    let (variables, secret_names) = EnvironmentVariables::classify(std::env::vars_os(), named);
+    for name in secret_names {
+        erase_variable(&name);
+    }
+    let proxies = Proxies::from_variables(|name| read_variable(name)?.into_string().ok());
+    if let Some(list) = proxies.no_proxy_for_libraries() {
+        // The OAuth library reads the variable itself. Commands get the user's own.
+        set_variable("NO_PROXY", &list);
+    }
+    turnwright_http::use_proxies(proxies);
+    #[cfg(not(target_os = "linux"))]
+    if let Some(file) = read_variable("SSL_CERT_FILE") {
+        turnwright_http::trust_certificates_in(file.into());
+    }
+    variables
+}
+
+/// True if a variable is set. It is needed before the environment is taken.
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub fn has_variable(name: &str) -> bool {
+    std::env::var_os(name).is_some()
+}
+
+/// A variable that a program of ours has set for this process, which needs nothing else of the environment.
+#[cfg(unix)]
+pub fn own_variable(name: &str) -> Option<String> {
+    read_variable(name)?.into_string().ok()
+}
+
+/// The name under which a variable is kept: Windows ignores the case of names.
+pub(crate) fn variable_name(name: &str) -> Cow<'_, str> {
+    if cfg!(windows) { name.to_ascii_uppercase().into() } else { name.into() }
+}
+
+impl EnvironmentVariables {
+    /// Sorts the variables of an environment, and returns with them the names of those that hold a key or a
+    /// copy of one. Keys are the variables in `named`, those of well-known providers, the token of
+    /// `turnwright serve`, and all that end in `_API_KEY`, because the settings file may name them later.
+    pub fn classify(
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        named: &[String],
+    ) -> (EnvironmentVariables, Vec<String>) {
+        let mut variables = EnvironmentVariables::default();
+        let mut keys = Vec::new();
+        for (name, value) in environment {
+            let name = if cfg!(windows) { name.to_ascii_uppercase() } else { name };
+            let text =
+                || value.to_str().map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned);
+            if let Some(setting) = name.to_str().and_then(setting_variable) {
+                variables.settings.extend(text().map(|text| (setting, text)));
+                continue;
+            }
+            match name.to_str() {
+                Some(RUST_LOG_VARIABLE) => {
+                    variables.settings.extend(text().map(|text| (RUST_LOG_VARIABLE, text)));
+                    variables.inherited.push((name, value));
+                }
+                Some(key) if is_key_variable(key, named) => {
+                    keys.push(key.to_owned());
+                    let secret = value.to_str().and_then(Secret::from_copied);
+                    variables.keys.extend(secret.map(|secret| (key.to_owned(), secret)));
+                }
+                _ => variables.inherited.push((name, value)),
+            }
+        }
+        // Variables of other names that contain a key.
+        let secrets: Vec<_> = variables.keys.values().map(Secret::expose).collect();
+        let copies = variables.inherited.iter().filter(|(_, value)| {
+            let value = value.to_string_lossy();
+            secrets.iter().any(|secret| secret.len() >= MIN_KEY_LENGTH && value.contains(secret))
+        });
+        keys.extend(copies.filter_map(|variable| variable.0.to_str()).map(str::to_owned));
+        (variables, keys)
+    }
+
+    /// The value of a variable that holds a setting; `None` if it is empty.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    /// The filter of the log.
+    pub fn log(&self) -> Option<&str> {
+        self.get(LOG_VARIABLE).or_else(|| self.get(RUST_LOG_VARIABLE))
+    }
+
+    /// An environment of these settings.
+    #[cfg(test)]
+    pub(crate) fn of(settings: &[(&'static str, &str)]) -> EnvironmentVariables {
+        let settings = settings.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        EnvironmentVariables { settings, ..EnvironmentVariables::default() }
+    }
+}
+
+/// The variable of this name, if it holds a setting.
+fn setting_variable(name: &str) -> Option<&'static str> {
+    let of_table = ConfigFile::ROWS.iter().map(|row| row.variable);
+    of_table.chain(OTHER_VARIABLES).find(|variable| !name.is_empty() && *variable == name)
+}
+
+fn is_key_variable(name: &str, named: &[String]) -> bool {
+    name.ends_with("_API_KEY")
+        || name == SERVE_TOKEN
+        || presets::is_key_variable(name)
+        || named.iter().any(|key| variable_name(key) == name)
+}
+
+impl Config {
+    /// `TURNWRIGHT_SERVE_TOKEN`.
+    pub fn serve_token(&self) -> Option<&Secret> {
+        self.variables.keys.get(SERVE_TOKEN)
+    }
+}
+
+/// Sets a variable for the libraries of this process.
+#[expect(unsafe_code, reason = "the environment is changed before any thread is started")]
+fn set_variable(name: &str, value: &str) {
+    // SAFETY: called before any thread is started.
+    unsafe { std::env::set_var(name, value) };
+}
+
+/// Removes the variable and overwrites its bytes: commands could otherwise read the initial environment in
+/// `/proc/PID/environ`.
+#[expect(unsafe_code, reason = "the environment is changed before any thread is started")]
+fn erase_variable(name: &str) {
+    #[cfg(unix)]
+    if let Ok(name) = std::ffi::CString::new(name) {
+        unsafe extern "C" {
+            fn getenv(name: *const std::ffi::c_char) -> *mut std::ffi::c_char;
+        }
+        // SAFETY: called before any thread is started; the value ends with a zero byte, and only
+        // the bytes before it are written.
+        unsafe {
+            let value = getenv(name.as_ptr());
+            if !value.is_null() {
+                let length = std::ffi::CStr::from_ptr(value).count_bytes();
+                std::ptr::write_bytes(value, 0, length);
+            }
+        }
+    }
+    // SAFETY: as above.
+    unsafe { std::env::remove_var(name) };
+}
+
+/// The hosts of the proxies that these variables name.
+pub(crate) fn proxy_hosts(variables: &[(OsString, OsString)]) -> Vec<String> {
+    let names = ["http_proxy", "https_proxy", "all_proxy"];
+    let proxies = variables.iter().filter(|(name, _)| {
+        name.to_str().is_some_and(|name| names.iter().any(|proxy| name.eq_ignore_ascii_case(proxy)))
+    });
+    let values = proxies.filter_map(|(_, value)| value.to_str()).filter(|value| !value.is_empty());
+    let hosts = values.filter_map(|value| {
+        let url = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+        Some(url::Url::parse(&url).ok()?.host_str()?.to_owned())
+    });
+    hosts.collect()
+}
+
+/// Reads one variable that locates a folder or a file.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
+pub(crate) fn read_variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The user's home folder. Looked up once: without `HOME` it is read from the system's list of users. A path that is
+/// not absolute would lead into the project.
+pub(crate) fn home() -> Option<PathBuf> {
+    static HOME: OnceLock<Option<PathBuf>> = OnceLock::new();
+    HOME.get_or_init(|| etcetera::home_dir().ok().filter(|path| path.is_absolute())).clone()
+}
+
+#[cfg(windows)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_found_and_removed_in_any_case_of_its_name() {
+        let environment = [
+            ("My_Own_Secret", "value-of-the-first-key"),
+            ("OpenAI_Api_Key", "value-of-the-second-key"),
+            ("Copy", "x value-of-the-first-key"),
+            ("Path", "bin"),
+        ];
+        let environment = environment.map(|(name, value)| (name.into(), value.into()));
+        let named = ["my_own_SECRET".to_owned()];
+        let (variables, mut removed) = EnvironmentVariables::classify(environment, &named);
+        removed.sort();
+        assert_eq!(removed, ["COPY", "MY_OWN_SECRET", "OPENAI_API_KEY"]);
+        for name in ["My_own_secret", "openai_api_key"] {
+            assert!(variables.keys.contains_key(&*variable_name(name)), "{name}");
+        }
+        let names: Vec<_> =
+            variables.inherited.iter().map(|variable| variable.0.to_str().unwrap()).collect();
+        assert_eq!(names, ["COPY", "PATH"]);
+    }
+}
+
+#[cfg(test)]
+mod key_tests {
+    use super::*;
+
+    #[test]
+    fn quotes_around_a_key_are_no_part_of_it() {
+        let environment = [("OPENAI_API_KEY".into(), "\u{feff}'sk-0123456789' ".into())];
+        let (variables, removed) = EnvironmentVariables::classify(environment, &[]);
+        assert_eq!(variables.keys["OPENAI_API_KEY"].expose(), "sk-0123456789");
+        assert_eq!(removed, ["OPENAI_API_KEY"]);
+    }
+}

@@ -1,0 +1,555 @@
+//! The format of `config.toml`: parses it and warns about entries that have no effect. Does no I/O.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::ops::Range;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::checks::{CheckTable, wrong_checks};
+use crate::document::key_text;
+use crate::environment::{MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE};
+use crate::limits::LimitsSection;
+use crate::presets::{ProviderPreset, preset};
+use crate::provider::{Price, read_base_url};
+use crate::request_fields::wrong_fields;
+use crate::resolve::is_credential;
+use crate::sandbox::SandboxSection;
+use crate::servers::McpSection;
+use crate::table::settings;
+use crate::wrong_values::{
+    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_name, wrong_quirks,
+};
+use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS, PermissionSection};
+use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
+use turnwright_policy::permission::Mode;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::message::ReasoningEffort;
+use turnwright_types::redact;
+
+settings! {
+    /// The user's settings file.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section ConfigFile {
+        pub(crate) model: Option<String> {
+            examples: ["openai/gpt-5-mini", "ollama/qwen3-coder", "offline"],
+            flag: "--model",
+            variable: MODEL_VARIABLE,
+        }
+            "The model with which sessions start: NAME/model, a model of the default endpoint, or offline.",
+            "the model: `NAME/model`, or `model` at the default endpoint, or `offline`, the built-in one; if not \
+             set, `gpt-5-mini` at OpenAI";
+        pub(crate) mode: Option<String> => wrong_mode {
+            words: (Mode::ALL.map(Mode::id)),
+            default: (Mode::default().id()),
+            variable: MODE_VARIABLE,
+        }
+            "The mode in which sessions start, which decides what runs without a question.",
+            "the mode in which sessions start: `plan`, `ask` (default), `auto-edit`, `auto` or `full` \
+             ([permissions.md](permissions.md))";
+        pub(crate) max_turn_requests: Option<NonZeroU32> {
+            default: DEFAULT_MAX_TURN_REQUESTS,
+            flag: "--budget",
+            variable: MAX_TURN_REQUESTS_VARIABLE,
+        }
+            "The most requests to the model for one prompt.",
+            "the maximum number of requests to the model for one prompt; 100";
+        pub(crate) effort: Option<String> => wrong_effort {
+            words: (ReasoningEffort::ALL.map(ReasoningEffort::id)),
+            default: (ReasoningEffort::default().id()),
+        }
+            "The reasoning effort of the model.",
+            "reasoning effort: `default`, `none`, `low`, `medium`, `high`";
+        pub(crate) list_models: Option<bool> { default: true }
+            "Whether an endpoint may be asked for its list of models.",
+            "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`";
+        pub(crate) silence_seconds: Option<NonZeroU32> { examples: [300] }
+            "The most seconds that a model may send nothing; 300 if not set, 600 for a local server.",
+            "how long a model may stay silent, in seconds; 300, or 600 for a local server \
+             ([behaviour.md](behaviour.md#the-model))";
+        pub(crate) models: ModelsSection {} "What holds for all models.";
+        pub(crate) agent: AgentSection {} "What the model is told of itself.";
+        pub(crate) checks: CheckTable => wrong_checks {
+            each: "A command in one line that fails, or prints where, if something is wrong.",
+            examples: [{ "rust": "cargo check --message-format short" }],
+        }
+            "Commands that run before the first edit of a turn and after the last, of which the model is told what \
+             is new.";
+        pub(crate) web: WebSection {} "What `web_fetch` may reach.";
+        pub(crate) acp: AcpSection {} "How editors are spoken to.";
+        pub(crate) sessions: SessionRetention {} "How long and how much session data is kept.";
+        pub(crate) limits: LimitsSection {}
+            "What a turn and a session may use up; without a number there is no limit.";
+        pub(crate) permissions: PermissionSection {}
+            "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
+        pub(crate) sandbox: SandboxSection {} "The confinement of commands.";
+        pub(crate) providers: BTreeMap<String, ProviderSection> {
+            examples: [{
+                "mine": {
+                    "base_url": "http://localhost:8000/v1",
+                    "api": "chat",
+                    "key_env": "MINE_API_KEY",
+                    "key_file": "~/.config/turnwright/mine.key",
+                    "headers": { "X-Title": "me" },
+                    "models": ["qwen3-coder"],
+                    "quirks": { "stream_options": false },
+                    "request": { "temperature": 0.7 },
+                    "model": {
+                        "qwen3-coder": {
+                            "window": 131_072,
+                            "max_output": 8192,
+                            "quirks": { "images": true },
+                            "request": { "top_p": 0.95 },
+                            "price": { "input": 0.3, "cached": 0.1, "output": 1.2 }
+                        }
+                    }
+                }
+            }],
+        }
+            "Servers of models by name; a well-known name such as deepseek or ollama needs no entry.";
+        pub(crate) mcp: McpSection {} "The MCP servers of every session, in addition to those of the editor.";
+    }
+}
+
+settings! {
+    /// `[models]`: settings for all models.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section ModelsSection {
+        pub(crate) assumed_window: Option<NonZeroU32> { default: DEFAULT_ASSUMED_WINDOW }
+            "The context window in tokens to assume where nobody knows it.",
+            "the context window in tokens to assume when it is unknown; 128000. An overflow error corrects it";
+        pub(crate) request: Map<String, Value> => wrong_fields { examples: [{ "temperature": 0.7 }] }
+            "Further fields of each request to any model, such as temperature or top_p.",
+            "additional fields for each request to any model: `request = { temperature = 0.7, top_p = 0.95 }`";
+        pub(crate) model: BTreeMap<String, NamedModelSection> {
+            examples: [{ "deepseek/deepseek-chat": { "request": { "temperature": 0.2 } } }],
+        }
+            "Settings of single models by their name, as in `model`.";
+    }
+}
+
+settings! {
+    /// `[models.model."NAME"]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section NamedModelSection {
+        pub(crate) request: Map<String, Value> => wrong_fields {}
+            "Further fields of each request to this model, which override those of all models and of its provider.",
+            "as above, for this model";
+    }
+}
+
+settings! {
+    /// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(default)]
+    pub section AgentSection {
+        pub name: Option<String> => wrong_name { examples: ["Ada"] }
+            "The name under which the agent answers.",
+            "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
+        pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
+            "Instructions that follow the built-in ones in each request.",
+            "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
+             `AGENTS.md` in the configuration folder to say how it should work";
+    }
+}
+
+settings! {
+    /// `[acp]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section AcpSection {
+        pub(crate) v2: Option<bool> { default: true }
+            "Whether an editor that asks for version 2 of the Agent Client Protocol gets it; otherwise it gets \
+             version 1.",
+            "whether an editor that asks for [version 2](behaviour.md#version-2) of the protocol gets it; `true`. \
+             Otherwise it gets version 1";
+    }
+}
+
+settings! {
+    /// `[web]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section WebSection {
+        pub(crate) allow: Vec<String> => wrong_hosts {
+            default: [],
+            examples: [["localhost:3000", "10.0.0.7"]],
+        }
+            "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
+            "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
+             port, any port. Each still needs approval";
+    }
+}
+
+settings! {
+    /// `[sessions]`: how long and how much session data is kept.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub section SessionRetention {
+        pub keep_days: u32 = 90 {}
+            "Sessions without activity for this many days are deleted; 0 keeps them forever.",
+            "sessions without activity for this many days are deleted; 90 by default, 0 keeps them forever";
+        pub max_size: u64 = 1024 {}
+            "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
+            "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
+    }
+}
+
+settings! {
+    /// `[providers.NAME]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section ProviderSection {
+        #[serde(deserialize_with = "read_base_url")]
+        pub(crate) base_url: Option<String> => wrong_base_url {}
+            "The base URL of the API; optional for a well-known name.",
+            "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \
+             of a request (`/chat/completions`, `/v1/models` …), that part is left off, here, in variables and in \
+             `turnwright login`";
+        pub(crate) api: Option<String> => wrong_api { words: ["chat", "responses"], default: "chat" }
+            "Chat Completions (chat, the default) or OpenAI's Responses API (responses).",
+            "`chat` (Chat Completions, default) or `responses`";
+        pub(crate) key_env: Option<String> {}
+            "The name of the environment variable that holds the key.",
+            "the variable that holds the key";
+        pub(crate) key_file: Option<String> {}
+            "A file that holds only the key, if there is no `key_env` or its variable is not set.",
+            "a file that holds only the key; `~/` is the home folder, other paths are relative to the settings file. \
+             Used if `key_env` is missing or its variable is not set";
+        #[serde(deserialize_with = "is_present")]
+        key: bool { hidden: true } "A mistake: keys do not belong in this file. The value is not read.";
+        #[serde(deserialize_with = "is_present")]
+        api_key: bool { hidden: true } "The same mistake.";
+        pub(crate) headers: BTreeMap<String, String> {}
+            "Headers of each request; a value $NAME is taken from that environment variable.",
+            "headers for each request. A value `$NAME` is taken from that variable";
+        pub(crate) models: Vec<String> {}
+            "Models to offer without asking the endpoint.",
+            "models to offer without asking the endpoint for its list";
+        pub(crate) quirks: Map<String, Value> => wrong_quirks {}
+            "Special needs of the server, in addition to what is known about it.",
+            "special needs of the server or its models, in addition to what the agent knows about them";
+        pub(crate) request: Map<String, Value> => wrong_fields {}
+            "Further fields of each request, such as temperature or top_p.",
+            "additional fields for each request to this provider";
+        pub(crate) model: BTreeMap<String, ModelSection> {}
+            "Settings of single models of this provider by their name.";
+    }
+}
+
+settings! {
+    /// `[providers.NAME.model."MODEL"]`.
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    pub(crate) section ModelSection {
+        pub(crate) window: Option<u64> {}
+            "The context window in tokens.",
+            "context window in tokens; overrides what the server reports (`TURNWRIGHT_CONTEXT_WINDOW` in turn \
+             overrides it for the model that the process starts with)";
+        pub(crate) max_output: Option<u64> {}
+            "The most output tokens of one answer.",
+            "the maximum number of output tokens in one answer";
+        pub(crate) quirks: Map<String, Value> => wrong_quirks {}
+            "Special needs of this model, which override those of its provider.",
+            "as above, for this model; overrides the provider's quirks key by key";
+        pub(crate) request: Map<String, Value> => wrong_fields {}
+            "Further fields of each request to this model, which override those of its provider.",
+            "as above, for this model";
+        pub(crate) price: Option<Price> {}
+            "US dollars per million tokens of input, of output and, if it differs, of cached input.",
+            "`input`, `output` and, if it differs, `cached`: US dollars per million tokens";
+    }
+}
+
+/// The longest name of the agent.
+const MAX_NAME_CHARS: usize = 100;
+
+/// Skips a value, and returns that it is there.
+fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    Value::deserialize(deserializer).map(|_| true)
+}
+
+impl AgentSection {
+    /// The name, unless it cannot be one.
+    pub fn usable_name(&self) -> Option<&str> {
+        self.name.as_deref().map(str::trim).filter(|name| is_agent_name(name))
+    }
+}
+
+/// Returns true if the agent can go by this name.
+pub(crate) fn is_agent_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.chars().count() <= MAX_NAME_CHARS
+        && !name.chars().any(char::is_control)
+}
+
+impl ProviderSection {
+    /// True if the section contains a key itself, which is refused.
+    pub(crate) fn holds_key(&self) -> bool {
+        self.key || self.api_key
+    }
+
+    /// The variables that the section refers to.
+    fn variables(&self) -> impl Iterator<Item = &str> {
+        let headers = self.headers.values().filter_map(|value| referenced_variable(value));
+        self.key_env.as_deref().into_iter().chain(headers)
+    }
+}
+
+/// The variable to which a header's value refers: the whole value is `$NAME`.
+pub(crate) fn referenced_variable(value: &str) -> Option<&str> {
+    value.strip_prefix('$').filter(|name| !name.is_empty())
+}
+
+impl ConfigFile {
+    /// Parses the text of the file. Returns the settings and a warning about each entry that has no effect.
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<(ConfigFile, Vec<String>), ConfigError> {
+        let (file, mut notes) = read_settings::<ConfigFile>(text, path)?;
+        notes.extend(file.mcp.problems.iter().cloned());
+        file.warn_ineffective_values(&mut notes);
+        let warnings = notes.into_iter().map(|note| format!("{}: {note}", path.display()));
+        Ok((file, warnings.collect()))
+    }
+
+    /// The tables with fields of requests, each with the key of the table that it is in.
+    pub(crate) fn request_tables(&self) -> Vec<(String, &Map<String, Value>)> {
+        let mut tables = vec![("models".to_owned(), &self.models.request)];
+        for (model, section) in &self.models.model {
+            tables.push((format!("models.model.\"{model}\""), &section.request));
+        }
+        for (name, provider) in &self.providers {
+            tables.push((format!("providers.{name}"), &provider.request));
+            for (model, section) in &provider.model {
+                tables.push((format!("providers.{name}.model.\"{model}\""), &section.request));
+            }
+        }
+        tables
+    }
+
+    /// The variables that the file refers to. They hold keys.
+    pub(crate) fn variables(&self) -> Vec<String> {
+        self.providers.values().flat_map(ProviderSection::variables).map(str::to_owned).collect()
+    }
+
+    /// The values in the file that are credentials by the name of their header or variable.
+    pub(crate) fn literal_credentials(&self) -> Vec<String> {
+        let headers = self.providers.values().flat_map(|provider| &provider.headers);
+        let literal = headers
+            .filter(|header| is_credential(header.0) && referenced_variable(header.1).is_none());
+        let values = literal.filter_map(|header| redact::header_key(header.1));
+        values.map(str::to_owned).chain(self.mcp.secrets(is_credential)).collect()
+    }
+
+    fn warn_ineffective_values(&self, notes: &mut Vec<String>) {
+        for (name, section) in &self.providers {
+            if section.holds_key() {
+                notes.push(format!(
+                    "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
+                     `key_file` instead"
+                ));
+            }
+            let says_key = section.key_env.is_some() || section.key_file.is_some();
+            if let Some(variable) = withheld_key_variable(name, section).filter(|_| !says_key) {
+                notes.push(format!(
+                    "`providers.{name}` has its own `base_url`, so the key in {variable} is not \
+                     sent there. To send it, add `key_env = \"{variable}\"`"
+                ));
+            }
+        }
+    }
+}
+
+/// The key variable of the well-known provider of this name, if the section's `base_url` leads elsewhere,
+/// so that its key must not be sent there.
+pub(crate) fn withheld_key_variable(name: &str, section: &ProviderSection) -> Option<&'static str> {
+    let known = preset(name)?;
+    leads_elsewhere(known, section).then_some(known.key_env)?
+}
+
+/// Returns true if the section's `base_url` is not that of its well-known provider.
+pub(crate) fn leads_elsewhere(known: &ProviderPreset, section: &ProviderSection) -> bool {
+    match (known.base_url, section.base_url.as_deref()) {
+        (Some(usual), Some(own)) => own.trim_end_matches('/') != usual,
+        _ => false,
+    }
+}
+
+/// Reads settings from the text of a file. Also returns a warning about each entry that is not known: an entry
+/// of a newer version must not be an error in an older one.
+pub(crate) fn read_settings<T: DeserializeOwned>(
+    text: &str,
+    path: &Path,
+) -> Result<(T, Vec<String>), ConfigError> {
+    let to_error =
+        |error: toml_edit::de::Error| parse_error(error.span(), error.message(), text, path);
+    let reader = toml_edit::de::Deserializer::parse(text).map_err(to_error)?;
+    let mut unknown = Vec::new();
+    let settings = serde_ignored::deserialize(reader, |entry| {
+        unknown.push(unknown_setting(&keys_of(&entry)));
+    });
+    Ok((settings.map_err(to_error)?, unknown))
+}
+
+/// The keys that lead to an entry.
+pub(crate) fn keys_of(entry: &serde_ignored::Path<'_>) -> Vec<String> {
+    use serde_ignored::Path;
+    match entry {
+        Path::Root => Vec::new(),
+        Path::Map { parent, key } => {
+            let mut keys = keys_of(parent);
+            keys.push(key.clone());
+            keys
+        }
+        Path::Seq { parent, .. }
+        | Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => keys_of(parent),
+    }
+}
+
+pub(crate) fn unknown_setting(keys: &[impl AsRef<str>]) -> String {
+    format!("Unknown setting `{}` (ignored)", escape_hidden_line(&key_text(keys)))
+}
+
+/// Describes a parse error with its position, in one line. Quotes nothing of the file, which may contain
+/// a secret.
+pub(crate) fn parse_error(
+    span: Option<Range<usize>>,
+    message: &str,
+    text: &str,
+    path: &Path,
+) -> ConfigError {
+    let start = span.map_or(text.len(), |span| span.start);
+    let before = text.get(..start).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    ConfigError::new(format!(
+        "The settings cannot be read: {}, line {line}, column {column}: {}. Fix the file; new \
+         sessions re-read it",
+        path.display(),
+        redacted_message(message)
+    ))
+}
+
+/// The message of a TOML error in one line, without the quoted value, which may be a secret.
+pub(crate) fn redacted_message(message: &str) -> String {
+    let mut message = field_error_text("", message.trim()).replace(['\n', '\r'], " ");
+    if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
+        && first < last
+    {
+        message.replace_range(first..=last, "\"…\"");
+    }
+    // JSON calls a table an object.
+    message.replace("an object", "a table")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<(ConfigFile, Vec<String>), ConfigError> {
+        ConfigFile::parse(text, Path::new("c.toml"))
+    }
+
+    #[test]
+    fn a_provider_has_variables_quirks_and_prices() {
+        let text = r#"
+            [providers.deepseek]
+            key_env = "MY_DEEP"
+            headers = { "X-Title" = "me", Cookie = "$COOKIE" }
+            quirks = { a = 1, b = { c = ["d"] } }
+
+            [providers.deepseek.model."deepseek-reasoner"]
+            window = 131072
+            price = { input = 0.27, cached = 0.07, output = 1.10 }
+        "#;
+        let (file, warnings) = parse(text).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(file.variables(), ["MY_DEEP", "COOKIE"]);
+        let section = &file.providers["deepseek"];
+        assert_eq!(Value::from(section.quirks.clone()), serde_json::json!({"a":1,"b":{"c":["d"]}}));
+        let model = &section.model["deepseek-reasoner"];
+        let price = Price { input: 0.27, cached: Some(0.07), output: 1.10 };
+        assert_eq!((model.window, model.price), (Some(131_072), Some(price)));
+    }
+
+    #[test]
+    fn the_examples_of_the_manual_have_effect() {
+        let manual = include_str!("../../../docs/configuration.md");
+        let examples: Vec<_> = manual.split("```toml\n").skip(1).collect();
+        assert!(examples.len() > 3);
+        for example in examples {
+            let text = example.split("```").next().unwrap();
+            assert_eq!(parse(text).unwrap().1, Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn ineffective_entries_are_warnings_with_their_path() {
+        let table = [
+            ("modle = 'x'", "`modle`"),
+            ("[provider.x]", "`provider`"),
+            ("[providers.x]\nbase = 'y'", "`providers.x.base`"),
+            ("[providers.x.model.'m-1.5']\ncost = 1", "`providers.x.model.\"m-1.5\".cost`"),
+            (
+                "[providers.x.model.m]\nprice = { input = 1, output = 2, tax = 3 }",
+                "`providers.x.model.m.price.tax`",
+            ),
+            ("[models]\nwindow = 1", "`models.window`"),
+            ("[web]\nalow = []", "`web.alow`"),
+            ("[agent]\nprompt = 'x'", "`agent.prompt`"),
+            ("[sessions]\nkeep = 3", "`sessions.keep`"),
+            ("[limits]\ncost = 3", "`limits.cost`"),
+            ("[permissions]\nalways = []", "`permissions.always`"),
+            ("[[permissions.rule]]\nif = 'x'", "`permissions.rule.if`"),
+            ("[sandbox]\nwalls = []", "`sandbox.walls`"),
+            ("[providers.x]\nkey = 'sk-1'", "key_env"),
+            ("[providers.x]\napi_key = 'sk-1'", "key_env"),
+            ("[providers.groq]\nbase_url = 'http://h/v1'", "key_env = \"GROQ_API_KEY\""),
+        ];
+        for (text, expected) in table {
+            let (_, warnings) = parse(text).unwrap();
+            assert_eq!(warnings.len(), 1, "{text}: {warnings:?}");
+            assert!(warnings[0].contains(expected), "{text}: {warnings:?}");
+            assert!(warnings[0].starts_with("c.toml: ") && !warnings[0].contains("sk-1"));
+        }
+        for fine in [
+            "",
+            "\u{feff}model = 'from an editor that marks its files'\r\n",
+            "[providers.groq]\nbase_url = 'https://api.groq.com/openai/v1/'",
+            "[providers.groq]\nbase_url = 'http://h/v1'\nkey_env = 'GROQ_API_KEY'",
+            "[providers.ollama]\nbase_url = 'http://elsewhere:11434/v1'",
+            "[providers.azure]\nbase_url = 'https://me.openai.azure.com/openai/v1'",
+        ] {
+            assert_eq!(parse(fine).unwrap().1, Vec::<String>::new(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn a_parse_error_has_its_position_and_quotes_nothing() {
+        let table = [
+            ("model = 3", "c.toml, line 1, column 9"),
+            ("mode = 'ask'\nmodel = sk-secret", "line 2, column 9"),
+            ("max_turn_requests = 0", "line 1, column 21"),
+            ("silence_seconds = 0", "line 1, column 19"),
+            ("\n\n[providers.x]\nheaders = 'Bearer sk-secret'", "line 4, column 11"),
+            ("[providers.x]\nmodels = ['a', 7]", "line 2, column 16"),
+            ("[providers.x.model.m]\nwindow = -1", "line 2, column 10"),
+            ("model = 'a'\nmodel = 'b'", "line 2"),
+            ("[providers", "line 1"),
+            ("model = \"sk-secret", "line 1"),
+        ];
+        for (text, place) in table {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(place), "{text}: {error}");
+            assert!(!error.contains("sk-secret") && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,657 @@
+//! Resolves the name of a model to its provider and settings. [`ProviderSources`] supplies files and
+//! variables; this module only defines their precedence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::change::looks_like_key;
+use crate::environment::variable_name;
+use crate::file::{
+    ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
+};
+use crate::key::{KeyOrigin, ProviderKey};
+use crate::presets::{self, ProviderPreset, preset};
+use crate::provider::{EndpointSettings, Provider};
+use crate::{ConfigError, Logins, request_fields};
+use turnwright_llm::Protocol;
+use turnwright_types::secret::Secret;
+
+/// The endpoint that flags, environment or login define.
+#[derive(Clone, Debug)]
+pub(crate) struct DefaultEndpoint {
+    pub(crate) base_url: String,
+    pub(crate) key: Option<ProviderKey>,
+    pub(crate) headers: Vec<(String, Secret)>,
+    /// The model to use if none is named.
+    pub(crate) model: Option<String>,
+}
+
+/// Reads a key file.
+type KeyFileReader<'a> = dyn Fn(&str) -> Result<ProviderKey, ConfigError> + 'a;
+
+/// Everything in which a name is looked up.
+pub(crate) struct ProviderSources<'a> {
+    pub(crate) file: &'a ConfigFile,
+    /// The path of the file, for messages.
+    pub(crate) path: &'a Path,
+    pub(crate) default: Option<DefaultEndpoint>,
+    pub(crate) keys: &'a BTreeMap<String, Secret>,
+    pub(crate) logins: &'a Logins,
+    /// The path of the stored logins.
+    pub(crate) login_path: PathBuf,
+    pub(crate) read_key_file: Box<KeyFileReader<'a>>,
+}
+
+/// The provider that a model's name refers to.
+#[derive(Debug, PartialEq)]
+enum ProviderRef<'a> {
+    Offline,
+    Section {
+        name: &'a str,
+        model: &'a str,
+    },
+    Default {
+        model: Option<&'a str>,
+    },
+    Preset {
+        name: &'static str,
+        model: &'a str,
+    },
+    /// The name begins with that of a provider that nobody knows.
+    Unknown {
+        name: &'a str,
+    },
+    None,
+}
+
+/// The server of the default endpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum DefaultServer<'a> {
+    None,
+    OpenAi,
+    /// The user has named this base URL.
+    Other(&'a str),
+}
+
+impl DefaultServer<'_> {
+    /// Returns true if a name with the prefix of a well-known provider means that provider. On a server of
+    /// the user's own it may be one of its models (`openai/gpt-oss-20b`), unless the provider runs on this
+    /// machine or has a key.
+    fn prefers_well_known_provider(
+        self,
+        known: &ProviderPreset,
+        has_key: impl Fn(&ProviderPreset) -> bool,
+    ) -> bool {
+        match self {
+            DefaultServer::None | DefaultServer::OpenAi => true,
+            DefaultServer::Other(_) if known.base_url == Some(crate::OPENAI_BASE_URL) => false,
+            DefaultServer::Other(base_url) => match known.key_env {
+                Some(_) => known.base_url != Some(base_url) && has_key(known),
+                None => true,
+            },
+        }
+    }
+}
+
+/// Resolves a model's name. A section of the file takes precedence, because the user wrote it for that
+/// purpose. The prefix of a well-known provider comes next, and then the default endpoint. If the user has
+/// named its server, it gets the whole name, because the models of many servers have slashes in their
+/// names; those of OpenAI have none.
+fn resolve_name<'a>(
+    requested: Option<&'a str>,
+    file: &'a ConfigFile,
+    default: DefaultServer<'_>,
+    has_key: impl Fn(&ProviderPreset) -> bool,
+) -> ProviderRef<'a> {
+    if requested == Some("offline") {
+        return ProviderRef::Offline;
+    }
+    let own = requested.and_then(|requested| {
+        file.providers.keys().find_map(|name| Some((name, strip_provider(requested, name)?)))
+    });
+    if let Some((name, model)) = own {
+        return ProviderRef::Section { name, model };
+    }
+    let prefix = requested.and_then(|name| name.split_once('/'));
+    if let Some((preset, model)) = prefix.and_then(|(name, model)| Some((preset(name)?, model)))
+        && !model.is_empty()
+        && default.prefers_well_known_provider(preset, has_key)
+    {
+        // The stored login may have its key.
+        return if preset.name == "openai" && default == DefaultServer::OpenAi {
+            ProviderRef::Default { model: Some(model) }
+        } else {
+            ProviderRef::Preset { name: preset.name, model }
+        };
+    }
+    match (default, prefix, requested) {
+        (DefaultServer::None | DefaultServer::OpenAi, Some((name, _)), _) => {
+            ProviderRef::Unknown { name }
+        }
+        (DefaultServer::None, None, Some(_)) => ProviderRef::None,
+        (DefaultServer::None, None, None) => sole_section_with_models(file),
+        _ => ProviderRef::Default { model: requested },
+    }
+}
+
+fn strip_provider<'a>(requested: &'a str, name: &str) -> Option<&'a str> {
+    requested.strip_prefix(name)?.strip_prefix('/').filter(|model| !model.is_empty())
+}
+
+/// The first model of the only section that lists models, if there is exactly one.
+fn sole_section_with_models(file: &ConfigFile) -> ProviderRef<'_> {
+    let mut offering =
+        file.providers.iter().filter_map(|(name, section)| Some((name, section.models.first()?)));
+    match (offering.next(), offering.next()) {
+        (Some((name, model)), None) => ProviderRef::Section { name, model },
+        _ => ProviderRef::None,
+    }
+}
+
+impl ProviderSources<'_> {
+    /// The provider that a name refers to; without a name, the default.
+    pub(crate) fn provider(&self, requested: Option<&str>) -> Result<Provider, ConfigError> {
+        if requested.is_some_and(looks_like_key) {
+            return Err(ConfigError::new(
+                "The name of the model looks like a key. `turnwright login` stores a key"
+                    .to_owned(),
+            ));
+        }
+        let found = resolve_name(requested, self.file, self.default_server(), |known| {
+            self.usual_key(known).is_some()
+        });
+        let endpoint = match found {
+            ProviderRef::Offline => return Ok(Provider::Offline),
+            ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
+            ProviderRef::None => return Ok(Provider::Unconfigured),
+            ProviderRef::Default { model } => match &self.default {
+                Some(default) => {
+                    let model = model.map(str::to_owned).or_else(|| default.model.clone());
+                    EndpointSettings {
+                        base_url: default.base_url.clone(),
+                        key: default.key.clone(),
+                        headers: default.headers.clone(),
+                        request: self.request_fields(model.as_deref(), []),
+                        model,
+                        silence_limit: self.silence_limit(),
+                        assumed_window: self.assumed_window(),
+                        ..EndpointSettings::default()
+                    }
+                }
+                None => return Ok(Provider::Unconfigured),
+            },
+            ProviderRef::Section { name, model } => self.named_endpoint(name, model)?,
+            ProviderRef::Preset { name, model } => self.named_endpoint(name, model)?,
+        };
+        Ok(Provider::Endpoint(Box::new(endpoint)))
+    }
+
+    fn default_server(&self) -> DefaultServer<'_> {
+        match self.default.as_ref().map(|endpoint| endpoint.base_url.trim_end_matches('/')) {
+            None => DefaultServer::None,
+            Some(crate::OPENAI_BASE_URL) => DefaultServer::OpenAi,
+            Some(base_url) => DefaultServer::Other(base_url),
+        }
+    }
+
+    fn unknown_provider(&self, name: &str) -> ConfigError {
+        let own = self.file.providers.keys().cloned();
+        let known: BTreeSet<_> = own.chain(presets::names().map(str::to_owned)).collect();
+        ConfigError::new(format!(
+            "No provider is called `{}`. Known are {}. For another server set OPENAI_BASE_URL, or add \
+             [providers.{0}] with a `base_url` to {}",
+            name.escape_debug(),
+            Vec::from_iter(known).join(", "),
+            self.path.display()
+        ))
+    }
+
+    /// A model of a provider that has a section, is well known, or both.
+    fn named_endpoint(&self, name: &str, model: &str) -> Result<EndpointSettings, ConfigError> {
+        let empty = ProviderSection::default();
+        let section = self.file.providers.get(name).unwrap_or(&empty);
+        let known = preset(name);
+        let usual = known.and_then(|provider| provider.base_url);
+        let base_url =
+            section.base_url.as_deref().or(usual).ok_or_else(|| {
+                self.error_in_file(&format!("`providers.{name}` needs a `base_url`"))
+            })?;
+        let headers = self.headers(name, section)?;
+        let no_settings = ModelSection::default();
+        let model_section = section.model.get(model).unwrap_or(&no_settings);
+        Ok(EndpointSettings {
+            name: Some(name.to_owned()),
+            base_url: base_url.to_owned(),
+            key: self.key(name, section, known, &headers)?,
+            model: Some(model.to_owned()),
+            api: self.api(name, section, known)?,
+            headers,
+            quirks: merged_quirks(&section.quirks, &model_section.quirks),
+            request: self.request_fields(
+                Some(&format!("{name}/{model}")),
+                [&section.request, &model_section.request],
+            ),
+            window: model_section.window,
+            max_output: model_section.max_output,
+            price: model_section.price,
+            silence_limit: self.silence_limit(),
+            assumed_window: self.assumed_window(),
+        })
+    }
+
+    /// The fields that the settings add to the requests to the model of this whole name, with those of its
+    /// own section.
+    fn request_fields<const N: usize>(
+        &self,
+        name: Option<&str>,
+        own: [&Map<String, Value>; N],
+    ) -> Map<String, Value> {
+        let models = &self.file.models;
+        let named = name.and_then(|name| models.model.get(name)).map(|section| &section.request);
+        request_fields::merge(std::iter::once(&models.request).chain(own).chain(named))
+    }
+
+    fn assumed_window(&self) -> Option<u64> {
+        self.file.models.assumed_window.map(|tokens| tokens.get().into())
+    }
+
+    fn silence_limit(&self) -> Option<Duration> {
+        self.file.silence_seconds.map(|seconds| Duration::from_secs(seconds.get().into()))
+    }
+
+    fn api(
+        &self,
+        name: &str,
+        section: &ProviderSection,
+        known: Option<&ProviderPreset>,
+    ) -> Result<Protocol, ConfigError> {
+        let Some(word) = &section.api else {
+            return Ok(known.map(|provider| provider.api).unwrap_or_default());
+        };
+        Protocol::parse(word).ok_or_else(|| {
+            self.error_in_file(&format!(
+                "`providers.{name}.api` is `{word}`, expected `chat` or `responses`"
+            ))
+        })
+    }
+
+    /// The key of a provider. A key is sent only to the server that it was given for: the well-known
+    /// variable and the login apply to the well-known base URL, and to another one only the variable, if
+    /// the file says so.
+    fn key(
+        &self,
+        name: &str,
+        section: &ProviderSection,
+        known: Option<&ProviderPreset>,
+        headers: &[(String, Secret)],
+    ) -> Result<Option<ProviderKey>, ConfigError> {
+        if let Some(key) = section.key_env.as_ref().and_then(|variable| self.variable_key(variable))
+        {
+            return Ok(Some(key));
+        }
+        if let Some(file) = &section.key_file {
+            return (self.read_key_file)(file).map(Some);
+        }
+        let usual = known.filter(|provider| !leads_elsewhere(provider, section));
+        if let Some(variable) = &section.key_env {
+            // The name of the usual variable can also mean the login.
+            let key = usual
+                .filter(|provider| provider.key_env == Some(variable))
+                .and_then(|provider| self.login_key(provider));
+            return key.map(Some).ok_or_else(|| {
+                self.unset_variable_error(variable, &format!("`providers.{name}.key_env`"))
+            });
+        }
+        if section.holds_key() {
+            return Err(self.error_in_file(&format!(
+                "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
+                 `key_file` instead"
+            )));
+        }
+        // A header that authenticates replaces the key: two credentials could contradict each other.
+        let usual = usual.filter(|_| !headers.iter().any(|(name, _)| is_auth_header(name)));
+        let key = usual.and_then(|provider| self.usual_key(provider));
+        match usual.and_then(|provider| provider.key_env) {
+            Some(variable) if key.is_none() => Err(ConfigError::new(format!(
+                "No key for {name}. Run `turnwright login --provider {name}`, set {variable} in the \
+                 agent's environment, or add `key_env` or `key_file` to [providers.{name}] in {}",
+                self.path.display()
+            ))),
+            _ => Ok(key),
+        }
+    }
+
+    /// The key for the base URL of a well-known provider, from its variable or a login.
+    pub(crate) fn usual_key(&self, known: &ProviderPreset) -> Option<ProviderKey> {
+        let variable = known.key_env.filter(|name| !self.belongs_to_other_server(name));
+        variable.and_then(|name| self.variable_key(name)).or_else(|| self.login_key(known))
+    }
+
+    fn variable_key(&self, variable: &str) -> Option<ProviderKey> {
+        let secret = self.keys.get(&*variable_name(variable))?.clone();
+        Some(ProviderKey { secret, origin: KeyOrigin::Variable(variable.to_owned()) })
+    }
+
+    fn login_key(&self, known: &ProviderPreset) -> Option<ProviderKey> {
+        let secret = self.logins.provider_key(known.name)?.into();
+        Some(ProviderKey { secret, origin: KeyOrigin::Login(self.login_path.clone()) })
+    }
+
+    /// True for `OPENAI_API_KEY` if `OPENAI_BASE_URL` names another server than OpenAI's: the key is for
+    /// that server.
+    fn belongs_to_other_server(&self, variable: &str) -> bool {
+        let default = self.default.as_ref().map(|endpoint| endpoint.base_url.trim_end_matches('/'));
+        variable == crate::OPENAI_KEY_VARIABLE
+            && default.is_some_and(|base_url| base_url != crate::OPENAI_BASE_URL)
+    }
+
+    fn headers(
+        &self,
+        name: &str,
+        section: &ProviderSection,
+    ) -> Result<Vec<(String, Secret)>, ConfigError> {
+        let headers = section.headers.iter().map(|(header, text)| {
+            let value = match referenced_variable(text) {
+                None => text.as_str().into(),
+                Some(variable) => {
+                    self.keys.get(&*variable_name(variable)).cloned().ok_or_else(|| {
+                        self.unset_variable_error(
+                            variable,
+                            &format!("`providers.{name}.headers.{header}`"),
+                        )
+                    })?
+                }
+            };
+            Ok((header.clone(), value))
+        });
+        headers.collect()
+    }
+
+    fn unset_variable_error(&self, variable: &str, place: &str) -> ConfigError {
+        // A key that was pasted in place of a name must not get into a log.
+        let is_name =
+            variable.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+        let variable =
+            if is_name && variable.len() < 64 { variable } else { "(hidden: not a valid name)" };
+        self.error_in_file(&format!(
+            "{place} names the variable {variable}, which wasn't set at startup. Set it and restart \
+             turnwright"
+        ))
+    }
+
+    fn error_in_file(&self, what: &str) -> ConfigError {
+        ConfigError::new(format!("{}: {what}", self.path.display()))
+    }
+}
+
+/// Returns true if a header authenticates in place of the key.
+fn is_auth_header(header: &str) -> bool {
+    ["authorization", "api-key", "x-api-key"].iter().any(|name| header.eq_ignore_ascii_case(name))
+}
+
+/// Returns true if the name of a header suggests a secret.
+pub(crate) fn is_credential(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    ["auth", "key", "token", "secret", "cookie"].iter().any(|word| header.contains(word))
+}
+
+/// The quirks of the provider, overridden by those of the model.
+fn merged_quirks(provider: &Map<String, Value>, model: &Map<String, Value>) -> Map<String, Value> {
+    let both = provider.iter().chain(model);
+    both.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Paths, StoredLogin};
+
+    const FILE: &str = r#"
+        [providers.deepseek]
+        models = ["deepseek-chat"]
+        quirks = { a = 1, b = 1 }
+        headers = { "X-Title" = "me", "X-Org" = "$ORG" }
+        [providers.deepseek.model.r1]
+        window = 1000
+        max_output = 10
+        quirks = { b = 2 }
+        price = { input = 1, output = 2 }
+
+        [providers.mine]
+        base_url = "http://mine/v1"
+        key_env = "MINE"
+
+        [providers.groq]
+        base_url = "http://elsewhere/v1"
+
+        [providers.azure]
+        [providers.future]
+        base_url = "http://f/v1"
+        api = "telepathy"
+        [providers.inline]
+        base_url = "http://i/v1"
+        key = "sk-inline"
+        [providers.kept]
+        base_url = "http://k/v1"
+        key_file = "kept"
+        [providers.xai]
+        headers = { "api-key" = "mine" }
+    "#;
+
+    fn file(text: &str) -> ConfigFile {
+        ConfigFile::parse(text, Path::new("c.toml")).unwrap().0
+    }
+
+    #[test]
+    fn a_name_means_a_section_then_a_well_known_provider_then_the_default_endpoint() {
+        use DefaultServer::{None as Nothing, OpenAi};
+        let own = DefaultServer::Other("https://api.groq.com/openai/v1");
+        let section = |name, model| ProviderRef::Section { name, model };
+        let default = |model| ProviderRef::Default { model };
+        let preset = |name, model| ProviderRef::Preset { name, model };
+        let unknown = |name| ProviderRef::Unknown { name };
+        let file = file(FILE);
+        let table = [
+            (Some("offline"), OpenAi, ProviderRef::Offline),
+            (Some("offline"), Nothing, ProviderRef::Offline),
+            (Some("deepseek/r1"), own, section("deepseek", "r1")),
+            (Some("mine/org/model"), Nothing, section("mine", "org/model")),
+            (Some("mistral/large"), OpenAi, preset("mistral", "large")),
+            (Some("mistral/large"), Nothing, preset("mistral", "large")),
+            (Some("mistral/large"), own, preset("mistral", "large")),
+            (Some("zai/glm"), own, default(Some("zai/glm"))),
+            (Some("ollama/org/m:7b"), OpenAi, preset("ollama", "org/m:7b")),
+            (Some("ollama/org/m:7b"), own, preset("ollama", "org/m:7b")),
+            (Some("openai/gpt-oss-20b"), own, default(Some("openai/gpt-oss-20b"))),
+            (Some("openai/gpt-5"), OpenAi, default(Some("gpt-5"))),
+            (Some("openai/gpt-5"), Nothing, preset("openai", "gpt-5")),
+            (Some("nobody/large"), Nothing, unknown("nobody")),
+            (Some("nobody/large"), OpenAi, unknown("nobody")),
+            (Some("nobody/large"), own, default(Some("nobody/large"))),
+            (Some("minestrone/x"), own, default(Some("minestrone/x"))),
+            (Some("mine/"), own, default(Some("mine/"))),
+            (Some("mistral/"), Nothing, unknown("mistral")),
+            (Some("gpt-5"), OpenAi, default(Some("gpt-5"))),
+            (Some("gpt-5"), Nothing, ProviderRef::None),
+            (None, own, default(None)),
+            (None, Nothing, section("deepseek", "deepseek-chat")),
+        ];
+        for (requested, server, expected) in table {
+            let has_key = |known: &ProviderPreset| ["mistral", "openai"].contains(&known.name);
+            let found = resolve_name(requested, &file, server, has_key);
+            assert_eq!(found, expected, "{requested:?} {server:?}");
+        }
+    }
+
+    #[test]
+    fn a_known_server_that_the_user_names_gets_the_whole_name() {
+        let server = DefaultServer::Other("https://openrouter.ai/api/v1");
+        let file = file("");
+        for (name, keys) in [("openrouter/auto", "openrouter"), ("deepseek/r1", "")] {
+            let found = resolve_name(Some(name), &file, server, |known| known.name == keys);
+            assert_eq!(found, ProviderRef::Default { model: Some(name) });
+        }
+    }
+
+    #[test]
+    fn without_a_name_only_one_section_with_models_is_clear() {
+        for (text, expected) in [
+            ("", ProviderRef::None),
+            ("[providers.a]", ProviderRef::None),
+            ("[providers.a]\nmodels = []", ProviderRef::None),
+            (
+                "[providers.b]\nmodels = ['x', 'y']\n[providers.a]",
+                ProviderRef::Section { name: "b", model: "x" },
+            ),
+            ("[providers.a]\nmodels = ['x']\n[providers.b]\nmodels = ['y']", ProviderRef::None),
+        ] {
+            let found = file(text);
+            let found = resolve_name(None, &found, DefaultServer::None, |_| false);
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    fn resolved(requested: &str, keys: &[&str]) -> Result<EndpointSettings, String> {
+        resolved_with(requested, keys, &Logins::default(), FILE)
+    }
+
+    fn resolved_with(
+        requested: &str,
+        keys: &[&str],
+        logins: &Logins,
+        text: &str,
+    ) -> Result<EndpointSettings, String> {
+        let keys =
+            keys.iter().map(|name| ((*name).to_owned(), format!("of {name}").into())).collect();
+        let sources = ProviderSources {
+            file: &file(text),
+            path: Path::new("c.toml"),
+            default: None,
+            keys: &keys,
+            logins,
+            login_path: "login.json".into(),
+            read_key_file: Box::new(|name| {
+                let origin = KeyOrigin::File(name.into());
+                Ok(ProviderKey { secret: format!("in {name}").into(), origin })
+            }),
+        };
+        match sources.provider(Some(requested)) {
+            Ok(Provider::Endpoint(endpoint)) => Ok(*endpoint),
+            Ok(other) => Err(format!("{other:?}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn exposed(endpoint: &EndpointSettings) -> Option<&str> {
+        endpoint.key.as_ref().map(|key| key.secret.expose())
+    }
+
+    #[test]
+    fn a_login_gives_the_key_exactly_where_the_usual_variable_would() {
+        let home = tempfile::tempdir().unwrap();
+        let mut logins = Logins::default();
+        for name in ["groq", "deepseek"] {
+            let provider = Some(name.to_owned());
+            let key = Some(format!("login of {name}"));
+            let login = StoredLogin { provider, key, ..StoredLogin::default() };
+            logins.add(login, &Paths::below(home.path())).unwrap();
+        }
+        let usual = "key_env = 'DEEPSEEK_API_KEY'";
+        let elsewhere = "base_url = 'http://elsewhere/v1'";
+        let both = format!("{usual}\n{elsewhere}");
+        let table = [
+            // The settings of [providers.deepseek], the variables that are set, and the key.
+            ("", &[][..], Ok(Some("login of deepseek"))),
+            ("", &["DEEPSEEK_API_KEY"][..], Ok(Some("of DEEPSEEK_API_KEY"))),
+            (usual, &[], Ok(Some("login of deepseek"))),
+            ("base_url = 'https://api.deepseek.com/v1/'", &[], Ok(Some("login of deepseek"))),
+            (elsewhere, &[], Ok(None)),
+            (&both, &[], Err("names the variable DEEPSEEK_API_KEY")),
+            (&both, &["DEEPSEEK_API_KEY"], Ok(Some("of DEEPSEEK_API_KEY"))),
+            ("key_env = 'GROQ_API_KEY'", &[], Err("names the variable GROQ_API_KEY")),
+            ("key_file = 'f'", &["DEEPSEEK_API_KEY"], Ok(Some("in f"))),
+            ("headers = { Authorization = 'mine' }", &[], Ok(None)),
+        ];
+        for (section, keys, expected) in table {
+            let text = format!("[providers.deepseek]\n{section}");
+            let endpoint = resolved_with("deepseek/m", keys, &logins, &text);
+            match expected {
+                Ok(key) => assert_eq!(exposed(&endpoint.unwrap()), key, "{section} {keys:?}"),
+                Err(why) => assert!(endpoint.unwrap_err().contains(why), "{section} {keys:?}"),
+            }
+        }
+        let error = resolved("mistral/m", &[]).unwrap_err();
+        assert!(
+            error.contains("Run `turnwright login --provider mistral`, set MISTRAL"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_key_goes_to_the_server_of_its_section_or_name_and_to_no_other() {
+        let all = ["DEEPSEEK_API_KEY", "ORG", "MINE", "GROQ_API_KEY", "OPENAI_API_KEY"];
+        let table = [
+            ("deepseek/r1", "https://api.deepseek.com/v1", Some("of DEEPSEEK_API_KEY")),
+            ("mine/m", "http://mine/v1", Some("of MINE")),
+            ("kept/m", "http://k/v1", Some("in kept")),
+            // Well known, but somewhere else.
+            ("groq/m", "http://elsewhere/v1", None),
+            ("openai/gpt-5", "https://api.openai.com/v1", Some("of OPENAI_API_KEY")),
+            ("ollama/m", "http://localhost:11434/v1", None),
+            // Its header replaces the key.
+            ("xai/m", "https://api.x.ai/v1", None),
+        ];
+        for (requested, base_url, key) in table {
+            let endpoint = resolved(requested, &all).unwrap();
+            assert_eq!(endpoint.base_url, base_url, "{requested}");
+            assert_eq!(exposed(&endpoint), key, "{requested}");
+            assert_eq!(endpoint.full_name().as_deref(), Some(requested));
+        }
+    }
+
+    #[test]
+    fn a_key_in_place_of_a_model_is_refused_and_not_shown() {
+        let error = resolved("sk-0123456789abcdef0123", &[]).unwrap_err();
+        assert!(error.contains("looks like a key") && !error.contains("sk-"), "{error}");
+    }
+
+    #[test]
+    fn errors_name_what_is_missing() {
+        let table = [
+            ("deepseek/r1", &["ORG"][..], "DEEPSEEK_API_KEY"),
+            ("deepseek/r1", &["DEEPSEEK_API_KEY"][..], "headers.X-Org` names the variable ORG"),
+            ("mistral/large", &[][..], "MISTRAL_API_KEY"),
+            ("mine/m", &[][..], "`providers.mine.key_env` names the variable MINE"),
+            ("azure/gpt", &["AZURE_OPENAI_API_KEY"][..], "`base_url`"),
+            ("future/m", &[][..], "telepathy"),
+            ("nobody/m", &[][..], "No provider is called `nobody`. Known are anthropic, azure"),
+            ("inline/m", &[][..], "key_env"),
+        ];
+        for (requested, keys, expected) in table {
+            let error = resolved(requested, keys).unwrap_err();
+            assert!(error.contains(expected) && error.contains("c.toml"), "{requested}: {error}");
+            assert!(!error.contains("sk-inline"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_model_has_its_own_settings_over_those_of_its_provider() {
+        let keys = ["DEEPSEEK_API_KEY", "ORG"];
+        let own = resolved("deepseek/r1", &keys).unwrap();
+        assert_eq!(Value::from(own.quirks), serde_json::json!({ "a": 1, "b": 2 }));
+        assert_eq!((own.window, own.max_output), (Some(1000), Some(10)));
+        assert_eq!(
+            own.price.map(|price| (price.input, price.cached, price.output)),
+            Some((1.0, None, 2.0))
+        );
+        let headers: Vec<_> =
+            own.headers.iter().map(|header| (header.0.as_str(), header.1.expose())).collect();
+        assert_eq!(headers, [("X-Org", "of ORG"), ("X-Title", "me")]);
+        let other = resolved("deepseek/other", &keys).unwrap();
+        assert_eq!(Value::from(other.quirks), serde_json::json!({ "a": 1, "b": 1 }));
+        assert_eq!((other.window, other.price), (None, None));
+    }
+}

@@ -1,0 +1,386 @@
+//! The JSON Schema of the settings file: the key, type, allowed words, default and description of each
+//! setting, as the table has them. Editors complete and check the file with it; `config init` and `config set` are
+//! based on it.
+
+use serde_json::{Value, json};
+use toml_edit::Value as TomlValue;
+
+use crate::document::string_text;
+use crate::file::ConfigFile;
+use crate::table::SettingType;
+
+/// The most columns of a line of the schema.
+const MAX_COLUMNS: usize = 100;
+
+/// The schema, as it is printed.
+pub fn settings_schema() -> String {
+    text_of(&root(), 0, 0) + "\n"
+}
+
+/// The schema of all settings.
+pub(crate) fn root() -> Value {
+    let mut schema = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Settings of turnwright (config.toml)",
+    });
+    if let Value::Object(members) = &mut schema {
+        members.extend(ConfigFile::schema());
+    }
+    schema
+}
+
+/// JSON for people, behind so many columns of a line. What has a description is on several lines, and so is what does
+/// not fit.
+fn text_of(value: &Value, depth: usize, columns: usize) -> String {
+    let line = one_line(value);
+    if value.get("description").is_none() && columns + line.chars().count() < MAX_COLUMNS {
+        return line;
+    }
+    let indent = "  ".repeat(depth + 1);
+    let end = "  ".repeat(depth);
+    match value {
+        Value::Object(members) => {
+            let lines = members.iter().map(|(key, member)| {
+                let head = format!("{indent}{}: ", Value::from(key.as_str()));
+                let used = head.chars().count();
+                head + &text_of(member, depth + 1, used)
+            });
+            format!("{{\n{}\n{end}}}", lines.collect::<Vec<_>>().join(",\n"))
+        }
+        Value::Array(items) => {
+            let lines = items.iter().map(|item| {
+                format!("{indent}{}", text_of(item, depth + 1, indent.chars().count()))
+            });
+            format!("[\n{}\n{end}]", lines.collect::<Vec<_>>().join(",\n"))
+        }
+        _ => line,
+    }
+}
+
+fn one_line(value: &Value) -> String {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            let members = members.iter().map(|(key, member)| {
+                format!("{}: {}", Value::from(key.as_str()), one_line(member))
+            });
+            format!("{{ {} }}", members.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(items) => {
+            format!("[{}]", items.iter().map(one_line).collect::<Vec<_>>().join(", "))
+        }
+        plain => plain.to_string(),
+    }
+}
+
+/// A setting that does not exist.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnknownSetting {
+    /// How many parts of the key are known.
+    pub(crate) depth: usize,
+    /// The keys that may follow them.
+    pub(crate) known: Vec<String>,
+}
+
+/// The schema of one setting. `true` allows anything.
+pub(crate) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, UnknownSetting> {
+    let mut node = root;
+    for (depth, key) in path.iter().enumerate() {
+        let named = &node["properties"];
+        let others = &node["additionalProperties"];
+        node = match named.get(key) {
+            Some(found) => found,
+            None if others.is_object() => others,
+            None if named.is_null() && (node["type"] == "object" || node == &ANYTHING) => &ANYTHING,
+            None => {
+                let known = named.as_object().into_iter().flatten();
+                return Err(UnknownSetting {
+                    depth,
+                    known: known.map(|entry| entry.0.clone()).collect(),
+                });
+            }
+        };
+    }
+    Ok(node)
+}
+
+static ANYTHING: Value = Value::Bool(true);
+
+/// The allowed values, as a phrase.
+pub(crate) fn expected(node: &Value) -> String {
+    if let Some(words) = node["enum"].as_array() {
+        let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+        return format!("one of {}", words.join(", "));
+    }
+    match node["type"].as_str() {
+        Some("integer") => format!("a whole number ≥ {}", node["minimum"]),
+        Some("number") => "a number".to_owned(),
+        Some("boolean") => "true or false".to_owned(),
+        Some("array") if node["items"]["type"] == "string" => "a list of texts".to_owned(),
+        Some("array") => "a list of tables".to_owned(),
+        Some("object") => "a table".to_owned(),
+        _ => "a text".to_owned(),
+    }
+}
+
+/// The TOML text of a value that was typed: itself if it is TOML of the right type, else what it says. Several
+/// values are a list.
+///
+/// # Errors
+/// A phrase says what is expected instead.
+pub(crate) fn value_text(node: &Value, typed: &[String]) -> Result<String, String> {
+    let is_list = node["type"] == "array" && node["items"]["type"] == "string";
+    let [one] = typed else {
+        let all: Vec<_> = typed.iter().map(|word| string_text(word)).collect();
+        let list = format!("[{}]", all.join(", "));
+        return if is_list { Ok(list) } else { Err(format!("{}, and only one", expected(node))) };
+    };
+    let value: Option<TomlValue> = one.trim().parse().ok();
+    let word = value.as_ref().and_then(TomlValue::as_str).unwrap_or(one).trim();
+    if let Some(words) = node["enum"].as_array() {
+        let mut words = words.iter().filter_map(Value::as_str);
+        let found = words.find(|allowed| allowed.eq_ignore_ascii_case(word));
+        return found.map(string_text).ok_or_else(|| expected(node));
+    }
+    match value.as_ref().filter(|value| fits(node, value)) {
+        Some(_) => Ok(one.trim().to_owned()),
+        None if is_list && !one.trim_start().starts_with('[') => {
+            Ok(format!("[{}]", string_text(word)))
+        }
+        None if node["type"] == "string" || node == &ANYTHING => Ok(string_text(one)),
+        None => Err(expected(node)),
+    }
+}
+
+/// Returns true if a value has the type of a setting.
+fn fits(node: &Value, value: &TomlValue) -> bool {
+    match (node["type"].as_str(), value) {
+        (Some("string"), TomlValue::String(_)) | (Some("boolean"), TomlValue::Boolean(_)) => true,
+        (Some("object"), TomlValue::InlineTable(_)) => true,
+        (Some("number"), TomlValue::Float(_) | TomlValue::Integer(_)) => true,
+        (Some("integer"), TomlValue::Integer(number)) => {
+            let least = node["minimum"].as_i64().unwrap_or(i64::MIN);
+            let most = node["maximum"].as_i64().unwrap_or(i64::MAX);
+            (least..=most).contains(number.value())
+        }
+        (Some("array"), TomlValue::Array(all)) => all.iter().all(|one| fits(&node["items"], one)),
+        (None, _) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use expect_test::expect_file;
+
+    use super::*;
+    use crate::file::{
+        AcpSection, AgentSection, ModelSection, ModelsSection, NamedModelSection, ProviderSection,
+        WebSection,
+    };
+    use crate::limits::LimitsSection;
+    use crate::sandbox::SandboxSection;
+    use crate::servers::ServerSection;
+    use crate::table::Row;
+    use crate::{Config, EnvironmentVariables, Flags, Paths, SessionRetention, UserFile};
+
+    const MANUAL: &str = include_str!("../../../docs/configuration.md");
+
+    /// Run the test with `UPDATE_EXPECT=1` to renew the file.
+    #[test]
+    fn the_schema_is_in_the_manual() {
+        expect_file!["../../../docs/config.schema.json"].assert_eq(&settings_schema());
+    }
+
+    /// The tables of the manual, by the mark before each.
+    const TABLES: &[(&str, &[Row])] = &[
+        ("file", ConfigFile::ROWS),
+        ("models", ModelsSection::ROWS),
+        ("models.model", NamedModelSection::ROWS),
+        ("agent", AgentSection::ROWS),
+        ("acp", AcpSection::ROWS),
+        ("web", WebSection::ROWS),
+        ("providers", ProviderSection::ROWS),
+        ("providers.model", ModelSection::ROWS),
+        ("sandbox", SandboxSection::ROWS),
+        ("mcp.servers", ServerSection::ROWS),
+        ("sessions", SessionRetention::ROWS),
+        ("limits", LimitsSection::ROWS),
+    ];
+
+    /// The type as a person calls it.
+    fn kind(row: &Row) -> &'static str {
+        match row.schema()["type"].as_str() {
+            Some("boolean") => "yes or no",
+            Some("integer" | "number") => "number",
+            Some("array") => "list",
+            Some("object") => "table",
+            _ => "text",
+        }
+    }
+
+    /// The rows that have a meaning, as a table of the manual.
+    fn table(rows: &[Row]) -> String {
+        let rows: Vec<_> = rows.iter().filter(|row| !row.manual.is_empty()).collect();
+        let is_elsewhere = rows.iter().any(|row| !row.variable.is_empty());
+        let [name, rule] = if is_elsewhere { [" flag, variable |", "---|"] } else { [""; 2] };
+        let mut table = format!("| key | type |{name} meaning |\n|---|---|{rule}---|\n");
+        for row in rows {
+            let names = [row.flag, row.variable].map(|name| format!("`{name}`"));
+            let named = names.iter().filter(|name| *name != "``").map(String::as_str);
+            let named = named.collect::<Vec<_>>().join(", ");
+            let elsewhere = match (is_elsewhere, named.as_str()) {
+                (false, _) => String::new(),
+                (true, "") => " |".to_owned(),
+                (true, named) => format!(" {named} |"),
+            };
+            let line = format!("| `{}` | {} |{elsewhere} {} |\n", row.key, kind(row), row.manual);
+            table.push_str(&line);
+        }
+        table
+    }
+
+    /// The lines about the variables of the table, and whatever else was there.
+    fn variables(old: &str) -> String {
+        let rows = ConfigFile::ROWS.iter().filter(|row| !row.variable.is_empty());
+        let mut new: BTreeMap<&str, String> = rows
+            .map(|row| (row.variable, format!("| `{}` | {} |\n", row.variable, row.manual)))
+            .collect();
+        let mut renewed = String::new();
+        for line in old.lines() {
+            let name = line.split('`').nth(1).unwrap_or_default();
+            renewed += &new.remove(name).unwrap_or_else(|| format!("{line}\n"));
+        }
+        renewed + &new.into_values().collect::<String>()
+    }
+
+    /// Run the test with `UPDATE_EXPECT=1` to renew the tables.
+    #[test]
+    fn the_manual_has_the_table() {
+        let mut renewed = String::new();
+        let mut seen = Vec::new();
+        for (at, part) in MANUAL.split("<!-- settings: ").enumerate() {
+            if at == 0 {
+                renewed.push_str(part);
+                continue;
+            }
+            let (name, rest) = part.split_once(" -->\n\n").unwrap();
+            let lines = rest.split_inclusive('\n').take_while(|line| line.starts_with('|'));
+            let (old, after) = rest.split_at(lines.map(str::len).sum());
+            let rows = TABLES.iter().find(|table| table.0 == name);
+            let new = rows.map_or_else(|| variables(old), |rows| table(rows.1));
+            renewed.push_str(&format!("<!-- settings: {name} -->\n\n{new}{after}"));
+            seen.push(name);
+        }
+        let expected = std::iter::once("variables").chain(TABLES.iter().map(|table| table.0));
+        let missing: Vec<_> = expected.filter(|name| !seen.contains(name)).collect();
+        assert_eq!(missing, [""; 0], "docs/configuration.md has no table for these");
+        expect_file!["../../../docs/configuration.md"].assert_eq(&renewed);
+    }
+
+    /// The section that a setting is, or that its entries are.
+    fn section(setting: &Value) -> Option<&Value> {
+        let inner = [setting, &setting["items"], &setting["additionalProperties"]];
+        inner.into_iter().find(|node| node["properties"].is_object())
+    }
+
+    /// All settings and sections, each with its key.
+    fn settings<'a>(node: &'a Value, found: &mut Vec<(&'a str, &'a Value)>) {
+        for (key, setting) in node["properties"].as_object().into_iter().flatten() {
+            found.push((key.as_str(), setting));
+            if let Some(section) = section(setting) {
+                settings(section, found);
+            }
+        }
+    }
+
+    #[test]
+    fn every_setting_is_described_by_one_sentence_and_is_in_the_manual() {
+        let schema = root();
+        let mut found = Vec::new();
+        settings(&schema, &mut found);
+        assert!(found.len() > 60, "{found:?}");
+        for (key, setting) in found {
+            let description = setting["description"].as_str().unwrap();
+            assert!(description.ends_with('.') && !description.contains(". "), "{key}");
+            // The manual has sections as headers.
+            let is_section = section(setting).is_some() || key == "checks";
+            assert!(MANUAL.contains(&format!("`{key}`")) || is_section, "{key}");
+        }
+    }
+
+    /// These defaults are in the table, and once more where the value is used.
+    #[test]
+    fn defaults_are_in_force_without_a_file() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let variables = EnvironmentVariables::default();
+        let file = UserFile::at_default_path(&paths);
+        let config = Config::new(variables, Flags::default(), file, paths);
+        let settings = config.snapshot();
+        let schema = root();
+        for (place, value) in [
+            ("/properties/list_models", json!(settings.list_models())),
+            ("/properties/acp/properties/v2", json!(settings.allows_acp_v2())),
+            ("/properties/limits/properties/stop_loops", json!(settings.limits().stop_loops)),
+        ] {
+            assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
+        }
+    }
+
+    /// Nothing if the value is valid, else what is wrong with it.
+    fn errors(value: &Value) -> Vec<String> {
+        let validator = jsonschema::draft7::new(&root()).unwrap();
+        validator
+            .iter_errors(value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect()
+    }
+
+    #[test]
+    fn the_examples_of_the_manual_are_valid_and_mistakes_are_not() {
+        for example in MANUAL.split("```toml\n").skip(1) {
+            let text = example.split("```").next().unwrap();
+            let value: Value = toml_edit::de::from_str(text).unwrap();
+            assert_eq!(errors(&value), Vec::<String>::new(), "{text}");
+        }
+        for wrong in [
+            "modle = 'x'",
+            "mode = 'all'",
+            "max_turn_requests = 0",
+            "list_models = 'yes'",
+            "[sandbox]\nnetwork = true",
+            "[providers.x]\nkey = 'sk-1'",
+            "[providers.x]\napi = 'completions'",
+            "[[permissions.rule]]\neffect = 'perhaps'\nwhen = 'exec'",
+            "[mcp.servers.x]\nstart_seconds = 0",
+        ] {
+            let value: Value = toml_edit::de::from_str(wrong).unwrap();
+            assert_ne!(errors(&value), Vec::<String>::new(), "{wrong}");
+        }
+    }
+
+    /// All defaults and examples of the schema.
+    fn samples<'a>(node: &'a Value, found: &mut Vec<(&'a Value, &'a Value)>) {
+        let examples = node["examples"].as_array().into_iter().flatten();
+        found.extend(node.get("default").into_iter().chain(examples).map(|sample| (node, sample)));
+        let properties =
+            node["properties"].as_object().into_iter().flatten().map(|property| property.1);
+        let inner = [&node["items"], &node["additionalProperties"]].into_iter();
+        properties
+            .chain(inner.filter(|node| node.is_object()))
+            .for_each(|node| samples(node, found));
+    }
+
+    #[test]
+    fn defaults_and_examples_are_valid() {
+        let schema = root();
+        let mut found = Vec::new();
+        samples(&schema, &mut found);
+        assert!(found.len() > 30, "{found:?}");
+        for (node, sample) in found {
+            assert!(jsonschema::draft7::is_valid(node, sample), "{sample}");
+        }
+    }
+}

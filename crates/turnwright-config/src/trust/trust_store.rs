@@ -1,0 +1,320 @@
+//! Stores what the user trusts, and what items (such as MCP servers and tools) were like when the user approved
+//! them: one small file for each record, which only the user can read, in a folder that no project or command can
+//! write. Does not interpret the items. Blocks.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use super::Fingerprint;
+use turnwright_types::hash::{sha256, sha256_hex};
+use turnwright_types::private_file;
+
+/// At most this many records are read to list or remove some.
+const MAX_RECORDS: usize = 10_000;
+/// The largest file that is read.
+const MAX_RECORD_BYTES: u64 = 64 * 1024;
+
+/// The contents that the user trusts.
+#[derive(Clone, Debug)]
+pub struct TrustStore {
+    folder: PathBuf,
+}
+
+/// A content that the user trusts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TrustRecord {
+    /// The project's folder, a real path.
+    pub project: String,
+    /// The trusted thing, such as the name of the file.
+    pub what: String,
+    /// The SHA-256 of the content.
+    pub sha256: String,
+    /// When it was trusted, as an HTTP date.
+    pub since: String,
+}
+
+impl TrustStore {
+    /// The store below a state folder.
+    pub fn new(state: &Path) -> TrustStore {
+        TrustStore { folder: state.join("trust") }
+    }
+
+    /// Returns true if the user trusts exactly this content in a project, whose path is a real one.
+    pub fn is_trusted(&self, project: &Path, what: &str, content: &[u8]) -> bool {
+        let Some(wanted) = new_record(project, what, content) else { return false };
+        load(&self.path(&wanted)).is_some_and(|found| {
+            (&found.project, &found.what, &found.sha256)
+                == (&wanted.project, &wanted.what, &wanted.sha256)
+        })
+    }
+
+    /// Trusts exactly this content from now on.
+    pub fn trust(&self, project: &Path, what: &str, content: &[u8]) -> io::Result<()> {
+        let record = new_record(project, what, content)
+            .ok_or_else(|| io::Error::other("the folder's path is not valid Unicode"))?;
+        private_file::write(&self.path(&record), serde_json::to_string_pretty(&record)?.as_bytes())
+    }
+
+    /// Removes all records of a project. Returns their number.
+    pub fn forget(&self, project: &Path) -> io::Result<usize> {
+        let mut count = 0;
+        for record in self.list() {
+            if Some(record.project.as_str()) == project.to_str() {
+                count += usize::from(private_file::remove(&self.path(&record))?);
+            }
+        }
+        Ok(count)
+    }
+
+    /// All records, sorted by project.
+    pub fn list(&self) -> Vec<TrustRecord> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_RECORDS);
+        let mut all: Vec<_> = entries.filter_map(|entry| load(&entry.path())).collect();
+        all.sort();
+        all
+    }
+
+    /// The file name is a hash of project, item and content, so a lookup reads only one file.
+    fn path(&self, record: &TrustRecord) -> PathBuf {
+        let key = format!("{}\0{}\0{}", record.project, record.what, record.sha256);
+        let name = sha256_hex(key.as_bytes());
+        self.folder.join(format!("{name}.json"))
+    }
+}
+
+fn new_record(project: &Path, what: &str, content: &[u8]) -> Option<TrustRecord> {
+    Some(TrustRecord {
+        project: project.to_str()?.to_owned(),
+        what: what.to_owned(),
+        sha256: Fingerprint::of(content).0,
+        since: httpdate::fmt_http_date(SystemTime::now()),
+    })
+}
+
+fn load(path: &Path) -> Option<TrustRecord> {
+    let about = fs::symlink_metadata(path).ok()?;
+    if !about.is_file() || about.len() > MAX_RECORD_BYTES {
+        return None;
+    }
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// At most this many files are kept; then the oldest quarter is removed.
+const MAX_PINS: usize = 8_192;
+/// The largest file that is read or written.
+const MAX_PIN_BYTES: u64 = 64 * 1024;
+
+/// The items that the user approved, each as it was then.
+#[derive(Clone, Debug)]
+pub struct PinStore {
+    folder: PathBuf,
+}
+
+/// The result of a lookup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PinLookup {
+    /// The item was never approved.
+    Absent,
+    /// The file cannot be understood.
+    Damaged,
+    /// The approved state.
+    Pinned(Pin),
+}
+
+/// The state of an item when it was approved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pin {
+    /// A digest of the item.
+    #[serde(rename = "print")]
+    pub fingerprint: String,
+    /// A text about the item to show in a later question.
+    #[serde(rename = "shown")]
+    pub summary: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PinFile {
+    key: Vec<String>,
+    #[serde(flatten)]
+    pin: Pin,
+}
+
+impl PinStore {
+    /// The store below a state folder.
+    pub fn new(state: &Path) -> PinStore {
+        PinStore { folder: state.join("mcp-pins") }
+    }
+
+    /// Looks up an item.
+    pub fn get(&self, key: &[&str]) -> PinLookup {
+        let path = self.path(key);
+        let about = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return PinLookup::Absent,
+            Err(_) => return PinLookup::Damaged,
+            Ok(about) => about,
+        };
+        if !about.is_file() || about.len() > MAX_PIN_BYTES {
+            return PinLookup::Damaged;
+        }
+        let pin_file =
+            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<PinFile>(&bytes).ok());
+        match pin_file {
+            Some(pin_file) if pin_file.key == key => PinLookup::Pinned(pin_file.pin),
+            _ => PinLookup::Damaged,
+        }
+    }
+
+    /// Pins an item. The write is atomic: if several processes pin the same item, the last one
+    /// wins.
+    pub fn put(&self, key: &[&str], pin: Pin) -> io::Result<()> {
+        let path = self.path(key);
+        if matches!(self.get(key), PinLookup::Damaged) {
+            // Kept for someone who investigates the damage.
+            fs::rename(&path, path.with_extension("broken")).ok();
+        }
+        let key = key.iter().map(|part| (*part).to_owned()).collect();
+        let bytes = serde_json::to_vec_pretty(&PinFile { key, pin })?;
+        if bytes.len() as u64 > MAX_PIN_BYTES {
+            return Err(io::Error::other("it is too large to be stored"));
+        }
+        self.make_room();
+        private_file::write(&path, &bytes)
+    }
+
+    fn path(&self, key: &[&str]) -> PathBuf {
+        let parts: Vec<u8> = key.iter().flat_map(|part| sha256(part.as_bytes())).collect();
+        self.folder.join(format!("{}.json", sha256_hex(&parts)))
+    }
+
+    fn make_room(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let files: Vec<_> = entries.map(|entry| entry.path()).collect();
+        if files.len() < MAX_PINS {
+            return;
+        }
+        let mut files: Vec<_> = files
+            .into_iter()
+            .map(|path| {
+                let modified =
+                    fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).ok();
+                (modified, path)
+            })
+            .collect();
+        files.sort_by_key(|(modified, _)| *modified);
+        for (_, old) in &files[..files.len() / 4] {
+            fs::remove_file(old).ok();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trust_is_for_one_content_of_one_thing_in_one_folder() {
+        let state = tempfile::tempdir().unwrap();
+        let trust = TrustStore::new(state.path());
+        let here = Path::new("/ws");
+        let there = Path::new("/other");
+        assert!(!trust.is_trusted(here, "a", b"x"));
+        trust.trust(here, "a", b"x").unwrap();
+        trust.trust(here, "a", b"y").unwrap();
+        trust.trust(there, "a", b"x").unwrap();
+        // A second store of the same folder sees the records: nothing is cached in memory.
+        let trust = TrustStore::new(state.path());
+        let table = [
+            (here, "a", "x", true),
+            (here, "a", "y", true),
+            (here, "a", "x ", false),
+            (here, "b", "x", false),
+            (there, "a", "x", true),
+            (there, "a", "y", false),
+            (Path::new("/ws/sub"), "a", "x", false),
+        ];
+        for (project, what, content, expected) in table {
+            let is_trusted = trust.is_trusted(project, what, content.as_bytes());
+            assert_eq!(is_trusted, expected, "{project:?} {what} {content}");
+        }
+        assert_eq!(trust.list().len(), 3);
+        assert_eq!(trust.forget(here).unwrap(), 2);
+        assert_eq!(trust.forget(here).unwrap(), 0);
+        assert!(!trust.is_trusted(here, "a", b"x") && trust.is_trusted(there, "a", b"x"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_record_is_private_and_an_invalid_one_is_ignored() {
+        use std::os::unix::fs::PermissionsExt;
+        let state = tempfile::tempdir().unwrap();
+        let trust = TrustStore::new(state.path());
+        trust.trust(Path::new("/ws"), "a", b"x").unwrap();
+        let path =
+            fs::read_dir(state.path().join("trust")).unwrap().next().unwrap().unwrap().path();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        for junk in ["", "{}", "{\"project\":\"/ws\"}"] {
+            private_file::write(&path, junk.as_bytes()).unwrap();
+            assert!(!trust.is_trusted(Path::new("/ws"), "a", b"x"), "{junk}");
+        }
+        assert_eq!(trust.list(), []);
+    }
+
+    fn pin(fingerprint: &str) -> Pin {
+        Pin { fingerprint: fingerprint.to_owned(), summary: "words".to_owned() }
+    }
+
+    #[test]
+    fn an_item_stays_pinned_until_it_is_pinned_again() {
+        let state = tempfile::tempdir().unwrap();
+        let pins = PinStore::new(state.path());
+        assert_eq!(pins.get(&["a", "b"]), PinLookup::Absent);
+        pins.put(&["a", "b"], pin("1")).unwrap();
+        pins.put(&["ab", ""], pin("2")).unwrap();
+        assert_eq!(PinStore::new(state.path()).get(&["a", "b"]), PinLookup::Pinned(pin("1")));
+        pins.put(&["a", "b"], pin("3")).unwrap();
+        assert_eq!(pins.get(&["a", "b"]), PinLookup::Pinned(pin("3")));
+        assert_eq!(pins.get(&["ab", ""]), PinLookup::Pinned(pin("2")));
+        assert_eq!(pins.get(&["", "ab"]), PinLookup::Absent);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_private_and_a_damaged_one_is_set_aside() {
+        use std::os::unix::fs::PermissionsExt;
+        let state = tempfile::tempdir().unwrap();
+        let pins = PinStore::new(state.path());
+        pins.put(&["a"], pin("1")).unwrap();
+        let path = pins.path(&["a"]);
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        for junk in ["", "{}", r#"{"key":["b"],"print":"1","shown":""}"#] {
+            private_file::write(&path, junk.as_bytes()).unwrap();
+            assert_eq!(pins.get(&["a"]), PinLookup::Damaged, "{junk}");
+            pins.put(&["a"], pin("2")).unwrap();
+            assert_eq!(pins.get(&["a"]), PinLookup::Pinned(pin("2")));
+            assert_eq!(fs::read(path.with_extension("broken")).unwrap(), junk.as_bytes());
+        }
+    }
+
+    #[test]
+    fn concurrent_writers_lose_no_pin() {
+        let state = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let pins = PinStore::new(state.path());
+                scope.spawn(move || {
+                    for number in 0..10 {
+                        pins.put(&[&format!("{thread} {number}")], pin("1")).unwrap();
+                        pins.put(&["shared"], pin("1")).unwrap();
+                    }
+                });
+            }
+        });
+        let pins = PinStore::new(state.path());
+        let names = (0..4).flat_map(|name| (0..10).map(move |number| format!("{name} {number}")));
+        assert!(names.into_iter().all(|name| pins.get(&[&name]) == PinLookup::Pinned(pin("1"))));
+    }
+}

@@ -1,0 +1,265 @@
+//! Values that are wrong, so that something else is in force than the user has asked for. Entries that
+//! only have no effect are warnings of the file itself. The table of the settings says which value is
+//! checked by which function.
+
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use url::Url;
+
+use crate::environment::{CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE};
+use crate::file::is_agent_name;
+use crate::table::SettingType;
+use crate::{Logins, SettingsSnapshot, parse_number};
+use turnwright_llm::Protocol;
+use turnwright_llm::quirks::QuirkPatch;
+use turnwright_policy::permission::Mode;
+use turnwright_types::message::ReasoningEffort;
+
+impl SettingsSnapshot<'_> {
+    /// The errors in the environment, the user's file and the files that it names, a sentence each with
+    /// the place, the value and what is allowed.
+    pub fn wrong_values(&self) -> Vec<String> {
+        let mut wrong = self.wrong_variables();
+        wrong.extend(self.logins_error.as_ref().map(ToString::to_string));
+        if self.logins.all().iter().any(|login| login.key.is_some()) {
+            wrong.extend(exposed(&Logins::path(&self.config.paths)));
+        }
+        if let Ok(file) = self.file() {
+            let place = self.config.file_path();
+            wrong.extend(
+                file.wrong_values("").into_iter().map(|problem| format!("{place}: {problem}")),
+            );
+            wrong.extend(file.providers.values().filter_map(|provider| {
+                exposed(self.config.key_file(provider.key_file.as_ref()?).path())
+            }));
+        }
+        wrong
+    }
+
+    fn wrong_variables(&self) -> Vec<String> {
+        let variables = &self.config.variables;
+        let mode = variables.get(MODE_VARIABLE);
+        let wrong_mode = mode.filter(|word| Mode::parse_lenient(word).is_none()).map(|word| {
+            let in_force = self.mode().id();
+            format!("{MODE_VARIABLE} {}. Sessions begin in `{in_force}`", expected_mode(word))
+        });
+        let numbers = [MAX_TURN_REQUESTS_VARIABLE, CONTEXT_WINDOW_VARIABLE];
+        let wrong_numbers = numbers.iter().filter_map(|name| {
+            let text = variables.get(name)?;
+            let is_right = parse_number::<u32>(Some(text)).is_some_and(|number| number > 0);
+            let text = (!is_right).then(|| text.escape_debug())?;
+            Some(format!("{name} is `{text}`, expected a whole number ≥ 1. It is ignored"))
+        });
+        wrong_mode.into_iter().chain(wrong_numbers).collect()
+    }
+}
+
+pub(crate) fn wrong_mode(key: &str, word: &str) -> Option<String> {
+    let is_known = Mode::parse_lenient(word).is_some();
+    (!is_known).then(|| format!("`{key}` {}. Sessions begin in `ask`", expected_mode(word)))
+}
+
+pub(crate) fn wrong_effort(key: &str, word: &str) -> Option<String> {
+    let is_known = ReasoningEffort::parse(&word.trim().to_ascii_lowercase()).is_some();
+    (!is_known).then(|| {
+        let known = ReasoningEffort::ALL.map(ReasoningEffort::id).join(", ");
+        format!("`{key}` is `{}`, expected one of {known}", word.escape_debug())
+    })
+}
+
+pub(crate) fn wrong_hosts(key: &str, hosts: &[String]) -> Vec<String> {
+    let wrong = hosts.iter().filter(|host| !is_host(host)).map(|host| {
+        let entry = host.escape_debug();
+        format!("`{key}` contains `{entry}`, expected HOST or HOST:PORT")
+    });
+    wrong.collect()
+}
+
+pub(crate) fn wrong_name(key: &str, name: &str) -> Option<String> {
+    (!is_agent_name(name.trim())).then(|| {
+        let name = name.escape_debug();
+        format!("`{key}` is `{name}`, expected one line of at most 100 characters")
+    })
+}
+
+pub(crate) fn wrong_base_url(key: &str, text: &str) -> Option<String> {
+    let is_url = Url::parse(text).is_ok_and(|url| ["http", "https"].contains(&url.scheme()));
+    // It is not quoted: it may contain a password.
+    (!is_url).then(|| format!("`{key}` is not a URL with http or https"))
+}
+
+pub(crate) fn wrong_api(key: &str, word: &str) -> Option<String> {
+    let is_known = Protocol::parse(word).is_some();
+    (!is_known).then(|| {
+        let word = word.escape_debug();
+        format!("`{key}` is `{word}`, expected `chat` or `responses`")
+    })
+}
+
+pub(crate) fn wrong_quirks(key: &str, quirks: &Map<String, Value>) -> Vec<String> {
+    let named: Map<_, _> = quirks
+        .iter()
+        .filter(|field| field.0 != "body")
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    let wrong = QuirkPatch::parse(&named).1.into_iter();
+    wrong.map(|problem| format!("`{key}`: {problem}")).collect()
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty() && !text.contains(['/', '@', '*', ' '])
+}
+
+fn expected_mode(word: &str) -> String {
+    let known = Mode::ALL.map(Mode::id).join(", ");
+    format!("is `{}`, expected one of {known}", word.escape_debug())
+}
+
+/// Words of the sentence about a file with a key that others can read or replace.
+pub const EXPOSED_KEY: &str = "holds a key, and other users can";
+
+/// Why a key in this file is not safe, if others can read or replace it.
+#[cfg(unix)]
+fn exposed(key_file: &Path) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(key_file).ok()?.permissions().mode();
+    let others = match mode & 0o066 {
+        0 => return None,
+        bits if bits & 0o022 != 0 => "change",
+        _ => "read",
+    };
+    let place = key_file.display();
+    Some(format!("{place} {EXPOSED_KEY} {others} it. Run `chmod 600 {place}`"))
+}
+
+#[cfg(not(unix))]
+fn exposed(_: &Path) -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+    use crate::{Config, EnvironmentVariables, Flags, Paths, UserFile};
+
+    fn wrong(variables: EnvironmentVariables, file: &str) -> (Vec<String>, Mode) {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let own = UserFile::at_default_path(&paths);
+        std::fs::create_dir_all(own.path().parent().unwrap()).unwrap();
+        std::fs::write(own.path(), file).unwrap();
+        let config = Config::new(variables, Flags::default(), own, paths);
+        let settings = config.snapshot();
+        (settings.wrong_values(), settings.mode())
+    }
+
+    #[test]
+    fn each_wrong_value_is_named_with_its_place_and_what_is_allowed() {
+        let none = EnvironmentVariables::default;
+        let set = |name, value| EnvironmentVariables::of(&[(name, value)]);
+        let table = [
+            (
+                set(MODE_VARIABLE, "all"),
+                "mode = 'plan'",
+                "TURNWRIGHT_MODE is `all`, expected one of ask, plan, auto-edit, auto, full. Sessions \
+                 begin in `plan`",
+            ),
+            (
+                set(MAX_TURN_REQUESTS_VARIABLE, "many"),
+                "",
+                "TURNWRIGHT_MAX_TURN_REQUESTS is `many`, expected a whole number ≥ 1. It is ignored",
+            ),
+            (
+                set(CONTEXT_WINDOW_VARIABLE, "0"),
+                "",
+                "TURNWRIGHT_CONTEXT_WINDOW is `0`, expected a whole number ≥ 1. It is ignored",
+            ),
+            (none(), "mode = 'alles'", "config.toml: `mode` is `alles`, expected one of ask, plan"),
+            (none(), "effort = 'huge'", "config.toml: `effort` is `huge`, expected one of"),
+            (
+                none(),
+                "[web]\nallow = ['http://localhost:3000/']",
+                "`http://localhost:3000/`, expected",
+            ),
+            (none(), "[checks]\nrust = ''", "`checks.rust` must be a command in one line"),
+            (none(), "[agent]\nname = ''", "`agent.name` is ``, expected one line of at most"),
+            (
+                none(),
+                "[providers.x]\nrequest = { stream = false }",
+                "`providers.x.request` contains `stream`, which the agent sets itself: answers",
+            ),
+            (none(), "[models]\nrequest = { n = 2 }", "`models.request` contains `n`, which the"),
+            (
+                none(),
+                "[models.model.'p/m']\nrequest = { n = 2 }",
+                "`models.model.\"p/m\".request` contains `n`, which the agent sets itself",
+            ),
+            (none(), "[sandbox]\nnetwork = 'maybe'", "`maybe`, expected off, loopback or on"),
+            (none(), "[sandbox]\nwrite = ['here']", "`here`, which must start with / or ~/"),
+            (none(), "[providers.x]\napi = 'all'", "`providers.x.api` is `all`, expected `chat`"),
+            (none(), "[providers.x]\nbase_url = 'h:1/v1'", "`providers.x.base_url` is not a URL"),
+            (
+                none(),
+                "[providers.x]\nquirks = { nonsense = 1 }",
+                "config.toml: `providers.x.quirks`: unknown quirk `nonsense`",
+            ),
+        ];
+        for (variables, file, expected) in table {
+            let (wrong, _) = wrong(variables, file);
+            assert!(matches!(&wrong[..], [one] if one.contains(expected)), "{expected}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_mode_never_gives_more_and_case_does_not_matter() {
+        for (variable, file, expected) in [
+            (Some("Plan"), "", Mode::Plan),
+            (Some("nonsense"), "mode = 'PLAN'", Mode::Plan),
+            (Some("nonsense"), "mode = 'full'", Mode::Ask),
+            (None, "mode = 'nonsense'", Mode::Ask),
+            (None, "mode = 'Auto'", Mode::Auto),
+        ] {
+            let mode: Vec<_> = variable.map(|word| (MODE_VARIABLE, word)).into_iter().collect();
+            let variables = EnvironmentVariables::of(&mode);
+            assert_eq!(wrong(variables, file).1, expected, "{variable:?} {file}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_key_file_that_others_can_change_or_read_is_told() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("key");
+        std::fs::write(&key, "k").unwrap();
+        let file = format!("[providers.x]\nbase_url = 'http://x'\nkey_file = '{}'", key.display());
+        for (mode, expected) in
+            [(0o666, "change it. Run `chmod 600"), (0o644, "read it"), (0o600, "")]
+        {
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+            let (wrong, _) = wrong(EnvironmentVariables::default(), &file);
+            assert_eq!(wrong.len(), usize::from(!expected.is_empty()), "{wrong:?}");
+            assert!(wrong.concat().contains(expected), "{wrong:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn stored_logins_that_others_can_read_are_told() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let own = UserFile::at_default_path(&paths);
+        let config = Config::new(EnvironmentVariables::default(), Flags::default(), own, paths);
+        let file = Logins::path(&config.paths);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, r#"{ "logins": [{ "provider": "groq", "key": "k" }] }"#).unwrap();
+        for (mode, expected) in [(0o644, 1), (0o600, 0)] {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+            let wrong = config.snapshot().wrong_values();
+            assert_eq!(wrong.len(), expected, "{wrong:?}");
+        }
+    }
+}

@@ -14,10 +14,13 @@ const STACK_BYTES: usize = 8 * 1024 * 1024;
 /// The thread of an agent, with our ends of its pipes.
 #[derive(Debug)]
 pub struct AgentThread {
+    /// The end of its input.
     pub requests: io::PipeWriter,
+    /// The end of its output.
     pub messages: io::PipeReader,
     /// Ends the agent.
     pub stop: CancellationToken,
+    /// The thread, with the result of serving.
     pub thread: JoinHandle<io::Result<()>>,
 }
 

@@ -63,7 +63,6 @@ pub(crate) use snapshot::SettingsSnapshot;
 pub(crate) use template::settings_template;
 pub(crate) use turnwright_types::message::ReasoningEffort;
 pub(crate) use user_file::UserFile;
-pub(crate) use wrong_values::EXPOSED_KEY;
 
 use environment::{
     BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,

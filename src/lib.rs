@@ -26,8 +26,6 @@ mod config;
 mod log;
 mod error;
 mod completion;
-mod outside;
-mod recording;
 mod runtime;
 mod jsonc;
 

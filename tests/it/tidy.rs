@@ -14,31 +14,17 @@ use crate::source_files::{Source, all_sources, in_name, read, root, sources, wor
 const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
     ("internals", EVERYTHING),
-    ("acp", &["session", "config", "recording", "runtime", "error", "completion"]),
+    ("acp", &["session", "config", "runtime", "error", "completion"]),
     ("mcp_server", &["session", "turn", "tools", "undo", "config"]),
     (
         "session",
-        &[
-            "turn",
-            "mcp",
-            "tools",
-            "undo",
-            "config",
-            "trust",
-            "recording",
-            "outside",
-            "error",
-            "completion",
-            "jsonc",
-        ],
+        &["turn", "mcp", "tools", "undo", "config", "trust", "error", "completion", "jsonc"],
     ),
-    ("turn", &["tools", "undo", "outside", "error", "completion"]),
-    ("mcp", &["tools", "trust", "outside"]),
-    ("tools", &["outside"]),
+    ("turn", &["tools", "undo", "error", "completion"]),
+    ("mcp", &["tools", "trust"]),
+    ("tools", &[]),
     ("undo", &[]),
     ("trust", &[]),
-    ("recording", &["outside"]),
-    ("outside", &[]),
     ("completion", &["error"]),
     ("error", &[]),
     ("runtime", &[]),
@@ -73,6 +59,17 @@ const CRATES: &[(&str, &[&str])] = &[
             "turnwright-sandbox",
             "turnwright-types",
             "turnwright-workspace",
+        ],
+    ),
+    (
+        "turnwright-recording",
+        &[
+            "turnwright-llm",
+            "turnwright-mcp",
+            "turnwright-rpc",
+            "turnwright-sandbox",
+            "turnwright-store",
+            "turnwright-types",
         ],
     ),
     ("turnwright-remote", &["turnwright-http", "turnwright-rpc"]),
@@ -288,6 +285,24 @@ fn only_acp_knows_the_wire_types() {
         }
     }
     check("wire types outside of `acp`", &wrong);
+}
+
+/// A recording is another world outside of a session. A turn and its tools know only the seam.
+#[test]
+fn only_acp_and_the_session_know_of_recordings() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        if file.is_in(&["src/acp", "src/session", "src/cli"]) {
+            continue;
+        }
+        for (number, line) in file.code() {
+            let name = "turnwright_recording";
+            if words(line, name).any(|at| !line[at + name.len()..].starts_with("::outside::")) {
+                wrong.push(file.at(number, "use only `turnwright_recording::outside`"));
+            }
+        }
+    }
+    check("recordings that others than `acp` and `session` know of", &wrong);
 }
 
 #[test]

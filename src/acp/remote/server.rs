@@ -11,8 +11,8 @@ use crate::acp::connection::{
     BLOCKING_TIMEOUT, Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing,
 };
 use crate::config::Config;
-use crate::recording::Recording;
 use crate::session::SessionHost;
+use turnwright_recording::Recording;
 use turnwright_remote::{
     ListenError, ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
 };

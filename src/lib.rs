@@ -24,8 +24,6 @@ mod undo;
 mod log;
 mod error;
 mod completion;
-mod outside;
-mod recording;
 mod runtime;
 
 mod cli;

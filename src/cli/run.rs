@@ -12,7 +12,6 @@ use super::{CliError, is_same_folder};
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
-pub(super) use turnwright_rpc::{AgentThread, pipe_file};
 use turnwright_store::{Store, read};
 use turnwright_terminal::{RunOptions, SessionPlan, TerminalRun};
 use turnwright_types::effect::escape_hidden_line;

@@ -23,13 +23,13 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::outside::{MachineFacts, in_session};
 use crate::tools::{AnyTool, RemoteTools, ServerStatus};
 use remote_tool::RemoteTool;
 use turnwright_mcp::{
     ListedTool, PromptRequest, Server, ServerEnv, ServerPhase, ServerPool, ServerSpec, ServerState,
     ServerTransport, ToolNames, described_server, prompts, server_json,
 };
+use turnwright_recording::outside::{MachineFacts, in_session};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::exec::ProgramActivity;

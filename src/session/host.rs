@@ -12,12 +12,12 @@ use tokio_util::task::TaskTracker;
 
 use super::model_cache::ModelCache;
 use crate::error::Error;
-use crate::recording::Recording;
 use crate::tools::{ProcessShared, Registry, UserFolders, built_in};
 use turnwright_config::trust::TrustStore;
 use turnwright_config::{AccountStatus, Config, ModelProfiles, Provider, SettingsSnapshot};
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::ServerPool;
+use turnwright_recording::Recording;
 use turnwright_store::{RetentionLimits, Store};
 use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::{Environment, default_memory_limit};

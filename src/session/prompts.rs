@@ -12,12 +12,12 @@ use super::commands::{self, CommandCall};
 use super::prompt_queue::QueuedPrompt;
 use super::{PromptKey, title};
 use crate::completion::Completion;
-use crate::outside::in_session;
 use crate::turn::{
     Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, folder_lines, new_date_line,
 };
 use tokio::task::spawn_blocking;
 use turnwright_mcp::PromptRequest;
+use turnwright_recording::outside::in_session;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};

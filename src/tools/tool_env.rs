@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use super::commands::OpenTerminals;
 use super::helper_set::HelperSet;
-use crate::outside::{KeptAnswers, MachineFacts, RealMachine};
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
+use turnwright_recording::outside::{KeptAnswers, MachineFacts, RealMachine};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;

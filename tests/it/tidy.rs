@@ -14,15 +14,13 @@ use crate::source_files::{Source, all_sources, in_name, read, root, sources, wor
 const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
     ("internals", EVERYTHING),
-    ("acp", &["session", "recording", "runtime", "error", "completion"]),
+    ("acp", &["session", "runtime", "error", "completion"]),
     ("mcp_server", &["session", "turn", "tools", "undo"]),
-    ("session", &["turn", "mcp", "tools", "undo", "recording", "outside", "error", "completion"]),
-    ("turn", &["tools", "undo", "outside", "error", "completion"]),
-    ("mcp", &["tools", "outside"]),
-    ("tools", &["outside"]),
+    ("session", &["turn", "mcp", "tools", "undo", "error", "completion"]),
+    ("turn", &["tools", "undo", "error", "completion"]),
+    ("mcp", &["tools"]),
+    ("tools", &[]),
     ("undo", &[]),
-    ("recording", &["outside"]),
-    ("outside", &[]),
     ("completion", &["error"]),
     ("error", &[]),
     ("runtime", &[]),
@@ -55,6 +53,17 @@ const CRATES: &[(&str, &[&str])] = &[
             "turnwright-sandbox",
             "turnwright-types",
             "turnwright-workspace",
+        ],
+    ),
+    (
+        "turnwright-recording",
+        &[
+            "turnwright-llm",
+            "turnwright-mcp",
+            "turnwright-rpc",
+            "turnwright-sandbox",
+            "turnwright-store",
+            "turnwright-types",
         ],
     ),
     ("turnwright-remote", &["turnwright-http", "turnwright-rpc"]),
@@ -300,6 +309,24 @@ fn only_acp_knows_the_wire_types() {
         }
     }
     check("wire types outside of `acp`", &wrong);
+}
+
+/// A recording is another world outside of a session. A turn and its tools know only the seam.
+#[test]
+fn only_acp_and_the_session_know_of_recordings() {
+    let mut wrong = Vec::new();
+    for file in sources("src") {
+        if file.is_in(&["src/acp", "src/session", "src/cli"]) {
+            continue;
+        }
+        for (number, line) in file.code() {
+            let name = "turnwright_recording";
+            if words(line, name).any(|at| !line[at + name.len()..].starts_with("::outside::")) {
+                wrong.push(file.at(number, "use only `turnwright_recording::outside`"));
+            }
+        }
+    }
+    check("recordings that others than `acp` and `session` know of", &wrong);
 }
 
 #[test]

@@ -77,7 +77,6 @@ pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
 pub use template::settings_template;
 pub use user_file::UserFile;
-pub use wrong_values::EXPOSED_KEY;
 
 use environment::{
     BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,

@@ -303,9 +303,7 @@ mod tests {
     use crate::environment::{
         BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODEL_VARIABLE,
     };
-    use crate::{
-        EnvironmentVariables, Flags, OPENAI_KEY_VARIABLE, Paths, StoredLogin, UserFile,
-    };
+    use crate::{EnvironmentVariables, Flags, OPENAI_KEY_VARIABLE, Paths, StoredLogin, UserFile};
     use turnwright_types::private_file;
 
     fn provider(variables: EnvironmentVariables, flags: Flags) -> String {

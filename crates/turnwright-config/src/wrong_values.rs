@@ -116,13 +116,11 @@ fn expected_mode(word: &str) -> String {
     format!("is `{}`, expected one of {known}", word.escape_debug())
 }
 
-/// Words of the sentence about a file with a key that others can read or replace.
-pub const EXPOSED_KEY: &str = "holds a key, and other users can";
-
 /// Why a key in this file is not safe, if others can read or replace it.
 #[cfg(unix)]
 fn exposed(key_file: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
+    use turnwright_types::secret_file::EXPOSED_KEY;
     let mode = std::fs::metadata(key_file).ok()?.permissions().mode();
     let others = match mode & 0o066 {
         0 => return None,

@@ -19,6 +19,9 @@ const SHARED_FOLDER: &str = "secret-places";
 const MAX_SHARED: usize = 1_000;
 const MAX_PATH_BYTES: u64 = 16 * 1024;
 
+/// Words of the sentence about a file with a key that others can read or replace.
+pub const EXPOSED_KEY: &str = "holds a key, and other users can";
+
 /// The places of all these files, with and without links. Locked to look one up, or to add one.
 static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 

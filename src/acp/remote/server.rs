@@ -10,9 +10,9 @@ use super::detached::{RemoteSessions, SharedSessions};
 use crate::acp::connection::{
     BLOCKING_TIMEOUT, Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing,
 };
-use crate::recording::Recording;
 use crate::session::SessionHost;
 use turnwright_config::Config;
+use turnwright_recording::Recording;
 use turnwright_remote::{
     ListenError, ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
 };

@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::mcp::SessionServers;
-use crate::recording::{RecordedSession, Recording};
 use crate::session::SessionHost;
 use crate::session::project_facts::project_facts;
 use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_config::Config;
 use turnwright_policy::permission::Grants;
+use turnwright_recording::{RecordedSession, Recording};
 use turnwright_store::{Durability, Store, StoreError, read_conversation};
 use turnwright_types::ids::SessionId;
 use turnwright_types::io_error_text::io_error_text;

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use crate::outside::{AnswerKind, Keeping, KeptAnswers};
 use crate::tools::{
     ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview, read_view,
     view_json,
 };
+use turnwright_recording::outside::{AnswerKind, Keeping, KeptAnswers};
 use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::refusal::ToolRefusal;
 

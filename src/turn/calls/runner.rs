@@ -27,13 +27,13 @@ use super::cards::{abridged_arguments, final_update, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
-use crate::outside::Keeping;
 use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     self, ApprovalRequest, Confinement, Judgement, Mode, Pass, PolicyRules,
 };
+use turnwright_recording::outside::Keeping;
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::outside::{AnswerKind, Keeping};
 use crate::tools::{self, ProjectContext};
 use crate::turn::Turn;
 use tokio::task::spawn_blocking;
+use turnwright_recording::outside::{AnswerKind, Keeping};
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::update::Update;
 

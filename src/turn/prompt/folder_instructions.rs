@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::outside::{AnswerKind, Keeping};
 use crate::tools;
 use crate::turn::Turn;
 use tokio::task::spawn_blocking;
+use turnwright_recording::outside::{AnswerKind, Keeping};
 use turnwright_types::effect::Effect;
 use turnwright_types::message::Message;
 use turnwright_workspace::files::Roots;

@@ -76,7 +76,8 @@ fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
     }
     let messages = script.checker.frames;
     let verdict = if is_fine { "no fault" } else { "the lines marked FAIL are faults" };
-    write_without_keys(&format!("\n{messages} messages of the agent were checked: {verdict}.\n")).ok();
+    write_without_keys(&format!("\n{messages} messages of the agent were checked: {verdict}.\n"))
+        .ok();
     Ok(is_fine)
 }
 

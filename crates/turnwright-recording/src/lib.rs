@@ -1,26 +1,39 @@
 //! Keeps a session's outside world in one file: the client's lines, the model's bytes with their times and
 //! the results of tools. Played back, it stands in for all of them, so that the session runs again without
 //! a network, files or commands.
+//!
+//!   outside              all that a session knows of this: traits for the facts of the machine and for kept answers
+//!   recorder             takes what a session gets from outside, and queues it
+//!     recording_writer   writes it into the file, on a thread
+//!     line_filter        decides which lines of a connection belong to the session
+//!     request_messages   finds the new messages of a request to a model
+//!     scrub              removes secrets; `held_text` finds keys that the agent says in pieces
+//!   events               reads the file
+//!   playback             answers from it in place of the outside world
+//!   replay               plays the client of an agent, and compares what it does with what it has done
+//!
+//! The agent of a replay is started by the caller, so that this crate needs nothing of it.
 
 mod events;
 mod held_text;
 mod line_filter;
+pub mod outside;
 mod playback;
 mod recorder;
 mod recording_writer;
+mod replay;
 mod request_messages;
 mod scrub;
 
 use std::sync::Arc;
 
-use crate::outside::{KeptAnswers, MachineFacts};
-use recorder::Recorder;
+use outside::{KeptAnswers, MachineFacts};
+use playback::Playback;
 use turnwright_llm::{Exchange, Traffic};
 
-pub(crate) use events::{EventKind, RecordedEvent, RecordingError, load_recording};
-pub(crate) use playback::{Playback, PlaybackEvent};
-pub(crate) use recorder::RecordedSession;
-pub(crate) use request_messages::SentMessages;
+pub use events::{RecordedEvent, RecordingError, load_recording};
+pub use recorder::{RecordedSession, Recorder};
+pub use replay::{AgentFolders, StartedAgent, ask_other_model, play_back};
 
 /// The version of the format.
 const FORMAT: u64 = 1;
@@ -32,7 +45,7 @@ const PLAYED_LIVE: [&str; 4] = ["agent", "ask_user", "exit_plan", "plan"];
 
 /// How this process deals with what comes from outside. The default lets it pass.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recording {
+pub struct Recording {
     recorder: Arc<Recorder>,
     playback: Option<Arc<Playback>>,
 }
@@ -43,17 +56,18 @@ impl Recording {
         Recording { recorder: Arc::default(), playback: Some(playback) }
     }
 
-    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+    /// Records a session when it is asked to.
+    pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder
     }
 
     /// Returns true if a recording is played back.
-    pub(crate) fn is_replay(&self) -> bool {
+    pub fn is_replay(&self) -> bool {
         self.playback.is_some()
     }
 
     /// The machine that the sessions depend on.
-    pub(crate) fn facts(&self) -> Arc<dyn MachineFacts> {
+    pub fn facts(&self) -> Arc<dyn MachineFacts> {
         match self.playback.clone() {
             Some(playback) => playback,
             None => self.recorder.clone(),
@@ -61,7 +75,7 @@ impl Recording {
     }
 
     /// The keeper of the tools' answers.
-    pub(crate) fn answers(&self) -> Arc<dyn KeptAnswers> {
+    pub fn answers(&self) -> Arc<dyn KeptAnswers> {
         match self.playback.clone() {
             Some(playback) => playback,
             None => self.recorder.clone(),

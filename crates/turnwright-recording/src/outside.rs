@@ -14,15 +14,12 @@ tokio::task_local! {
 }
 
 /// Runs the work of a session. What it asks the outside counts as this session's.
-pub(crate) fn in_session<F: Future>(
-    session: SessionId,
-    work: F,
-) -> impl Future<Output = F::Output> {
+pub fn in_session<F: Future>(session: SessionId, work: F) -> impl Future<Output = F::Output> {
     SESSION.scope(session, work)
 }
 
 /// Runs work on a task of its own as that of the session whose work runs now.
-pub(crate) fn in_same_session<F: Future>(work: F) -> impl Future<Output = F::Output> {
+pub fn in_same_session<F: Future>(work: F) -> impl Future<Output = F::Output> {
     in_session(current_session().unwrap_or_else(|| SessionId::from("")), work)
 }
 
@@ -33,7 +30,7 @@ pub(crate) fn current_session() -> Option<SessionId> {
 
 /// The facts about the machine that decide what a session does, besides those that its tools find out. The
 /// provided methods are those of the real machine.
-pub(crate) trait MachineFacts: Debug + Send + Sync {
+pub trait MachineFacts: Debug + Send + Sync {
     /// Returns true if nothing may be left to chance, because the session has to take the same course again.
     fn are_fixed(&self) -> bool {
         false
@@ -98,7 +95,7 @@ pub(crate) trait MachineFacts: Debug + Send + Sync {
 
 /// The machine that this process runs on.
 #[derive(Debug)]
-pub(crate) struct RealMachine;
+pub struct RealMachine;
 
 impl MachineFacts for RealMachine {}
 
@@ -106,7 +103,7 @@ impl KeptAnswers for RealMachine {}
 
 /// The kind of question that a tool has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerKind {
+pub enum AnswerKind {
     /// How a call is shown, which depends on the files that there are.
     View,
     /// The effect that a call would have.
@@ -117,7 +114,7 @@ pub(crate) enum AnswerKind {
 
 /// The source of a tool's answers, and whether anybody takes note of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keeping {
+pub enum Keeping {
     /// The tool answers.
     Off,
     /// The tool answers, and note is taken of each answer.
@@ -128,7 +125,8 @@ pub(crate) enum Keeping {
 
 /// Keeps the answers of tools and gives them back. A file that is read without a call counts as a tool. By
 /// the provided methods, every tool answers for itself, and nobody takes note of it.
-pub(crate) trait KeptAnswers: Debug + Send + Sync {
+pub trait KeptAnswers: Debug + Send + Sync {
+    /// The source of this tool's answers.
     fn keeping(&self, _tool: &str) -> Keeping {
         Keeping::Off
     }

@@ -9,15 +9,15 @@ use turnwright_types::redact;
 const TEXT: &str = "/params/update/content/text";
 
 /// A line with its number and its milliseconds.
-pub(super) type NumberedLine = (u64, u64, Value);
+pub(crate) type NumberedLine = (u64, u64, Value);
 
 /// The end of a message's text that may be the beginning of a key. It waits for what follows.
 #[derive(Default)]
-pub(super) struct HeldText(Option<NumberedLine>);
+pub(crate) struct HeldText(Option<NumberedLine>);
 
 impl HeldText {
     /// The lines that are written when the agent has sent this one.
-    pub(super) fn pass(&mut self, line: NumberedLine) -> Vec<NumberedLine> {
+    pub(crate) fn pass(&mut self, line: NumberedLine) -> Vec<NumberedLine> {
         let (number, milliseconds, mut message) = line;
         let Some(text) = text_of_piece(&message) else {
             return vec![(number, milliseconds, message)];
@@ -45,7 +45,7 @@ impl HeldText {
     }
 
     /// The text that is still held, when nothing follows.
-    pub(super) fn release(&mut self) -> Option<NumberedLine> {
+    pub(crate) fn release(&mut self) -> Option<NumberedLine> {
         self.0.take()
     }
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::held_text::HeldText;
-use super::line_filter::LineFilter;
-use super::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
-use super::request_messages::SentMessages;
-use super::scrub::{scrub_message, scrub_reply, text_without_keys};
-use super::{FORMAT, FORMAT_FIELD};
+use crate::held_text::HeldText;
+use crate::line_filter::LineFilter;
+use crate::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
+use crate::request_messages::SentMessages;
+use crate::scrub::{scrub_message, scrub_reply, text_without_keys};
+use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
 use turnwright_rpc::LineDirection;
 use turnwright_types::ids::SessionId;
@@ -28,7 +28,7 @@ const FIRST_NUMBER: u64 = 10;
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Writes the events of one recording.
-pub(super) struct RecordingWriter {
+pub(crate) struct RecordingWriter {
     file: BufWriter<File>,
     written: usize,
     filter: LineFilter,
@@ -54,7 +54,7 @@ impl RecordingWriter {
     ///
     /// # Errors
     /// Those of the disk, or if the recording becomes too long.
-    pub(super) fn write(
+    pub(crate) fn write(
         file: File,
         facts: impl FnOnce() -> Value,
         prelude: Option<(RecordedSession, Vec<u8>)>,

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{FORMAT, FORMAT_FIELD};
+use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::json_error_text::json_error_text;
 
@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Why a recording cannot be played back. Each is a sentence without its full stop.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RecordingError {
+pub enum RecordingError {
     #[error("It cannot be read: {}", io_error_text(.0))]
     Io(#[from] io::Error),
     #[error("It is no recording: its first line does not say so")]
@@ -39,8 +39,9 @@ pub(crate) enum RecordingError {
     NoSession,
 }
 
+/// An event of a recording, which [`load_recording`] has read.
 #[derive(Debug)]
-pub(crate) struct RecordedEvent {
+pub struct RecordedEvent {
     /// Its line in the file, from 1.
     pub(crate) line: usize,
     /// Its place among all events.
@@ -106,7 +107,7 @@ pub(crate) struct RecordedAnswer {
 }
 
 /// Reads a recording: its first line, and the events.
-pub(crate) fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>), RecordingError> {
+pub fn load_recording(path: &Path) -> Result<(Value, Vec<RecordedEvent>), RecordingError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);

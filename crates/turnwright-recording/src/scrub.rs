@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use turnwright_types::redact;
 
-pub(super) fn text_without_keys(bytes: &[u8]) -> String {
+pub(crate) fn text_without_keys(bytes: &[u8]) -> String {
     let clean = redact::bytes(bytes);
     String::from_utf8_lossy(clean.as_deref().unwrap_or(bytes)).into_owned()
 }
 
 /// Leaves of a message only what a replay needs: neither the programs, addresses and secrets of MCP servers
 /// nor what an authentication says.
-pub(super) fn scrub_message(message: &mut Value) {
+pub(crate) fn scrub_message(message: &mut Value) {
     let is_authentication = message["method"] == "authenticate";
     let Some(params) = message.get_mut("params").and_then(Value::as_object_mut) else { return };
     if let Some(Value::Array(servers)) = params.get_mut("mcpServers") {
@@ -30,7 +30,7 @@ pub(super) fn scrub_message(message: &mut Value) {
 /// The text of a reply without the keys in it. Returns with it whether anything was changed. A model says
 /// a key in pieces, each in an event of its own: the string fields of all events are looked at together,
 /// and if they hold a key, the first event gets all that is left of them.
-pub(super) fn scrub_reply(body: &[u8]) -> (String, bool) {
+pub(crate) fn scrub_reply(body: &[u8]) -> (String, bool) {
     let text = text_without_keys(body);
     let is_clean = text.as_bytes() == body;
     let mut joined = BTreeMap::<String, String>::new();

@@ -3,13 +3,15 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::PlayedAgent;
-use crate::recording::{EventKind, PlaybackEvent, RecordedEvent};
-use turnwright_config::Config;
+use super::{PlayedAgent, StartedAgent};
+use crate::Recording;
+use crate::events::{EventKind, RecordedEvent};
+use crate::playback::PlaybackEvent;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
 
@@ -21,16 +23,18 @@ const MAX_SHOWN: usize = 600;
 const OPENING_METHODS: [&str; 4] =
     ["session/new", "session/load", "session/resume", "session/fork"];
 
-/// Runs the prompts of a recording with the model of the settings. Returns what the turns did, and why
-/// the others were not run.
-pub(super) fn run(
-    mut config: Config,
+/// Runs the prompts of a recording with the model of the settings, in the agent that `start` starts and whose sessions
+/// are in the folder `state`. Returns a report on what the turns did, and why the others were not run.
+///
+/// # Errors
+/// Those of `start`, or if the conversation that the recording begins with cannot be stored.
+pub fn ask_other_model(
     head: &Value,
     events: &[RecordedEvent],
+    state: &Path,
+    start: impl FnOnce(Recording) -> io::Result<StartedAgent>,
 ) -> io::Result<(String, Option<String>)> {
-    let state = tempfile::Builder::new().prefix("turnwright-replay-").tempdir()?;
-    state.path().join("state").clone_into(&mut config.paths.state);
-    let agent = PlayedAgent::start(config, head, events, true)?;
+    let agent = PlayedAgent::start(head, events, true, state, start)?;
     let mut run = OtherModelRun {
         agent,
         answers: recorded_answers(events),

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::PLAYED_LIVE;
-use super::recording_writer::RecordingWriter;
+use crate::PLAYED_LIVE;
 use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
+use crate::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
 use turnwright_types::client::ClientConnection;
@@ -32,14 +32,14 @@ const MAX_FIRST_LINE: usize = 64 * 1024;
 const MAX_NAMES: u32 = 100;
 
 /// Something that came from outside or went there.
-pub(super) struct RawEvent {
-    pub(super) number: u64,
-    pub(super) milliseconds: u64,
-    pub(super) session: Option<SessionId>,
-    pub(super) kind: RawKind,
+pub(crate) struct RawEvent {
+    pub(crate) number: u64,
+    pub(crate) milliseconds: u64,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) kind: RawKind,
 }
 
-pub(super) enum RawKind {
+pub(crate) enum RawKind {
     Line(LineDirection, Vec<u8>),
     Request {
         exchange: u64,
@@ -77,7 +77,7 @@ pub(super) enum RawKind {
     Finish,
 }
 
-pub(super) enum ExchangeEnd {
+pub(crate) enum ExchangeEnd {
     Whole,
     Broken,
     /// Nobody read more of it.
@@ -86,7 +86,7 @@ pub(super) enum ExchangeEnd {
 }
 
 impl RawKind {
-    pub(super) fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         match self {
             RawKind::Line(_, bytes)
             | RawKind::Request { body: bytes, .. }
@@ -114,25 +114,27 @@ fn weight(value: &Value) -> usize {
 
 /// Where a recording begins that is started within a session.
 #[derive(Debug)]
-pub(crate) struct RecordedSession {
-    pub(crate) id: SessionId,
-    pub(crate) cwd: PathBuf,
+pub struct RecordedSession {
+    pub id: SessionId,
+    /// Its working directory.
+    pub cwd: PathBuf,
     /// The connection that has the session.
-    pub(crate) connection: ClientConnection,
-    pub(crate) mode: &'static str,
+    pub connection: ClientConnection,
+    /// The id of its permission mode.
+    pub mode: &'static str,
     /// The known facts about the MCP servers.
-    pub(crate) servers: Value,
+    pub servers: Value,
     /// The project's settings about questions.
-    pub(crate) project: Value,
+    pub project: Value,
     /// The conversation so far; `None` if it is empty.
-    pub(crate) stored: Option<Value>,
+    pub stored: Option<Value>,
     /// True if the user was told about the gaps of the sandbox before, so that it is not in the recording.
-    pub(crate) are_gaps_reported: bool,
+    pub are_gaps_reported: bool,
 }
 
 /// Records one session of this process, if it is asked to.
 #[derive(Default)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     is_on: AtomicBool,
     // Held only to take a number and to queue an event.
     state: Mutex<RecorderState>,
@@ -173,14 +175,14 @@ impl Recorder {
     }
 
     /// Records the lines of the connection with this number, if they are those of the recorded session.
-    pub(crate) fn observer(self: &Arc<Self>, connection: u64) -> Arc<dyn LineObserver> {
+    pub fn observer(self: &Arc<Self>, connection: u64) -> Arc<dyn LineObserver> {
         let has_first_line = AtomicBool::new(false);
         Arc::new(ConnectionObserver { recorder: Arc::clone(self), connection, has_first_line })
     }
 
     /// Leaves out what happens to MCP servers from now on, if the lines of this connection are recorded: the
     /// client has gone, and those that it hosts with it.
-    pub(crate) fn leave_out_servers(&self, connection: u64) {
+    pub fn leave_out_servers(&self, connection: u64) {
         let mut state = self.state.lock();
         if let Some(active) =
             state.active.as_mut().filter(|active| active.connection == Some(connection))
@@ -191,7 +193,7 @@ impl Recorder {
 
     /// Forgets a connection. If its lines are recorded, the recording ends, and at most `timeout` is waited until
     /// all of it is written. Blocks.
-    pub(crate) fn end_connection(&self, connection: u64, timeout: Duration) {
+    pub fn end_connection(&self, connection: u64, timeout: Duration) {
         let mut state = self.state.lock();
         state.first_lines.remove(&connection);
         let is_recorded =
@@ -203,14 +205,17 @@ impl Recorder {
     }
 
     /// The file of the running recording.
-    pub(crate) fn path(&self) -> Option<PathBuf> {
+    pub fn path(&self) -> Option<PathBuf> {
         self.state.lock().active.as_ref().map(|active| active.path.clone())
     }
 
     /// Starts a recording in a new file, whose path is returned: another one than `path` if that exists.
     /// `facts` are what the process was started with, and read files. Without a session, the next one
     /// that is opened is recorded. Blocks.
-    pub(crate) fn start(
+    ///
+    /// # Errors
+    /// If a recording is running already, or the file or the thread that writes it cannot be created.
+    pub fn start(
         &self,
         path: &Path,
         facts: impl FnOnce() -> Value + Send + 'static,
@@ -250,12 +255,12 @@ impl Recorder {
     }
 
     /// Keeps a notice for the user about why the session is not recorded although they asked for it.
-    pub(crate) fn set_notice(&self, notice: String) {
+    pub fn set_notice(&self, notice: String) {
         self.state.lock().notice = Some(notice);
     }
 
     /// Ends the recording, and waits for at most `timeout` until all of it is written. Returns its path.
-    pub(crate) fn stop(&self, timeout: Duration) -> Option<PathBuf> {
+    pub fn stop(&self, timeout: Duration) -> Option<PathBuf> {
         self.is_on.store(false, Ordering::Relaxed);
         let mut active = self.state.lock().active.take()?;
         active.post(None, RawKind::Finish).ok();
@@ -277,7 +282,7 @@ impl Recorder {
         }
     }
 
-    pub(super) fn begin_exchange(
+    pub(crate) fn begin_exchange(
         self: &Arc<Self>,
         path: &str,
         body: &dyn Fn() -> Vec<u8>,

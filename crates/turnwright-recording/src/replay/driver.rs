@@ -11,7 +11,9 @@ use super::observed::{
     Difference, Observation, ObservedPiece, ObservedStream, Observer, RunNormalizer,
     around_difference, compare, describe, is_tool_request,
 };
-use crate::recording::{EventKind, PlaybackEvent, RecordedEvent, SentMessages};
+use crate::events::{EventKind, RecordedEvent};
+use crate::playback::PlaybackEvent;
+use crate::request_messages::SentMessages;
 
 /// How long the agent may take for a step that was immediate in the recording.
 const STEP_LIMIT: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use turnwright_rpc::LineDirection;
 
 /// Follows the lines of a connection and decides which of them are recorded.
 #[derive(Default)]
-pub(super) struct LineFilter {
+pub(crate) struct LineFilter {
     /// The recorded session, once it is open.
     session: Option<String>,
     /// The request that opens it.
@@ -33,7 +33,7 @@ enum Pause {
 
 impl LineFilter {
     /// Records this session from its next prompt on.
-    pub(super) fn of_session(session: &str) -> LineFilter {
+    pub(crate) fn of_session(session: &str) -> LineFilter {
         LineFilter {
             session: Some(session.to_owned()),
             pause: Some(Pause::BeforePrompt),
@@ -42,12 +42,12 @@ impl LineFilter {
     }
 
     /// The session that is recorded.
-    pub(super) fn session(&self) -> Option<&str> {
+    pub(crate) fn session(&self) -> Option<&str> {
         self.session.as_deref()
     }
 
     /// Returns true if a message is to be recorded.
-    pub(super) fn should_record(&mut self, direction: LineDirection, message: &Value) -> bool {
+    pub(crate) fn should_record(&mut self, direction: LineDirection, message: &Value) -> bool {
         let id = message.get("id").filter(|id| !id.is_null()).map(Value::to_string);
         let method = message["method"].as_str();
         match (direction, method, id) {

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
-use super::PLAYED_LIVE;
-use super::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
+use crate::PLAYED_LIVE;
+use crate::events::{EventKind, RecordedAnswer, RecordedEvent, RecordedReply};
 use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 
@@ -144,7 +144,7 @@ impl Playback {
         Some((call.number, call.call.answer.clone()))
     }
 
-    pub(super) fn begin_exchange(&self, body: &dyn Fn() -> Vec<u8>) -> Exchange {
+    pub(crate) fn begin_exchange(&self, body: &dyn Fn() -> Vec<u8>) -> Exchange {
         if self.asks_model {
             return Exchange::Live;
         }

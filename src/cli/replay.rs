@@ -1,0 +1,111 @@
+//! `turnwright replay`: runs a recorded session again without a network, files or commands, in an agent in this process
+//! that gets its outside world from the recording, and says where the agent now behaves in another way.
+
+use std::io::{self, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+use crate::acp;
+use crate::cli::write_stdout;
+use turnwright_config::Config;
+use turnwright_recording::{
+    AgentFolders, RecordedEvent, Recording, RecordingError, StartedAgent, ask_other_model,
+    load_recording, play_back,
+};
+use turnwright_rpc::{AgentThread, pipe_file};
+use turnwright_types::io_error_text::io_error_text;
+
+pub(super) const AFTER_HELP: &str = "\
+Example: turnwright replay bug.ndjson
+         turnwright replay bug.ndjson --model ollama/qwen3-coder
+With --model, the prompts are sent to that model, and its actions are printed instead of compared.
+Tool calls that are not in the recording do nothing.
+Exit status: 0 if nothing differs, 1 if something does, 2 if the recording cannot be played back or the \
+model is not configured.";
+
+/// The prefix of the names of folders for the agent's own files.
+const FOLDER_PREFIX: &str = "turnwright-replay-";
+
+/// The arguments of `turnwright replay`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ReplayCliArgs {
+    /// The recording, which TURNWRIGHT_RECORD or /record has made
+    file: PathBuf,
+}
+
+pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
+    let (head, events) = match load_recording(&args.file) {
+        Ok(recording) => recording,
+        Err(why) => return report_unplayable(&args.file, &why),
+    };
+    super::deny_memory_inspection();
+    let (text, exit_code) = if config.flags.model.is_some() {
+        match ask_model(config, &head, &events) {
+            Ok((report, None)) => (report, ExitCode::SUCCESS),
+            Ok((report, Some(why))) => {
+                writeln!(stderr(), "turnwright replay: {why}").ok();
+                (report, ExitCode::from(2))
+            }
+            Err(error) => return report_unplayable(&args.file, &error.into()),
+        }
+    } else {
+        match play(&head, &events) {
+            Ok((report, true)) => (report, ExitCode::SUCCESS),
+            Ok((report, false)) => (report, ExitCode::FAILURE),
+            Err(error) => return report_unplayable(&args.file, &error.into()),
+        }
+    };
+    match write_stdout(&text) {
+        Ok(()) => exit_code,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Plays a recording back. Returns what is printed, and whether nothing differs.
+///
+/// # Errors
+/// Why it cannot be played back.
+pub fn replay(path: &Path) -> Result<(String, bool), String> {
+    let (head, events) = load_recording(path).map_err(|error| error.to_string())?;
+    play(&head, &events).map_err(|error| io_error_text(&error))
+}
+
+fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<(String, bool)> {
+    let home = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir()?;
+    // The folder for temporary files may be a link, as on macOS, and no project is read behind one.
+    let config = Config::of_recording(head, &turnwright_workspace::real_path(home.path())?)?;
+    let folders =
+        AgentFolders { config: config.paths.config.clone(), state: config.paths.state.clone() };
+    play_back(head, events, &folders, |recording| start_agent(config, recording))
+}
+
+/// Sends the recorded prompts to the model of the settings. Returns what is printed, and why no more was run.
+fn ask_model(
+    mut config: Config,
+    head: &Value,
+    events: &[RecordedEvent],
+) -> io::Result<(String, Option<String>)> {
+    let folder = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir()?;
+    let state = folder.path().join("state");
+    config.paths.state.clone_from(&state);
+    ask_other_model(head, events, &state, |recording| start_agent(config, recording))
+}
+
+/// Starts the agent on a thread of its own.
+fn start_agent(config: Config, recording: Recording) -> io::Result<StartedAgent> {
+    let AgentThread { requests, messages, stop, thread } =
+        AgentThread::start(move |stdio, stop| {
+            acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
+        })?;
+    let input = pipe_file(requests);
+    let output = pipe_file(messages);
+    Ok(StartedAgent { input, output, stop, thread })
+}
+
+fn report_unplayable(path: &Path, why: &RecordingError) -> ExitCode {
+    let text = format!("turnwright replay: {} cannot be played back. {why}.\n", path.display());
+    stderr().write_all(text.as_bytes()).ok();
+    ExitCode::from(2)
+}

@@ -311,22 +311,32 @@ fn only_acp_knows_the_wire_types() {
     check("wire types outside of `acp`", &wrong);
 }
 
-/// A recording is another world outside of a session. A turn and its tools know only the seam.
+/// A recording is another world outside of a session, of which a turn and its tools know only the seam. They get the
+/// settings that they need as values.
 #[test]
-fn only_acp_and_the_session_know_of_recordings() {
+fn a_turn_and_its_tools_know_of_no_recordings_and_settings() {
+    let rows = [
+        ("turnwright_recording", "::outside::", &["src/acp", "src/session", "src/cli"][..]),
+        (
+            "turnwright_config",
+            "::trust::",
+            &["src/acp", "src/session", "src/cli", "src/mcp_server", "src/internals.rs"],
+        ),
+    ];
     let mut wrong = Vec::new();
     for file in sources("src") {
-        if file.is_in(&["src/acp", "src/session", "src/cli"]) {
-            continue;
-        }
-        for (number, line) in file.code() {
-            let name = "turnwright_recording";
-            if words(line, name).any(|at| !line[at + name.len()..].starts_with("::outside::")) {
-                wrong.push(file.at(number, "use only `turnwright_recording::outside`"));
+        for (name, open, users) in rows {
+            if file.is_in(users) {
+                continue;
+            }
+            for (number, line) in file.code() {
+                if words(line, name).any(|at| !line[at + name.len()..].starts_with(open)) {
+                    wrong.push(file.at(number, &format!("use only `{name}{open}`")));
+                }
             }
         }
     }
-    check("recordings that others than `acp` and `session` know of", &wrong);
+    check("recordings and settings that a turn or its tools know of", &wrong);
 }
 
 #[test]

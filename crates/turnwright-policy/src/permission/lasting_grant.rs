@@ -190,12 +190,8 @@ impl Finder<'_> {
 impl LastingGrant {
     /// The rules to store for the project.
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule> {
-        self.patterns.iter().map(|pattern| Rule {
-            action: RuleAction::Allow,
-            pattern: pattern.clone(),
-            scope: Scope::Local,
-            why: None,
-        })
+        let patterns = self.patterns.iter().cloned();
+        patterns.map(|pattern| Rule::new(RuleAction::Allow, pattern, Scope::Local))
     }
 
     /// The effects that are allowed exactly.
@@ -454,10 +450,12 @@ pub(super) fn remote_pattern(call: &RemoteCall) -> Option<Pattern> {
         return None;
     }
     let pattern = Pattern::Mcp { server: call.server.clone(), tool: Some(call.tool.clone()) };
-    // The pattern must survive being written and parsed again.
-    let round_trips =
-        Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(&pattern);
-    round_trips.then_some(pattern)
+    survives_writing(&pattern).then_some(pattern)
+}
+
+/// Returns true if a pattern is the same after being written and parsed again.
+fn survives_writing(pattern: &Pattern) -> bool {
+    Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(pattern)
 }
 
 /// The pattern that a lasting approval of a command would get; `None` if it must not have one.
@@ -479,10 +477,7 @@ fn pattern_of(simple: &SimpleCommand, suggested: Option<SuggestedWords>) -> Opti
     }
     let SuggestedWords { words, is_exact } = suggested?;
     let pattern = Pattern::Exec { words, exact: is_exact };
-    // The pattern must survive being written and parsed again.
-    let round_trips =
-        Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(&pattern);
-    round_trips.then_some(pattern)
+    survives_writing(&pattern).then_some(pattern)
 }
 
 /// A pattern as it is shown.

@@ -56,9 +56,7 @@ pub use protected_paths::ProtectedPaths;
 pub use protected_paths::files::IDIOMATIC_VERSION_FILES;
 pub use rule::loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
 pub use rule::parser::RuleError;
-pub use rule::store::{
-    ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules, project_folder,
-};
+pub use rule::store::{ProjectRuleStore, RuleStoreError, StoredRule, StoredRules, project_folder};
 pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 
 /// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a

@@ -105,12 +105,8 @@ impl AuditEntry {
         effects: &[Effect],
         decision: &Decision,
     ) -> AuditEntry {
-        let command = effects.iter().find_map(|effect| match effect {
-            Effect::Exec(command) if command.line.chars().count() <= MAX_CHARS => {
-                Some(command.line.clone())
-            }
-            _ => None,
-        });
+        let mut lines = effects.iter().filter_map(Effect::command).map(|command| &command.line);
+        let command = lines.find(|line| line.chars().count() <= MAX_CHARS).cloned();
         let rule = effects.iter().find_map(|effect| match effect {
             Effect::Remote(call) => Some(remote_pattern(call)?.to_string()),
             _ => None,

@@ -124,12 +124,8 @@ fn explain_finding(
     finding: &Finding,
 ) -> Option<Explanation> {
     let effect = effects.get(finding.effect_index)?;
-    let simple = match effect {
-        Effect::Exec(command) => {
-            finding.command_index.and_then(|index| command.script.commands.get(index))
-        }
-        _ => None,
-    };
+    let simple =
+        effect.command().and_then(|command| command.script.commands.get(finding.command_index?));
     let subject = match (simple, effect, &finding.path) {
         (Some(simple), ..) => command_text(simple),
         (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
@@ -160,27 +156,20 @@ pub fn describe_confinement(
         Confinement::Unconfined => {
             "no sandbox: it can change everything that you can, and use the network".to_owned()
         }
-        Confinement::Sandboxed {
-            workspace_writable: may_write,
-            network,
-            extra_writable: write,
-            further,
-        } => {
+        Confinement::Sandboxed { workspace_writable, network, extra_writable, further } => {
             let mut places: Vec<_> =
-                may_write.then(|| "the project".to_owned()).into_iter().collect();
+                workspace_writable.then(|| "the project".to_owned()).into_iter().collect();
             let roots = &policy.bases.roots;
-            let beyond = write
-                .iter()
-                .filter(|path| !may_write || !roots.iter().any(|root| path.starts_with(root)));
+            let beyond = extra_writable.iter().filter(|path| {
+                !workspace_writable || !roots.iter().any(|root| path.starts_with(root))
+            });
             places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
             let places = match places.as_slice() {
                 [] => "nothing".to_owned(),
                 _ => join_list(&places),
             };
-            let fails = effects.iter().any(|effect| match effect {
-                Effect::Exec(command) => shell::fails_offline(&command.script),
-                _ => false,
-            });
+            let mut commands = effects.iter().filter_map(Effect::command);
+            let fails = commands.any(|command| shell::fails_offline(&command.script));
             let network = match (network || policy.has_network, fails) {
                 (true, _) => WITH_NETWORK,
                 (false, true) => "no network, without which it fails",

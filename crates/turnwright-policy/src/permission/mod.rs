@@ -148,9 +148,8 @@ impl Confinement {
         decision: &Decision,
         effects: &[Effect],
     ) -> Confinement {
-        let is_unsandboxed = effects.iter().any(
-            |effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed),
-        );
+        let mut commands = effects.iter().filter_map(Effect::command);
+        let is_unsandboxed = commands.any(|command| command.extra_access.unsandboxed);
         if mode == Mode::Full || !policy.can_confine || is_unsandboxed {
             return Confinement::Unconfined;
         }

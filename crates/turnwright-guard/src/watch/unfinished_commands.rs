@@ -16,6 +16,7 @@ use turnwright_policy::permission::ProtectedPaths;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::file_lock::is_locked;
 use turnwright_types::private_file;
+use turnwright_types::text;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
 use turnwright_workspace::files::Roots;
 
@@ -100,17 +101,12 @@ pub fn report_unfinished(confinement: &ConfinementSettings, roots: &Roots) -> Op
     if changed.is_empty() {
         return None;
     }
-    let names = changed
-        .iter()
-        .take(MAX_NAMED)
-        .map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
-    let names: Vec<_> = names.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
-    let left_out = changed.len() - names.len();
-    let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
+    let inside = changed.iter().map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
+    let names: Vec<_> = inside.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
     Some(format!(
-        "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}{more}. \
+        "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}. \
          Look at them before you open the project in an editor or use git there.",
-        names.join(", ")
+        text::join_first(&names, MAX_NAMED)
     ))
 }
 

@@ -166,7 +166,7 @@ pub fn describe_confinement(
             places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
             let places = match places.as_slice() {
                 [] => "nothing".to_owned(),
-                _ => join_list(&places),
+                _ => text::join_first(&places, MAX_PATHS),
             };
             let mut commands = effects.iter().filter_map(Effect::command);
             let fails = commands.any(|command| shell::fails_offline(&command.script));
@@ -202,7 +202,7 @@ impl QuestionText<'_> {
             }
         }
         if !written.is_empty() {
-            lines.push(format!("writes {}", join_list(&written)));
+            lines.push(format!("writes {}", text::join_first(&written, MAX_PATHS)));
         }
         self.add_outside_paths(&mut lines);
         lines.extend_from_slice(&self.answer_notes);
@@ -290,7 +290,7 @@ impl QuestionText<'_> {
                 let places: Vec<_> = secrets
                     .map(|read| markdown_code(&display_path(&read.path, &self.policy.bases)))
                     .collect();
-                format!("⚠ reads {}: {}", join_list(&places), why())
+                format!("⚠ reads {}: {}", text::join_first(&places, MAX_PATHS), why())
             }
             // Listed at the end.
             Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,
@@ -368,7 +368,7 @@ impl QuestionText<'_> {
             .collect();
         outside.dedup();
         if !outside.is_empty() {
-            lines.push(format!("Outside the project: {}", join_list(&outside)));
+            lines.push(format!("Outside the project: {}", text::join_first(&outside, MAX_PATHS)));
         }
     }
 }
@@ -414,12 +414,6 @@ pub(super) fn display_path(path: &Path, bases: &PathBases) -> String {
         Some(inside) => escape_hidden_line(&slashed(inside)),
         None => escape_hidden_line(&path.to_string_lossy()),
     }
-}
-
-fn join_list(items: &[String]) -> String {
-    let more = items.len().saturating_sub(MAX_PATHS);
-    let shown = items.iter().take(MAX_PATHS).cloned().collect::<Vec<_>>().join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 /// Text as a Markdown code span that it cannot end.

@@ -505,6 +505,18 @@ impl CommandWatch {
     }
 }
 
+/// Adds a text to a report, unless it has the text already.
+fn add_to_report(report: &mut Option<String>, text: &str) {
+    let report = report.get_or_insert_default();
+    if report.contains(text) {
+        return;
+    }
+    if !report.is_empty() {
+        report.push('\n');
+    }
+    report.push_str(text);
+}
+
 /// The virtual environments of Python to which these paths belong.
 fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| ProtectedPaths::environment_of(path)).map(Path::to_path_buf)

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::command_site::OBEYED;
 use crate::confinement::ConfinementSettings;
 use crate::protected_snapshot::ProtectedSnapshot;
 use crate::watch::CLOCK_LAG;
 use crate::watch::server_watch::changed_at;
-use turnwright_policy::permission::ProtectedPaths;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::file_lock::is_locked;
 use turnwright_types::private_file;
 use turnwright_types::text;
-use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
+use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings};
 use turnwright_workspace::files::Roots;
 
 /// At most this many files are named.
@@ -86,11 +86,7 @@ impl Drop for RunningMark {
 pub fn report_unfinished(confinement: &ConfinementSettings, roots: &Roots) -> Option<String> {
     let since = take_first_abandoned(&running_commands(confinement))?;
     let checkpoint = ChangeTracker::default();
-    let obeyed = ObeyedFiles {
-        is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
-        may_hold: ProtectedPaths::may_hold_obeyed,
-    };
-    checkpoint.watch(roots, obeyed, GitSettings::default(), Vec::new());
+    checkpoint.watch(roots, OBEYED, GitSettings::default(), Vec::new());
     let (repositories, _) = checkpoint.find_new_repositories(&BTreeSet::new());
     let repositories = Arc::new(repositories.into_iter().collect());
     let snapshot = ProtectedSnapshot::take(&confinement.protected, repositories, None);

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
+use crate::hidden_paths::outermost;
 use turnwright_types::file_id::{FileId, file_id};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::files::Roots;
@@ -182,8 +183,7 @@ fn shared_places(known: &KnownFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces 
     }
     files.retain(|(_, id, names)| leads_out(id, *names));
     places.files.extend(files.into_iter().map(|(path, ..)| path));
-    places.folders.sort();
-    places.folders.dedup_by(|folder, outer| folder.starts_with(outer));
+    outermost(&mut places.folders);
     places
 }
 

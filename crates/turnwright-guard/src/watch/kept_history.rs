@@ -11,10 +11,11 @@ use std::io::{self, Read};
 #[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::OtherCommands;
 use turnwright_types::file_lock::FileLock;
 use turnwright_types::private_file;
@@ -33,8 +34,6 @@ const MAX_FOLDERS: usize = 10_000;
 const MAX_DEPTH: usize = 32;
 /// Files of another file system are copied, up to this many bytes in a session.
 const MAX_COPIED: u64 = 64 * 1024 * 1024;
-/// A folder that changed less than this ago may change again without another time.
-const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 
 /// Who has deleted the files that are put back, in reports.
 const BY_COMMAND: &str = "the command had deleted";
@@ -63,9 +62,6 @@ struct KeptFolder {
     stamp: Option<FolderStamp>,
     subfolders: Vec<OsString>,
 }
-
-/// The inode of a folder, and when it was changed.
-type FolderStamp = (u64, i64, i64);
 
 /// The number of a folder, and when it was made: a new folder may get the number of a deleted one.
 type FolderIdentity = (u64, Option<SystemTime>);
@@ -269,7 +265,7 @@ impl KeptRepository {
         let mut pending: Vec<_> = FOLDERS.iter().map(PathBuf::from).collect();
         while let Some(folder) = pending.pop().filter(|_| self.folders.len() < MAX_FOLDERS) {
             let source = self.git.join(&folder);
-            let stamp = stamp(&source);
+            let stamp = folder_stamp(&source, TIMESTAMP_AGE);
             let same =
                 known.folders.get(&source).filter(|kept| stamp.is_some() && kept.stamp == stamp);
             let subfolders = match same {
@@ -374,7 +370,8 @@ impl KeptRepository {
         let mut result = Ok(());
         for folder in self.kept_folders().iter().filter(|folder| is_wanted(folder)) {
             let before = self.folders.get(folder).copied().flatten();
-            if before.is_none() || before != stamp(&self.git.join(folder)) {
+            let now = folder_stamp(&self.git.join(folder), TIMESTAMP_AGE);
+            if before.is_none() || before != now {
                 result = self.put_back_in(folder).and(result);
             }
         }
@@ -504,21 +501,6 @@ fn entries(folder: &Path) -> io::Result<HashMap<OsString, Metadata>> {
         }
     }
     Ok(found)
-}
-
-/// Identifies the content of a folder that changed long enough ago.
-#[cfg(unix)]
-fn stamp(folder: &Path) -> Option<FolderStamp> {
-    let found = fs::symlink_metadata(folder).ok()?;
-    let seconds = u64::try_from(found.ctime()).ok()?;
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    let is_past = changed.elapsed().is_ok_and(|age| age >= TIMESTAMP_AGE);
-    is_past.then_some((found.ino(), found.ctime(), found.ctime_nsec()))
-}
-
-#[cfg(not(unix))]
-fn stamp(_: &Path) -> Option<FolderStamp> {
-    None
 }
 
 #[cfg(test)]

@@ -427,14 +427,14 @@ pub fn markdown_code(text: &str) -> String {
 
 /// Text with all characters escaped that have a meaning in Markdown.
 pub fn escape_markdown(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for char in text.chars() {
-        if "\\`*_[]<>#|~!&".contains(char) {
-            safe.push('\\');
-        }
-        safe.push(char);
-    }
-    safe
+    with_backslashes(text, "\\`*_[]<>#|~!&")
+}
+
+/// Text with a backslash in front of each special character.
+pub(super) fn with_backslashes(text: &str, special: &str) -> String {
+    text.chars()
+        .flat_map(|char| special.contains(char).then_some('\\').into_iter().chain([char]))
+        .collect()
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::access_grant::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};
+use super::describe::with_backslashes;
 use super::extra_access::{access_nouns, access_of_command, listed};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};
@@ -502,14 +503,7 @@ pub(super) fn rule_path(path: &Path, bases: &PathBases) -> Option<String> {
     let slashed = rest.to_str().map(|_| super::glob::slashed(rest));
     let rest =
         slashed.as_deref().filter(|rest| !rest.is_empty() && escape_hidden_line(rest) == **rest)?;
-    let mut text = prefix.to_owned();
-    for char in rest.chars() {
-        if matches!(char, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            text.push('\\');
-        }
-        text.push(char);
-    }
-    Some(text)
+    Some(format!("{prefix}{}", with_backslashes(rest, "*?[]{}\\")))
 }
 
 #[cfg(test)]

@@ -195,6 +195,8 @@ impl Program {
 }
 
 static UNKNOWN: Program = program("").grant(Grant::Exact);
+/// It can do anything, or run arbitrary code, so no lasting permission covers it.
+const ANYTHING: Program = program("").grantable_prefixes(&[]);
 
 const TOPICS: &[&[Program]] = &[
     files::PROGRAMS,

@@ -453,7 +453,7 @@ impl ConfinementBuilder<'_> {
             &folders,
             &self.denied_paths,
             &named,
-            self.site.guard.known_folders(),
+            &self.site.guard.known_folders,
         );
         if !found.is_complete {
             return Err(

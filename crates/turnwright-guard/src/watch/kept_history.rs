@@ -13,8 +13,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use parking_lot::Mutex;
-
 use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::OtherCommands;
 use turnwright_types::file_lock::FileLock;
@@ -45,10 +43,7 @@ const MAX_PATH_BYTES: u64 = 16 * 1024;
 
 /// The folders whose files a session has kept.
 #[derive(Debug, Default)]
-pub(crate) struct HistoryKeeper(Mutex<KeptFolders>);
-
-#[derive(Debug, Default)]
-struct KeptFolders {
+pub(crate) struct HistoryKeeper {
     folders: HashMap<PathBuf, KeptFolder>,
     copied: u64,
     /// The repositories that cannot be kept, as the user was told.
@@ -93,13 +88,12 @@ impl HistoryKeeper {
     /// Keeps the history of repositories before a command, in a folder of our own. Files that are gone since the last
     /// command are forgotten only if no other command is running that may have deleted them. Blocks.
     pub(crate) fn keep(
-        &self,
+        &mut self,
         repositories: Vec<PathBuf>,
         place: &Path,
         (may_prune, is_alone): (bool, bool),
         others: Option<OtherCommands>,
     ) -> KeptHistory {
-        let mut known = self.0.lock();
         let mut history = KeptHistory { may_prune, ..KeptHistory::default() };
         // Two agents must not keep at the same time: one may need what the other deletes here.
         let lock = FileLock::acquire(&place.join("lock"));
@@ -117,8 +111,8 @@ impl HistoryKeeper {
             if is_alone && !repository.is_made_anew() {
                 history.found_before.extend(repository.repair(true, BEFORE_COMMAND));
             }
-            let is_whole = repository.keep_all(&mut known, &mut names_left, is_alone);
-            if !is_whole && known.told.insert(repository.git.clone()) {
+            let is_whole = repository.keep_all(self, &mut names_left, is_alone);
+            if !is_whole && self.told.insert(repository.git.clone()) {
                 history.incomplete.push(repository.git.clone());
             }
             let path = repository.git.as_os_str().as_encoded_bytes();
@@ -129,6 +123,21 @@ impl HistoryKeeper {
         }
         history.others = others;
         history
+    }
+
+    fn add_name(&mut self, from: &Path, to: &Path, metadata: &Metadata) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            // It has gone meanwhile, as git's files do.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(_) if self.copied + metadata.len() <= MAX_COPIED => {
+                self.copied += metadata.len();
+                // A link that has taken its place meanwhile is not followed.
+                let file = nofollow::open_pinned_file(from, false)?;
+                let mut copy = fs::File::create_new(to)?;
+                io::copy(&mut file.take(metadata.len()), &mut copy).map(drop)
+            }
+            result => result,
+        }
     }
 }
 
@@ -257,7 +266,7 @@ impl KeptRepository {
     /// Keeps all that can be kept. Returns false if something cannot.
     fn keep_all(
         &mut self,
-        known: &mut KeptFolders,
+        known: &mut HistoryKeeper,
         names_left: &mut usize,
         is_alone: bool,
     ) -> bool {
@@ -299,7 +308,7 @@ impl KeptRepository {
         &self,
         folder: &Path,
         subfolders: &mut Vec<OsString>,
-        known: &mut KeptFolders,
+        known: &mut HistoryKeeper,
         names_left: &mut usize,
         is_alone: bool,
     ) -> io::Result<()> {
@@ -418,23 +427,6 @@ impl KeptRepository {
             result = link_or_copy(&kept.join(&name), &target.join(&name)).and(result);
         }
         result
-    }
-}
-
-impl KeptFolders {
-    fn add_name(&mut self, from: &Path, to: &Path, metadata: &Metadata) -> io::Result<()> {
-        match fs::hard_link(from, to) {
-            // It has gone meanwhile, as git's files do.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(_) if self.copied + metadata.len() <= MAX_COPIED => {
-                self.copied += metadata.len();
-                // A link that has taken its place meanwhile is not followed.
-                let file = nofollow::open_pinned_file(from, false)?;
-                let mut copy = fs::File::create_new(to)?;
-                io::copy(&mut file.take(metadata.len()), &mut copy).map(drop)
-            }
-            result => result,
-        }
     }
 }
 

@@ -258,7 +258,6 @@ fn is_interpreter(program: &str) -> bool {
     })
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

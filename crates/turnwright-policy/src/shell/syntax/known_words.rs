@@ -1,6 +1,6 @@
 //! Words that the shell itself knows: reserved words, builtins that change it, and variables.
 
-use super::super::programs::{WordList, is_in};
+use crate::shell::programs::{WordList, is_in};
 
 /// Reserved words, which are not commands.
 const RESERVED: &[&str] = &[

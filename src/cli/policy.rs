@@ -298,9 +298,10 @@ fn parse_mcp_call(text: &str) -> Option<Vec<Effect>> {
 /// Returns true if a rule is in the store, whose entries are listed with their id and origin.
 fn is_stored(page: &StoredRules, rule: &Rule) -> bool {
     rule.scope == Scope::Local
-        && page.entries.iter().any(|entry| {
-            RuleAction::from(entry.action) == rule.action && entry.rule == rule.pattern.to_string()
-        })
+        && page
+            .entries
+            .iter()
+            .any(|entry| entry.action == rule.action && entry.rule == rule.pattern.to_string())
 }
 
 fn entry_json(entry: &StoredRule) -> Value {
@@ -316,7 +317,7 @@ fn rule_json(rule: &Rule) -> Value {
 fn entry_line(entry: &StoredRule) -> String {
     let rule = escape_hidden_line(&entry.rule);
     let origin = escape_hidden_line(&entry.origin);
-    let tier = RuleAction::from(entry.action).as_str();
+    let tier = entry.action.as_str();
     format!("{tier:5}  {rule}  local {}  {}  {origin}\n", entry.id, entry.at)
 }
 

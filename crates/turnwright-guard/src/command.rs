@@ -205,7 +205,7 @@ pub fn secrets_shown_by_git(
         let folder = simple.folder.as_ref().map(|folder| real_path(workdir.join(folder)));
         let Some(Ok(folder)) = folder.filter(|_| class.is_git) else { continue };
         if class.is_read_only {
-            let named = files_named_for_git(simple, &folder);
+            let named = files_named_for_git(simple, &folder).into_iter();
             found.extend(named.filter(|path| is_inside(path, roots)));
         }
         let shown = class.git_content_shown.filter(|_| script.ambiguity.is_none());
@@ -238,19 +238,19 @@ fn is_below_any(path: &Path, folders: &[PathBuf]) -> bool {
 
 /// The files that the words of a git command name, in the working tree or in a revision (`HEAD:a`). A rule may deny
 /// reading them. The words of `git grep` are left out, because it finds nothing in such files.
-fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let top = repository::working_tree_top(folder);
-    let bases: Vec<_> = [Some(folder.to_path_buf()), top].into_iter().flatten().collect();
-    let is_search = simple.words.iter().any(|word| word.text == "grep");
-    let words =
-        simple.words.iter().skip(2).filter(|word| !is_search && !word.text.starts_with('-'));
-    let names =
-        words.map(|word| word.text.rsplit_once(':').map_or(word.text.as_str(), |(_, name)| name));
-    let named: Vec<_> = names.filter(|name| !name.is_empty()).map(PathBuf::from).collect();
-    named.into_iter().flat_map(move |name| {
-        let in_bases = bases.iter().map(|base| in_folder(base, &name));
-        in_bases.collect::<Vec<_>>()
-    })
+fn files_named_for_git(simple: &SimpleCommand, folder: &Path) -> Vec<PathBuf> {
+    if simple.words.iter().any(|word| word.text == "grep") {
+        return Vec::new();
+    }
+    let bases = [Some(folder.to_path_buf()), repository::working_tree_top(folder)];
+    let mut named = Vec::new();
+    for word in simple.words.iter().skip(2).filter(|word| !word.text.starts_with('-')) {
+        let name = word.text.rsplit_once(':').map_or(word.text.as_str(), |(_, name)| name);
+        if !name.is_empty() {
+            named.extend(bases.iter().flatten().map(|base| in_folder(base, Path::new(name))));
+        }
+    }
+    named
 }
 
 /// The paths that a command restricts the output of git to (none if git shows everything), the paths that it excludes
@@ -263,14 +263,14 @@ fn paths_shown_by_git(
     // A word that is neither a pattern nor a file is a revision.
     let is_search_of_files = shown.only_assumed_unchanged
         && shown.operands.iter().all(|word| is_pattern(word) || names_file(folder, word));
-    let (exclusions, paths): (Vec<&String>, Vec<&String>) =
-        shown.paths.iter().partition(|word| excluded_path(folder, word).is_some());
-    let excluded = exclusions.into_iter().filter_map(|word| excluded_path(folder, word)).collect();
+    let excluded = shown.paths.iter().filter_map(|word| excluded_path(folder, word)).collect();
+    let mut paths = shown.paths.clone();
+    paths.retain(|word| excluded_path(folder, word).is_none());
     if paths.iter().any(|word| is_pattern(word)) {
         return (Vec::new(), excluded, is_search_of_files);
     }
     let operands = shown.operands.iter().filter(|word| names_file(folder, word));
-    let named = operands.chain(paths).map(|word| in_folder(folder, Path::new(word)));
+    let named = operands.chain(&paths).map(|word| in_folder(folder, Path::new(word)));
     (named.collect(), excluded, is_search_of_files)
 }
 

@@ -18,6 +18,12 @@ use crate::confinement::ConfinementSettings;
 use crate::repository;
 use crate::watch::ConfinementGuard;
 
+/// The files in subfolders that programs of the user obey.
+pub(crate) const OBEYED: ObeyedFiles = ObeyedFiles {
+    is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
+    may_hold: ProtectedPaths::may_hold_obeyed,
+};
+
 /// The surroundings on which the bounds of a conversation's commands depend. Cloning is cheap.
 #[derive(Clone)]
 pub struct CommandSite {
@@ -51,10 +57,6 @@ impl Debug for CommandSite {
 impl CommandSite {
     /// Tracks the effects of commands on the session's folders from now on.
     pub fn watch_files(&self) {
-        let obeyed = ObeyedFiles {
-            is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
-            may_hold: ProtectedPaths::may_hold_obeyed,
-        };
         let home = self.environment.get("HOME").map(PathBuf::from);
         let config = self
             .environment
@@ -66,7 +68,7 @@ impl CommandSite {
         let places = writable.iter().chain([private_caches]).chain(protected.roots());
         let temporary = real_path(temp_place()).into_iter();
         let writable = temporary.chain(places.cloned()).collect();
-        self.tracker.watch(&self.roots, obeyed, git, writable);
+        self.tracker.watch(&self.roots, OBEYED, git, writable);
     }
 
     /// The folder that keeps a copy of what commands wrote into protected places.

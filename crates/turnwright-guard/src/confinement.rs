@@ -137,12 +137,8 @@ pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinemen
         extra_variables
             .extend(SAFE_GIT_VARIABLES.iter().map(|(name, value)| (*name, (*value).to_owned())));
     }
-    let Confinement::Sandboxed {
-        workspace_writable: may_write,
-        network,
-        extra_writable: write,
-        further,
-    } = pass.confinement().clone()
+    let Confinement::Sandboxed { workspace_writable, network, extra_writable, further } =
+        pass.confinement().clone()
     else {
         let environment =
             spawn_blocking(move || base_environment(&site, is_silent, &RealPaths::default()));
@@ -153,8 +149,12 @@ pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinemen
             ..CommandConfinement::default()
         });
     };
-    let redirects: Vec<_> = pass.effects().iter().filter_map(written_path).collect();
-    if may_write {
+    let written = pass.effects().iter().filter_map(|effect| match effect {
+        Effect::Write(target) => Some(target.path.clone()),
+        _ => None,
+    });
+    let redirects: Vec<_> = written.collect();
+    if workspace_writable {
         site.guard.note_caches(&site.settings.private_caches);
     }
     let denied_paths = pass.denied_paths().clone();
@@ -167,9 +167,9 @@ pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinemen
             site: &site,
             command: &command,
             is_silent,
-            may_write,
+            may_write: workspace_writable,
             network,
-            write,
+            write: extra_writable,
             further,
             denied_paths,
             real_paths: RealPaths::default(),
@@ -177,13 +177,6 @@ pub async fn confine(pass: &Pass, site: CommandSite) -> Result<CommandConfinemen
         builder.build(extra_variables, &redirects)
     });
     built.await.unwrap_or_else(|_| Err("The sandbox could not be set up.".into()))
-}
-
-fn written_path(effect: &Effect) -> Option<PathBuf> {
-    match effect {
-        Effect::Write(target) => Some(target.path.clone()),
-        _ => None,
-    }
 }
 
 /// The variables of a command. If nobody is asked about it, no program is looked up in the session's own
@@ -460,7 +453,7 @@ impl ConfinementBuilder<'_> {
             &folders,
             &self.denied_paths,
             &named,
-            self.site.guard.known_folders(),
+            &self.site.guard.known_folders,
         );
         if !found.is_complete {
             return Err(

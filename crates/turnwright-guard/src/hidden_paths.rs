@@ -5,6 +5,9 @@ mod known_folders;
 
 use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+#[cfg(unix)]
+use std::time::SystemTime;
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
@@ -196,6 +199,32 @@ fn is_secret(path: &Path, kind: FileType) -> bool {
 fn last_names(path: &Path) -> &Path {
     let before = path.ancestors().nth(LONGEST_PLACE);
     before.and_then(|before| path.strip_prefix(before).ok()).unwrap_or(path)
+}
+
+/// Identifies the content of a folder: its device, its inode, and when it was modified and changed. The
+/// last is set by the system whenever an entry appears, goes or is renamed.
+pub(crate) type FolderStamp = (u64, u64, (i64, i64), (i64, i64));
+
+/// A folder that changed less than this ago may change again without another time. Some file systems
+/// count whole seconds.
+pub(crate) const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
+
+/// The stamp of a folder that changed long enough ago.
+#[cfg(unix)]
+pub(crate) fn folder_stamp(folder: &Path, least_age: Duration) -> Option<FolderStamp> {
+    use std::os::unix::fs::MetadataExt;
+    let found = fs::symlink_metadata(folder).ok()?;
+    let modified = (found.mtime(), found.mtime_nsec());
+    let changed = (found.ctime(), found.ctime_nsec());
+    let seconds = u64::try_from(changed.0).ok()?;
+    let then = SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(changed.1).ok()?);
+    let is_past = then.elapsed().is_ok_and(|age| age >= least_age);
+    is_past.then_some((found.dev(), found.ino(), modified, changed))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn folder_stamp(_: &Path, _: Duration) -> Option<FolderStamp> {
+    None
 }
 
 /// Visits at most `limit` entries below these folders. `visit` returns true to visit what is below a

@@ -17,6 +17,7 @@ use turnwright_policy::permission::ProtectedPaths;
 use environment::{EnvironmentJudge, is_link_to_python};
 use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
 use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::text::join_first;
 use turnwright_workspace::fixed_places::FixedPlaces;
 
 /// A report names at most this many paths.
@@ -489,7 +490,7 @@ impl ProtectedChanges {
 
     /// The same report about something other than a command.
     pub(crate) fn message_about(&self, who: &str, hint: &str, restores: bool) -> String {
-        let mut text = format!("[protected: {who} {}", list(&self.restored));
+        let mut text = format!("[protected: {who} {}", join_first(&self.restored, MAX_NAMED));
         if !self.restored.is_empty() {
             text.push_str(if restores {
                 ". This was undone"
@@ -502,18 +503,12 @@ impl ProtectedChanges {
         }
         if !self.not_restored.is_empty() {
             let gap = if self.restored.is_empty() { "" } else { ". " };
-            text.push_str(&format!("{gap}{}: NOT undone", list(&self.not_restored)));
+            let changes = join_first(&self.not_restored, MAX_NAMED);
+            text.push_str(&format!("{gap}{changes}: NOT undone"));
         }
         text.push_str(&format!(". {hint}]"));
         text
     }
-}
-
-fn list(changes: &[String]) -> String {
-    let left_out = changes.len().saturating_sub(MAX_NAMED);
-    let named: Vec<_> = changes.iter().take(MAX_NAMED).map(String::as_str).collect();
-    let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
-    format!("{}{more}", named.join(", "))
 }
 
 fn is_folder(entries: &BTreeMap<PathBuf, SnapshotEntry>, path: &Path) -> bool {

@@ -86,7 +86,7 @@ fn is_beside(git: &Path, around: &[&Path]) -> bool {
 
 /// Why the repository may show the content of another one.
 fn foreign_content_risk(found: &GitRepository) -> Option<String> {
-    if found.is_elsewhere && verified_git_folder(found).is_none() {
+    if own_git_folder(found).is_none() {
         return Some("its .git leads to the repository of another folder".to_owned());
     }
     let borrows = common_folder(found)?.join("objects/info/alternates").exists();
@@ -162,15 +162,18 @@ pub(crate) fn git_folder(root: &Path) -> Option<PathBuf> {
 }
 
 fn state_folder(found: &GitRepository, root: &Path) -> Option<PathBuf> {
-    let git = if found.is_elsewhere { verified_git_folder(found)? } else { found.git.clone() };
-    (!git.starts_with(root)).then_some(git)
+    own_git_folder(found).filter(|git| !git.starts_with(root))
+}
+
+/// The folder of a repository. One that is elsewhere must refer back to the working tree.
+fn own_git_folder(found: &GitRepository) -> Option<PathBuf> {
+    if found.is_elsewhere { verified_git_folder(found) } else { Some(found.git.clone()) }
 }
 
 /// The folders with the history of the repository around a folder, and of its submodules.
 pub(crate) fn history_folders(folder: &Path) -> Vec<PathBuf> {
-    let Some(found) = repository_of(folder) else { return Vec::new() };
-    let git = if found.is_elsewhere { verified_git_folder(&found) } else { Some(found.git) };
-    let Some(git) = git else { return Vec::new() };
+    let found = repository_of(folder);
+    let Some(git) = found.as_ref().and_then(own_git_folder) else { return Vec::new() };
     let (configs, _) = submodule_configs(&git.join("modules"), MAX_SUBMODULES);
     let modules = configs.into_iter().filter_map(|config| Some(config.parent()?.to_owned()));
     std::iter::once(git).chain(modules).collect()
@@ -196,9 +199,7 @@ pub(crate) fn config_of(folder: &Path) -> Option<PathBuf> {
         Ok(None) if !GitLayout::of(folder).is_repository() => None,
         found => Some(found.ok().flatten()),
     })??;
-    if found.is_elsewhere && verified_git_folder(&found).is_none() {
-        return None;
-    }
+    own_git_folder(&found)?;
     real_path(common_folder(&found)?.join("config")).ok()
 }
 

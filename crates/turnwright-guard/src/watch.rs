@@ -66,9 +66,11 @@ pub struct ConfinementGuard {
     temp: Mutex<Option<PrivateTempFolder>>,
     watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
     last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
-    known_folders: KnownFolders,
-    linked_files: LinkedFiles,
-    history: HistoryKeeper,
+    /// The results of searches for secrets in the session's folders.
+    pub(crate) known_folders: KnownFolders,
+    /// The results of searches for files with names outside the session's folders.
+    pub(crate) linked_files: Mutex<LinkedFiles>,
+    history: Mutex<HistoryKeeper>,
     pub(crate) servers: Arc<WatchedServers>,
     pub(crate) others: Arc<OtherChanges>,
     ignored: IgnoredSearch,
@@ -240,16 +242,6 @@ impl ConfinementGuard {
         self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
     }
 
-    /// The results of searches for secrets in the session's folders.
-    pub(crate) fn known_folders(&self) -> &KnownFolders {
-        &self.known_folders
-    }
-
-    /// The results of searches for files with names outside the session's folders.
-    pub(crate) fn linked_files(&self) -> &LinkedFiles {
-        &self.linked_files
-    }
-
     /// Keeps the history of repositories before a command. Blocks.
     pub(crate) fn keep_history(
         &self,
@@ -259,7 +251,7 @@ impl ConfinementGuard {
         others: Option<OtherCommands>,
     ) -> KeptHistory {
         let is_alone = !self.watches.lock().values().any(|watch| watch.is_checking());
-        self.history.keep(repositories, place, (may_prune, is_alone), others)
+        self.history.lock().keep(repositories, place, (may_prune, is_alone), others)
     }
 
     /// Takes a snapshot of the protected paths before a command runs. Blocks.
@@ -503,6 +495,18 @@ impl CommandWatch {
     fn is_checking_now(&self) -> bool {
         self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
     }
+}
+
+/// Adds a text to a report, unless it has the text already.
+fn add_to_report(report: &mut Option<String>, text: &str) {
+    let report = report.get_or_insert_default();
+    if report.contains(text) {
+        return;
+    }
+    if !report.is_empty() {
+        report.push('\n');
+    }
+    report.push_str(text);
 }
 
 /// The virtual environments of Python to which these paths belong.

@@ -53,6 +53,16 @@ pub enum Effect {
     SessionState,
 }
 
+impl Effect {
+    /// The command that it runs.
+    pub fn command(&self) -> Option<&ShellCommand> {
+        match self {
+            Effect::Exec(command) => Some(command),
+            _ => None,
+        }
+    }
+}
+
 /// A call of an MCP server's tool. Two calls are equal if they are for the same tool with the same
 /// definition; `change_since_approval` is not compared.
 #[derive(Clone, Debug)]

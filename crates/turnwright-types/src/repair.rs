@@ -45,28 +45,6 @@ pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     repaired
 }
 
-/// True if every tool call is followed by its result and there are no other results, as strict
-/// providers require.
-pub fn every_call_has_its_result(messages: &[Arc<Message>]) -> bool {
-    let mut unanswered: Vec<String> = Vec::new();
-    for message in messages {
-        match message.as_ref() {
-            Message::Tool(tool) => {
-                if unanswered.first() != Some(&tool.provider_id) {
-                    return false;
-                }
-                unanswered.remove(0);
-            }
-            _ if !unanswered.is_empty() => return false,
-            Message::Assistant(answer) => {
-                unanswered = answer.calls.iter().map(|call| call.provider_id.clone()).collect();
-            }
-            Message::User(_) => {}
-        }
-    }
-    unanswered.is_empty()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -99,6 +77,28 @@ mod tests {
             ok: true,
             images: Vec::new(),
         })
+    }
+
+    /// True if every tool call is followed by its result and there are no other results, as strict
+    /// providers require.
+    fn every_call_has_its_result(messages: &[Arc<Message>]) -> bool {
+        let mut unanswered: Vec<String> = Vec::new();
+        for message in messages {
+            match message.as_ref() {
+                Message::Tool(tool) => {
+                    if unanswered.first() != Some(&tool.provider_id) {
+                        return false;
+                    }
+                    unanswered.remove(0);
+                }
+                _ if !unanswered.is_empty() => return false,
+                Message::Assistant(answer) => {
+                    unanswered = answer.calls.iter().map(|call| call.provider_id.clone()).collect();
+                }
+                Message::User(_) => {}
+            }
+        }
+        unanswered.is_empty()
     }
 
     proptest! {

@@ -53,6 +53,13 @@ pub struct Redirect {
     pub is_write: bool,
 }
 
+impl Word {
+    /// A word that is no glob.
+    pub fn plain(text: impl Into<String>) -> Word {
+        Word { text: text.into(), is_glob: false }
+    }
+}
+
 impl SimpleCommand {
     /// The name of the program; empty if there are no words.
     pub fn program(&self) -> &str {

@@ -88,6 +88,15 @@ pub fn clip_middle(text: &str, most: usize) -> String {
     format!("{start}\n[… {left_out} bytes are left out here …]\n{end}")
 }
 
+/// Joins the first of these texts with commas, and says how many more there are.
+pub fn join_first(texts: &[String], most: usize) -> String {
+    let first = texts[..texts.len().min(most)].join(", ");
+    match texts.len().saturating_sub(most) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
 /// Puts a text onto one line, with single blanks between its words.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")

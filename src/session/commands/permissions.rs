@@ -153,7 +153,7 @@ fn reload(conversation: &Conversation, book: &ProjectRuleStore, gone: &[StoredRu
 
 fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
     rule.scope == Scope::Local
-        && rule.action == RuleAction::from(entry.action)
+        && rule.action == entry.action
         && entry.rule == rule.pattern.to_string()
 }
 
@@ -215,7 +215,7 @@ fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {
 }
 
 fn row(entry: &StoredRule) -> String {
-    let action = RuleAction::from(entry.action).as_str();
+    let action = entry.action.as_str();
     let rule = escape_hidden_line(&entry.rule);
     let origin = escape_hidden_line(&entry.origin);
     format!("{}  {action:5}  {rule}  ({}, {origin})\n", entry.id, entry.at)

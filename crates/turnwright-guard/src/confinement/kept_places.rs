@@ -50,7 +50,7 @@ impl ConfinementBuilder<'_> {
         if secrets.is_empty() {
             return Vec::new();
         }
-        let mut names = self.site.guard.linked_files().names(&self.site.tracker);
+        let mut names = self.site.guard.linked_files.lock().names(&self.site.tracker);
         names.retain(|path| file_id(path).is_some_and(|(id, _)| secrets.contains(&id)));
         names
     }
@@ -106,7 +106,7 @@ impl ConfinementBuilder<'_> {
     /// Where the session's folders share files with places outside, unless the user has allowed to change them.
     pub(super) fn shared_places(&self) -> Result<SharedPlaces, ToolRefusal> {
         let site = self.site;
-        let mut places = site.guard.linked_files().find(&site.tracker, &site.roots);
+        let mut places = site.guard.linked_files.lock().find(&site.tracker, &site.roots);
         let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
         let deleted = deleted_first(self.command);
         places.folders.retain(|path| {

@@ -8,8 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
-
+use crate::hidden_paths::outermost;
 use turnwright_types::file_id::{FileId, file_id};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::files::Roots;
@@ -37,10 +36,7 @@ const SEARCHED_AGAIN: Duration = Duration::from_secs(600);
 
 /// The findings of the searches.
 #[derive(Debug, Default)]
-pub(crate) struct LinkedFiles(Mutex<KnownFiles>);
-
-#[derive(Debug, Default)]
-struct KnownFiles {
+pub(crate) struct LinkedFiles {
     ignored: HashMap<PathBuf, SearchedFolder>,
     /// The session's folders, if they have too many files for a list of all.
     unlisted: HashMap<PathBuf, SearchedFolder>,
@@ -76,38 +72,38 @@ struct SearchedFolder {
 
 impl LinkedFiles {
     /// Finds, before a command, the places where the session's folders share files with places outside. Blocks.
-    pub(crate) fn find(&self, checkpoint: &ChangeTracker, roots: &Roots) -> SharedPlaces {
+    pub(crate) fn find(&mut self, checkpoint: &ChangeTracker, roots: &Roots) -> SharedPlaces {
         let mut ignored = checkpoint.ignored_folders().to_vec();
         // A command can fill folders until no search comes to those with packages.
         ignored.sort_by_key(|folder| !holds_packages(folder));
         let mut left = MAX_TOTAL_ENTRIES;
-        let mut known = self.0.lock();
-        search_again(&mut known.ignored, &ignored, |folder| {
+        search_again(&mut self.ignored, &ignored, |folder| {
             SearchedFolder::search(folder, None, &mut left)
         });
-        let mut files = known.shared.clone();
+        let mut files = self.shared.clone();
         match checkpoint.hard_linked() {
             Some(listed) => files.extend(listed),
             None => {
                 let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
                 let ignored: HashSet<_> = ignored.iter().map(PathBuf::as_path).collect();
-                search_again(&mut known.unlisted, &folders, |folder| {
+                search_again(&mut self.unlisted, &folders, |folder| {
                     SearchedFolder::search(folder, Some(&ignored), &mut left)
                 });
-                files.extend(known.unlisted.values().flat_map(|folder| folder.files.clone()));
+                files.extend(self.unlisted_files());
             }
         }
-        let places = shared_places(&known, files);
-        known.shared = places.files.iter().cloned().collect();
+        let places = shared_places(self, files);
+        self.shared = places.files.iter().cloned().collect();
         places
     }
 
     /// The files in the session's folders that are known to have several names, except in ignored folders.
     pub(crate) fn names(&self, checkpoint: &ChangeTracker) -> Vec<PathBuf> {
-        checkpoint.hard_linked().unwrap_or_else(|| {
-            let known = self.0.lock();
-            known.unlisted.values().flat_map(|folder| folder.files.clone()).collect()
-        })
+        checkpoint.hard_linked().unwrap_or_else(|| self.unlisted_files().collect())
+    }
+
+    fn unlisted_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.unlisted.values().flat_map(|folder| folder.files.iter().cloned())
     }
 }
 
@@ -154,7 +150,7 @@ fn holds_packages(folder: &Path) -> bool {
     is_usual || package_folder(folder).is_some()
 }
 
-fn shared_places(known: &KnownFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces {
+fn shared_places(known: &LinkedFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces {
     let mut places = SharedPlaces::default();
     let mut files = Vec::new();
     // The number of names of a file in the session's folders.
@@ -182,8 +178,7 @@ fn shared_places(known: &KnownFiles, listed: BTreeSet<PathBuf>) -> SharedPlaces 
     }
     files.retain(|(_, id, names)| leads_out(id, *names));
     places.files.extend(files.into_iter().map(|(path, ..)| path));
-    places.folders.sort();
-    places.folders.dedup_by(|folder, outer| folder.starts_with(outer));
+    outermost(&mut places.folders);
     places
 }
 
@@ -310,7 +305,7 @@ mod tests {
             (path, found)
         });
         let listed = ["bashrc", "src/twice", "src/again"].map(|name| at("project").join(name));
-        let mut known = KnownFiles { ignored: searched.into(), ..KnownFiles::default() };
+        let mut known = LinkedFiles { ignored: searched.into(), ..LinkedFiles::default() };
         let found = shared_places(&known, listed.clone().into());
         let folders = [".venv/lib/python3.12/site-packages", "build", "node_modules/.pnpm"];
         let expected = SharedPlaces {
@@ -347,7 +342,7 @@ mod tests {
         fs::hard_link(at("bashrc"), at("project/web/bashrc")).unwrap();
         let roots = Roots::new(&at("project")).unwrap();
         let project = roots.real_cwd().to_path_buf();
-        let linked = LinkedFiles::default();
+        let mut linked = LinkedFiles::default();
         let tracker = ChangeTracker::default();
         let expected = SharedPlaces {
             folders: vec![project.join("web/node_modules/.pnpm")],
@@ -365,7 +360,7 @@ mod tests {
         fs::create_dir_all(at("build/deep/er")).unwrap();
         fs::write(at("outside"), "x").unwrap();
         fs::hard_link(at("outside"), at("build/deep/er/inside")).unwrap();
-        let mut known = KnownFiles::default();
+        let mut known = LinkedFiles::default();
         let mut search = |left: usize| {
             search_again(&mut known.ignored, &[at("build")], |folder| {
                 SearchedFolder::search(folder, None, &mut left.clone())

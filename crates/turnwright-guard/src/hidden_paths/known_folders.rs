@@ -5,18 +5,13 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-#[cfg(unix)]
-use std::time::UNIX_EPOCH;
 
 use parking_lot::Mutex;
 
-use super::is_secret;
+use super::{FolderStamp, TIMESTAMP_AGE, folder_stamp, is_secret};
 
 /// At most this many folders are remembered. Each takes about 200 bytes.
 const MAX_KNOWN: usize = 20_000;
-/// A folder that changed less than this ago may change again without another time. Some file systems
-/// count whole seconds.
-const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 
 /// The findings of the last search.
 #[derive(Debug)]
@@ -52,7 +47,7 @@ impl KnownFolders {
         let mut count = 0;
         let mut pending = roots.to_vec();
         while let Some(path) = pending.pop() {
-            let stamp = stamp(&path, self.least_age);
+            let stamp = folder_stamp(&path, self.least_age);
             let same = before.remove(&path).filter(|known| stamp.is_some() && stamp == known.stamp);
             let found = same.unwrap_or_else(|| list(&path, stamp));
             count += found.entry_count;
@@ -85,28 +80,6 @@ fn list(folder: &Path, stamp: Option<FolderStamp>) -> KnownFolder {
     found
 }
 
-/// Identifies the content of a folder: its device, its inode, and when it was modified and changed. The
-/// last is set by the system whenever an entry appears, goes or is renamed.
-type FolderStamp = (u64, u64, (i64, i64), (i64, i64));
-
-/// The stamp of a folder that changed long enough ago.
-#[cfg(unix)]
-fn stamp(folder: &Path, least_age: Duration) -> Option<FolderStamp> {
-    use std::os::unix::fs::MetadataExt;
-    let found = fs::symlink_metadata(folder).ok()?;
-    let modified = (found.mtime(), found.mtime_nsec());
-    let changed = (found.ctime(), found.ctime_nsec());
-    let seconds = u64::try_from(changed.0).ok()?;
-    let then = UNIX_EPOCH + Duration::new(seconds, u32::try_from(changed.1).ok()?);
-    let is_past = then.elapsed().is_ok_and(|age| age >= least_age);
-    is_past.then_some((found.dev(), found.ino(), modified, changed))
-}
-
-#[cfg(not(unix))]
-fn stamp(_: &Path, _: Duration) -> Option<FolderStamp> {
-    None
-}
-
 #[cfg(test)]
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
@@ -130,10 +103,10 @@ mod tests {
         assert_eq!(known.folders.lock().len(), 2);
         assert_eq!(search(), [inner.join(".env")]);
 
-        let before = stamp(&inner, Duration::ZERO);
+        let before = folder_stamp(&inner, Duration::ZERO);
         let key = inner.join("server.key");
         // The clock of a file system may tick more slowly than this test runs.
-        while stamp(&inner, Duration::ZERO) == before {
+        while folder_stamp(&inner, Duration::ZERO) == before {
             fs::remove_file(&key).ok();
             fs::write(&key, "x").unwrap();
         }

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use memchr::memmem::find;
+
 use super::environment::{entries, read_start};
 use turnwright_workspace::fixed_places::FixedPlaces;
 use turnwright_workspace::nofollow;
@@ -104,7 +106,7 @@ impl Templates {
                 let start = at - comment.map_or(0, str::len);
                 from = at + UV_TEMPLATE.len();
                 let rest = &window[from..window.len().min(at + MAX_TEMPLATE_BYTES)];
-                let end = find(rest, UV_TEMPLATE).map_or(rest.len(), |end| end);
+                let end = find(rest, UV_TEMPLATE).unwrap_or(rest.len());
                 self.0.push(window[start..from + end].to_vec());
             }
             if is_end {
@@ -156,17 +158,12 @@ fn gives(template: &[u8], script: &[u8], environment: &Path, places: &FixedPlace
         template = &template[variable.end..];
         // The value ends where the following text of the template begins.
         let following = next_variable(template).map_or(template, |next| &template[..next.start]);
-        let line = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
-        let following = &following[..following
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(following.len(), |end| end + 1)];
-        let rest_of_line = &rest[..rest.len().min(line + 1)];
+        let rest_of_line = first_line(rest);
         let end = if following.is_empty() && !template.is_empty() {
             // Another variable follows at once, as after `bin` in `bin:`.
             rest_of_line.iter().position(|byte| !byte.is_ascii_alphanumeric())
         } else {
-            find(rest_of_line, following)
+            find(rest_of_line, first_line(following))
         };
         let Some(end) = end else { return false };
         let Ok(value) = str::from_utf8(&rest[..end]) else { return false };
@@ -266,11 +263,9 @@ fn is_harmless_value(
         }
 }
 
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    if part.is_empty() {
-        return Some(0);
-    }
-    memchr::memmem::find(text, part)
+/// The first line of a text, with its end.
+fn first_line(text: &[u8]) -> &[u8] {
+    text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default()
 }
 
 #[cfg(test)]

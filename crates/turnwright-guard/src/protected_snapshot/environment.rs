@@ -1,6 +1,5 @@
 //! Tells which programs of a virtual environment of Python are as an installer makes them, whoever made them.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -23,6 +22,8 @@ const MAX_INTERPRETER_BYTES: u64 = 256 << 20;
 /// More links than this lead nowhere.
 const MAX_LINKS: usize = 40;
 
+/// The beginnings of the names of interpreters. Python 3.14 makes the last one.
+const PYTHONS: [&str; 3] = ["python", "pypy", "\u{1d70b}thon"];
 /// The keys that the file of an environment may have. The first ones name folders or programs that commands cannot
 /// write.
 const KNOWN_PLACES: &[&str] =
@@ -140,7 +141,8 @@ impl EnvironmentJudge {
 
 /// Returns true if a path has the name of an interpreter.
 pub(super) fn is_python(path: &Path) -> bool {
-    path.file_name().is_some_and(is_python_name)
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    PYTHONS.iter().any(|known| name.starts_with(known.as_bytes()))
 }
 
 /// The paths in a folder.
@@ -250,17 +252,10 @@ fn is_of_environment(program: &str) -> bool {
 fn is_interpreter(program: &str) -> bool {
     let lowercase = program.to_lowercase();
     let stem = lowercase.strip_suffix(".exe").unwrap_or(&lowercase);
-    let version =
-        ["python", "pypy", "\u{1d70b}thon"].iter().find_map(|name| stem.strip_prefix(name));
+    let version = PYTHONS.iter().find_map(|name| stem.strip_prefix(name));
     version.is_some_and(|version| {
         version.bytes().all(|byte| byte.is_ascii_digit() || b".w".contains(&byte))
     })
-}
-
-fn is_python_name(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    // Python 3.14 makes the last one.
-    ["python", "pypy", "\u{1d70b}thon"].iter().any(|known| name.starts_with(known.as_bytes()))
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! Parses a git config the way git does. Pure.
 
+use std::iter::Peekable;
+use std::str::Chars;
+
 /// A setting of a config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GitSetting {
@@ -18,10 +21,10 @@ pub(super) struct GitConfigError;
 /// Parses a config file.
 pub(super) fn parse(text: &str) -> Result<Vec<GitSetting>, GitConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
-    let mut rest = GitConfigParser(text.chars().collect(), 0);
+    let mut rest = GitConfigParser(text.chars().peekable());
     let mut section: Option<(String, Option<String>)> = None;
     let mut all = Vec::new();
-    while let Some(char) = rest.next() {
+    while let Some(char) = rest.0.next() {
         match char {
             ' ' | '\t' | '\n' | '\u{b}' | '\u{c}' | '\r' => {}
             '#' | ';' => rest.skip_line(),
@@ -38,29 +41,23 @@ pub(super) fn parse(text: &str) -> Result<Vec<GitSetting>, GitConfigError> {
     Ok(all)
 }
 
-/// The characters of the file, and the parser's position in them.
-struct GitConfigParser(Vec<char>, usize);
+/// The characters that are not read yet.
+struct GitConfigParser<'a>(Peekable<Chars<'a>>);
 
-impl GitConfigParser {
-    fn next(&mut self) -> Option<char> {
-        let char = self.peek()?;
-        self.1 += 1;
-        Some(char)
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.0.get(self.1).copied()
-    }
-
+impl GitConfigParser<'_> {
     fn skip_line(&mut self) {
-        while self.next().is_some_and(|char| char != '\n') {}
+        while self.0.next().is_some_and(|char| char != '\n') {}
+    }
+
+    fn skip_blanks(&mut self) {
+        while self.0.next_if(|char| matches!(char, ' ' | '\t')).is_some() {}
     }
 
     /// Parses a section header; `[` is consumed.
     fn section(&mut self) -> Result<(String, Option<String>), GitConfigError> {
         let mut name = String::new();
         loop {
-            match self.next().ok_or(GitConfigError)? {
+            match self.0.next().ok_or(GitConfigError)? {
                 ']' => break,
                 ' ' | '\t' => return Ok((name, Some(self.subsection()?))),
                 char if char.is_ascii_alphanumeric() || "-.".contains(char) => {
@@ -78,40 +75,33 @@ impl GitConfigParser {
 
     /// Parses a subsection; the blank after the section's name is consumed.
     fn subsection(&mut self) -> Result<String, GitConfigError> {
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.next();
-        }
+        self.skip_blanks();
         let mut name = String::new();
-        if self.next() != Some('"') {
+        if self.0.next() != Some('"') {
             return Err(GitConfigError);
         }
         loop {
-            match self.next().ok_or(GitConfigError)? {
+            match self.0.next().ok_or(GitConfigError)? {
                 '"' => break,
                 '\n' => return Err(GitConfigError),
-                '\\' => match self.next().ok_or(GitConfigError)? {
+                '\\' => match self.0.next().ok_or(GitConfigError)? {
                     '\n' => return Err(GitConfigError),
                     char => name.push(char),
                 },
                 char => name.push(char),
             }
         }
-        if self.next() == Some(']') { Ok(name) } else { Err(GitConfigError) }
+        if self.0.next() == Some(']') { Ok(name) } else { Err(GitConfigError) }
     }
 
     /// Parses a key and its value; the first letter of the key is consumed.
     fn setting(&mut self, first: char) -> Result<(String, Option<String>), GitConfigError> {
         let mut key = String::from(first.to_ascii_lowercase());
-        while let Some(char) =
-            self.peek().filter(|char| char.is_ascii_alphanumeric() || *char == '-')
-        {
+        while let Some(char) = self.0.next_if(|char| char.is_ascii_alphanumeric() || *char == '-') {
             key.push(char.to_ascii_lowercase());
-            self.next();
         }
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.next();
-        }
-        match self.next() {
+        self.skip_blanks();
+        match self.0.next() {
             None | Some('\n') => Ok((key, None)),
             Some('=') => Ok((key, Some(self.value()?))),
             Some(_) => Err(GitConfigError),
@@ -125,7 +115,7 @@ impl GitConfigParser {
         let mut kept = 0;
         let mut is_quoted = false;
         loop {
-            match self.next() {
+            match self.0.next() {
                 None | Some('\n') if is_quoted => return Err(GitConfigError),
                 None | Some('\n') => break,
                 Some('#' | ';') if !is_quoted => {
@@ -137,7 +127,7 @@ impl GitConfigParser {
                     kept = value.len();
                 }
                 Some('\\') => {
-                    match self.next().ok_or(GitConfigError)? {
+                    match self.0.next().ok_or(GitConfigError)? {
                         '\n' => continue,
                         'n' => value.push('\n'),
                         't' => value.push('\t'),

@@ -8,278 +8,103 @@ use turnwright_policy::shell::{GitProgram, GitUse};
 use super::config_parser::{GitSetting, parse};
 
 /// Sections in which no key starts a program.
-const HARMLESS_SECTIONS: &[&str] = &[
-    "advice",
-    "branch",
-    "color",
-    "column",
-    "feature",
-    "index",
-    "maintenance",
-    "pack",
-    "repack",
-    "rerere",
-    "status",
-    "user",
-    "worktree",
-];
+const HARMLESS_SECTIONS: &str =
+    "advice branch color column feature index maintenance pack repack rerere status user worktree";
 
-/// Keys that start no program.
-const HARMLESS_KEYS: &[&str] = &[
-    "am.keepcr",
-    "am.messageid",
-    "am.threeway",
-    "apply.ignorewhitespace",
-    "apply.whitespace",
-    "blame.blankboundary",
-    "blame.coloring",
-    "blame.date",
-    "blame.markignoredlines",
-    "blame.markunblamablelines",
-    "blame.showemail",
-    "blame.showroot",
-    "checkout.defaultremote",
-    "checkout.guess",
-    "checkout.workers",
-    "clean.requireforce",
-    "commit.cleanup",
-    "commit.gpgsign",
-    "commit.status",
-    "commit.template",
-    "commit.verbose",
-    "commitgraph.changedpaths",
-    "commitgraph.generationversion",
-    "core.abbrev",
-    "core.autocrlf",
-    "core.bare",
-    "core.bigfilethreshold",
-    "core.checkroundtripencoding",
-    "core.checkstat",
-    "core.commentchar",
-    "core.commentstring",
-    "core.commitgraph",
-    "core.compression",
-    "core.deltabasecachelimit",
-    "core.eol",
-    "core.filemode",
-    "core.filesreflocktimeout",
-    "core.fscache",
-    "core.fsync",
-    "core.fsyncmethod",
-    "core.hidedotfiles",
-    "core.ignorecase",
-    "core.ignorestat",
-    "core.logallrefupdates",
-    "core.longpaths",
-    "core.loosecompression",
-    "core.maxtreedepth",
-    "core.multipackindex",
-    "core.notesref",
-    "core.packedgitlimit",
-    "core.packedgitwindowsize",
-    "core.packedrefstimeout",
-    "core.precomposeunicode",
-    "core.prefersymlinkrefs",
-    "core.preloadindex",
-    "core.protecthfs",
-    "core.protectntfs",
-    "core.quotepath",
-    "core.repositoryformatversion",
-    "core.safecrlf",
-    "core.sharedrepository",
-    "core.sparsecheckout",
-    "core.sparsecheckoutcone",
-    "core.symlinks",
-    "core.trustctime",
-    "core.untrackedcache",
-    "core.usereplacerefs",
-    "core.warnambiguousrefs",
-    "core.whitespace",
-    "credential.usehttppath",
-    "credential.username",
-    "diff.algorithm",
-    "diff.autorefreshindex",
-    "diff.binary",
-    "diff.cachetextconv",
-    "diff.colormoved",
-    "diff.colormovedws",
-    "diff.context",
-    "diff.dirstat",
-    "diff.dstprefix",
-    "diff.funcname",
-    "diff.guitool",
-    "diff.ignoresubmodules",
-    "diff.indentheuristic",
-    "diff.interhunkcontext",
-    "diff.mnemonicprefix",
-    "diff.noprefix",
-    "diff.orderfile",
-    "diff.relative",
-    "diff.renamelimit",
-    "diff.renames",
-    "diff.srcprefix",
-    "diff.statgraphwidth",
-    "diff.statnamewidth",
-    "diff.submodule",
-    "diff.suppressblankempty",
-    "diff.tool",
-    "diff.wordregex",
-    "diff.wserrorhighlight",
-    "diff.xfuncname",
-    "extensions.compatobjectformat",
-    "extensions.objectformat",
-    "extensions.partialclone",
-    "extensions.preciousobjects",
-    "extensions.refstorage",
-    "extensions.relativeworktrees",
-    "extensions.worktreeconfig",
-    "fetch.all",
-    "fetch.negotiationalgorithm",
-    "fetch.output",
-    "fetch.parallel",
-    "fetch.prune",
-    "fetch.prunetags",
-    "fetch.recursesubmodules",
-    "fetch.showforcedupdates",
-    "fetch.unpacklimit",
-    "fetch.writecommitgraph",
-    "format.attach",
-    "format.coverletter",
-    "format.from",
-    "format.headers",
-    "format.numbered",
-    "format.signoff",
-    "format.subjectprefix",
-    "format.thread",
-    "gc.auto",
-    "gc.autodetach",
-    "gc.autopacklimit",
-    "gc.cruftpacks",
-    "gc.packrefs",
-    "gc.pruneexpire",
-    "gc.reflogexpire",
-    "gc.reflogexpireunreachable",
-    "gc.rerereresolved",
-    "gc.rerereunresolved",
-    "gc.worktreepruneexpire",
-    "gc.writecommitgraph",
-    "gpg.allowedsignersfile",
-    "gpg.format",
-    "gpg.mintrustlevel",
-    "gpg.revocationfile",
-    "grep.column",
-    "grep.extendedregexp",
-    "grep.fallbacktonoindex",
-    "grep.fullname",
-    "grep.linenumber",
-    "grep.patterntype",
-    "grep.threads",
-    "help.format",
-    "i18n.commitencoding",
-    "i18n.filesencoding",
-    "i18n.logoutputencoding",
-    "init.defaultbranch",
-    "interactive.singlekey",
-    "lfs.access",
-    "lfs.locksverify",
-    "lfs.repositoryformatversion",
-    "log.abbrevcommit",
-    "log.date",
-    "log.decorate",
-    "log.excludedecoration",
-    "log.graphcolors",
-    "log.initialdecorationset",
-    "log.mailmap",
-    "log.showroot",
-    "log.showsignature",
-    "merge.autostash",
-    "merge.branchdesc",
-    "merge.conflictstyle",
-    "merge.defaulttoupstream",
-    "merge.directoryrenames",
-    "merge.ff",
-    "merge.guitool",
-    "merge.log",
-    "merge.name",
-    "merge.recursive",
-    "merge.renamelimit",
-    "merge.renames",
-    "merge.renormalize",
-    "merge.stat",
-    "merge.suppressdest",
-    "merge.tool",
-    "merge.verbosity",
-    "merge.verifysignatures",
-    "mergetool.hideresolved",
-    "mergetool.keepbackup",
-    "mergetool.prompt",
-    "mergetool.trustexitcode",
-    "mergetool.writetotemp",
-    "notes.displayref",
-    "notes.mergestrategy",
-    "notes.rewritemode",
-    "notes.rewriteref",
-    "pull.ff",
-    "pull.rebase",
-    "push.autosetupremote",
-    "push.default",
-    "push.followtags",
-    "push.gpgsign",
-    "push.negotiate",
-    "push.pushoption",
-    "push.recursesubmodules",
-    "push.useforceifincludes",
-    "rebase.abbreviatecommands",
-    "rebase.autosquash",
-    "rebase.autostash",
-    "rebase.forkpoint",
-    "rebase.maxlabellength",
-    "rebase.missingcommitscheck",
-    "rebase.rebasemerges",
-    "rebase.reschedulefailedexec",
-    "rebase.stat",
-    "rebase.updaterefs",
-    "receive.denycurrentbranch",
-    "receive.denydeletes",
-    "receive.denynonfastforwards",
-    "receive.fsckobjects",
-    "remote.fetch",
-    "remote.followremotehead",
-    "remote.gh-resolved",
-    "remote.mirror",
-    "remote.partialclonefilter",
-    "remote.promisor",
-    "remote.prune",
-    "remote.prunetags",
-    "remote.push",
-    "remote.pushdefault",
-    "remote.serveroption",
-    "remote.skipdefaultupdate",
-    "remote.skipfetchall",
-    "remote.tagopt",
-    "revert.reference",
-    "showbranch.default",
-    "stash.showpatch",
-    "stash.showstat",
-    "submodule.active",
-    "submodule.branch",
-    "submodule.fetchrecursesubmodules",
-    "submodule.ignore",
-    "submodule.propagatebranches",
-    "submodule.recurse",
-    "tag.forcesignannotated",
-    "tag.gpgsign",
-    "tag.sort",
-    "transfer.advertisesid",
-    "transfer.credentialsinurl",
-    "transfer.fsckobjects",
-    "transfer.hiderefs",
-    "transfer.unpacklimit",
-    "uploadpack.allowanysha1inwant",
-    "uploadpack.allowfilter",
-    "uploadpack.allowreachablesha1inwant",
-    "uploadpack.allowtipsha1inwant",
-    "versionsort.suffix",
+/// Sections and keys in them that start no program.
+const HARMLESS_KEYS: &[(&str, &str)] = &[
+    ("am", "keepcr messageid threeway"),
+    ("apply", "ignorewhitespace whitespace"),
+    (
+        "blame",
+        "blankboundary coloring date markignoredlines markunblamablelines showemail showroot",
+    ),
+    ("checkout", "defaultremote guess workers"),
+    ("clean", "requireforce"),
+    ("commit", "cleanup gpgsign status template verbose"),
+    ("commitgraph", "changedpaths generationversion"),
+    (
+        "core",
+        "abbrev autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar \
+         commentstring commitgraph compression deltabasecachelimit eol filemode \
+         filesreflocktimeout fscache fsync fsyncmethod hidedotfiles ignorecase ignorestat \
+         logallrefupdates longpaths loosecompression maxtreedepth multipackindex notesref \
+         packedgitlimit packedgitwindowsize packedrefstimeout precomposeunicode \
+         prefersymlinkrefs preloadindex protecthfs protectntfs quotepath \
+         repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone \
+         symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
+    ),
+    ("credential", "usehttppath username"),
+    (
+        "diff",
+        "algorithm autorefreshindex binary cachetextconv colormoved colormovedws context \
+         dirstat dstprefix funcname guitool ignoresubmodules indentheuristic interhunkcontext \
+         mnemonicprefix noprefix orderfile relative renamelimit renames srcprefix \
+         statgraphwidth statnamewidth submodule suppressblankempty tool wordregex \
+         wserrorhighlight xfuncname",
+    ),
+    (
+        "extensions",
+        "compatobjectformat objectformat partialclone preciousobjects refstorage \
+         relativeworktrees worktreeconfig",
+    ),
+    (
+        "fetch",
+        "all negotiationalgorithm output parallel prune prunetags recursesubmodules \
+         showforcedupdates unpacklimit writecommitgraph",
+    ),
+    ("format", "attach coverletter from headers numbered signoff subjectprefix thread"),
+    (
+        "gc",
+        "auto autodetach autopacklimit cruftpacks packrefs pruneexpire reflogexpire \
+         reflogexpireunreachable rerereresolved rerereunresolved worktreepruneexpire \
+         writecommitgraph",
+    ),
+    ("gpg", "allowedsignersfile format mintrustlevel revocationfile"),
+    ("grep", "column extendedregexp fallbacktonoindex fullname linenumber patterntype threads"),
+    ("help", "format"),
+    ("i18n", "commitencoding filesencoding logoutputencoding"),
+    ("init", "defaultbranch"),
+    ("interactive", "singlekey"),
+    ("lfs", "access locksverify repositoryformatversion"),
+    (
+        "log",
+        "abbrevcommit date decorate excludedecoration graphcolors initialdecorationset mailmap \
+         showroot showsignature",
+    ),
+    (
+        "merge",
+        "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log \
+         name recursive renamelimit renames renormalize stat suppressdest tool verbosity \
+         verifysignatures",
+    ),
+    ("mergetool", "hideresolved keepbackup prompt trustexitcode writetotemp"),
+    ("notes", "displayref mergestrategy rewritemode rewriteref"),
+    ("pull", "ff rebase"),
+    (
+        "push",
+        "autosetupremote default followtags gpgsign negotiate pushoption recursesubmodules \
+         useforceifincludes",
+    ),
+    (
+        "rebase",
+        "abbreviatecommands autosquash autostash forkpoint maxlabellength missingcommitscheck \
+         rebasemerges reschedulefailedexec stat updaterefs",
+    ),
+    ("receive", "denycurrentbranch denydeletes denynonfastforwards fsckobjects"),
+    (
+        "remote",
+        "fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags \
+         push pushdefault serveroption skipdefaultupdate skipfetchall tagopt",
+    ),
+    ("revert", "reference"),
+    ("showbranch", "default"),
+    ("stash", "showpatch showstat"),
+    ("submodule", "active branch fetchrecursesubmodules ignore propagatebranches recurse"),
+    ("tag", "forcesignannotated gpgsign sort"),
+    ("transfer", "advertisesid credentialsinurl fsckobjects hiderefs unpacklimit"),
+    ("uploadpack", "allowanysha1inwant allowfilter allowreachablesha1inwant allowtipsha1inwant"),
+    ("versionsort", "suffix"),
 ];
 
 /// Keys that are harmless with exactly this value: what `git lfs install --local` writes.
@@ -290,56 +115,32 @@ const HARMLESS_PAIRS: &[(&str, &str)] = &[
     ("filter.smudge", "git-lfs smudge -- %f"),
 ];
 
-/// Sections of which each key names a program, with its kind.
-const SECTIONS_OF_PROGRAMS: &[(&str, GitProgram)] = &[
-    ("alias", GitProgram::Interactive),
-    ("hook", GitProgram::Hook),
-    ("pager", GitProgram::Interactive),
+/// Kinds of programs, and the keys that name one.
+const PROGRAM_KEYS: &[(GitProgram, &str)] = &[
+    (
+        GitProgram::Connection,
+        "core.alternaterefscommand core.askpass core.gitproxy core.sshcommand credential.helper \
+         remote.receivepack remote.uploadpack uploadpack.packobjectshook",
+    ),
+    (
+        GitProgram::Content,
+        "filter.clean filter.process filter.smudge lfs.clean lfs.path lfs.smudge merge.driver",
+    ),
+    (GitProgram::Diff, "diff.command diff.external diff.textconv interactive.difffilter"),
+    (GitProgram::Fsmonitor, "core.fsmonitor"),
+    // Only commands that are not looked into run the one that `submodule.*.update` names.
+    (
+        GitProgram::Interactive,
+        "browser.cmd core.editor core.pager difftool.cmd difftool.path guitool.cmd man.cmd \
+         man.path mergetool.cmd mergetool.path sendemail.smtpserver sequence.editor \
+         submodule.update tar.command trailer.cmd trailer.command",
+    ),
+    (GitProgram::Signature, "gpg.defaultkeycommand gpg.program"),
 ];
 
-/// Keys that name a program, with its kind.
-const PROGRAM_KEYS: &[(&str, GitProgram)] = &[
-    ("browser.cmd", GitProgram::Interactive),
-    ("core.alternaterefscommand", GitProgram::Connection),
-    ("core.askpass", GitProgram::Connection),
-    ("core.editor", GitProgram::Interactive),
-    ("core.fsmonitor", GitProgram::Fsmonitor),
-    ("core.gitproxy", GitProgram::Connection),
-    ("core.pager", GitProgram::Interactive),
-    ("core.sshcommand", GitProgram::Connection),
-    ("credential.helper", GitProgram::Connection),
-    ("diff.command", GitProgram::Diff),
-    ("diff.external", GitProgram::Diff),
-    ("diff.textconv", GitProgram::Diff),
-    ("difftool.cmd", GitProgram::Interactive),
-    ("difftool.path", GitProgram::Interactive),
-    ("filter.clean", GitProgram::Content),
-    ("filter.process", GitProgram::Content),
-    ("filter.smudge", GitProgram::Content),
-    ("gpg.defaultkeycommand", GitProgram::Signature),
-    ("gpg.program", GitProgram::Signature),
-    ("guitool.cmd", GitProgram::Interactive),
-    ("interactive.difffilter", GitProgram::Diff),
-    ("lfs.clean", GitProgram::Content),
-    ("lfs.path", GitProgram::Content),
-    ("lfs.smudge", GitProgram::Content),
-    ("man.cmd", GitProgram::Interactive),
-    ("man.path", GitProgram::Interactive),
-    ("merge.driver", GitProgram::Content),
-    ("mergetool.cmd", GitProgram::Interactive),
-    ("mergetool.path", GitProgram::Interactive),
-    ("remote.receivepack", GitProgram::Connection),
-    ("remote.uploadpack", GitProgram::Connection),
-    ("sendemail.smtpserver", GitProgram::Interactive),
-    ("sequence.editor", GitProgram::Interactive),
-    ("tar.command", GitProgram::Interactive),
-    ("trailer.cmd", GitProgram::Interactive),
-    ("trailer.command", GitProgram::Interactive),
-    ("uploadpack.packobjectshook", GitProgram::Connection),
-];
-
-/// The program that `submodule.*.update` names is only run by commands that are not looked into.
-const SUBMODULE_UPDATE: &str = "submodule.update";
+/// The same for sections of which each key names a program.
+const SECTIONS_OF_PROGRAMS: &[(GitProgram, &str)] =
+    &[(GitProgram::Hook, "hook"), (GitProgram::Interactive, "alias pager")];
 
 /// Keys and sections that lead to other places where git connects to one, or to a program for that.
 const CONNECTION_KEYS: &[&str] = &[
@@ -398,12 +199,10 @@ impl GitSetting {
     /// The kind of the program that the setting names.
     fn program(&self) -> Option<GitProgram> {
         let section = self.key.split('.').next().unwrap_or_default();
-        PROGRAM_KEYS
-            .iter()
-            .find(|(key, _)| *key == self.key)
-            .or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|(name, _)| *name == section))
-            .map(|(_, kind)| *kind)
-            .or((self.key == SUBMODULE_UPDATE).then_some(GitProgram::Interactive))
+        let named = PROGRAM_KEYS.iter().find(|(_, keys)| is_in(keys, &self.key));
+        named
+            .or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|(_, sections)| is_in(sections, section)))
+            .map(|(kind, _)| *kind)
     }
 
     /// Returns true if the setting may make git start a program in this use, or lead it elsewhere. One that is not
@@ -473,7 +272,7 @@ impl GitSetting {
     /// Returns true if the setting cannot make git start a program.
     pub(super) fn is_harmless(&self) -> bool {
         let value = self.value.as_deref().unwrap_or("true");
-        let section = self.key.split('.').next().unwrap_or_default();
+        let (section, key) = self.key.split_once('.').unwrap_or_default();
         match self.key.as_str() {
             "core.fsmonitor" => ["false", "no", "off", "0"].contains(&value),
             // These are protected paths, which are not written without a question.
@@ -483,13 +282,20 @@ impl GitSetting {
             }
             "remote.url" | "remote.pushurl" | "submodule.url" => is_plain_url(value),
             "submodule.update" => !value.starts_with('!'),
-            key => {
-                HARMLESS_KEYS.contains(&key)
-                    || HARMLESS_SECTIONS.contains(&section)
-                    || HARMLESS_PAIRS.contains(&(key, value))
+            name => {
+                is_in(HARMLESS_SECTIONS, section)
+                    || HARMLESS_KEYS
+                        .iter()
+                        .any(|(known, keys)| *known == section && is_in(keys, key))
+                    || HARMLESS_PAIRS.contains(&(name, value))
             }
         }
     }
+}
+
+/// Returns true if a list of words contains a word.
+fn is_in(list: &str, word: &str) -> bool {
+    list.split(' ').any(|known| known == word)
 }
 
 /// Returns true for the beginning of an address of another machine, as `url.*.insteadOf` has it, behind which no text

@@ -11,10 +11,9 @@ use std::io::{self, Read};
 #[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use parking_lot::Mutex;
-
+use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::OtherCommands;
 use turnwright_types::file_lock::FileLock;
 use turnwright_types::private_file;
@@ -33,8 +32,6 @@ const MAX_FOLDERS: usize = 10_000;
 const MAX_DEPTH: usize = 32;
 /// Files of another file system are copied, up to this many bytes in a session.
 const MAX_COPIED: u64 = 64 * 1024 * 1024;
-/// A folder that changed less than this ago may change again without another time.
-const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 
 /// Who has deleted the files that are put back, in reports.
 const BY_COMMAND: &str = "the command had deleted";
@@ -46,10 +43,7 @@ const MAX_PATH_BYTES: u64 = 16 * 1024;
 
 /// The folders whose files a session has kept.
 #[derive(Debug, Default)]
-pub(crate) struct HistoryKeeper(Mutex<KeptFolders>);
-
-#[derive(Debug, Default)]
-struct KeptFolders {
+pub(crate) struct HistoryKeeper {
     folders: HashMap<PathBuf, KeptFolder>,
     copied: u64,
     /// The repositories that cannot be kept, as the user was told.
@@ -63,9 +57,6 @@ struct KeptFolder {
     stamp: Option<FolderStamp>,
     subfolders: Vec<OsString>,
 }
-
-/// The inode of a folder, and when it was changed.
-type FolderStamp = (u64, i64, i64);
 
 /// The number of a folder, and when it was made: a new folder may get the number of a deleted one.
 type FolderIdentity = (u64, Option<SystemTime>);
@@ -97,13 +88,12 @@ impl HistoryKeeper {
     /// Keeps the history of repositories before a command, in a folder of our own. Files that are gone since the last
     /// command are forgotten only if no other command is running that may have deleted them. Blocks.
     pub(crate) fn keep(
-        &self,
+        &mut self,
         repositories: Vec<PathBuf>,
         place: &Path,
         (may_prune, is_alone): (bool, bool),
         others: Option<OtherCommands>,
     ) -> KeptHistory {
-        let mut known = self.0.lock();
         let mut history = KeptHistory { may_prune, ..KeptHistory::default() };
         // Two agents must not keep at the same time: one may need what the other deletes here.
         let lock = FileLock::acquire(&place.join("lock"));
@@ -121,8 +111,8 @@ impl HistoryKeeper {
             if is_alone && !repository.is_made_anew() {
                 history.found_before.extend(repository.repair(true, BEFORE_COMMAND));
             }
-            let is_whole = repository.keep_all(&mut known, &mut names_left, is_alone);
-            if !is_whole && known.told.insert(repository.git.clone()) {
+            let is_whole = repository.keep_all(self, &mut names_left, is_alone);
+            if !is_whole && self.told.insert(repository.git.clone()) {
                 history.incomplete.push(repository.git.clone());
             }
             let path = repository.git.as_os_str().as_encoded_bytes();
@@ -133,6 +123,21 @@ impl HistoryKeeper {
         }
         history.others = others;
         history
+    }
+
+    fn add_name(&mut self, from: &Path, to: &Path, metadata: &Metadata) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            // It has gone meanwhile, as git's files do.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(_) if self.copied + metadata.len() <= MAX_COPIED => {
+                self.copied += metadata.len();
+                // A link that has taken its place meanwhile is not followed.
+                let file = nofollow::open_pinned_file(from, false)?;
+                let mut copy = fs::File::create_new(to)?;
+                io::copy(&mut file.take(metadata.len()), &mut copy).map(drop)
+            }
+            result => result,
+        }
     }
 }
 
@@ -261,7 +266,7 @@ impl KeptRepository {
     /// Keeps all that can be kept. Returns false if something cannot.
     fn keep_all(
         &mut self,
-        known: &mut KeptFolders,
+        known: &mut HistoryKeeper,
         names_left: &mut usize,
         is_alone: bool,
     ) -> bool {
@@ -269,7 +274,7 @@ impl KeptRepository {
         let mut pending: Vec<_> = FOLDERS.iter().map(PathBuf::from).collect();
         while let Some(folder) = pending.pop().filter(|_| self.folders.len() < MAX_FOLDERS) {
             let source = self.git.join(&folder);
-            let stamp = stamp(&source);
+            let stamp = folder_stamp(&source, TIMESTAMP_AGE);
             let same =
                 known.folders.get(&source).filter(|kept| stamp.is_some() && kept.stamp == stamp);
             let subfolders = match same {
@@ -303,7 +308,7 @@ impl KeptRepository {
         &self,
         folder: &Path,
         subfolders: &mut Vec<OsString>,
-        known: &mut KeptFolders,
+        known: &mut HistoryKeeper,
         names_left: &mut usize,
         is_alone: bool,
     ) -> io::Result<()> {
@@ -374,7 +379,8 @@ impl KeptRepository {
         let mut result = Ok(());
         for folder in self.kept_folders().iter().filter(|folder| is_wanted(folder)) {
             let before = self.folders.get(folder).copied().flatten();
-            if before.is_none() || before != stamp(&self.git.join(folder)) {
+            let now = folder_stamp(&self.git.join(folder), TIMESTAMP_AGE);
+            if before.is_none() || before != now {
                 result = self.put_back_in(folder).and(result);
             }
         }
@@ -421,23 +427,6 @@ impl KeptRepository {
             result = link_or_copy(&kept.join(&name), &target.join(&name)).and(result);
         }
         result
-    }
-}
-
-impl KeptFolders {
-    fn add_name(&mut self, from: &Path, to: &Path, metadata: &Metadata) -> io::Result<()> {
-        match fs::hard_link(from, to) {
-            // It has gone meanwhile, as git's files do.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(_) if self.copied + metadata.len() <= MAX_COPIED => {
-                self.copied += metadata.len();
-                // A link that has taken its place meanwhile is not followed.
-                let file = nofollow::open_pinned_file(from, false)?;
-                let mut copy = fs::File::create_new(to)?;
-                io::copy(&mut file.take(metadata.len()), &mut copy).map(drop)
-            }
-            result => result,
-        }
     }
 }
 
@@ -504,21 +493,6 @@ fn entries(folder: &Path) -> io::Result<HashMap<OsString, Metadata>> {
         }
     }
     Ok(found)
-}
-
-/// Identifies the content of a folder that changed long enough ago.
-#[cfg(unix)]
-fn stamp(folder: &Path) -> Option<FolderStamp> {
-    let found = fs::symlink_metadata(folder).ok()?;
-    let seconds = u64::try_from(found.ctime()).ok()?;
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    let is_past = changed.elapsed().is_ok_and(|age| age >= TIMESTAMP_AGE);
-    is_past.then_some((found.ino(), found.ctime(), found.ctime_nsec()))
-}
-
-#[cfg(not(unix))]
-fn stamp(_: &Path) -> Option<FolderStamp> {
-    None
 }
 
 #[cfg(test)]

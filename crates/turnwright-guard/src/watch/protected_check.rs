@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::other_changes::OtherChanges;
 use super::{
     BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
-    environments_of, inode,
+    add_to_report, environments_of, inode,
 };
 use crate::confinement::linked_files::ChangedLayers;
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
@@ -270,17 +270,8 @@ impl ProtectedCheck {
         self.add_to_report(&changes.message(restores));
     }
 
-    /// Adds a text, unless the report has it already.
     fn add_to_report(&self, text: &str) {
-        let mut locked = self.watch.report.lock();
-        let report = locked.get_or_insert_default();
-        if report.contains(text) {
-            return;
-        }
-        if !report.is_empty() {
-            report.push('\n');
-        }
-        report.push_str(text);
+        add_to_report(&mut self.watch.report.lock(), text);
     }
 }
 

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::command_site::CommandSite;
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::{
-    BACKGROUND_CHECK_PERIOD, CALL_HINT, CLOCK_LAG, SEARCH_PAUSE_FACTOR, SETTLING_TIME, changed,
-    pause_after,
+    BACKGROUND_CHECK_PERIOD, CALL_HINT, CLOCK_LAG, SEARCH_PAUSE_FACTOR, SETTLING_TIME,
+    add_to_report, changed, pause_after,
 };
 use tokio::task::spawn_blocking;
 use turnwright_workspace::checkpoint::LiveFolders;
@@ -338,12 +338,7 @@ impl ServerWatch {
         watched.note_told(&changes.paths);
         let who = "an MCP server, or another program while it ran,";
         let text = changes.message_about(who, CALL_HINT, restores);
-        let mut known = watched.changes.lock();
-        let report = known.report.get_or_insert_default();
-        if !report.contains(&text) {
-            report.push_str(if report.is_empty() { "" } else { "\n" });
-            report.push_str(&text);
-        }
+        add_to_report(&mut watched.changes.lock().report, &text);
     }
 }
 

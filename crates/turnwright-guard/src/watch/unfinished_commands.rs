@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::command_site::OBEYED;
 use crate::confinement::ConfinementSettings;
 use crate::protected_snapshot::ProtectedSnapshot;
 use crate::watch::CLOCK_LAG;
 use crate::watch::server_watch::changed_at;
-use turnwright_policy::permission::ProtectedPaths;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::file_lock::is_locked;
 use turnwright_types::private_file;
-use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
+use turnwright_types::text;
+use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings};
 use turnwright_workspace::files::Roots;
 
 /// At most this many files are named.
@@ -85,11 +86,7 @@ impl Drop for RunningMark {
 pub fn report_unfinished(confinement: &ConfinementSettings, roots: &Roots) -> Option<String> {
     let since = take_first_abandoned(&running_commands(confinement))?;
     let checkpoint = ChangeTracker::default();
-    let obeyed = ObeyedFiles {
-        is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
-        may_hold: ProtectedPaths::may_hold_obeyed,
-    };
-    checkpoint.watch(roots, obeyed, GitSettings::default(), Vec::new());
+    checkpoint.watch(roots, OBEYED, GitSettings::default(), Vec::new());
     let (repositories, _) = checkpoint.find_new_repositories(&BTreeSet::new());
     let repositories = Arc::new(repositories.into_iter().collect());
     let snapshot = ProtectedSnapshot::take(&confinement.protected, repositories, None);
@@ -100,17 +97,12 @@ pub fn report_unfinished(confinement: &ConfinementSettings, roots: &Roots) -> Op
     if changed.is_empty() {
         return None;
     }
-    let names = changed
-        .iter()
-        .take(MAX_NAMED)
-        .map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
-    let names: Vec<_> = names.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
-    let left_out = changed.len() - names.len();
-    let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
+    let inside = changed.iter().map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
+    let names: Vec<_> = inside.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
     Some(format!(
-        "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}{more}. \
+        "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}. \
          Look at them before you open the project in an editor or use git there.",
-        names.join(", ")
+        text::join_first(&names, MAX_NAMED)
     ))
 }
 

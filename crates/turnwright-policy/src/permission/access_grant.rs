@@ -38,15 +38,14 @@ impl AccessGrant {
         }
     }
 
+    /// Returns true if it is about exactly this line.
+    fn is_for_line(&self, effect: &Effect) -> bool {
+        matches!(&self.commands, GrantedCommands::Exactly(allowed) if **allowed == *effect)
+    }
+
     fn is_about(&self, simple: &SimpleCommand) -> bool {
         let GrantedCommands::Matching(pattern) = &self.commands else { return false };
-        let rule = Rule {
-            action: RuleAction::Allow,
-            pattern: pattern.clone(),
-            scope: Scope::Session,
-            why: None,
-        };
-        rule.matches_command(simple)
+        Rule::new(RuleAction::Allow, pattern.clone(), Scope::Session).matches_command(simple)
     }
 }
 
@@ -58,40 +57,31 @@ impl Grants {
         if self.access().is_empty() {
             return needed.is_none();
         }
-        let mut left = needed.clone();
-        for grant in self.access() {
-            let is_for_line = match &grant.commands {
-                GrantedCommands::All => true,
-                GrantedCommands::Exactly(allowed) => **allowed == *effect,
-                GrantedCommands::Matching(_) => false,
-            };
-            if is_for_line {
-                left = left.beyond(&grant.access);
-            }
-        }
+        let left = self.left_of(needed, |grant| {
+            grant.commands == GrantedCommands::All || grant.is_for_line(effect)
+        });
         left.is_none() || is_understood(command) && self.gives_each_command(command, &left)
     }
 
     /// Returns true if the user has allowed all this access to exactly this line.
     pub(crate) fn gives_line_access(&self, effect: &Effect, needed: &ExtraAccess) -> bool {
-        let mut left = needed.clone();
-        for grant in self.access() {
-            if matches!(&grant.commands, GrantedCommands::Exactly(allowed) if **allowed == *effect)
-            {
-                left = left.beyond(&grant.access);
-            }
-        }
-        left.is_none()
+        self.left_of(needed, |grant| grant.is_for_line(effect)).is_none()
+    }
+
+    /// The part of some access that these grants do not give.
+    fn left_of(
+        &self,
+        needed: &ExtraAccess,
+        is_meant: impl Fn(&AccessGrant) -> bool,
+    ) -> ExtraAccess {
+        let grants = self.access().iter().filter(|grant| is_meant(grant));
+        grants.fold(needed.clone(), |left, grant| left.beyond(&grant.access))
     }
 
     fn gives_each_command(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
-        commands_with_access(command).into_iter().all(|simple| {
-            let mut left = needed.clone();
-            for grant in self.access().iter().filter(|grant| grant.is_about(simple)) {
-                left = left.beyond(&grant.access);
-            }
-            left.is_none()
-        })
+        commands_with_access(command)
+            .into_iter()
+            .all(|simple| self.left_of(needed, |grant| grant.is_about(simple)).is_none())
     }
 }
 

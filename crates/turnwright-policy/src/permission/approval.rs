@@ -124,9 +124,8 @@ impl ApprovalRequest {
                 .collect();
             answer_notes.push(format!("“Always” means {}", answers.join(", or ")));
         }
-        let is_unsandboxed = self.effects.iter().any(
-            |effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed),
-        );
+        let mut commands = self.effects.iter().filter_map(Effect::command);
+        let is_unsandboxed = commands.any(|command| command.extra_access.unsandboxed);
         if is_unsandboxed && self.lasting.narrow.is_some() {
             answer_notes.push(RUNS_CHANGED_FILES.to_owned());
         }
@@ -142,11 +141,8 @@ impl ApprovalRequest {
 
     /// The title of the call, preceded by the access beyond the sandbox that it gets.
     pub fn title(&self, policy: &PolicyRules, title: String) -> String {
-        let asked = self.effects.iter().find_map(|effect| match effect {
-            Effect::Exec(command) => Some(command.extra_access.clone()),
-            _ => None,
-        });
-        let mut access = asked.unwrap_or_default();
+        let command = self.effects.iter().find_map(Effect::command);
+        let mut access = command.map(|command| command.extra_access.clone()).unwrap_or_default();
         access.network |= self.decision.opens_network();
         access.sign |= self.decision.opens_signing();
         match title_of_access(&access, &policy.bases) {

@@ -105,12 +105,8 @@ impl AuditEntry {
         effects: &[Effect],
         decision: &Decision,
     ) -> AuditEntry {
-        let command = effects.iter().find_map(|effect| match effect {
-            Effect::Exec(command) if command.line.chars().count() <= MAX_CHARS => {
-                Some(command.line.clone())
-            }
-            _ => None,
-        });
+        let mut lines = effects.iter().filter_map(Effect::command).map(|command| &command.line);
+        let command = lines.find(|line| line.chars().count() <= MAX_CHARS).cloned();
         let rule = effects.iter().find_map(|effect| match effect {
             Effect::Remote(call) => Some(remote_pattern(call)?.to_string()),
             _ => None,
@@ -207,44 +203,34 @@ impl AuditLoss {
 /// Writes entries to the log file. The default value discards them.
 #[derive(Default)]
 pub struct AuditLog {
-    folder: Option<PathBuf>,
+    writer: Option<Arc<AuditWriter>>,
     /// The queue of the writer thread, which starts with the first entry.
     sender: OnceLock<SyncSender<AuditEntry>>,
-    pending: Arc<AtomicUsize>,
-    /// Locked only briefly, to change or copy it.
-    loss: Arc<Mutex<AuditLoss>>,
 }
 
 impl std::fmt::Debug for AuditLog {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("AuditLog").field("folder", &self.folder).finish_non_exhaustive()
+        let folder = self.writer.as_ref().map(|writer| &writer.folder);
+        formatter.debug_struct("AuditLog").field("folder", &folder).finish_non_exhaustive()
     }
 }
 
 impl AuditLog {
     /// A log in the folder `state`.
     pub fn new(state: &Path) -> AuditLog {
-        let mut log = AuditLog::default();
-        log.folder = Some(state.to_path_buf());
-        log
+        let writer = AuditWriter { folder: state.to_path_buf(), ..AuditWriter::default() };
+        AuditLog { writer: Some(Arc::new(writer)), sender: OnceLock::new() }
     }
 
     /// Queues an entry to be written. Never blocks; when the queue is full the entry is lost.
     pub fn record(&self, entry: AuditEntry) {
-        let Some(folder) = &self.folder else { return };
+        let Some(writer) = &self.writer else { return };
         let entry = entry.redacted();
-        let sender = self.sender.get_or_init(|| {
-            AuditWriter {
-                folder: folder.clone(),
-                pending: Arc::clone(&self.pending),
-                loss: Arc::clone(&self.loss),
-            }
-            .start()
-        });
-        self.pending.fetch_add(1, Ordering::Acquire);
+        let sender = self.sender.get_or_init(|| Arc::clone(writer).start());
+        writer.pending.fetch_add(1, Ordering::Acquire);
         if let Err(error) = sender.try_send(entry) {
-            self.pending.fetch_sub(1, Ordering::Release);
-            self.loss.lock().add(match error {
+            writer.pending.fetch_sub(1, Ordering::Release);
+            writer.loss.lock().add(match error {
                 TrySendError::Full(_) => "too many entries at once",
                 TrySendError::Disconnected(_) => "the thread that writes them could not be started",
             });
@@ -253,7 +239,7 @@ impl AuditLog {
 
     /// Returns the entries of this process that could not be written, or `None` if there are none.
     pub fn loss(&self) -> Option<AuditLoss> {
-        self.loss.lock().clone().into_some()
+        self.writer.as_ref()?.loss.lock().clone().into_some()
     }
 
     /// Returns the entries that are missing in the log in the folder `state`, as far as it says so.
@@ -296,23 +282,27 @@ impl AuditLog {
 
 impl Drop for AuditLog {
     fn drop(&mut self) {
+        let Some(writer) = &self.writer else { return };
         let deadline = Instant::now() + DROP_TIMEOUT;
-        while self.pending.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
+        while writer.pending.load(Ordering::Acquire) > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }
 }
 
-/// The thread that writes.
+/// The part of the log that the thread shares which writes.
+#[derive(Default)]
 struct AuditWriter {
     folder: PathBuf,
-    pending: Arc<AtomicUsize>,
-    loss: Arc<Mutex<AuditLoss>>,
+    /// The number of entries that wait to be written.
+    pending: AtomicUsize,
+    /// Locked only briefly, to change or copy it.
+    loss: Mutex<AuditLoss>,
 }
 
 impl AuditWriter {
     /// Starts the thread. If it cannot be started, entries are lost and the agent works on.
-    fn start(self) -> SyncSender<AuditEntry> {
+    fn start(self: Arc<Self>) -> SyncSender<AuditEntry> {
         let (sender, entries) = sync_channel(QUEUE_LENGTH);
         thread::Builder::new()
             .name("audit".into())
@@ -417,7 +407,7 @@ mod tests {
         let audit = AuditLog::new(&folder);
         let record = |line| {
             audit.record(entry(line));
-            while audit.pending.load(Ordering::Acquire) > 0 {
+            while audit.writer.as_ref().unwrap().pending.load(Ordering::Acquire) > 0 {
                 thread::yield_now();
             }
         };

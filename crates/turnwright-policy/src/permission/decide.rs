@@ -61,6 +61,10 @@ struct Decider<'a> {
 
 type Ruling = (Verdict, Reason);
 
+/// The answers without a pattern that hold for the session.
+const EXACTLY_THIS: &str = "exactly this";
+const ALL_COMMANDS: &str = "all commands in the sandbox";
+
 /// The user's answer about exactly this line.
 #[derive(Clone, Copy)]
 struct LineAnswer {
@@ -134,10 +138,10 @@ impl Decider<'_> {
             _ if default.0 == Verdict::Allow => default,
             rule => {
                 let granted = self.grants.rules().iter().find(|rule| matches(rule));
-                if let Some(granted) = granted {
-                    (Verdict::Allow, Reason::Granted(granted.pattern.to_string()))
+                if let Some(rule) = granted {
+                    allowed_for_session(&rule.pattern.to_string())
                 } else if exact.is_some_and(|effect| self.grants.allows_exactly(effect)) {
-                    (Verdict::Allow, Reason::Granted("exactly this".to_owned()))
+                    allowed_for_session(EXACTLY_THIS)
                 } else if let Some(rule) = rule {
                     (Verdict::Allow, Reason::Rule(rule.clone()))
                 } else {
@@ -223,7 +227,7 @@ impl Decider<'_> {
             Mode::AutoEdit if !is_deletion => (Verdict::Allow, Reason::Mode),
             // The command could write there by itself.
             _ if is_redirect && self.command_mode == Mode::Auto => {
-                (Verdict::Allow, all_commands_granted())
+                allowed_for_session(ALL_COMMANDS)
             }
             Mode::AutoEdit | Mode::Ask => (Verdict::Ask, Reason::Mode),
         };
@@ -249,7 +253,7 @@ impl Decider<'_> {
             Mode::Auto if !self.policy.can_confine || (self.policy.protected_exposed)() => {
                 (Verdict::Ask, Reason::NoSandbox)
             }
-            Mode::Auto if self.mode != Mode::Auto => (Verdict::Allow, all_commands_granted()),
+            Mode::Auto if self.mode != Mode::Auto => allowed_for_session(ALL_COMMANDS),
             Mode::Auto | Mode::Full => (Verdict::Allow, Reason::Mode),
         }
     }
@@ -446,9 +450,7 @@ impl Decider<'_> {
     /// A line that is not understood is asked about, unless this very line was allowed.
     fn ambiguous_line(&mut self, ambiguity: String, is_granted: bool) {
         let ruling = match self.default_for_command() {
-            (Verdict::Ask, _) if is_granted => {
-                (Verdict::Allow, Reason::Granted("exactly this".into()))
-            }
+            (Verdict::Ask, _) if is_granted => allowed_for_session(EXACTLY_THIS),
             (Verdict::Ask, Reason::Mode) => (Verdict::Ask, Reason::Ambiguous(ambiguity)),
             (Verdict::Deny, _) => (Verdict::Deny, Reason::Ambiguous(ambiguity)),
             default => default,
@@ -495,9 +497,7 @@ impl Decider<'_> {
             _ => default,
         };
         let default = match default {
-            (Verdict::Ask, _) if is_granted => {
-                (Verdict::Allow, Reason::Granted("exactly this".into()))
-            }
+            (Verdict::Ask, _) if is_granted => allowed_for_session(EXACTLY_THIS),
             default => default,
         };
         self.apply_rules(|rule| rule.matches_command(simple), None, always_ask, default)
@@ -542,9 +542,9 @@ impl Decider<'_> {
     }
 }
 
-/// The reason for what the answer for all commands allows.
-fn all_commands_granted() -> Reason {
-    Reason::Granted("all commands in the sandbox".to_owned())
+/// The ruling on what the user has allowed in this session, with a pattern or one of the two names above.
+fn allowed_for_session(what: &str) -> Ruling {
+    (Verdict::Allow, Reason::Granted(what.to_owned()))
 }
 
 /// Why a line may do more than the list of its commands says.

@@ -124,12 +124,8 @@ fn explain_finding(
     finding: &Finding,
 ) -> Option<Explanation> {
     let effect = effects.get(finding.effect_index)?;
-    let simple = match effect {
-        Effect::Exec(command) => {
-            finding.command_index.and_then(|index| command.script.commands.get(index))
-        }
-        _ => None,
-    };
+    let simple =
+        effect.command().and_then(|command| command.script.commands.get(finding.command_index?));
     let subject = match (simple, effect, &finding.path) {
         (Some(simple), ..) => command_text(simple),
         (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
@@ -160,27 +156,20 @@ pub fn describe_confinement(
         Confinement::Unconfined => {
             "no sandbox: it can change everything that you can, and use the network".to_owned()
         }
-        Confinement::Sandboxed {
-            workspace_writable: may_write,
-            network,
-            extra_writable: write,
-            further,
-        } => {
+        Confinement::Sandboxed { workspace_writable, network, extra_writable, further } => {
             let mut places: Vec<_> =
-                may_write.then(|| "the project".to_owned()).into_iter().collect();
+                workspace_writable.then(|| "the project".to_owned()).into_iter().collect();
             let roots = &policy.bases.roots;
-            let beyond = write
-                .iter()
-                .filter(|path| !may_write || !roots.iter().any(|root| path.starts_with(root)));
+            let beyond = extra_writable.iter().filter(|path| {
+                !workspace_writable || !roots.iter().any(|root| path.starts_with(root))
+            });
             places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
             let places = match places.as_slice() {
                 [] => "nothing".to_owned(),
-                _ => join_list(&places),
+                _ => text::join_first(&places, MAX_PATHS),
             };
-            let fails = effects.iter().any(|effect| match effect {
-                Effect::Exec(command) => shell::fails_offline(&command.script),
-                _ => false,
-            });
+            let mut commands = effects.iter().filter_map(Effect::command);
+            let fails = commands.any(|command| shell::fails_offline(&command.script));
             let network = match (network || policy.has_network, fails) {
                 (true, _) => WITH_NETWORK,
                 (false, true) => "no network, without which it fails",
@@ -213,7 +202,7 @@ impl QuestionText<'_> {
             }
         }
         if !written.is_empty() {
-            lines.push(format!("writes {}", join_list(&written)));
+            lines.push(format!("writes {}", text::join_first(&written, MAX_PATHS)));
         }
         self.add_outside_paths(&mut lines);
         lines.extend_from_slice(&self.answer_notes);
@@ -301,7 +290,7 @@ impl QuestionText<'_> {
                 let places: Vec<_> = secrets
                     .map(|read| markdown_code(&display_path(&read.path, &self.policy.bases)))
                     .collect();
-                format!("⚠ reads {}: {}", join_list(&places), why())
+                format!("⚠ reads {}: {}", text::join_first(&places, MAX_PATHS), why())
             }
             // Listed at the end.
             Reason::OutsideWorkspace if finding.verdict == Verdict::Ask => return None,
@@ -379,7 +368,7 @@ impl QuestionText<'_> {
             .collect();
         outside.dedup();
         if !outside.is_empty() {
-            lines.push(format!("Outside the project: {}", join_list(&outside)));
+            lines.push(format!("Outside the project: {}", text::join_first(&outside, MAX_PATHS)));
         }
     }
 }
@@ -427,12 +416,6 @@ pub(super) fn display_path(path: &Path, bases: &PathBases) -> String {
     }
 }
 
-fn join_list(items: &[String]) -> String {
-    let more = items.len().saturating_sub(MAX_PATHS);
-    let shown = items.iter().take(MAX_PATHS).cloned().collect::<Vec<_>>().join(", ");
-    if more == 0 { shown } else { format!("{shown} and {more} more") }
-}
-
 /// Text as a Markdown code span that it cannot end.
 pub fn markdown_code(text: &str) -> String {
     let text = text::clip_within(escape_hidden_line(text), MAX_CHARS);
@@ -444,14 +427,14 @@ pub fn markdown_code(text: &str) -> String {
 
 /// Text with all characters escaped that have a meaning in Markdown.
 pub fn escape_markdown(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for char in text.chars() {
-        if "\\`*_[]<>#|~!&".contains(char) {
-            safe.push('\\');
-        }
-        safe.push(char);
-    }
-    safe
+    with_backslashes(text, "\\`*_[]<>#|~!&")
+}
+
+/// Text with a backslash in front of each special character.
+pub(super) fn with_backslashes(text: &str, special: &str) -> String {
+    text.chars()
+        .flat_map(|char| special.contains(char).then_some('\\').into_iter().chain([char]))
+        .collect()
 }
 
 #[cfg(test)]

@@ -224,7 +224,7 @@ impl Matcher {
         // A rule that denies holds for every Unicode form of a name, because they look the same.
         let tail_to_match = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
         let tail = tail_to_match.as_ref();
-        let method = literal_names(tail).unwrap_or_default();
+        let method = literal_names(tail).unwrap_or(MatchMethod::Glob(OnceLock::new()));
         if matches!(method, MatchMethod::Glob(_)) && !is_certainly_valid(tail) {
             // Checked before anything is appended: an unclosed bracket must not close over that.
             build_glob(tail, ignore_case)?;
@@ -269,12 +269,6 @@ impl Matcher {
     fn is_name(&self, part: Component<'_>, name: &str) -> bool {
         let part = part.as_os_str();
         if self.ignore_case { part.eq_ignore_ascii_case(name) } else { part == name }
-    }
-}
-
-impl Default for MatchMethod {
-    fn default() -> MatchMethod {
-        MatchMethod::Glob(OnceLock::new())
     }
 }
 

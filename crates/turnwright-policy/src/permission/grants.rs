@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::access_grant::AccessGrant;
 use super::rule::Rule;
-use turnwright_types::effect::{Effect, RemoteCall};
+use turnwright_types::effect::Effect;
 
 /// The user's answers that hold for this session.
 #[derive(Clone, Debug, Default)]
@@ -146,15 +146,13 @@ impl Grants {
 /// The effect without what the tool says about itself. A rejected tool stays rejected when its
 /// description changes; otherwise a server could ask again by changing it.
 fn without_claims(effect: &Effect) -> Effect {
-    let Effect::Remote(call) = effect else { return effect.clone() };
-    Effect::Remote(Box::new(RemoteCall {
-        server: call.server.clone(),
-        tool: call.tool.clone(),
-        server_digest: call.server_digest.clone(),
-        tool_digest: String::new(),
-        claims_read_only: false,
-        change_since_approval: None,
-    }))
+    let mut effect = effect.clone();
+    if let Effect::Remote(call) = &mut effect {
+        call.tool_digest.clear();
+        call.claims_read_only = false;
+        call.change_since_approval = None;
+    }
+    effect
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::access_grant::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};
+use super::describe::with_backslashes;
 use super::extra_access::{access_nouns, access_of_command, listed};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};
@@ -190,12 +191,8 @@ impl Finder<'_> {
 impl LastingGrant {
     /// The rules to store for the project.
     pub(super) fn rules(&self) -> impl Iterator<Item = Rule> {
-        self.patterns.iter().map(|pattern| Rule {
-            action: RuleAction::Allow,
-            pattern: pattern.clone(),
-            scope: Scope::Local,
-            why: None,
-        })
+        let patterns = self.patterns.iter().cloned();
+        patterns.map(|pattern| Rule::new(RuleAction::Allow, pattern, Scope::Local))
     }
 
     /// The effects that are allowed exactly.
@@ -454,10 +451,12 @@ pub(super) fn remote_pattern(call: &RemoteCall) -> Option<Pattern> {
         return None;
     }
     let pattern = Pattern::Mcp { server: call.server.clone(), tool: Some(call.tool.clone()) };
-    // The pattern must survive being written and parsed again.
-    let round_trips =
-        Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(&pattern);
-    round_trips.then_some(pattern)
+    survives_writing(&pattern).then_some(pattern)
+}
+
+/// Returns true if a pattern is the same after being written and parsed again.
+fn survives_writing(pattern: &Pattern) -> bool {
+    Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(pattern)
 }
 
 /// The pattern that a lasting approval of a command would get; `None` if it must not have one.
@@ -479,10 +478,7 @@ fn pattern_of(simple: &SimpleCommand, suggested: Option<SuggestedWords>) -> Opti
     }
     let SuggestedWords { words, is_exact } = suggested?;
     let pattern = Pattern::Exec { words, exact: is_exact };
-    // The pattern must survive being written and parsed again.
-    let round_trips =
-        Pattern::parse(&pattern.to_string(), RuleAction::Allow).as_ref() == Ok(&pattern);
-    round_trips.then_some(pattern)
+    survives_writing(&pattern).then_some(pattern)
 }
 
 /// A pattern as it is shown.
@@ -507,14 +503,7 @@ pub(super) fn rule_path(path: &Path, bases: &PathBases) -> Option<String> {
     let slashed = rest.to_str().map(|_| super::glob::slashed(rest));
     let rest =
         slashed.as_deref().filter(|rest| !rest.is_empty() && escape_hidden_line(rest) == **rest)?;
-    let mut text = prefix.to_owned();
-    for char in rest.chars() {
-        if matches!(char, '*' | '?' | '[' | ']' | '{' | '}' | '\\') {
-            text.push('\\');
-        }
-        text.push(char);
-    }
-    Some(text)
+    Some(format!("{prefix}{}", with_backslashes(rest, "*?[]{}\\")))
 }
 
 #[cfg(test)]

@@ -56,9 +56,7 @@ pub use protected_paths::ProtectedPaths;
 pub use protected_paths::files::IDIOMATIC_VERSION_FILES;
 pub use rule::loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
 pub use rule::parser::RuleError;
-pub use rule::store::{
-    ProjectRuleStore, RuleStoreError, StoredAction, StoredRule, StoredRules, project_folder,
-};
+pub use rule::store::{ProjectRuleStore, RuleStoreError, StoredRule, StoredRules, project_folder};
 pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 
 /// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a
@@ -150,9 +148,8 @@ impl Confinement {
         decision: &Decision,
         effects: &[Effect],
     ) -> Confinement {
-        let is_unsandboxed = effects.iter().any(
-            |effect| matches!(effect, Effect::Exec(command) if command.extra_access.unsandboxed),
-        );
+        let mut commands = effects.iter().filter_map(Effect::command);
+        let is_unsandboxed = commands.any(|command| command.extra_access.unsandboxed);
         if mode == Mode::Full || !policy.can_confine || is_unsandboxed {
             return Confinement::Unconfined;
         }

@@ -86,15 +86,19 @@ impl DeniedPaths {
         if read.is_empty() && !effects.iter().any(|effect| matches!(effect, Effect::Exec(_))) {
             return DeniedPaths::default();
         }
-        let closing = policy.rules.iter().filter(|rule| match rule.action {
+        DeniedPaths::with_rules(policy, |rule| match rule.action {
             _ if !matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_)) => false,
             RuleAction::Deny => true,
             RuleAction::Ask => {
                 !read.iter().any(|path| rule.matches_path(path, false, &policy.bases))
             }
             RuleAction::Allow => false,
-        });
-        DeniedPaths { rules: closing.cloned().collect(), bases: policy.bases.clone() }
+        })
+    }
+
+    fn with_rules(policy: &PolicyRules, is_wanted: impl Fn(&Rule) -> bool) -> DeniedPaths {
+        let rules = policy.rules.iter().filter(|rule| is_wanted(rule));
+        DeniedPaths { rules: rules.cloned().collect(), bases: policy.bases.clone() }
     }
 
     /// Returns true if no rule closes any path.
@@ -104,27 +108,23 @@ impl DeniedPaths {
 
     /// The paths that the rules deny regardless of any call, for a program that is started outside of calls.
     pub fn from_rules(policy: &PolicyRules) -> DeniedPaths {
-        let denied = policy.rules.iter().filter(|rule| rule.action == RuleAction::Deny);
-        DeniedPaths { rules: denied.cloned().collect(), bases: policy.bases.clone() }
+        DeniedPaths::with_rules(policy, |rule| rule.action == RuleAction::Deny)
     }
 
     /// The paths that rules deny or ask about, for content that a call may show although it does not name it.
     pub fn restricted(policy: &PolicyRules) -> DeniedPaths {
-        let restricting = policy.rules.iter().filter(|rule| {
+        DeniedPaths::with_rules(policy, |rule| {
             matches!(rule.pattern, Pattern::Read(_)) && rule.action != RuleAction::Allow
-        });
-        DeniedPaths { rules: restricting.cloned().collect(), bases: policy.bases.clone() }
+        })
     }
 
     /// Everything about files that rules deny or ask about, for calls that may touch more files than they
     /// name.
     pub fn all_restricted(policy: &PolicyRules) -> DeniedPaths {
-        let mut rules = policy.rules.clone();
-        rules.retain(|rule| {
+        DeniedPaths::with_rules(policy, |rule| {
             rule.action != RuleAction::Allow
                 && matches!(rule.pattern, Pattern::Read(_) | Pattern::Edit(_))
-        });
-        DeniedPaths { rules, bases: policy.bases.clone() }
+        })
     }
 
     /// Returns the action of the strictest rule about changing this path, or about reading it; `None` without one.
@@ -138,14 +138,14 @@ impl DeniedPaths {
     /// and the part about changing. Each is empty if there is no such rule.
     pub fn denied_patterns(&self) -> (DeniedPaths, DeniedPaths) {
         let mut reads = self.clone();
-        let mut edits = self.clone();
-        let is_denied = |rule: &Rule| rule.action == RuleAction::Deny;
-        reads.rules.retain(|rule| {
-            is_denied(rule) && matches!(&rule.pattern, Pattern::Read(glob) if !glob.is_literal())
-        });
-        edits.rules.retain(|rule| {
-            is_denied(rule) && matches!(&rule.pattern, Pattern::Edit(glob) if !glob.is_literal())
-        });
+        reads.rules.retain(|rule| rule.action == RuleAction::Deny);
+        let mut edits = reads.clone();
+        reads
+            .rules
+            .retain(|rule| matches!(&rule.pattern, Pattern::Read(glob) if !glob.is_literal()));
+        edits
+            .rules
+            .retain(|rule| matches!(&rule.pattern, Pattern::Edit(glob) if !glob.is_literal()));
         (reads, edits)
     }
 

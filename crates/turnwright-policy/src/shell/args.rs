@@ -61,12 +61,16 @@ pub(super) fn is_option(text: &str, letter: char, name: &str) -> bool {
 
 /// The words that are not options. After `--`, all words.
 pub(super) fn operands(words: Args<'_>) -> impl DoubleEndedIterator<Item = &Word> + Clone {
-    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
-    let (before, after) = words.split_at(end);
+    let (before, after) = split_at_dashes(words);
     before
         .iter()
         .filter(|word| !word.text.starts_with('-') || word.text == "-")
         .chain(after.iter().skip(1))
+}
+
+/// The words before `--`, and those from there on.
+pub(super) fn split_at_dashes(words: Args<'_>) -> (Args<'_>, Args<'_>) {
+    words.split_at(words.iter().position(|word| word.text == "--").unwrap_or(words.len()))
 }
 
 /// The first operand; empty if there is none.

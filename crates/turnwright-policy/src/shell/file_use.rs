@@ -132,7 +132,7 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
     let destination = match given.filter(|_| has_destination) {
         Some(folder) => {
             sources.retain(|word| word.text != folder);
-            Some(Word { text: folder.to_owned(), is_glob: false })
+            Some(Word::plain(folder))
         }
         None if has_destination && sources.len() > 1 => sources.pop(),
         None => None,

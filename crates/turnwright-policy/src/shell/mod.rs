@@ -38,6 +38,7 @@ pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};
 
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
+pub(crate) use programs::{WordList, is_in};
 
 /// The properties of a simple command, as far as its words tell them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -408,7 +408,7 @@ fn edited_by_operands(command: &SimpleCommand) -> Option<(Vec<Word>, Folders)> {
     }
     let mut words: Vec<_> = operands(arguments).cloned().collect();
     if words.is_empty() && editor.folders == Folders::TheirFilesOrHere {
-        words.push(plain("."));
+        words.push(Word::plain("."));
     }
     Some((words, editor.folders))
 }
@@ -453,7 +453,7 @@ fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
         return Some(files);
     }
     let copies: Vec<_> =
-        files.iter().map(|word| plain(&format!("{}{suffix}", word.text))).collect();
+        files.iter().map(|word| Word::plain(format!("{}{suffix}", word.text))).collect();
     let is_known = !files.iter().any(|word| word.is_glob);
     is_known.then(|| files.into_iter().chain(copies).collect())
 }
@@ -478,10 +478,6 @@ fn edited_by_tar(arguments: &[Word]) -> Option<Vec<Word>> {
     let are_files =
         named.iter().all(|word| !word.text.starts_with(['-', '@']) && !word.text.contains(':'));
     (makes && is_known && are_files && named.len() > 1).then_some(named)
-}
-
-fn plain(text: &str) -> Word {
-    Word { text: text.to_owned(), is_glob: false }
 }
 
 #[cfg(test)]

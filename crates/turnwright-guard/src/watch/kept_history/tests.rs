@@ -58,7 +58,7 @@ impl Project {
         self.run("git fsck --full 2>&1; git log --all --format='%s %D'")
     }
 
-    fn begin(&self, agent: &HistoryKeeper, may_prune: bool) -> Running {
+    fn begin(&self, agent: &mut HistoryKeeper, may_prune: bool) -> Running {
         let state = self.state.path();
         let mark = RunningMark::new(&state.join("running")).unwrap();
         let place = state.join("history");
@@ -69,7 +69,7 @@ impl Project {
 
     /// Runs a script as a command, and returns what is told.
     fn script(&self, may_prune: bool, script: &str) -> String {
-        let running = self.begin(&HistoryKeeper::default(), may_prune);
+        let running = self.begin(&mut HistoryKeeper::default(), may_prune);
         self.run(script);
         running.end()
     }
@@ -93,10 +93,10 @@ fn nothing_is_lost_when_the_agent_is_killed_while_a_script_deletes_the_history()
     ] {
         let project = Project::new();
         let before = project.log();
-        let killed = project.begin(&HistoryKeeper::default(), false);
+        let killed = project.begin(&mut HistoryKeeper::default(), false);
         project.run(script);
         drop(killed);
-        let running = project.begin(&HistoryKeeper::default(), false);
+        let running = project.begin(&mut HistoryKeeper::default(), false);
         assert_eq!(project.log(), before, "{script}");
         let report = running.end();
         assert!(report.contains("before this command began"), "{script}: {report}");
@@ -108,9 +108,9 @@ fn nothing_is_lost_when_the_agent_is_killed_while_a_script_deletes_the_history()
 fn a_command_of_another_agent_forgets_nothing_that_a_running_one_needs() {
     let project = Project::new();
     let before = project.log();
-    let first = project.begin(&HistoryKeeper::default(), false);
+    let first = project.begin(&mut HistoryKeeper::default(), false);
     project.run("rm -rf .git/objects .git/refs .git/logs");
-    let second = project.begin(&HistoryKeeper::default(), false);
+    let second = project.begin(&mut HistoryKeeper::default(), false);
     second.end();
     first.end();
     assert_eq!(project.log(), before);
@@ -120,14 +120,14 @@ fn a_command_of_another_agent_forgets_nothing_that_a_running_one_needs() {
 fn what_a_server_deletes_between_two_commands_comes_back_but_a_new_repository_stays_new() {
     let project = Project::new();
     let before = project.log();
-    let agent = HistoryKeeper::default();
-    project.begin(&agent, false).end();
+    let mut agent = HistoryKeeper::default();
+    project.begin(&mut agent, false).end();
     project.run("rm -rf .git/objects .git/refs/heads");
-    let report = project.begin(&agent, false).end();
+    let report = project.begin(&mut agent, false).end();
     assert!(report.contains("before this command began"), "{report}");
     assert_eq!(project.log(), before);
     project.run("rm -rf .git && git init -q -b main");
-    assert_eq!(project.begin(&agent, false).end(), "");
+    assert_eq!(project.begin(&mut agent, false).end(), "");
     assert_eq!(project.run("git branch --all"), "");
 }
 
@@ -217,13 +217,13 @@ fn branches_that_a_script_deletes_come_back() {
 #[test]
 fn a_branch_that_makes_place_for_a_folder_of_branches_is_kept() {
     let project = Project::new();
-    let agent = HistoryKeeper::default();
+    let mut agent = HistoryKeeper::default();
     for script in
         ["git branch a", "git branch -D a; git branch a/b", "git branch -D a/b; git branch a"]
     {
         project.run(script);
         let before = project.log();
-        let running = project.begin(&agent, false);
+        let running = project.begin(&mut agent, false);
         assert_eq!(running.history.incomplete, [] as [PathBuf; 0], "{script}");
         project.run("rm -rf .git/refs/heads/a .git/logs");
         running.end();
@@ -245,18 +245,18 @@ fn a_pack_that_is_too_large_for_a_copy_is_told_once_and_keeps_nothing_else_from_
     }
     project.state = state;
     let before = project.log();
-    let agent = HistoryKeeper::default();
-    let running = project.begin(&agent, false);
+    let mut agent = HistoryKeeper::default();
+    let running = project.begin(&mut agent, false);
     assert_eq!(running.history.incomplete, [project.git()]);
     assert_eq!(running.end(), "");
-    let running = project.begin(&agent, false);
+    let running = project.begin(&mut agent, false);
     assert_eq!(running.history.incomplete, [] as [PathBuf; 0]);
     project.run("find .git/objects .git/refs .git/logs -type f ! -name large.pack -delete");
     let report = running.end();
     assert!(report.contains("It is there again"), "{report}");
     assert_eq!(project.log(), before);
     // Nothing says that all is well when it is not.
-    let running = project.begin(&agent, false);
+    let running = project.begin(&mut agent, false);
     project.run("rm -rf .git/objects .git/refs; touch .git/objects");
     let report = running.end();
     assert!(report.contains("could not be put back"), "{report}");

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::{ENVIRONMENT_FILE, ENVIRONMENT_PROGRAMS, parts};
+use super::{ENVIRONMENT_FILE, ENVIRONMENT_PROGRAMS, part, parts, without_end};
 
 /// The folder that makes its folder an environment of conda.
 const CONDA_FOLDER: &str = "conda-meta";
@@ -16,24 +16,22 @@ const ENVIRONMENTS: &[&str] = &["venv", "env", "virtualenv", ".conda"];
 
 /// Returns true if a part of a path may be one that is looked for in environments. All protected paths are checked, and
 /// most are rejected here.
-pub(super) fn may_be_of_environment(part: &OsStr) -> bool {
-    let name = part.as_encoded_bytes();
-    let end = name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(0, |last| last + 1);
+pub(super) fn may_be_of_environment(name: &OsStr) -> bool {
+    let name = without_end(name);
     !name.is_ascii()
         || ENVIRONMENT_PROGRAMS
             .iter()
             .chain(&[ENVIRONMENT_FILE])
-            .any(|file| file.as_bytes().eq_ignore_ascii_case(&name[..end]))
+            .any(|file| file.as_bytes().eq_ignore_ascii_case(name))
 }
 
 pub(super) fn is_environment_file_name(name: &OsStr) -> bool {
-    parts(Path::new(name)).first().is_some_and(|part| part == ENVIRONMENT_FILE)
+    part(name) == ENVIRONMENT_FILE
 }
 
 /// Returns true if a folder is named `.venv`.
 pub(super) fn is_venv(folder: &Path) -> bool {
-    let name = folder.file_name().unwrap_or_default();
-    parts(Path::new(name)).first().is_some_and(|part| part == ".venv")
+    part(folder.file_name().unwrap_or_default()) == ".venv"
 }
 
 /// Returns true for `.conda` and `.pixi/envs/NAME`.

@@ -136,13 +136,9 @@ impl ProtectedPaths {
         }
         let is_in = |start: usize, pattern: &str| {
             let rest = &parts[start..];
-            let mut all = true;
-            let mut length = 0;
-            for (index, part) in pattern.split('/').enumerate() {
-                all &= rest.get(index).is_none_or(|name| name.eq_ignore_ascii_case(part));
-                length += 1;
-            }
-            all && (is_link || rest.len() >= length)
+            let mut pairs = rest.iter().zip(pattern.split('/'));
+            pairs.all(|(name, part)| name.eq_ignore_ascii_case(part))
+                && (is_link || rest.len() >= pattern.split('/').count())
         };
         (1..parts.len()).any(|start| obeyed_in_subfolders().any(|path| is_in(start, path)))
             || ProtectedPaths::is_workspace_file(path)
@@ -266,7 +262,7 @@ fn instructions() -> impl Iterator<Item = &'static str> {
 
 /// The judge of the contents of the file at this path, if they decide.
 fn judge_of(path: &Path) -> Option<fn(&Path, &str) -> bool> {
-    let name = parts(Path::new(path.file_name()?)).pop()?;
+    let name = part(path.file_name()?);
     file_classes().find_map(|class| match class.protection {
         Protection::Content(judge)
             if class.files().any(|file| file.eq_ignore_ascii_case(&name)) =>
@@ -283,7 +279,7 @@ fn reason_of_name(path: &Path) -> Option<&'static str> {
     if !may_have_form(spelt) {
         return None;
     }
-    let name = parts(Path::new(spelt)).pop()?;
+    let name = part(spelt);
     let form = NAME_FORMS
         .iter()
         .find(|(start, end, _)| name.strip_prefix(*start).is_some_and(|rest| rest.ends_with(end)));
@@ -300,10 +296,7 @@ fn obeyed_in_subfolders() -> impl Iterator<Item = &'static str> {
 /// Returns true if a name may have one of the protected forms. Most names have not, and this tells so without
 /// allocating.
 fn may_have_form(name: &OsStr) -> bool {
-    let spelt = name.as_encoded_bytes();
-    let end =
-        spelt.len() - spelt.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
-    let name = &spelt[..end];
+    let name = without_end(name);
     !name.is_ascii()
         || NAME_FORMS.iter().any(|(start, end, _)| {
             let rest = name.len().saturating_sub(end.len());
@@ -316,11 +309,11 @@ fn may_have_form(name: &OsStr) -> bool {
 
 /// Returns true if a name may have the form of a protected one, or be the first part of a protected path. Most names are not,
 /// and this tells so without allocating.
-fn may_begin_obeyed(name: &OsStr) -> bool {
-    if may_have_form(name) {
+fn may_begin_obeyed(spelt: &OsStr) -> bool {
+    if may_have_form(spelt) {
         return true;
     }
-    let name = name.as_encoded_bytes();
+    let name = spelt.as_encoded_bytes();
     if name.eq_ignore_ascii_case(ENVIRONMENT_FILE.as_bytes()) {
         return true;
     }
@@ -329,13 +322,21 @@ fn may_begin_obeyed(name: &OsStr) -> bool {
     {
         return !name.is_ascii();
     }
-    let end = name.len() - name.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
+    let first_part = without_end(spelt);
     !name.is_ascii()
         || obeyed_in_subfolders().any(|path| {
-            let first = path.as_bytes().get(..end);
-            first.is_some_and(|start| start.eq_ignore_ascii_case(&name[..end]))
-                && path.as_bytes().get(end).is_none_or(|byte| *byte == b'/')
+            let split = path.as_bytes().split_at_checked(first_part.len());
+            split.is_some_and(|(start, rest)| {
+                start.eq_ignore_ascii_case(first_part) && matches!(rest.first(), None | Some(b'/'))
+            })
         })
+}
+
+/// A name without the dots and blanks at its end, which Windows ignores.
+fn without_end(name: &OsStr) -> &[u8] {
+    let name = name.as_encoded_bytes();
+    let last = name.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+    &name[..last.map_or(0, |last| last + 1)]
 }
 
 /// The parts of a path as the most lenient file systems compare them: without case, invisible
@@ -362,8 +363,8 @@ fn is_invisible(char: char) -> bool {
 
 /// Returns true if a folder has the name of one with the programs of an environment.
 fn holds_programs(folder: &Path) -> bool {
-    let name = parts(Path::new(folder.file_name().unwrap_or_default()));
-    name.first().is_some_and(|name| ENVIRONMENT_PROGRAMS.contains(&name.as_str()))
+    let name = part(folder.file_name().unwrap_or_default());
+    ENVIRONMENT_PROGRAMS.contains(&name.as_str())
 }
 
 fn git_reason(parts: &[String], is_git: bool) -> Option<&'static str> {

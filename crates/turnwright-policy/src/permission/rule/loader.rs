@@ -63,40 +63,6 @@ pub struct LoadedRules {
 
 /// Loads the rules of one file.
 pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>) -> LoadedRules {
-    // An example shows the words of a rule. Of a line for cmd no words are certain.
-    let dialect = match context.dialect {
-        ShellDialect::Cmd => ShellDialect::Posix,
-        dialect => dialect,
-    };
-    load_with(specs, scope, context, &|line| parse(line, dialect))
-}
-
-/// Rules that stand in for a file that cannot be read: they apply `action` to everything that its
-/// rules may have been about.
-pub fn fallback_rules(action: RuleAction, scope: Scope, why: &str) -> Vec<Rule> {
-    broad_rules(action)
-        .map(|(action, tool)| Rule {
-            action,
-            pattern: pattern_for_all(tool),
-            scope,
-            why: Some(why.to_owned()),
-        })
-        .collect()
-}
-
-/// The actions and tools that a rule that cannot be parsed may have been about. Reading is asked about
-/// rather than denied: without reading, nothing could be fixed.
-fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static str)> {
-    [(action, "exec"), (action, "edit"), (action, "fetch"), (action.max(RuleAction::Ask), "read")]
-        .into_iter()
-}
-
-fn load_with(
-    specs: &[RuleSpec<'_>],
-    scope: Scope,
-    context: RuleContext<'_>,
-    reader: &dyn Fn(&str) -> Script,
-) -> LoadedRules {
     let mut loaded = LoadedRules::default();
     for (index, spec) in specs.iter().enumerate() {
         let parsed = match spec.action {
@@ -107,7 +73,7 @@ fn load_with(
             }
         };
         match parsed {
-            Ok(rule) => loaded.add(rule, spec, context, reader),
+            Ok(rule) => loaded.add(rule, spec, context),
             Err(problem) => loaded.add_fallback(spec, scope, &problem, index < MAX_RULES),
         }
     }
@@ -130,14 +96,25 @@ fn load_with(
     loaded
 }
 
+/// Rules that stand in for a file that cannot be read: they apply `action` to everything that its
+/// rules may have been about.
+pub fn fallback_rules(action: RuleAction, scope: Scope, why: &str) -> Vec<Rule> {
+    broad_rules(action).map(|(action, tool)| rule_for_all(tool, action, scope, why)).collect()
+}
+
+fn rule_for_all(tool: &str, action: RuleAction, scope: Scope, why: &str) -> Rule {
+    Rule { action, pattern: pattern_for_all(tool), scope, why: Some(why.to_owned()) }
+}
+
+/// The actions and tools that a rule that cannot be parsed may have been about. Reading is asked about
+/// rather than denied: without reading, nothing could be fixed.
+fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static str)> {
+    [(action, "exec"), (action, "edit"), (action, "fetch"), (action.max(RuleAction::Ask), "read")]
+        .into_iter()
+}
+
 impl LoadedRules {
-    fn add(
-        &mut self,
-        mut rule: Rule,
-        spec: &RuleSpec<'_>,
-        context: RuleContext<'_>,
-        reader: &dyn Fn(&str) -> Script,
-    ) {
+    fn add(&mut self, mut rule: Rule, spec: &RuleSpec<'_>, context: RuleContext<'_>) {
         rule.why = spec.why.map(shorten);
         if let (Pattern::Read(glob) | Pattern::Edit(glob), RuleAction::Deny | RuleAction::Ask) =
             (&mut rule.pattern, rule.action)
@@ -148,9 +125,8 @@ impl LoadedRules {
             self.notes.push(format!("`{}` has no effect yet", shorten(spec.when)));
         }
         let check = |samples: &[String], expected: bool, verb: &str| {
-            let wrong = samples
-                .iter()
-                .find(|sample| matches_example(&rule, sample, context, reader) != expected);
+            let wrong =
+                samples.iter().find(|sample| matches_example(&rule, sample, context) != expected);
             wrong.map(|sample| format!("`{}` {verb} `{}`", shorten(spec.when), shorten(sample)))
         };
         self.problems.extend(check(spec.matches, true, "does not match its example"));
@@ -167,7 +143,6 @@ impl LoadedRules {
         let known = TOOLS.iter().find(|known| **known == tool && tool_known);
         let mut problem = format!("`{}` is not a valid rule: {problem}", shorten(spec.when));
         if action != RuleAction::Allow {
-            let why = Some("stands in for a rule that is not valid".to_owned());
             let fallback: Vec<_> = match known {
                 Some(tool) => vec![(action, *tool)],
                 None => broad_rules(action).collect(),
@@ -178,11 +153,8 @@ impl LoadedRules {
                     format!("every `{tool}`")
                 });
             problem.push_str(&format!("; until it is fixed, {subject} {verb}"));
-            let rules = fallback.into_iter().map(|(action, tool)| Rule {
-                action,
-                pattern: pattern_for_all(tool),
-                scope,
-                why: why.clone(),
+            let rules = fallback.into_iter().map(|(action, tool)| {
+                rule_for_all(tool, action, scope, "stands in for a rule that is not valid")
             });
             let missing: Vec<_> = rules.filter(|rule| !self.rules.contains(rule)).collect();
             self.rules.extend(missing);
@@ -192,14 +164,16 @@ impl LoadedRules {
 }
 
 /// True if a rule matches an example.
-fn matches_example(
-    rule: &Rule,
-    sample: &str,
-    context: RuleContext<'_>,
-    reader: &dyn Fn(&str) -> Script,
-) -> bool {
+fn matches_example(rule: &Rule, sample: &str, context: RuleContext<'_>) -> bool {
     match &rule.pattern {
-        Pattern::Exec { .. } => matches_line(rule, &reader(sample)),
+        Pattern::Exec { .. } => {
+            // An example shows the words of a rule. Of a line for cmd no words are certain.
+            let dialect = match context.dialect {
+                ShellDialect::Cmd => ShellDialect::Posix,
+                dialect => dialect,
+            };
+            matches_line(rule, &parse(sample, dialect))
+        }
         Pattern::Read(_) | Pattern::Edit(_) => {
             let home = sample.strip_prefix("~/").zip(context.bases.home.as_ref());
             let path = match (home, context.bases.roots.first()) {
@@ -241,26 +215,6 @@ fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shell::{Redirect, SimpleCommand, Word};
-
-    /// Parses words with `&&` between commands; `>` before a word is a redirect, and `$` makes the
-    /// line ambiguous.
-    fn reader(line: &str) -> Script {
-        let simple = |text: &str| {
-            let mut simple = SimpleCommand::default();
-            for word in text.split_whitespace() {
-                match word.strip_prefix('>') {
-                    Some(path) => {
-                        simple.redirects.push(Redirect { path: path.into(), is_write: true });
-                    }
-                    None => simple.words.push(Word { text: word.to_owned(), is_glob: false }),
-                }
-            }
-            simple
-        };
-        let ambiguity = line.contains('$').then(|| "a variable".to_owned());
-        Script { commands: line.split("&&").map(simple).collect(), ambiguity, ..Script::default() }
-    }
 
     fn load_sample(specs: &[RuleSpec<'_>]) -> (Vec<String>, Vec<String>) {
         let bases = PathBases { roots: vec!["/ws".into()], home: Some("/home/me".into()) };
@@ -269,7 +223,7 @@ mod tests {
             dialect: ShellDialect::Posix,
             resolve_links: &|path| path.to_path_buf(),
         };
-        let loaded = load_with(specs, Scope::User, context, &reader);
+        let loaded = load_rules(specs, Scope::User, context);
         let text = |rule: &Rule| format!("{:?} {}", rule.action, rule.pattern).to_lowercase();
         (loaded.rules.iter().map(text).collect(), loaded.problems)
     }

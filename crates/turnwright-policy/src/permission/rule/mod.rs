@@ -8,12 +8,15 @@ pub(super) mod store;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::glob::Glob;
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
 /// The action of a rule. Ordered by strictness, the strictest first: the strictest rule that matches wins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RuleAction {
     /// It must not be done.
     Deny,
@@ -126,6 +129,11 @@ impl Pattern {
 }
 
 impl Rule {
+    /// Creates a rule without an explanation.
+    pub fn new(action: RuleAction, pattern: Pattern, scope: Scope) -> Rule {
+        Rule { action, pattern, scope, why: None }
+    }
+
     /// True if the rule is about this command. An `allow` rule means exactly its words. A rule that
     /// denies or asks also means the same program by another path, its words after options, and
     /// everything that may turn out to be its words.

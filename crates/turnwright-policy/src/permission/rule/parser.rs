@@ -18,8 +18,7 @@ impl Rule {
     /// # Errors
     /// If the text is not valid.
     pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, RuleError> {
-        let pattern = Pattern::parse(text, action)?;
-        Ok(Rule { action, pattern, scope, why: None })
+        Ok(Rule::new(action, Pattern::parse(text, action)?, scope))
     }
 }
 

@@ -44,23 +44,11 @@ pub struct StoredRule {
     pub rule: String,
     /// The action on a match.
     #[serde(rename = "tier")]
-    pub action: StoredAction,
+    pub action: RuleAction,
     /// When it was added, as an RFC 3339 timestamp.
     pub at: String,
     /// The command or path that it was added for.
     pub origin: String,
-}
-
-/// A [`RuleAction`] in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum StoredAction {
-    /// Allowed without a question.
-    Allow,
-    /// The user is asked each time.
-    Ask,
-    /// Denied.
-    Deny,
 }
 
 /// The content of the file.
@@ -100,26 +88,6 @@ pub enum RuleStoreError {
     /// or cannot be read.
     #[error("{0}")]
     Unusable(String),
-}
-
-impl From<RuleAction> for StoredAction {
-    fn from(action: RuleAction) -> StoredAction {
-        match action {
-            RuleAction::Allow => StoredAction::Allow,
-            RuleAction::Ask => StoredAction::Ask,
-            RuleAction::Deny => StoredAction::Deny,
-        }
-    }
-}
-
-impl From<StoredAction> for RuleAction {
-    fn from(action: StoredAction) -> RuleAction {
-        match action {
-            StoredAction::Allow => RuleAction::Allow,
-            StoredAction::Ask => RuleAction::Ask,
-            StoredAction::Deny => RuleAction::Deny,
-        }
-    }
 }
 
 /// The state of the file.
@@ -169,11 +137,9 @@ impl ProjectRuleStore {
         self.update(|entries| {
             let mut added = Vec::new();
             for (action, pattern) in rules {
-                let action = StoredAction::from(*action);
                 let rule = pattern.to_string();
-                if let Some(known) =
-                    entries.iter().find(|entry| entry.action == action && entry.rule == rule)
-                {
+                let mut same_action = entries.iter().filter(|entry| entry.action == *action);
+                if let Some(known) = same_action.find(|entry| entry.rule == rule) {
                     added.push(known.clone());
                     continue;
                 }
@@ -182,7 +148,8 @@ impl ProjectRuleStore {
                 }
                 let at = timestamp::rfc3339(SystemTime::now());
                 let origin = text::cut(origin, MAX_RULE_CHARS);
-                let entry = StoredRule { id: new_id(entries), rule, action, at, origin };
+                let id = new_id(entries);
+                let entry = StoredRule { id, rule, action: *action, at, origin };
                 entries.push(entry.clone());
                 added.push(entry);
             }
@@ -283,10 +250,10 @@ impl StoredRules {
     /// The rules for decisions. If one cannot be parsed, it is unknown what it was meant to deny,
     /// so the `allow` rules are left out.
     pub fn rules(&self) -> Vec<Rule> {
-        let parsed = self.entries.iter().filter_map(|entry| {
-            let pattern = Pattern::parse(&entry.rule, entry.action.into()).ok()?;
-            Some(Rule { action: entry.action.into(), pattern, scope: Scope::Local, why: None })
-        });
+        let parsed = self
+            .entries
+            .iter()
+            .filter_map(|entry| Rule::parse(&entry.rule, entry.action, Scope::Local).ok());
         let all_valid = invalid_rule(&self.entries).is_none();
         parsed.filter(|rule| all_valid || rule.action != RuleAction::Allow).collect()
     }
@@ -294,7 +261,7 @@ impl StoredRules {
 
 fn invalid_rule(entries: &[StoredRule]) -> Option<String> {
     let invalid = entries.iter().find_map(|entry| {
-        let why = Pattern::parse(&entry.rule, entry.action.into()).err()?;
+        let why = Pattern::parse(&entry.rule, entry.action).err()?;
         Some((entry, why))
     });
     invalid.map(|(entry, why)| {
@@ -426,9 +393,9 @@ mod tests {
             origin: String::new(),
         };
         let all = vec![
-            entry("a", "exec(ls)", StoredAction::Allow),
-            entry("b", "exec(rm)", StoredAction::Deny),
-            entry("c", "hologram(x)", StoredAction::Deny),
+            entry("a", "exec(ls)", RuleAction::Allow),
+            entry("b", "exec(rm)", RuleAction::Deny),
+            entry("c", "hologram(x)", RuleAction::Deny),
         ];
         let stored = StoredRules { entries: all, problem: None };
         let tiers: Vec<_> = stored.rules().iter().map(|rule| rule.action).collect();

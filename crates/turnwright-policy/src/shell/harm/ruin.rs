@@ -53,16 +53,18 @@ pub(in crate::shell) fn ruin_of_command(
     let context = CommandContext::new(command, workdir, home);
     let redirects = command.redirects.iter().filter(|redirect| redirect.is_write);
     let written = redirects.filter_map(|redirect| redirect.path.to_str());
-    let behind = ruin_in_arguments(command);
-    let mut ruins: Vec<Ruin> = written
+    let ruins = written
         .filter_map(|text| context.assess(Target { text, harm: Harm::Overwrites }))
         .chain(context.ruin_of_words(command))
         .chain(ruin_of_disk_argument(command))
         .chain(context.ruin_of_unknown_program(command))
-        .chain(behind)
-        .collect();
-    ruins.sort_by_key(|ruin| matches!(ruin, Ruin::Possible(_)));
-    ruins.into_iter().next()
+        .chain(ruin_in_arguments(command));
+    worst(ruins)
+}
+
+/// Returns one that is certain, or else the first.
+fn worst(ruins: impl Iterator<Item = Ruin>) -> Option<Ruin> {
+    ruins.min_by_key(|ruin| matches!(ruin, Ruin::Possible(_)))
 }
 
 /// Finds a ruinous command in text that a program of the line may run: an argument, the value of a variable, or
@@ -156,18 +158,15 @@ impl<'a> CommandContext<'a> {
             let certain = (program.catastrophe)(words).map(Ruin::Certain);
             let before = &whole.words[..whole.words.len() - words.len() - 1];
             let context = CommandContext { folder: self.folder_behind(before), ..*self };
-            certain.or_else(|| context.ruin_of_targets((program.targets)(words))).or_else(|| {
-                destructive::first_danger(program.ruins, words, false).map(Ruin::Possible)
-            })
+            certain
+                .or_else(|| {
+                    let targets = (program.targets)(words).into_iter();
+                    worst(targets.filter_map(|target| context.assess(target)))
+                })
+                .or_else(|| {
+                    destructive::first_danger(program.ruins, words, false).map(Ruin::Possible)
+                })
         })
-    }
-
-    /// The worst ruin of these targets: one that is certain, or else the first.
-    fn ruin_of_targets(&self, targets: Vec<Target<'_>>) -> Option<Ruin> {
-        let mut found: Vec<_> =
-            targets.into_iter().filter_map(|target| self.assess(target)).collect();
-        found.sort_by_key(|ruin| matches!(ruin, Ruin::Possible(_)));
-        found.into_iter().next()
     }
 
     /// The folder after options of wrappers such as `env -C`.
@@ -186,24 +185,18 @@ impl<'a> CommandContext<'a> {
         let kind = || self.kind_of_path(target.text);
         match target.harm {
             Harm::Overwrites | Harm::Formats => assess_file(target),
-            Harm::Deletes => match kind() {
-                PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
-                PathKind::SystemOrHome => Some(Ruin::Possible(FILES)),
-                PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
-                PathKind::Other => None,
-            },
-            Harm::DeletesExtraneous => match kind() {
-                PathKind::System if !target.text.trim_matches(['/', '.', '*']).is_empty() => {
+            Harm::Deletes | Harm::DeletesExtraneous | Harm::RemovesContents => match kind() {
+                PathKind::System
+                    if target.harm == Harm::DeletesExtraneous
+                        && !target.text.trim_matches(['/', '.', '*']).is_empty() =>
+                {
                     Some(Ruin::Possible(FILES))
                 }
                 PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
                 PathKind::SystemOrHome => Some(Ruin::Possible(FILES)),
-                PathKind::Unknown => Some(Ruin::Possible(UNKNOWN_FILES)),
-                PathKind::Other => None,
-            },
-            Harm::RemovesContents => match kind() {
-                PathKind::System | PathKind::Home => Some(Ruin::Certain(FILES)),
-                PathKind::SystemOrHome => Some(Ruin::Possible(FILES)),
+                PathKind::Unknown if target.harm != Harm::RemovesContents => {
+                    Some(Ruin::Possible(UNKNOWN_FILES))
+                }
                 PathKind::Unknown | PathKind::Other => None,
             },
             Harm::DeletesSome | Harm::RunsForEachFile => {
@@ -389,8 +382,7 @@ fn ruin_of_unknown_files(
             return false;
         }
         let context = CommandContext::new(other, workdir, home);
-        let kinds = operands(other.words.get(1..).unwrap_or_default());
-        kinds.into_iter().any(|operand| {
+        operands(other.words.get(1..).unwrap_or_default()).any(|operand| {
             matches!(
                 context.kind_of_path(&operand.text),
                 PathKind::System | PathKind::Home | PathKind::SystemOrHome

@@ -252,7 +252,7 @@ fn harm_of_command(words: Args<'_>) -> Option<Harm> {
         return None;
     }
     // The search appends paths, which may be folders, so the program is examined with one.
-    let more = ["-R", "x"].map(|text| Word { text: text.to_owned(), is_glob: false });
+    let more = ["-R", "x"].map(Word::plain);
     let searches = ["find", "fd"].map(programs::find);
     args::find_behind_wrappers(&command, |program, args| {
         // A search within a search is not looked into, so that a long line does not exhaust the stack.

@@ -10,7 +10,7 @@ use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
 use crate::shell::read_only::{FilesRead, ReadPaths, options};
 
-use super::{Program, is_in, program};
+use super::{ANYTHING, Program, is_in, program};
 use crate::shell::harm::destructive::{Danger, has_option};
 use crate::shell::harm::system_paths::is_everything;
 use crate::shell::harm::targets::{self, Target};
@@ -124,12 +124,11 @@ const STRINGS: &[&str] =
 
 const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
-/// It can do anything.
-const ANYTHING: Program = program("").grantable_prefixes(&[]);
 const PERMISSIONS: Program = program("").targets(targets::chmod_targets).operand_use(Changes);
 const DISK: Program = program("").targets(targets::mkfs_targets);
 const PARTITIONS: Program = program("").targets(partitioned);
-const VOLUME: Danger = Danger::Always("destroys a volume with all its data");
+const VOLUME: &str = "destroys a volume with all its data";
+const USER: &str = "deletes all files of a user";
 const ARCHIVE: Program = program("")
     .options_outside_grant(
         "IFCP --to-command --checkpoint-action --use-compress-program --info-script \
@@ -221,8 +220,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("srm").targets(targets::rm_targets).operand_use(Takes),
     program("rimraf trash trash-put").targets(targets::rimraf_targets).operand_use(Takes),
     program("mv").targets(targets::mv_targets).operand_use(Moves).grantable_prefixes(&[]),
-    program("install").targets(targets::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
-    program("cp").targets(targets::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
+    program("cp install").targets(targets::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
     program("move ren rename").operand_use(Moves).grant(Grant::Exact),
     program("copy xcopy robocopy").operand_use(Copies).grant(Grant::Exact),
     program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch").operand_use(Changes).grant(Grant::Exact),
@@ -241,21 +239,21 @@ pub(super) const PROGRAMS: &[Program] = &[
     program("sponge").targets(targets::tee_targets).operand_use(Changes),
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
     PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
-    program("lvremove vgremove pvremove").ruins(&[VOLUME]),
+    program("lvremove vgremove pvremove").ruins(&[Danger::Always(VOLUME)]),
     program("zpool zfs cryptsetup nvme diskutil").ruins(&[Danger::Subcommand(
         "destroy labelclear luksFormat luksErase erase format sanitize eraseDisk eraseVolume zeroDisk \
          randomDisk secureErase partitionDisk",
-        "destroys a volume with all its data",
+        VOLUME,
     )]),
-    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", "destroys a volume with all its data")]),
+    program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),
     program("zip").targets(targets::zip_targets).operand_use(Reads),
     program("mdadm hdparm").ruins(&[
-        Danger::Prefix("--zero-superblock", "destroys a volume with all its data"),
-        Danger::Prefix("--security-erase", "destroys a volume with all its data"),
+        Danger::Prefix("--zero-superblock", VOLUME),
+        Danger::Prefix("--security-erase", VOLUME),
     ]),
     program("userdel deluser").ruins(&[
-        Danger::Option('r', "--remove", "deletes all files of a user"),
-        Danger::Prefix("--remove-", "deletes all files of a user"),
+        Danger::Option('r', "--remove", USER),
+        Danger::Prefix("--remove-", USER),
     ]),
     ARCHIVE.with_names("tar").reads_if(listed_by_tar).grantable_prefixes(&[]),
     ARCHIVE.with_names("gtar bsdtar"),

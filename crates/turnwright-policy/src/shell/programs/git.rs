@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::{is_secret_path, secret_names_may_end_with};
 
-use crate::shell::args::{Args, first_operand, git_subcommand, is_option, operands};
+use crate::shell::args::{
+    Args, first_operand, git_subcommand, is_option, operands, split_at_dashes,
+};
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
@@ -343,8 +345,7 @@ fn reads(words: &[Word]) -> FilesRead {
 fn may_show_kept_secret(sub: &str, options: OptionTable, words: &[Word]) -> bool {
     const NAMES_ONLY: &str = "status ls-files ls-tree rev-list shortlog check-ignore check-attr branch \
         tag remote show-ref for-each-ref describe name-rev rev-parse";
-    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
-    let (before, after) = words.split_at(end);
+    let (before, after) = split_at_dashes(words);
     let mut operands = Vec::new();
     let mut has_pattern = false;
     let mut is_kept = false;

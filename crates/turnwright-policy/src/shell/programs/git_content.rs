@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::shell::args::{first_operand, git_subcommand, is_option, name, operands};
+use crate::shell::args::{
+    first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
+};
 use crate::shell::read_only::Reads;
 use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::{SimpleCommand, Word};
@@ -53,8 +55,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
         _ => return None,
     };
     let Reads::Options(options, _) = subcommand(sub).reads else { return None };
-    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
-    let (before, after) = words.split_at(end);
+    let (before, after) = split_at_dashes(words);
     let mut operands = Vec::new();
     let mut has_patch = false;
     let mut has_summary = false;
@@ -135,8 +136,7 @@ pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> boo
 /// more.
 fn has_unlisted_option(sub: &str, words: &[Word]) -> bool {
     let Reads::Options(options, _) = subcommand(sub).reads else { return false };
-    let end = words.iter().position(|word| word.text == "--").unwrap_or(words.len());
-    arguments(options, &words[..end]).any(|argument| argument.is_none())
+    arguments(options, split_at_dashes(words).0).any(|argument| argument.is_none())
 }
 
 /// Subcommands that show content, depending on their words.
@@ -162,7 +162,7 @@ const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commi
 /// other.
 fn shows_all(sub: &str, words: &[Word]) -> bool {
     let has = |names: &str| {
-        words.iter().take_while(|word| word.text != "--").any(|word| {
+        split_at_dashes(words).0.iter().any(|word| {
             names.split(' ').any(|name| {
                 let letter = name.chars().next().unwrap_or_default();
                 if name.len() == 1 {

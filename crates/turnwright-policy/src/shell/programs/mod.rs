@@ -30,7 +30,7 @@ pub(super) use git_content::{git_folder, leads_elsewhere, shown_files};
 pub use git_programs::{GitProgram, GitUse};
 
 /// Words that are separated by blanks.
-pub(super) type WordList = &'static str;
+pub(crate) type WordList = &'static str;
 
 /// Says what a program with these arguments would do to the whole system, if anything, whatever files it is
 /// given.
@@ -195,6 +195,8 @@ impl Program {
 }
 
 static UNKNOWN: Program = program("").grant(Grant::Exact);
+/// It can do anything, or run arbitrary code, so no lasting permission covers it.
+const ANYTHING: Program = program("").grantable_prefixes(&[]);
 
 const TOPICS: &[&[Program]] = &[
     files::PROGRAMS,
@@ -212,7 +214,7 @@ pub(super) fn find(name: &str) -> &'static Program {
 }
 
 /// True if a list contains a word.
-pub(super) fn is_in(list: WordList, word: &str) -> bool {
+pub(crate) fn is_in(list: WordList, word: &str) -> bool {
     (1..=list.len()).contains(&word.len()) && list.split(' ').any(|known| known == word)
 }
 

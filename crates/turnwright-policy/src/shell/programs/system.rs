@@ -6,7 +6,7 @@ use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 
-use super::{Program, Starts, is_in, program};
+use super::{ANYTHING, Program, Starts, is_in, program};
 use crate::shell::harm::catastrophic::{
     ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down, stops_system,
 };
@@ -14,8 +14,6 @@ use crate::shell::harm::destructive::Danger;
 use crate::shell::syntax::known_words;
 use crate::shell::syntax::wrappers::word;
 
-/// It can do anything.
-const ANYTHING: Program = program("").grantable_prefixes(&[]);
 const SHELL: Program = ANYTHING.starts(Starts::Shell);
 /// The program that it starts is judged.
 const STARTER: Program = ANYTHING.starts(Starts::Program).searched();
@@ -52,8 +50,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     SHELL.with_names("su").searched(),
     program("mksh rbash tcsh yash").starts(Starts::Shell),
     STARTER.with_names(
-        "busybox chroot doas exec fakeroot ionice parallel pkexec setsid strace sudo toybox unshare \
-         watch",
+        "busybox chroot chrt doas exec fakeroot flock ionice ltrace nsenter parallel perf \
+         pkexec prlimit runuser setarch setpriv setsid strace sudo systemd-run taskset toybox \
+         unbuffer unshare valgrind watch",
     ),
     STARTER.with_names("command").reads_if(command).wrapper_words(|_| Some(1)),
     STARTER.with_names("env").reads_if(no_operands).wrapper_words(env),
@@ -63,11 +62,6 @@ pub(super) const PROGRAMS: &[Program] = &[
     STARTER.with_names("time").wrapper_words(|command| Some(if word(command, 1) == "-p" { 2 } else { 1 })),
     STARTER.with_names("timeout").wrapper_words(timeout),
     STARTER.with_names("xargs").wrapper_words(xargs),
-    ANYTHING.with_names("nsenter runuser setarch systemd-run").starts(Starts::Program).searched(),
-    ANYTHING
-        .with_names("chrt flock ltrace perf prlimit setpriv taskset unbuffer valgrind")
-        .starts(Starts::Program)
-        .searched(),
     ANYTHING.with_names("flatpak screen tmux rlwrap expect socat"),
     program("pwd").reads(&["-LP --logical --physical"], Operands::None),
     program("date").reads(DATE, Format).options_outside_grant("s --set"),

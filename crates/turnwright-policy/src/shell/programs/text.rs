@@ -10,12 +10,9 @@ use crate::shell::read_only::options::{Argument, OptionTable, arguments};
 use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
 use crate::shell::{SimpleCommand, Word};
 
-use super::{Program, WordList, is_in, program, projects};
+use super::{ANYTHING, Program, WordList, is_in, program, projects};
 use crate::shell::harm::destructive::Danger;
 use crate::shell::harm::targets;
-
-/// Runs arbitrary code, so no lasting permission covers it.
-const INTERPRETER: Program = program("").grantable_prefixes(&[]);
 
 pub(super) const PROGRAMS: &[Program] = &[
     program("grep egrep fgrep").reads_if(grep).unknown_args(UnknownArgs::NameFiles),
@@ -33,17 +30,17 @@ pub(super) const PROGRAMS: &[Program] = &[
             "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
         )
         .grantable_prefixes(&[]),
-    INTERPRETER
+    ANYTHING
         .with_names("sed")
         .reads_if(sed)
         .operand_use(OperandUse::Changes)
         .options_outside_grant("ief --in-place --expression --file"),
-    INTERPRETER
+    ANYTHING
         .with_names("awk gawk mawk")
         .reads_if(awk)
         .options_outside_grant("fileE --file --include --load --exec"),
     program("jq").reads_if(jq).options_outside_grant("Lf --from-file --library-path"),
-    INTERPRETER
+    ANYTHING
         .with_names("python python3")
         .version("-V --version")
         .network(NetworkUse::Check(installs_with_pip))
@@ -53,10 +50,10 @@ pub(super) const PROGRAMS: &[Program] = &[
              --install-types",
         )
         .runs_installed_after(&["-m"]),
-    INTERPRETER.with_names("php").version("-v --version").dangers(projects::DATABASE_TASKS),
-    INTERPRETER.with_names("node nodejs perl ruby").version("-v --version"),
-    INTERPRETER.with_names("java").version("-version --version"),
-    INTERPRETER.with_names(
+    ANYTHING.with_names("php").version("-v --version").dangers(projects::DATABASE_TASKS),
+    ANYTHING.with_names("node nodejs perl ruby").version("-v --version"),
+    ANYTHING.with_names("java").version("-version --version"),
+    ANYTHING.with_names(
         "R Rscript crush elixir gdb ghci guile iex ipython irb jjs jshell julia lldb lua luajit \
          nu nushell ocaml osascript powershell pwsh python2 raku sbcl tclsh wish xonsh",
     ),

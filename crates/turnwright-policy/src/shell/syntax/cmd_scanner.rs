@@ -162,8 +162,8 @@ impl CmdScanner {
     fn end_command(&mut self) {
         self.end_word();
         self.redirect_is_write = None;
-        let (words, redirects) =
-            (std::mem::take(&mut self.words), std::mem::take(&mut self.redirects));
+        let words = std::mem::take(&mut self.words);
+        let redirects = std::mem::take(&mut self.redirects);
         if !words.is_empty() || !redirects.is_empty() {
             self.add(&words, redirects);
         }
@@ -184,7 +184,8 @@ impl CmdScanner {
             // `rd/s` and `cd\` are a command and its argument.
             let (short, argument) = split_name(&first.text);
             if let Some(argument) = argument {
-                let mut attached = vec![plain(&short.to_ascii_lowercase()), plain(argument)];
+                let command = Word::plain(short.to_ascii_lowercase());
+                let mut attached = vec![command, Word::plain(argument)];
                 attached.extend_from_slice(&rest[1..]);
                 self.found.push(SimpleCommand {
                     words: attached,
@@ -199,7 +200,7 @@ impl CmdScanner {
             may_start &= index > 0
                 || STARTERS.contains(&name.as_str())
                 || STARTERS.contains(&short.as_str());
-            let mut named = vec![plain(&name)];
+            let mut named = vec![Word::plain(name)];
             named.extend_from_slice(&rest[1..]);
             self.found.push(SimpleCommand {
                 words: named,
@@ -212,10 +213,6 @@ impl CmdScanner {
             self.found.push(SimpleCommand { redirects, folder, ..SimpleCommand::default() });
         }
     }
-}
-
-fn plain(text: &str) -> Word {
-    Word { text: text.to_owned(), is_glob: false }
 }
 
 /// The name of a program without its folder, extension and case, none of which tells programs apart.

@@ -104,7 +104,7 @@ impl CommandScanner {
             && let Some(list) = list.text.strip_prefix('{').and_then(|text| text.strip_suffix('}'))
         {
             let parts = list.split(',');
-            words = parts.map(|text| Word { text: text.to_owned(), is_glob: false }).collect();
+            words = parts.map(Word::plain).collect();
         }
         let mut simples = vec![SimpleCommand { words, redirects, ..SimpleCommand::default() }];
         while let Some(mut simple) = simples.pop() {
@@ -502,8 +502,8 @@ impl<'a> TextReader<'a> {
         let top = self.top();
         top.end_word();
         top.redirect_is_write = None;
-        let (words, redirects) =
-            (std::mem::take(&mut top.words), std::mem::take(&mut top.redirects));
+        let words = std::mem::take(&mut top.words);
+        let redirects = std::mem::take(&mut top.redirects);
         scan.add(words, redirects, depth);
     }
 

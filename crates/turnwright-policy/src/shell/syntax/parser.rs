@@ -210,8 +210,8 @@ impl PartialCommand {
                 if !is_own || self.assigned.is_some() {
                     return Err(SETS_VARIABLE);
                 }
-                let word = Word { text: value.to_owned(), is_glob: false };
-                let value = (!raw.is_unknown && !raw.is_expanded).then_some(word);
+                let is_known = !raw.is_unknown && !raw.is_expanded;
+                let value = is_known.then(|| Word::plain(value));
                 self.assigned = Some((variable.to_owned(), value));
                 return Ok(());
             }

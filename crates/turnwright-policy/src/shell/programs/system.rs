@@ -59,7 +59,9 @@ pub(super) const PROGRAMS: &[Program] = &[
     STARTER.with_names("nice").wrapper_words(nice),
     STARTER.with_names("nohup").wrapper_words(|_| Some(1)),
     STARTER.with_names("stdbuf").wrapper_words(stdbuf),
-    STARTER.with_names("time").wrapper_words(|command| Some(if word(command, 1) == "-p" { 2 } else { 1 })),
+    STARTER
+        .with_names("time")
+        .wrapper_words(|command| Some(if word(command, 1) == "-p" { 2 } else { 1 })),
     STARTER.with_names("timeout").wrapper_words(timeout),
     STARTER.with_names("xargs").wrapper_words(xargs),
     ANYTHING.with_names("flatpak screen tmux rlwrap expect socat"),

@@ -223,7 +223,8 @@ impl super::ChangeTracker {
         else {
             return self.new_repositories_since(before, &watched.without_files(), limit);
         };
-        let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
+        let (hidden, may_be_more) =
+            self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
         let mut changed = before.snapshot.compare(&now);
         let newly_ignored = newly_ignored::find(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
@@ -232,8 +233,8 @@ impl super::ChangeTracker {
             ChangeComparison::new(before, &self.0.contents.lock()).into_changes(changed);
         changes.omitted += newly_ignored.omitted;
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
-        changes.new_repositories = (&new_repositories | &hidden.found).into_iter().collect();
-        changes.may_have_more_repositories = hidden.may_be_more;
+        changes.new_repositories = (&new_repositories | &hidden).into_iter().collect();
+        changes.may_have_more_repositories = may_be_more;
         let mut contents = self.0.contents.lock();
         for change in &changes.files {
             let found = change.after.clone().map(ObservedState::from);
@@ -270,11 +271,12 @@ impl super::ChangeTracker {
         let Ok(now) = StatSnapshot::take(watched, limit, &Arc::default()) else {
             return CallChanges { may_have_more_repositories: true, ..changes };
         };
-        let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, watched);
+        let (hidden, may_be_more) =
+            self.0.hidden.lock().update(Some(&before.snapshot), &now, watched);
         let listed = &now.repositories() - &before.snapshot.repositories();
         CallChanges {
-            new_repositories: (&listed | &hidden.found).into_iter().collect(),
-            may_have_more_repositories: hidden.may_be_more,
+            new_repositories: (&listed | &hidden).into_iter().collect(),
+            may_have_more_repositories: may_be_more,
             ..changes
         }
     }

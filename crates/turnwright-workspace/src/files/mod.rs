@@ -118,16 +118,7 @@ impl Files {
     /// The same files for another conversation, which has not seen any of them.
     #[must_use]
     pub fn unseen(&self) -> Files {
-        let seen = Arc::default();
-        let unsaved = Arc::clone(&self.unsaved);
-        let written = Arc::default();
-        Files {
-            roots: Arc::clone(&self.roots),
-            seen,
-            unsaved,
-            written,
-            buffers: self.buffers.clone(),
-        }
+        Files { seen: Arc::default(), written: Arc::default(), ..self.clone() }
     }
 
     /// The session's folders.
@@ -202,8 +193,7 @@ impl Files {
 
     /// Describes a file that is not text.
     pub async fn describe_binary(&self, target: &ResolvedPath) -> Result<BinaryFile, FileError> {
-        self.ensure_not_moved(target).await?;
-        disk::describe_binary(&target.path).await
+        self.unless_moved(target, disk::describe_binary).await
     }
 
     /// Reads an image of a format that models accept.
@@ -211,8 +201,7 @@ impl Files {
     /// # Errors
     /// If the file is not such an image, or is too large.
     pub async fn read_image(&self, target: &ResolvedPath) -> Result<Media, FileError> {
-        self.ensure_not_moved(target).await?;
-        disk::read_image(&target.path).await
+        self.unless_moved(target, disk::read_image).await
     }
 
     /// Replaces the text of a file if it still has the text `before`, or does not exist if `before`
@@ -333,7 +322,8 @@ impl Files {
         self.unless_moved(target, disk::read_text).await
     }
 
-    /// Looks at a file on a blocking thread. Fails if the path now resolves to something else.
+    /// Looks at a file on a blocking thread. Fails if the path now resolves to something else: a symbolic link may
+    /// have been swapped since the permission was given.
     async fn unless_moved<T: Send + 'static>(
         &self,
         target: &ResolvedPath,
@@ -348,13 +338,6 @@ impl Files {
             work(&target.path)
         })
         .await
-    }
-
-    /// Fails if the path now resolves to something else: a symbolic link may have been swapped
-    /// since the permission was given.
-    async fn ensure_not_moved(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let now = self.resolve(&target.path).await?;
-        if now == *target { Ok(()) } else { Err(FileError::Moved) }
     }
 }
 

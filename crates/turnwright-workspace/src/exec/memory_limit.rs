@@ -5,6 +5,8 @@ use std::fs::File;
 #[cfg(target_os = "linux")]
 use std::io::Read;
 #[cfg(target_os = "linux")]
+use std::ops::ControlFlow;
+#[cfg(target_os = "linux")]
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
@@ -24,17 +26,19 @@ pub struct MemoryMeter {
     pub(super) roots: Vec<rustix::process::Pid>,
 }
 
-/// Waits until a command holds more than `limit` bytes, and returns how many it holds.
+/// Waits until a command holds more than `limit` bytes, and returns how many it holds. Waits for ever without a
+/// limit, or if the system does not tell.
 #[cfg(target_os = "linux")]
-pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
+pub(super) async fn wait_until_above(meter: Option<MemoryMeter>, limit: Option<u64>) -> u64 {
+    let Some((meter, limit)) = meter.zip(limit) else { return std::future::pending().await };
     let mut pause = PAUSES.0;
     loop {
         tokio::time::sleep(pause).await;
         let meter = meter.clone();
         let measuring = spawn_blocking(move || meter.measure(limit));
         match measuring.await {
-            Ok(Some(Measured::Above(bytes))) => return bytes,
-            Ok(Some(Measured::Below(free))) => pause = pause_before(free),
+            Ok(Some(ControlFlow::Break(bytes))) => return bytes,
+            Ok(Some(ControlFlow::Continue(free))) => pause = pause_before(free),
             // Fails for now, for example because too many files are open.
             Ok(None) => pause = PAUSES.0,
             // The process is ending.
@@ -45,7 +49,7 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
 
 /// Waits for ever: only Linux says what a process holds.
 #[cfg(not(target_os = "linux"))]
-pub(super) async fn wait_until_above(_: MemoryMeter, _: u64) -> u64 {
+pub(super) async fn wait_until_above(_: Option<MemoryMeter>, _: Option<u64>) -> u64 {
     std::future::pending().await
 }
 
@@ -54,16 +58,6 @@ pub(super) async fn wait_until_above(_: MemoryMeter, _: u64) -> u64 {
 fn pause_before(free: u64) -> Duration {
     let until_full = Duration::from_millis(free / (GROWTH_PER_SECOND / 1000));
     until_full.clamp(PAUSES.0, PAUSES.1)
-}
-
-/// The result of measuring the memory, in bytes.
-#[cfg(target_os = "linux")]
-#[derive(Debug, PartialEq, Eq)]
-enum Measured {
-    /// The command holds this much, which is more than the limit.
-    Above(u64),
-    /// At least this much is left.
-    Below(u64),
 }
 
 /// The default limit: three quarters of the machine's memory, or of the container's. Read once: the kernel
@@ -111,31 +105,29 @@ fn bytes_of(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(target_os = "linux")]
 impl MemoryMeter {
-    fn measure(&self, limit: u64) -> Option<Measured> {
+    /// Measures the memory in bytes. Breaks with what the command holds if that is more than the limit, and otherwise
+    /// continues with what is left, at least.
+    fn measure(&self, limit: u64) -> Option<ControlFlow<u64, u64>> {
         let machine = meminfo()?;
         // The whole machine uses less than the limit.
         let used = machine.total.saturating_sub(machine.available);
         if used < limit {
-            return Some(Measured::Below(limit - used));
+            return Some(ControlFlow::Continue(limit - used));
         }
-        let mut processes = self.roots.clone();
-        let mut next = 0;
         let mut own = 0;
         let mut mapped = 0;
         let mut files = MemoryFiles::default();
-        while let Some(process) = processes.get(next) {
+        for process in super::descendants::with_descendants(self.roots.clone()) {
             let path = format!("/proc/{process}/status");
             let status = std::fs::read_to_string(path).unwrap_or_default();
             own += bytes_of(&status, "RssAnon:").unwrap_or_default();
             mapped += bytes_of(&status, "RssShmem:").unwrap_or_default();
-            files.add(*process);
-            processes.extend(super::descendants::of(*process));
-            next += 1;
+            files.add(process);
         }
         // A mapped file is counted in both.
         let held = own + mapped.max(files.bytes);
         let free = limit.checked_sub(held);
-        Some(free.map_or(Measured::Above(held), Measured::Below))
+        Some(free.map_or(ControlFlow::Break(held), ControlFlow::Continue))
     }
 }
 
@@ -193,9 +185,9 @@ mod tests {
         let held = vec![1_u8; 64 << 20];
         let meter = MemoryMeter { roots: vec![rustix::process::getpid()] };
         let measured = meter.measure(16 << 20).unwrap();
-        assert!(matches!(measured, Measured::Above(bytes) if bytes > 64 << 20), "{measured:?}");
+        assert!(measured.break_value().is_some_and(|held| held > 64 << 20), "{measured:?}");
         let measured = meter.measure(u64::MAX / 2).unwrap();
-        assert!(matches!(measured, Measured::Below(bytes) if bytes > u64::MAX / 4), "{measured:?}");
+        assert!(measured.continue_value().is_some_and(|left| left > u64::MAX / 4), "{measured:?}");
         assert!(held.iter().all(|byte| *byte == 1));
         assert!(default_memory_limit().is_some_and(|limit| limit > 64 << 20));
     }

@@ -5,18 +5,21 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use grep_searcher::{Searcher, Sink, SinkMatch};
 use ignore::DirEntry;
 
 use super::file_search::{FileSearcher, MatchCollector, SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
-use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
+use super::{HiddenMatches, MatchLine, SECOND_SEARCH_LIMIT, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::hash::std_hash;
 use turnwright_types::secret_file::notice_other_name;
 
+/// How long the files of a page may be read again, whatever has ended the search for them.
+const PAGE_LIMIT: Duration = Duration::from_secs(5);
 /// Matches per page, or files if only files are listed.
 const PAGE_SIZE: usize = 100;
 const MAX_PAGE_BYTES: usize = 30 * 1024;
@@ -129,7 +132,7 @@ pub(super) fn grep_up_to(
         ..GrepResult::default()
     };
     if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
-        let second_stop = &stop.for_second_search();
+        let second_stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
         counts.already_searched.sort_unstable();
         let files = AtomicUsize::new(0);
         let second = GrepWalk { max_matches: 1, stop: second_stop, files, ..search }
@@ -141,7 +144,7 @@ pub(super) fn grep_up_to(
     if query.files_only {
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {
-        fill_match_page(&mut found, counts.hits, query, &pattern, &stop.for_page());
+        fill_match_page(&mut found, counts.hits, query, &pattern, &stop.with_limit(PAGE_LIMIT));
     }
     Ok(found)
 }
@@ -181,24 +184,16 @@ struct GrepTally {
     already_searched: Vec<u64>,
 }
 
-struct GrepWorker<'a> {
-    searcher: FileSearcher<'a>,
-    counts: GrepTally,
-}
-
 impl GrepWalk<'_> {
     fn run(&self, include_hidden: bool, already_searched: &[u64]) -> GrepTally {
         let (workers, errors) = walk_parallel(
             walk_builder(self.scope, include_hidden),
             self.stop,
-            || GrepWorker {
-                searcher: FileSearcher::new(self.pattern, None, self.stop),
-                counts: GrepTally::default(),
-            },
-            |worker, entry| self.visit(worker, entry, already_searched),
+            || (FileSearcher::new(self.pattern, None, self.stop), GrepTally::default()),
+            |(searcher, counts), entry| self.visit(searcher, counts, entry, already_searched),
         );
         let mut sum = GrepTally { unreadable: errors, ..GrepTally::default() };
-        for GrepWorker { counts, .. } in workers {
+        for (_, counts) in workers {
             sum.hits.extend(counts.hits);
             sum.seen += counts.seen;
             sum.searched += counts.searched;
@@ -211,11 +206,16 @@ impl GrepWalk<'_> {
         sum
     }
 
-    fn visit(&self, worker: &mut GrepWorker<'_>, entry: DirEntry, already_searched: &[u64]) {
+    fn visit(
+        &self,
+        searcher: &mut FileSearcher<'_>,
+        counts: &mut GrepTally,
+        entry: DirEntry,
+        already_searched: &[u64],
+    ) {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
-        let GrepWorker { searcher, counts } = worker;
         let path = entry.path();
         counts.seen += 1;
         if !self.scope.includes(path) {

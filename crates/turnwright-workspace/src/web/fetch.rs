@@ -212,11 +212,7 @@ impl WebFetcher {
     /// # Errors
     /// If there is no response. A bad status is a response.
     pub async fn fetch(&self, url: Url) -> Result<FetchedBody, FetchError> {
-        let limit = self.limits.total;
-        let host = host_and_port(&url);
-        timeout(limit, self.fetch_with_redirects(url, None))
-            .await
-            .map_err(|_| FetchError::Timeout { host, limit })?
+        self.fetch_in_time(url, None).await
     }
 
     /// Fetches a URL of a private network, in which all connections are made through this socket. Follows redirects
@@ -230,16 +226,9 @@ impl WebFetcher {
         url: Url,
         socket: &std::path::Path,
     ) -> Result<FetchedBody, FetchError> {
-        let limit = self.limits.total;
-        let host = host_and_port(&url);
         let builder = client_builder(self.limits.connect).no_proxy().unix_socket(socket);
-        let client = builder.build().map_err(|error| FetchError::RequestFailed {
-            host: host.clone(),
-            reason: error.to_string(),
-        })?;
-        timeout(limit, self.fetch_with_redirects(url, Some(&client)))
-            .await
-            .map_err(|_| FetchError::Timeout { host, limit })?
+        let client = builder.build().map_err(|error| request_failed(&url, error.to_string()))?;
+        self.fetch_in_time(url, Some(&client)).await
     }
 
     /// Waits until another page may be converted.
@@ -249,6 +238,18 @@ impl WebFetcher {
     }
 
     /// `private_client` is the one for a private network, which has no other addresses.
+    async fn fetch_in_time(
+        &self,
+        url: Url,
+        private_client: Option<&Client>,
+    ) -> Result<FetchedBody, FetchError> {
+        let limit = self.limits.total;
+        let host = host_and_port(&url);
+        timeout(limit, self.fetch_with_redirects(url, private_client))
+            .await
+            .map_err(|_| FetchError::Timeout { host, limit })?
+    }
+
     async fn fetch_with_redirects(
         &self,
         mut url: Url,
@@ -264,11 +265,7 @@ impl WebFetcher {
                 .ok()
                 .and_then(|joined| address_guard::parse_url(joined.as_str()).ok());
             let Some(next) = next else {
-                let host = host_and_port(&url);
-                return Err(FetchError::RequestFailed {
-                    host,
-                    reason: INVALID_REDIRECT.to_owned(),
-                });
+                return Err(request_failed(&url, INVALID_REDIRECT.to_owned()));
             };
             if private_client.is_none() {
                 self.check(&next)?;
@@ -304,8 +301,7 @@ impl WebFetcher {
                 HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
             },
         };
-        let client = built
-            .map_err(|reason| FetchError::RequestFailed { host: host_and_port(url), reason })?;
+        let client = built.map_err(|reason| request_failed(url, reason))?;
         let request = client.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
         request.send().await.map_err(|error| self.classify_error(url, &error))
     }
@@ -395,6 +391,10 @@ impl WebFetcher {
 
 fn blocked(url: &Url, what: &'static str) -> FetchError {
     FetchError::Blocked { host: host_and_port(url), what }
+}
+
+fn request_failed(url: &Url, reason: String) -> FetchError {
+    FetchError::RequestFailed { host: host_and_port(url), reason }
 }
 
 /// Host and port, in the syntax of `web.allow`.

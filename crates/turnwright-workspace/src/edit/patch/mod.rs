@@ -195,10 +195,7 @@ impl<'t> PatchParser<'t> {
         let mut to = None;
         if let Some(rest) = self.peek().and_then(|line| line.strip_prefix(MOVE)) {
             self.at += 1;
-            if rest.trim().is_empty() {
-                return Err(self.error("a path is missing"));
-            }
-            to = Some(rest.strip_prefix(' ').unwrap_or(rest).to_owned());
+            to = Some(self.parse_path(rest)?);
         }
         let mut hunks: Vec<Hunk> = Vec::new();
         let mut hunk = Hunk { line: self.at + 1, ..Hunk::default() };

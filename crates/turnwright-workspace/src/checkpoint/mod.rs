@@ -283,10 +283,7 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
 
 /// Private functions of this module for the fuzz targets. The program does not use them.
 pub mod fuzzing {
-    use std::path::Path;
-
-    use super::content_cache;
-    use super::git::{Repository, index, pack};
+    use super::git::{index, pack};
 
     /// The paths in a git index.
     pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -310,12 +307,5 @@ pub mod fuzzing {
 
     pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
         pack::apply_delta(base, delta)
-    }
-
-    /// The committed content of an unmodified file.
-    pub fn clean_content(root: &Path, path: &Path) -> Option<Vec<u8>> {
-        let repository = Repository::open(root)?;
-        let stat = content_cache::lstat(path)?;
-        repository.read(&repository.clean_blob(path, &stat)?)
     }
 }

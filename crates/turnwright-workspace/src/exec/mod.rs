@@ -22,7 +22,10 @@ mod launcher_link;
 mod launcher_listener;
 #[cfg(unix)]
 mod members;
+#[cfg(target_os = "linux")]
 mod memory_limit;
+#[cfg(not(target_os = "linux"))]
+mod no_memory_limit;
 mod output;
 mod piped;
 mod output_file;
@@ -56,7 +59,10 @@ pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
 pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
 #[cfg(unix)]
 pub use launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
+#[cfg(target_os = "linux")]
 pub use memory_limit::{MemoryMeter, default_memory_limit};
+#[cfg(not(target_os = "linux"))]
+pub use no_memory_limit::{NoMemoryMeter as MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
@@ -64,6 +70,9 @@ pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]
 pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote, launcher_program};
+
+#[cfg(not(target_os = "linux"))]
+use no_memory_limit as memory_limit;
 
 /// A command to run.
 #[derive(Clone, Debug)]

@@ -131,6 +131,9 @@ type FolderNames = ();
 
 pub(super) type ListedFolder = (Arc<Path>, Arc<FolderListing>);
 
+/// The rules in folders that are not listed themselves, below one root.
+pub(super) type KnownRules = HashMap<PathBuf, FolderRules>;
+
 /// Lists folders below one root, whose ignore rules apply.
 pub(super) struct FolderLister<'a> {
     root: &'a Path,
@@ -144,8 +147,6 @@ pub(super) struct FolderLister<'a> {
     count: &'a AtomicUsize,
     /// The rules from above the root.
     rules: FolderRules,
-    /// The rules in folders that are not listed themselves.
-    known_rules: Mutex<HashMap<PathBuf, FolderRules>>,
     /// The device of the root.
     #[cfg(unix)]
     device: Option<rustix::fs::Dev>,
@@ -181,16 +182,15 @@ impl<'a> FolderLister<'a> {
             stop,
             count,
             rules: FolderRules::above(root),
-            known_rules: Mutex::default(),
             #[cfg(unix)]
             device: std::fs::File::open(root).ok().and_then(device_of),
         }
     }
 
     /// Lists a folder and all below it. Blocks.
-    pub(super) fn list_tree(&self, folder: PathBuf) -> Vec<ListedFolder> {
+    pub(super) fn list_tree(&self, folder: PathBuf, known: &mut KnownRules) -> Vec<ListedFolder> {
         let queue = FolderQueue::default();
-        let rules = self.rules_above(&folder);
+        let rules = self.rules_above(&folder, known);
         queue.state.lock().folders.push((folder, rules));
         let mut found = self.work(&queue, FOLDERS_OF_ONE_THREAD);
         if queue.state.lock().folders.is_empty() {
@@ -232,21 +232,21 @@ impl<'a> FolderLister<'a> {
         found
     }
 
-    pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
-        let rules = self.rules_above(folder);
+    pub(super) fn list_one(&self, folder: &Arc<Path>, known: &mut KnownRules) -> FolderListing {
+        let rules = self.rules_above(folder, known);
         self.list(folder, &rules, &mut FolderNames::default()).map_or_else(unknown, |found| found.0)
     }
 
     /// The rules from above a folder that is the root or below it.
-    fn rules_above(&self, folder: &Path) -> FolderRules {
+    fn rules_above(&self, folder: &Path, known: &mut KnownRules) -> FolderRules {
         let above = folder.parent().filter(|parent| parent.starts_with(self.root));
         let Some(above) = above else { return self.rules.clone() };
-        if let Some(known) = self.known_rules.lock().get(above) {
-            return known.clone();
+        if let Some(rules) = known.get(above) {
+            return rules.clone();
         }
-        let inherited = self.rules_above(above);
+        let inherited = self.rules_above(above, known);
         let rules = inherited.below(above, |_| true).unwrap_or(inherited);
-        self.known_rules.lock().insert(above.to_path_buf(), rules.clone());
+        known.insert(above.to_path_buf(), rules.clone());
         rules
     }
 

@@ -54,9 +54,14 @@ impl GitRepository {
 
     /// The folders that say what git runs here: its own, and the one that its working trees share. Blocks.
     pub fn settings_folders(self) -> Vec<PathBuf> {
-        let named = read_head(&self.git.join("commondir"), None, MAX_POINTER_BYTES);
-        let shared = named.and_then(|head| real_path(self.git.join(head.text.trim_end())).ok());
+        let shared = self.shared_folder().and_then(|folder| real_path(folder).ok());
         [self.git].into_iter().chain(shared).collect()
+    }
+
+    /// The folder that the working trees share, if the repository is one of them. Blocks.
+    pub(crate) fn shared_folder(&self) -> Option<PathBuf> {
+        let named = read_head(&self.git.join("commondir"), None, MAX_POINTER_BYTES)?;
+        Some(self.git.join(named.text.trim_end()))
     }
 }
 

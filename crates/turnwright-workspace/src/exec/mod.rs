@@ -59,10 +59,7 @@ pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
 pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
 #[cfg(unix)]
 pub use launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
-#[cfg(target_os = "linux")]
 pub use memory_limit::{MemoryMeter, default_memory_limit};
-#[cfg(not(target_os = "linux"))]
-pub use no_memory_limit::{NoMemoryMeter as MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};

@@ -1,11 +1,10 @@
 //! Systems other than Linux: none says what the processes of a command hold.
 
-/// The processes of a command: there are no values of this type.
-#[derive(Clone, Debug)]
-pub enum NoMemoryMeter {}
+/// There are no values of this type.
+pub use std::convert::Infallible as MemoryMeter;
 
 /// Waits for ever.
-pub(super) async fn wait_until_above(_: Option<NoMemoryMeter>, _: Option<u64>) -> u64 {
+pub(super) async fn wait_until_above(_: Option<MemoryMeter>, _: Option<u64>) -> u64 {
     std::future::pending().await
 }
 

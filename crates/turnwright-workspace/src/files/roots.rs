@@ -50,8 +50,7 @@ impl Roots {
     }
 
     fn of(folders: Vec<(PathBuf, PathBuf)>, is_described: bool) -> Roots {
-        let private = Vec::new();
-        Roots { folders, private, readable: Arc::default(), tmp: None, is_described }
+        Roots { folders, private: Vec::new(), readable: Arc::default(), tmp: None, is_described }
     }
 
     /// Roots of a stored session whose working folder does not exist any more.

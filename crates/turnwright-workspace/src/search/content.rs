@@ -116,21 +116,15 @@ pub(super) fn grep_up_to(
     let files = AtomicUsize::new(0);
     let search = GrepWalk { scope, pattern: &pattern, max_matches, max_files, stop, files };
     let mut counts = search.run(scope.include_hidden, &[]);
-    counts.garbled.sort_by(|a, b| compare_paths(a, b));
     let mut found = GrepResult {
         matches: counts.hits.iter().map(|hit| hit.count).sum(),
         files_with_matches: counts.hits.len(),
-        files_searched: counts.searched,
-        files_seen: counts.seen,
-        secret_files: counts.secrets,
-        binary_files: counts.binary,
-        unreadable: counts.unreadable,
         capped_files: counts.hits.iter().filter(|hit| hit.count == MAX_MATCHES_PER_FILE).count(),
-        garbled: counts.garbled,
         regex_error: pattern.regex_error.clone(),
         is_incomplete: stop.was_cut_short(),
-        ..GrepResult::default()
+        ..counts.found
     };
+    found.garbled.sort_by(|a, b| compare_paths(a, b));
     if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
         let second_stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
         counts.already_searched.sort_unstable();
@@ -175,13 +169,9 @@ struct GrepWalk<'a> {
 #[derive(Default)]
 struct GrepTally {
     hits: Vec<FileHit>,
-    seen: usize,
-    searched: usize,
-    binary: usize,
-    secrets: usize,
-    unreadable: usize,
-    garbled: Vec<PathBuf>,
     already_searched: Vec<u64>,
+    /// Has the numbers of files, and those that are garbled.
+    found: GrepResult,
 }
 
 impl GrepWalk<'_> {
@@ -192,16 +182,17 @@ impl GrepWalk<'_> {
             || (FileSearcher::new(self.pattern, None, self.stop), GrepTally::default()),
             |(searcher, counts), entry| self.visit(searcher, counts, entry, already_searched),
         );
-        let mut sum = GrepTally { unreadable: errors, ..GrepTally::default() };
-        for (_, counts) in workers {
-            sum.hits.extend(counts.hits);
-            sum.seen += counts.seen;
-            sum.searched += counts.searched;
-            sum.binary += counts.binary;
-            sum.secrets += counts.secrets;
-            sum.unreadable += counts.unreadable;
-            sum.garbled.extend(counts.garbled);
-            sum.already_searched.extend(counts.already_searched);
+        let mut sum = GrepTally::default();
+        sum.found.unreadable = errors;
+        for (_, GrepTally { hits, already_searched, found }) in workers {
+            sum.hits.extend(hits);
+            sum.already_searched.extend(already_searched);
+            sum.found.files_seen += found.files_seen;
+            sum.found.files_searched += found.files_searched;
+            sum.found.binary_files += found.binary_files;
+            sum.found.secret_files += found.secret_files;
+            sum.found.unreadable += found.unreadable;
+            sum.found.garbled.extend(found.garbled);
         }
         sum
     }
@@ -217,14 +208,14 @@ impl GrepWalk<'_> {
             return;
         }
         let path = entry.path();
-        counts.seen += 1;
+        counts.found.files_seen += 1;
         if !self.scope.includes(path) {
             return;
         }
         notice_other_name(path);
         // A file that was named explicitly has been permitted.
         if entry.depth() > 0 && is_secret_path(path) {
-            counts.secrets += 1;
+            counts.found.secret_files += 1;
             return;
         }
         let hash = std_hash(path.as_os_str());
@@ -233,15 +224,15 @@ impl GrepWalk<'_> {
         }
         let mut count = MatchCounter { count: 0, max_matches: self.max_matches };
         let Ok(charset) = searcher.search(path, &mut count) else {
-            counts.unreadable += 1;
+            counts.found.unreadable += 1;
             return;
         };
         match charset {
-            Charset::Binary => counts.binary += 1,
-            _ => counts.searched += 1,
+            Charset::Binary => counts.found.binary_files += 1,
+            _ => counts.found.files_searched += 1,
         }
-        if charset == Charset::BrokenUtf8 && counts.garbled.len() < MAX_GARBLED {
-            counts.garbled.push(path.to_path_buf());
+        if charset == Charset::BrokenUtf8 && counts.found.garbled.len() < MAX_GARBLED {
+            counts.found.garbled.push(path.to_path_buf());
         }
         if counts.already_searched.len() < MAX_REMEMBERED {
             counts.already_searched.push(hash);

@@ -15,7 +15,6 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::{SearchDeadline, SearchScope};
-use crate::files::read_head;
 use crate::files::replacement::is_temporary_name;
 use crate::git_repository::GitRepository;
 use turnwright_types::hash::std_hash;
@@ -168,8 +167,6 @@ fn is_unsafe(path: &Path) -> bool {
 
 /// The entries of a folder that have rules. Those of an earlier one come first, whatever folders they are in.
 const RULE_ENTRIES: [&str; 3] = [".ignore", ".gitignore", ".git"];
-/// A longer `commondir` is not understood.
-const MAX_POINTER_BYTES: usize = 4 * 1024;
 
 /// Rules that apply to what is in a folder. Cloning is cheap. They are equal if they come from the same files with the
 /// same content.
@@ -275,9 +272,7 @@ fn excludes(folder: &Path) -> Option<PathBuf> {
     if !git.is_file() {
         return Some(git.join(NAME));
     }
-    let git = GitRepository::at(folder).ok()??.git;
-    let common = read_head(&git.join("commondir"), None, MAX_POINTER_BYTES)?.text;
-    Some(git.join(common.trim_end()).join(NAME))
+    Some(GitRepository::at(folder).ok()??.shared_folder()?.join(NAME))
 }
 
 #[cfg(test)]

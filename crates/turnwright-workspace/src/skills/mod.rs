@@ -215,9 +215,8 @@ pub fn scan_all(
     places: &[ScannedFolder],
     stop: &CancellationToken,
 ) -> (Vec<Skill>, Vec<SkippedSkill>) {
-    let found = Vec::new();
-    let skipped = Vec::new();
-    let mut scan = SkillScan { found, skipped, visited: HashSet::new(), stop };
+    let mut scan =
+        SkillScan { found: Vec::new(), skipped: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
         scan.visit_linked(&place.folder, place.within.as_deref(), 0);
     }

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
@@ -100,10 +100,10 @@ pub(super) fn walk_parallel<T: Send>(
     start: impl Fn() -> T,
     visit: impl Fn(&mut T, DirEntry) + Sync,
 ) -> (Vec<T>, usize) {
-    let done = Mutex::new(Vec::new());
+    let (finished, done) = mpsc::channel();
     let errors = AtomicUsize::new(0);
     let visitor = || {
-        let mut guard = WorkerGuard { worker: Some(start()), finished: &done };
+        let mut guard = WorkerGuard { worker: Some(start()), finished: finished.clone() };
         let visit = &visit;
         let errors = &errors;
         move |entry| {
@@ -127,19 +127,20 @@ pub(super) fn walk_parallel<T: Send>(
             .for_each(drop),
         threads => walk_builder.threads(threads).build_parallel().run(|| Box::new(visitor())),
     }
-    (done.into_inner(), errors.into_inner())
+    (done.try_iter().collect(), errors.into_inner())
 }
 
-/// Returns the state of a thread when the thread is done.
-struct WorkerGuard<'a, T> {
+/// Sends the state of a thread when the thread is done.
+struct WorkerGuard<T> {
     worker: Option<T>,
-    finished: &'a Mutex<Vec<T>>,
+    finished: mpsc::Sender<T>,
 }
 
-impl<T> Drop for WorkerGuard<'_, T> {
+impl<T> Drop for WorkerGuard<T> {
     fn drop(&mut self) {
-        let mut finished = self.finished.lock();
-        finished.extend(self.worker.take());
+        if let Some(worker) = self.worker.take() {
+            self.finished.send(worker).ok();
+        }
     }
 }
 

@@ -285,7 +285,6 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
 pub mod fuzzing {
     use super::git::{index, pack};
 
-    /// The paths in a git index.
     pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         let index = index::parse(bytes)?;
         Some(index.entries().iter().map(|entry| index.name(entry).to_vec()).collect())
@@ -300,7 +299,6 @@ pub mod fuzzing {
         pack::find_offset(&index, hash)
     }
 
-    /// The data of a pack entry.
     pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
         pack::read_entry(&pack, offset).map(|entry| entry.1)
     }

@@ -31,9 +31,7 @@ const MAX_RESULT_BYTES: usize = 32 * 1024 * 1024;
 /// Replaces a piece of text with another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextEdit {
-    /// The text to replace.
     pub old: String,
-    /// The replacement.
     pub new: String,
     /// True to replace all occurrences instead of exactly one.
     pub replace_all: bool,
@@ -51,11 +49,8 @@ pub struct AppliedEdit {
 /// The result of all edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedEdits {
-    /// The new text.
     pub text: String,
-    /// The result of each edit.
     pub edits: Vec<AppliedEdit>,
-    /// The changed lines.
     pub changes: Vec<LineChange>,
     /// How many lines were added and removed.
     pub line_counts: LineCounts,
@@ -72,7 +67,6 @@ pub struct EditError {
 /// Why an edit cannot be applied. Lines count from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditErrorKind {
-    /// There are no edits.
     NoEdits,
     /// There are more than [`MAX_EDITS`] edits.
     TooManyEdits,
@@ -82,13 +76,9 @@ pub enum EditErrorKind {
     /// The old and new text are equal.
     NoChange,
     /// The new text has a placeholder for omitted lines.
-    Placeholder {
-        /// The line with the placeholder.
-        line: String,
-    },
+    Placeholder { line: String },
     /// The old text is not in the file.
     NotFound {
-        /// The most similar lines.
         similar: Vec<SimilarLines>,
         /// True if the old text was there before the preceding edits were applied.
         matched_before: bool,

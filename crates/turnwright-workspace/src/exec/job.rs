@@ -30,9 +30,7 @@ const MAX_PENDING_REQUESTS: usize = 8;
 /// The end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnd {
-    /// Why it ended.
     pub reason: EndReason,
-    /// How long it ran.
     pub duration: Duration,
     /// The processes that it had left running.
     pub leftover: Leftover,
@@ -47,7 +45,6 @@ pub enum EndReason {
     Exited(CommandExit),
     /// The agent has stopped it, because the user cancelled or the session ended.
     Stopped,
-    /// The user has stopped this command.
     StoppedByUser,
     /// It reached the time limit for commands.
     TimedOut,

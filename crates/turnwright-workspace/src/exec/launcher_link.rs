@@ -54,7 +54,6 @@ pub(super) struct LaunchRequest {
 /// An event on the connection.
 #[derive(Debug, PartialEq)]
 pub(super) enum LinkEvent {
-    /// A frame has arrived.
     Frame(LinkFrame),
     /// Everything that was to be sent has been sent.
     Drained,

@@ -32,7 +32,6 @@ pub struct PipedProgram {
 /// The pipes to the program.
 #[derive(Debug)]
 pub struct ProcessPipes {
-    /// Its input.
     pub stdin: ChildStdin,
     /// Its answers.
     pub stdout: ChildStdout,

@@ -84,7 +84,6 @@ pub(super) fn read_image(path: &Path) -> Result<Media, FileError> {
 /// A file that is not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinaryFile {
-    /// The size in bytes.
     pub size: u64,
     /// The format, if it is known.
     pub kind: Option<FileKind>,

@@ -74,7 +74,6 @@ impl Roots {
 }
 
 impl Files {
-    /// Inspects the entry at a path.
     pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();

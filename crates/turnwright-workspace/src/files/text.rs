@@ -135,7 +135,6 @@ const MAX_WRONG_FOR_WIDE: usize = 8;
 /// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextEncoding {
-    /// The character encoding.
     pub charset: &'static Encoding,
     /// True if the file begins with a byte order mark.
     pub has_bom: bool,

@@ -65,7 +65,6 @@ pub struct GrepResult {
     pub shown: usize,
     /// The offset of the next page, if there is one.
     pub next_offset: Option<usize>,
-    /// The number of files that were searched.
     pub files_searched: usize,
     /// The number of files that were seen, whether the glob matches them or not.
     pub files_seen: usize,

@@ -100,45 +100,24 @@ pub struct FetchedBody {
 /// Why nothing was fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The address is not public and not allowed.
+    /// The address is of a kind that is not public, as in "a private", and is not allowed.
     #[error(
         "{host} is {what} address, which is not fetched. The user can allow it with \
          `allow = [\"{host}\"]` in `[web]` of the settings"
     )]
-    Blocked {
-        /// The host with its port.
-        host: String,
-        /// The kind of address, as in "a private".
-        what: &'static str,
-    },
+    Blocked { host: String, what: &'static str },
     /// The name could not be looked up.
     #[error("{host} was not found: {reason}")]
-    UnknownHost {
-        host: String,
-        /// The system's message.
-        reason: String,
-    },
+    UnknownHost { host: String, reason: String },
     #[error("nothing answers at {0}. Is the server running?")]
     ConnectionRefused(String),
     /// The TLS connection is not trustworthy.
     #[error("no safe connection to {host}: {reason}")]
-    Tls {
-        host: String,
-        /// The message of the TLS library.
-        reason: String,
-    },
+    Tls { host: String, reason: String },
     #[error("{host} took longer than {} s", limit.as_secs_f32())]
-    Timeout {
-        host: String,
-        /// The time limit.
-        limit: Duration,
-    },
+    Timeout { host: String, limit: Duration },
     #[error("{host} redirects more than {MAX_REDIRECTS} times; the last time to {last}")]
-    TooManyRedirects {
-        host: String,
-        /// The target of the last redirect.
-        last: String,
-    },
+    TooManyRedirects { host: String, last: String },
     /// The body has an encoding that was not asked for.
     #[error("{0} sends its response in an unsupported encoding")]
     UnsupportedEncoding(String),

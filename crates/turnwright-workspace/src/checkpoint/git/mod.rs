@@ -55,7 +55,6 @@ pub(super) struct FileStat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CleanBlob {
     hash: ObjectId,
-    /// The size of the file.
     size: usize,
 }
 
@@ -67,7 +66,6 @@ pub(super) struct Repository {
     /// The root of the working tree.
     top: PathBuf,
     index: index::Index,
-    /// The file of the index.
     index_file: PathBuf,
     /// Its modification time and size when it was read.
     written: (u64, u32),

@@ -41,17 +41,12 @@ impl FilePatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchOp {
     /// The file is created.
-    Add {
-        /// The content.
-        text: String,
-    },
-    /// The file is deleted.
+    Add { text: String },
     Delete,
     /// The file is changed, moved, or both.
     Update {
         /// The new path, if the file is moved.
         to: Option<String>,
-        /// The changes.
         hunks: Vec<Hunk>,
     },
 }

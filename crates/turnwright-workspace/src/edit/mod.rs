@@ -77,23 +77,13 @@ pub enum EditErrorKind {
     NoChange,
     /// The new text has a placeholder for omitted lines.
     Placeholder { line: String },
-    /// The old text is not in the file.
-    NotFound {
-        similar: Vec<SimilarLines>,
-        /// True if the old text was there before the preceding edits were applied.
-        matched_before: bool,
-    },
+    /// The old text is not in the file. `matched_before` is true if it was there before the preceding edits were
+    /// applied.
+    NotFound { similar: Vec<SimilarLines>, matched_before: bool },
     /// There are too many occurrences, or the result would be too large.
     TooLarge,
-    /// The old text occurs more than once.
-    Ambiguous {
-        /// How the old text was matched.
-        match_kind: MatchKind,
-        /// The lines where the first few occurrences begin.
-        lines: Vec<usize>,
-        /// How many occurrences there are.
-        count: usize,
-    },
+    /// The old text occurs more than once. The first few occurrences begin in these lines.
+    Ambiguous { match_kind: MatchKind, lines: Vec<usize>, count: usize },
 }
 
 /// Applies edits one after the other, each to the result of the one before. If one fails, none is

@@ -43,12 +43,8 @@ pub enum PatchOp {
     /// The file is created.
     Add { text: String },
     Delete,
-    /// The file is changed, moved, or both.
-    Update {
-        /// The new path, if the file is moved.
-        to: Option<String>,
-        hunks: Vec<Hunk>,
-    },
+    /// The file is changed, moved to a new path, or both.
+    Update { to: Option<String>, hunks: Vec<Hunk> },
 }
 
 /// A change of consecutive lines.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::read_head;
 use crate::real_path;
+use turnwright_types::git_layout::GitLayout;
 
 /// `.git` files that are longer are not understood.
 const MAX_POINTER_BYTES: usize = 4 * 1024;
@@ -63,6 +64,15 @@ impl GitRepository {
         let named = read_head(&self.git.join("commondir"), None, MAX_POINTER_BYTES)?;
         Some(self.git.join(named.text.trim_end()))
     }
+}
+
+/// The `.git` of a folder, or the folder itself if git takes it for a repository. Blocks.
+pub(crate) fn repository_in(folder: &Path) -> Option<PathBuf> {
+    let git = folder.join(".git");
+    if fs::symlink_metadata(&git).is_ok() {
+        return Some(git);
+    }
+    GitLayout::of(folder).is_repository().then(|| folder.to_path_buf())
 }
 
 fn real_target(path: &Path) -> Result<PathBuf, GitPointerError> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::newly_ignored;
 use super::snapshot::{StatSnapshot, WatchedFolders};
+use crate::git_repository::repository_in;
 use crate::{real_path, temp_folder};
 use turnwright_types::git_layout::GitLayout;
 
@@ -338,13 +339,7 @@ fn repositories_in_git(git: &Path) -> Vec<PathBuf> {
         if is_known || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        let folder = entry.path();
-        let inner = folder.join(".git");
-        if std::fs::symlink_metadata(&inner).is_ok() {
-            found.push(inner);
-        } else if GitLayout::of(&folder).is_repository() {
-            found.push(folder);
-        }
+        found.extend(repository_in(&entry.path()));
     }
     found
 }

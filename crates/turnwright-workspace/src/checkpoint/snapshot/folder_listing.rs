@@ -20,6 +20,7 @@ use super::listed_entries::ListedEntries;
 use super::no_watch::NoWatch as FolderWatch;
 use super::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
 use crate::files::replacement::{is_temporary_name, remove_left_file};
+use crate::git_repository::repository_in;
 use crate::search::{FolderRules, SearchDeadline};
 use turnwright_types::git_layout::GitLayout;
 
@@ -155,13 +156,6 @@ pub(super) struct FolderLister<'a> {
 #[cfg(unix)]
 fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
     Some(rustix::fs::fstat(folder).ok()?.st_dev)
-}
-
-/// Returns true if anything is at a path.
-#[cfg(unix)]
-fn exists(path: &Path) -> bool {
-    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-    rustix::fs::statat(rustix::fs::CWD, path, flags).is_ok()
 }
 
 impl<'a> FolderLister<'a> {
@@ -334,7 +328,13 @@ impl<'a> FolderLister<'a> {
         }
         if is_ignored(is_folder) {
             if is_folder {
-                self.add_ignored(listing, folder, path, relative);
+                if let Some(watch) = self.watch {
+                    watch.add_ignored(&(*path).into(), folder, false);
+                }
+                self.add_ignored(listing, path, relative);
+                if (self.obeyed.may_hold)(relative) {
+                    listing.repositories.extend(self.obeyed_in_ignored(path, folder));
+                }
             }
             return;
         }
@@ -364,23 +364,14 @@ impl<'a> FolderLister<'a> {
         Some(())
     }
 
-    /// Adds an ignored folder, with the repositories and the files that programs obey in it.
-    #[cfg(unix)]
-    fn add_ignored(
-        &self,
-        listing: &mut FolderListing,
-        folder: &Arc<Path>,
-        path: &Path,
-        relative: &Path,
-    ) {
-        listing.repositories.extend(self.repository_in_ignored(path, folder));
+    /// Adds an ignored folder, with its repository and the file of its environment.
+    fn add_ignored(&self, listing: &mut FolderListing, path: &Path, relative: &Path) {
+        listing.repositories.extend(repository_in(path));
         let environment = path.join(ENVIRONMENT_FILE);
-        if (self.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false) && exists(&environment)
+        if (self.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false)
+            && std::fs::symlink_metadata(&environment).is_ok()
         {
             listing.repositories.push(environment);
-        }
-        if (self.obeyed.may_hold)(relative) {
-            listing.repositories.extend(self.obeyed_in_ignored(path, folder));
         }
         listing.ignored.push(path.to_path_buf());
     }
@@ -442,27 +433,6 @@ impl<'a> FolderLister<'a> {
         found
     }
 
-    /// The repository of an ignored folder, which is not listed otherwise, if it has one or is one.
-    #[cfg(unix)]
-    fn repository_in_ignored(&self, folder: &Path, listed: &Arc<Path>) -> Option<PathBuf> {
-        if let Some(watch) = self.watch {
-            watch.add_ignored(&folder.into(), listed, false);
-        }
-        let git = folder.join(".git");
-        if exists(&git) {
-            return Some(git);
-        }
-        GitLayout::of(folder).is_repository().then(|| folder.to_path_buf())
-    }
-
-    /// The file of an environment in an ignored folder.
-    #[cfg(not(unix))]
-    fn environment_in_ignored(&self, path: &Path, is_folder: bool) -> Option<PathBuf> {
-        let file = path.join(ENVIRONMENT_FILE);
-        let relative = file.strip_prefix(self.root).ok()?;
-        (is_folder && file.exists() && (self.obeyed.is_obeyed)(relative, false)).then_some(file)
-    }
-
     /// The same without open folders, inodes and other file systems below the root.
     #[cfg(not(unix))]
     fn list(
@@ -472,7 +442,7 @@ impl<'a> FolderLister<'a> {
         (): &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
         let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
-        let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
+        let below_root = folder.strip_prefix(self.root).ok()?;
         let mut listing = FolderListing { rules: Some(rules.clone()), ..FolderListing::default() };
         let mut layout = GitLayout::default();
         for entry in std::fs::read_dir(folder).ok()?.flatten() {
@@ -497,16 +467,17 @@ impl<'a> FolderLister<'a> {
             let stat = FileStat::tracked(&metadata);
             let is_folder = stat_kind(&stat) == StatKind::Folder;
             let is_link = stat_kind(&stat) == StatKind::Link;
-            relative.push(&name);
+            let relative = below_root.join(&name);
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(path.clone());
             }
-            relative.pop();
             if is_link {
                 listing.links.push(name.clone());
             }
             if rules.ignores(&path, is_folder) {
-                self.add_ignored(&mut listing, path, is_folder);
+                if is_folder {
+                    self.add_ignored(&mut listing, &path, &relative);
+                }
                 continue;
             }
             if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == *rules) {
@@ -524,21 +495,6 @@ impl<'a> FolderLister<'a> {
         listing.entries.sort();
         listing.repositories.sort();
         Some((listing, rules))
-    }
-
-    /// Adds an ignored entry, and the repository that it is or has.
-    #[cfg(not(unix))]
-    fn add_ignored(&self, listing: &mut FolderListing, path: PathBuf, is_folder: bool) {
-        if is_folder {
-            listing.ignored.push(path.clone());
-        }
-        let git = path.join(".git");
-        listing.repositories.extend(self.environment_in_ignored(&path, is_folder));
-        if is_folder && git.exists() {
-            listing.repositories.push(git);
-        } else if is_folder && GitLayout::of(&path).is_repository() {
-            listing.repositories.push(path);
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::find_repositories;
 use super::observe::{ObservedState, observe};
-use super::snapshot::folder_listing::IGNORE_FILES;
+use super::snapshot::folder_listing::is_ignore_file;
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
@@ -359,10 +359,8 @@ impl<'a> ChangeComparison<'a> {
             .filter(|stat| stat_kind(stat) != StatKind::Folder);
         self.inodes = files.map(|stat| stat.ino).collect();
         changed.retain(|change| !self.is_only_visibility_change(change));
-        let ignore_rules_changed = changed.iter().any(|change| {
-            let name = change.path.file_name();
-            name.is_some_and(|name| IGNORE_FILES.iter().any(|rule| name == *rule))
-        });
+        let ignore_rules_changed =
+            changed.iter().any(|change| change.path.file_name().is_some_and(is_ignore_file));
         let mut changes = CallChanges {
             omitted: changed.len().saturating_sub(MAX_CHANGES),
             ..CallChanges::default()

@@ -1,9 +1,7 @@
 //! Lists folders for snapshots: the stat data of all entries that no ignore rule excludes.
 
 use std::collections::HashMap;
-#[cfg(unix)]
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +39,11 @@ const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// The file of virtual environments of Python, which ignore rules nearly always exclude.
 pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
-pub(in crate::checkpoint) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
+pub(in crate::checkpoint) fn is_ignore_file(name: &OsStr) -> bool {
+    IGNORE_FILES.iter().any(|file| name == *file)
+}
 
 /// The contents of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,8 +72,7 @@ impl FolderListing {
     fn add_tracked(&mut self, name: &OsStr, stat: &rustix::fs::Stat, is_folder: bool) {
         let has_other_names = !is_folder && stat.st_nlink > 1;
         if let Some(stat) = FileStat::tracked(stat) {
-            self.has_linked_rules |= stat_kind(&stat) == StatKind::Link
-                && IGNORE_FILES.iter().any(|ignore_file| name == *ignore_file);
+            self.has_linked_rules |= stat_kind(&stat) == StatKind::Link && is_ignore_file(name);
             self.hard_linked.extend(has_other_names.then_some(stat.ino));
             self.entries.push(name, stat);
         }
@@ -323,7 +324,7 @@ impl<'a> FolderLister<'a> {
         if file_type == FileType::Symlink {
             listing.links.push(name.to_os_string());
         }
-        if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == rules) {
+        if self.omits_files && !is_folder && !is_ignore_file(name) {
             return;
         }
         if is_ignored(is_folder) {
@@ -480,13 +481,13 @@ impl<'a> FolderLister<'a> {
                 }
                 continue;
             }
-            if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == *rules) {
+            if self.omits_files && !is_folder && !is_ignore_file(&name) {
                 continue;
             }
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }
-            listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|rules| name == *rules);
+            listing.has_linked_rules |= is_link && is_ignore_file(&name);
             listing.entries.push(&name, stat);
         }
         if layout.is_repository() {

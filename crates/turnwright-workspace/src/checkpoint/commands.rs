@@ -43,7 +43,7 @@ const READ_LIMIT: Duration = Duration::from_secs(2);
 const CLOCK_LAG: Duration = Duration::from_millis(20);
 
 /// The state of the folders before a command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CommandBaseline {
     snapshot: Arc<StatSnapshot>,
     /// The last snapshot for which all contents that are stored nowhere else were cached.
@@ -129,10 +129,7 @@ impl super::ChangeTracker {
             && is_fresh(&last.snapshot)
         {
             self.0.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
-            let snapshot = Arc::clone(&last.snapshot);
-            let cached = Arc::clone(&last.cached);
-            let converted = Arc::clone(&last.converted);
-            return Some(CommandBaseline { snapshot, cached, repositories, converted });
+            return Some(CommandBaseline { repositories, ..last.clone() });
         }
         let (previous, cached) = last.map(|last| (last.snapshot, last.cached)).unzip();
         let refreshed = previous
@@ -249,12 +246,8 @@ impl super::ChangeTracker {
             contents.insert(&path, stat, found);
         }
         drop(contents);
-        let cached = Arc::clone(&before.cached);
-        let repositories = Arc::clone(&before.repositories);
-        let converted = Arc::clone(&before.converted);
         self.0.inner.lock().ignored = Arc::new(now.ignored());
-        let snapshot = Arc::new(now);
-        let last = CommandBaseline { snapshot, cached, repositories, converted };
+        let last = CommandBaseline { snapshot: Arc::new(now), ..before.clone() };
         let outdated = self.0.inner.lock().last_baseline.replace(last);
         drop(outdated);
         changes

@@ -53,7 +53,7 @@ pub(super) fn read_excerpt(
         Some(end) if end > 0 => usize::try_from(end).unwrap_or(usize::MAX),
         _ => usize::MAX,
     };
-    reader.seek(SeekFrom::Start(0))?;
+    reader.file.rewind()?;
     let line_count = end.saturating_add(1).saturating_sub(start);
     let LineRun { lines, more, total: counted } =
         reader.read_lines(&mut buffer, start - 1, line_count, window)?;
@@ -103,14 +103,9 @@ impl LineReader<'_> {
         Ok(filled)
     }
 
-    fn seek(&mut self, to: SeekFrom) -> Result<(), FileError> {
-        self.file.seek(to)?;
-        Ok(())
-    }
-
     /// Counts the lines. The flag is false if the number is only a lower bound.
     fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<(usize, bool), FileError> {
-        self.seek(SeekFrom::Start(0))?;
+        self.file.rewind()?;
         let mut breaks = 0;
         let mut read = 0;
         let mut last = b'\n';
@@ -188,7 +183,7 @@ impl LineReader<'_> {
         let end = window.end.filter(|end| *end < 0).map_or(1, i64::unsigned_abs);
         let last = usize::try_from(end).unwrap_or(usize::MAX);
         let line_count = (from_end + 1).saturating_sub(last);
-        self.seek(SeekFrom::Start(offset))?;
+        self.file.seek(SeekFrom::Start(offset))?;
         let lines = self.read_lines(buffer, 0, line_count, window)?.lines;
         let first = -i64::try_from(from_end).unwrap_or(i64::MAX);
         Ok(Excerpt {
@@ -214,7 +209,7 @@ impl LineReader<'_> {
         while at > 0 && size - at < MAX_SCANNED_BYTES {
             let length = at.min(buffer.len() as u64);
             at -= length;
-            self.seek(SeekFrom::Start(at))?;
+            self.file.seek(SeekFrom::Start(at))?;
             let count = self.fill(&mut buffer[..usize::try_from(length).unwrap_or(0)])?;
             for end in memchr::memrchr_iter(b'\n', &buffer[..count]) {
                 let begin = at + end as u64 + 1;

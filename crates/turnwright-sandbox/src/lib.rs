@@ -266,7 +266,6 @@ pub struct NamespaceSupport {
 pub struct NamespaceProcesses {
     /// The first process. When it is killed, all others are.
     pub init: u32,
-    /// The program.
     pub program: u32,
 }
 

@@ -1,11 +1,12 @@
 //! Tells which places no command can have changed, so that programs and settings there are still the user's own.
 
-use std::ffi::OsString;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
+
+use crate::real_path::parts_reversed;
 
 /// A path through more links than this leads nowhere.
 const MAX_LINKS: usize = 40;
@@ -66,7 +67,7 @@ impl FixedPlaces {
     fn end_of(&self, path: &Path) -> Option<PathBuf> {
         let mut place = PathBuf::new();
         let mut links_left = MAX_LINKS;
-        let mut remaining: Vec<OsString> = parts_reversed(path);
+        let mut remaining = parts_reversed(path);
         if !path.is_absolute() {
             return None;
         }
@@ -115,12 +116,6 @@ fn id_of(place: &Path) -> Option<FileId> {
 #[cfg(not(unix))]
 fn id_of(_: &Path) -> Option<FileId> {
     None
-}
-
-/// Returns the parts of a path, the last one first.
-fn parts_reversed(path: &Path) -> Vec<OsString> {
-    let parts = path.components().filter(|part| *part != Component::CurDir);
-    parts.rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
 #[cfg(unix)]

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::files::read_head;
 use crate::real_path;
+use turnwright_types::git_layout::GitLayout;
 
 /// `.git` files that are longer are not understood.
 const MAX_POINTER_BYTES: usize = 4 * 1024;
@@ -54,10 +55,24 @@ impl GitRepository {
 
     /// The folders that say what git runs here: its own, and the one that its working trees share. Blocks.
     pub fn settings_folders(self) -> Vec<PathBuf> {
-        let named = read_head(&self.git.join("commondir"), None, MAX_POINTER_BYTES);
-        let shared = named.and_then(|head| real_path(self.git.join(head.text.trim_end())).ok());
+        let shared = self.shared_folder().and_then(|folder| real_path(folder).ok());
         [self.git].into_iter().chain(shared).collect()
     }
+
+    /// The folder that the working trees share, if the repository is one of them. Blocks.
+    pub(crate) fn shared_folder(&self) -> Option<PathBuf> {
+        let named = read_head(&self.git.join("commondir"), None, MAX_POINTER_BYTES)?;
+        Some(self.git.join(named.text.trim_end()))
+    }
+}
+
+/// The `.git` of a folder, or the folder itself if git takes it for a repository. Blocks.
+pub(crate) fn repository_in(folder: &Path) -> Option<PathBuf> {
+    let git = folder.join(".git");
+    if fs::symlink_metadata(&git).is_ok() {
+        return Some(git);
+    }
+    GitLayout::of(folder).is_repository().then(|| folder.to_path_buf())
 }
 
 fn real_target(path: &Path) -> Result<PathBuf, GitPointerError> {

@@ -1,7 +1,7 @@
 //! Opens exactly the path that was checked: no symbolic link is followed that may have replaced a
 //! component since.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -72,6 +72,17 @@ pub fn set_permission_bits(file: &File, mode: u32) -> io::Result<()> {
 #[cfg(not(unix))]
 pub fn set_permission_bits(_: &File, _: u32) -> io::Result<()> {
     Ok(())
+}
+
+/// The permission bits of a file, as for `chmod`.
+#[cfg(unix)]
+pub(crate) fn permission_bits(metadata: &Metadata) -> u32 {
+    std::os::unix::fs::MetadataExt::mode(metadata) & 0o7777
+}
+
+#[cfg(not(unix))]
+pub(crate) fn permission_bits(_: &Metadata) -> u32 {
+    0o644
 }
 
 /// Returns true if opening failed because there is a link on the path.
@@ -253,7 +264,7 @@ mod unix {
     }
 
     /// Opens each folder of a path relative to the one before, which stays the same whatever
-    /// happens to its name. With `makes`, missing folders are created.
+    /// happens to its name. With `create`, missing folders are created.
     pub(super) fn walk(path: &Path, create: bool) -> io::Result<File> {
         let start = if path.is_absolute() { "/" } else { "." };
         let mut held = openat(CWD, start, FOLDER | OFlags::CLOEXEC, Mode::empty())?;

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// A folder is listed when so many of its entries were looked up: that is faster than further lookups.
 const LOOKUPS_BEFORE_LISTING: usize = 8;
@@ -89,6 +89,12 @@ fn real_entry(path: PathBuf) -> Option<PathBuf> {
         // It exists and is no link.
         Err(error) => (error.kind() == io::ErrorKind::InvalidInput).then_some(path),
     }
+}
+
+/// Returns the parts of a path, the last one first. With this, links can be followed one by one.
+pub(crate) fn parts_reversed(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter(|part| *part != Component::CurDir);
+    parts.rev().map(|part| part.as_os_str().to_owned()).collect()
 }
 
 /// The path without `\\?\`; `None` if it has none, or means something else without it.

@@ -63,10 +63,10 @@ fn remove_files(
     is_stopped: &impl Fn() -> bool,
 ) -> io::Result<Option<Vec<CString>>> {
     let mut folders = Vec::new();
-    loop {
+    while folders.is_empty() {
         let names = names_in(folder)?;
         if names.is_empty() {
-            return Ok(Some(folders));
+            break;
         }
         for name in names {
             if is_stopped() {
@@ -76,10 +76,8 @@ fn remove_files(
                 folders.push(name);
             }
         }
-        if !folders.is_empty() {
-            return Ok(Some(folders));
-        }
     }
+    Ok(Some(folders))
 }
 
 /// Removes what is no folder. Returns false if it is one.

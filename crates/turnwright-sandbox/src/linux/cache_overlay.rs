@@ -8,15 +8,16 @@
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags};
+use rustix::mount::FsOpenFlags;
 
 use super::super::PrivateLayer;
+use super::mounts;
 
 /// At most this many programs use a layer at the same time.
 const MAX_WORK_FOLDERS: usize = 64;
@@ -58,15 +59,12 @@ impl CacheOverlay {
         }
         // Other attributes need rights that a user namespace does not have.
         rustix::mount::fsconfig_set_flag(&context, c"userxattr")?;
-        rustix::mount::fsconfig_create(&context)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        Ok(rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+        mounts::create(context.as_fd())
     }
 
     /// Puts the mount over the cache.
     pub(super) fn attach(&self, mount: BorrowedFd<'_>) -> io::Result<()> {
-        let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        Ok(rustix::mount::move_mount(mount, c"", CWD, self.path.as_c_str(), how)?)
+        mounts::put(mount, CWD, &self.path)
     }
 }
 

@@ -151,7 +151,6 @@ fn existing(path: &Path) -> Vec<PathBuf> {
     path.parent().into_iter().flat_map(sockets_in).collect()
 }
 
-/// The sockets in a folder.
 fn sockets_in(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sockets = entries

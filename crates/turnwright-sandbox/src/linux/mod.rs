@@ -10,6 +10,7 @@ mod hidden_sockets;
 mod landlock_ruleset;
 mod layer_publishing;
 mod mount_namespace;
+mod mounts;
 mod open_sockets;
 mod outside_connections;
 mod private_tmp;

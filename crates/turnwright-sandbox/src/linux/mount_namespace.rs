@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, OpenTreeFlags};
 
 use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
 use super::cache_overlay::CacheOverlay;
 use super::private_tmp::TmpMounts;
 use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;
-use super::{hidden_sockets, raw_devices, syscalls};
+use super::{hidden_sockets, mounts, raw_devices, syscalls};
 
 /// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -425,9 +425,7 @@ fn clone_if_found(opened: io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
 
 /// Puts such a copy at a path.
 pub(super) fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()> {
-    let Some(clone) = clone else { return Ok(()) };
-    let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(clone, c"", CWD, path, how)?)
+    clone.map_or(Ok(()), |clone| mounts::put(clone.as_fd(), CWD, path))
 }
 
 /// Maps the user and group to themselves in the user namespace, and no others. A process that is

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags};
 
 use super::super::{PrivateTmp, SandboxProfile};
 use super::mount_namespace::{c_string, clone_mounts};
+use super::mounts::{new_tmpfs, put};
 use super::real_path::{open_without_symlinks, real_path};
 use super::syscalls;
 
@@ -231,12 +231,7 @@ impl TmpEntry {
         if self.way.is_empty() {
             return Ok(None);
         }
-        let context = rustix::mount::fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_set_string(&context, c"mode", c"755")?;
-        rustix::mount::fsconfig_set_string(&context, c"size", c"64k")?;
-        rustix::mount::fsconfig_create(&context)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let way = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+        let way = new_tmpfs(c"755", c"64k")?;
         for (part, is_folder) in &self.way {
             if *is_folder {
                 rustix::fs::mkdirat(&way, part.as_c_str(), Mode::RWXU)?;
@@ -370,10 +365,4 @@ fn clone_of<'a>(
 ) -> Option<&'a OwnedFd> {
     let mut copies = writable.iter().zip(clones).filter(|copy| copy.0.as_c_str() == path);
     copies.next()?.1.as_ref()
-}
-
-/// Mounts something at a path. Does not follow a link at the end of the path.
-fn put(mount: BorrowedFd<'_>, folder: BorrowedFd<'_>, path: &CStr) -> io::Result<()> {
-    let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(mount, c"", folder, path, how)?)
 }

@@ -17,11 +17,9 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, MemfdFlags};
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
-};
+use rustix::mount::{MountPropagationFlags, OpenTreeFlags};
 
-use super::syscalls;
+use super::{mounts, syscalls};
 
 /// The limit for its content, which does not count as memory of any process.
 const USUAL_SIZE: &CStr = c"25%";
@@ -77,13 +75,8 @@ impl SessionMemory {
         syscalls::unshare(libc::CLONE_NEWNS)?;
         let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
         rustix::mount::mount_change(c"/", propagation)?;
-        let context = rustix::mount::fsopen(c"tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-        rustix::mount::fsconfig_set_string(&context, c"mode", c"1777")?;
-        rustix::mount::fsconfig_set_string(&context, c"size", size)?;
-        rustix::mount::fsconfig_create(&context)?;
-        let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-        let mount = rustix::mount::fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
-        put(mount.as_fd(), FIRST_PLACE)?;
+        let mount = mounts::new_tmpfs(c"1777", size)?;
+        mounts::put(mount.as_fd(), CWD, FIRST_PLACE)?;
         self.make_current(FIRST_PLACE)
     }
 
@@ -97,7 +90,7 @@ impl SessionMemory {
     /// Mounts it over the program's own memory at `place`. Returns false if the program keeps its own. Makes system calls only.
     pub(super) fn attach(&self, place: &CStr) -> bool {
         match self.take() {
-            Ok(mount) if put(mount.as_fd(), place).is_ok() => {
+            Ok(mount) if mounts::put(mount.as_fd(), CWD, place).is_ok() => {
                 // Another program may have waited for too long in the meantime.
                 if self.is_current(mount.as_fd()) {
                     self.give_copies(place, 1).ok();
@@ -166,9 +159,4 @@ fn machine_memory() -> Option<u64> {
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kibibytes: u64 = total.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes << 10)
-}
-
-fn put(mount: BorrowedFd<'_>, place: &CStr) -> io::Result<()> {
-    let how = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    Ok(rustix::mount::move_mount(mount, c"", CWD, place, how)?)
 }

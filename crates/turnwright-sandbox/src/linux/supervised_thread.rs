@@ -59,7 +59,6 @@ fn status_number(status: &[u8], name: &str, position: usize) -> Option<u32> {
     str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Opens the working folder of a thread.
 pub(super) fn open_working_folder(thread: Pid) -> io::Result<OwnedFd> {
     let mut path_bytes = [0; 32];
     let arguments = format_args!("/proc/{}/cwd", thread.as_raw_pid());

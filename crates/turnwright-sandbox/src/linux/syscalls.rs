@@ -211,23 +211,24 @@ pub(super) fn drop_bounding_capability(capability: c_int) -> Option<io::Result<(
 
 /// Brings up the loopback interface of this network namespace.
 pub(super) fn bring_up_loopback() -> io::Result<()> {
-    // SAFETY: takes numbers.
-    let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    check(socket.into())?;
+    let socket = open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
+    let mut request = interface_request(b"lo");
+    request.ifr_ifru.ifru_flags = IFF_UP;
+    // SAFETY: reads the request.
+    check(unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request).into()
+    })
+}
+
+/// A request about the interface with this name.
+fn interface_request(name: &[u8]) -> libc::ifreq {
     // SAFETY: all zeros is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (target, byte) in request.ifr_name.iter_mut().zip(b"lo") {
+    for (target, byte) in request.ifr_name.iter_mut().zip(name) {
         // Signed on some processors only.
         *target = c_char::from_ne_bytes([*byte]);
     }
-    request.ifr_ifru.ifru_flags = IFF_UP;
-    // SAFETY: reads `request`; the descriptor was opened above and is closed once.
-    unsafe {
-        let status = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw const request);
-        let result = check(status.into());
-        libc::close(socket);
-        result
-    }
+    request
 }
 
 /// Gives the loopback interface of this network namespace further addresses. Resolvers look up names only for families
@@ -242,12 +243,7 @@ pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
     }
     const LOOPBACK_INDEX: c_int = 1;
     let socket = open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
-    // SAFETY: all zeros is a valid `ifreq`.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (target, byte) in request.ifr_name.iter_mut().zip(b"lo:1") {
-        // Signed on some processors only.
-        *target = c_char::from_ne_bytes([*byte]);
-    }
+    let mut request = interface_request(b"lo:1");
     let mut bytes = [0; MAX_ADDRESS];
     address_bytes((ipv4, 0).into(), &mut bytes);
     // SAFETY: both have the layout of an address, and this one is shorter.
@@ -433,10 +429,13 @@ pub(super) fn read_memory(thread: Pid, address: u64, buffer: &mut [u8]) -> io::R
     if is_all { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
 }
 
+fn length_of(bytes: &[u8]) -> io::Result<libc::socklen_t> {
+    libc::socklen_t::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
 /// Connects a socket to an address of any family.
 pub(super) fn connect(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
-    let length =
-        libc::socklen_t::try_from(address.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let length = length_of(address)?;
     // SAFETY: reads the address, which the kernel copies byte by byte.
     let result = unsafe { libc::connect(socket.as_raw_fd(), address.as_ptr().cast(), length) };
     check(result.into())
@@ -455,8 +454,7 @@ pub(super) fn send_to(
     flags: c_int,
     address: &[u8],
 ) -> io::Result<usize> {
-    let length =
-        libc::socklen_t::try_from(address.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let length = length_of(address)?;
     let target = if address.is_empty() { std::ptr::null() } else { address.as_ptr() };
     let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: reads the message and the address, which the kernel copies byte by byte.
@@ -479,8 +477,7 @@ pub(super) fn receive<'a>(socket: BorrowedFd<'_>, buffer: &'a mut [u8]) -> io::R
 
 /// Binds a socket to an address.
 pub(super) fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
-    let length =
-        libc::socklen_t::try_from(address.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let length = length_of(address)?;
     // SAFETY: reads the address, which the kernel copies byte by byte.
     check(unsafe { libc::bind(socket.as_raw_fd(), address.as_ptr().cast(), length) }.into())
 }
@@ -494,8 +491,7 @@ pub(super) fn get_option<'a>(
     (level, name): SocketOption,
     buffer: &'a mut [u8],
 ) -> io::Result<&'a [u8]> {
-    let mut length =
-        libc::socklen_t::try_from(buffer.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut length = length_of(buffer)?;
     let target = buffer.as_mut_ptr().cast();
     // SAFETY: writes at most `length` bytes to the buffer.
     let result =
@@ -518,7 +514,7 @@ pub(super) fn set_option(
     (level, name): SocketOption,
     value: &[u8],
 ) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let length = length_of(value)?;
     let value = value.as_ptr().cast();
     // SAFETY: reads `length` bytes of the value.
     check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) }.into())
@@ -574,8 +570,7 @@ pub(super) fn peer_address(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
 ) -> io::Result<Option<SocketAddr>> {
-    let mut length =
-        libc::socklen_t::try_from(buffer.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut length = length_of(buffer)?;
     let target = buffer.as_mut_ptr().cast();
     // SAFETY: writes at most `length` bytes to the buffer, which the kernel copies byte by byte.
     check(unsafe { libc::getpeername(socket.as_raw_fd(), target, &raw mut length) }.into())?;

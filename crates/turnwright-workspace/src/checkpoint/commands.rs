@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::content_cache::{ContentCache, MAX_CACHED_FILE, StoredContents};
+use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE, StoredContents};
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::find_repositories;
 use super::observe::{ObservedState, observe};
-use super::snapshot::folder_listing::IGNORE_FILES;
+use super::snapshot::folder_listing::is_ignore_file;
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
@@ -43,7 +43,7 @@ const READ_LIMIT: Duration = Duration::from_secs(2);
 const CLOCK_LAG: Duration = Duration::from_millis(20);
 
 /// The state of the folders before a command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CommandBaseline {
     snapshot: Arc<StatSnapshot>,
     /// The last snapshot for which all contents that are stored nowhere else were cached.
@@ -129,10 +129,7 @@ impl super::ChangeTracker {
             && is_fresh(&last.snapshot)
         {
             self.0.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
-            let snapshot = Arc::clone(&last.snapshot);
-            let cached = Arc::clone(&last.cached);
-            let converted = Arc::clone(&last.converted);
-            return Some(CommandBaseline { snapshot, cached, repositories, converted });
+            return Some(CommandBaseline { repositories, ..last.clone() });
         }
         let (previous, cached) = last.map(|last| (last.snapshot, last.cached)).unzip();
         let refreshed = previous
@@ -148,7 +145,7 @@ impl super::ChangeTracker {
         let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
         let cached = cached.filter(|_| is_index_unchanged && is_same);
         let stored = StoredContents { repositories: &repositories, converted: &converted };
-        self.0.contents.lock().preload(cached.as_deref(), &snapshot, stored);
+        self.0.contents.lock().preload(COPY_LIMIT, cached.as_deref(), &snapshot, stored);
         let mut hidden = self.0.hidden.lock();
         hidden.note_unreadable(&snapshot);
         hidden.update(previous.as_deref(), &snapshot, watched);
@@ -223,7 +220,8 @@ impl super::ChangeTracker {
         else {
             return self.new_repositories_since(before, &watched.without_files(), limit);
         };
-        let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
+        let (hidden, may_be_more) =
+            self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
         let mut changed = before.snapshot.compare(&now);
         let newly_ignored = newly_ignored::find(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
@@ -232,8 +230,8 @@ impl super::ChangeTracker {
             ChangeComparison::new(before, &self.0.contents.lock()).into_changes(changed);
         changes.omitted += newly_ignored.omitted;
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
-        changes.new_repositories = (&new_repositories | &hidden.found).into_iter().collect();
-        changes.may_have_more_repositories = hidden.may_be_more;
+        changes.new_repositories = (&new_repositories | &hidden).into_iter().collect();
+        changes.may_have_more_repositories = may_be_more;
         let mut contents = self.0.contents.lock();
         for change in &changes.files {
             let found = change.after.clone().map(ObservedState::from);
@@ -248,12 +246,8 @@ impl super::ChangeTracker {
             contents.insert(&path, stat, found);
         }
         drop(contents);
-        let cached = Arc::clone(&before.cached);
-        let repositories = Arc::clone(&before.repositories);
-        let converted = Arc::clone(&before.converted);
         self.0.inner.lock().ignored = Arc::new(now.ignored());
-        let snapshot = Arc::new(now);
-        let last = CommandBaseline { snapshot, cached, repositories, converted };
+        let last = CommandBaseline { snapshot: Arc::new(now), ..before.clone() };
         let outdated = self.0.inner.lock().last_baseline.replace(last);
         drop(outdated);
         changes
@@ -270,11 +264,12 @@ impl super::ChangeTracker {
         let Ok(now) = StatSnapshot::take(watched, limit, &Arc::default()) else {
             return CallChanges { may_have_more_repositories: true, ..changes };
         };
-        let hidden = self.0.hidden.lock().update(Some(&before.snapshot), &now, watched);
+        let (hidden, may_be_more) =
+            self.0.hidden.lock().update(Some(&before.snapshot), &now, watched);
         let listed = &now.repositories() - &before.snapshot.repositories();
         CallChanges {
-            new_repositories: (&listed | &hidden.found).into_iter().collect(),
-            may_have_more_repositories: hidden.may_be_more,
+            new_repositories: (&listed | &hidden).into_iter().collect(),
+            may_have_more_repositories: may_be_more,
             ..changes
         }
     }
@@ -357,10 +352,8 @@ impl<'a> ChangeComparison<'a> {
             .filter(|stat| stat_kind(stat) != StatKind::Folder);
         self.inodes = files.map(|stat| stat.ino).collect();
         changed.retain(|change| !self.is_only_visibility_change(change));
-        let ignore_rules_changed = changed.iter().any(|change| {
-            let name = change.path.file_name();
-            name.is_some_and(|name| IGNORE_FILES.iter().any(|rule| name == *rule))
-        });
+        let ignore_rules_changed =
+            changed.iter().any(|change| change.path.file_name().is_some_and(is_ignore_file));
         let mut changes = CallChanges {
             omitted: changed.len().saturating_sub(MAX_CHANGES),
             ..CallChanges::default()

@@ -17,7 +17,7 @@ pub(super) const MAX_CACHED_FILE: u64 = 256 * 1024;
 /// The most bytes of all cached contents.
 const MAX_BYTES: usize = 20 * 1024 * 1024;
 /// How long files are copied before one command.
-const COPY_LIMIT: Duration = Duration::from_millis(200);
+pub(super) const COPY_LIMIT: Duration = Duration::from_millis(200);
 /// How long before one command, if they were there before the last one, which had no time for them.
 const LATE_COPY_LIMIT: Duration = Duration::from_millis(15);
 /// This many files are copied even if it takes longer: on a busy machine, the time may be over before the
@@ -90,15 +90,6 @@ impl ContentCache {
     /// Copies files that a command could change and that are stored nowhere else. Those of `previous`
     /// have been copied already, or are still to be copied. Blocks.
     pub(super) fn preload(
-        &mut self,
-        previous: Option<&StatSnapshot>,
-        snapshot: &StatSnapshot,
-        stored: StoredContents<'_>,
-    ) {
-        self.preload_within(COPY_LIMIT, previous, snapshot, stored);
-    }
-
-    fn preload_within(
         &mut self,
         limit: Duration,
         previous: Option<&StatSnapshot>,
@@ -262,12 +253,7 @@ mod tests {
         let mut contents = ContentCache::default();
         let mut previous = None;
         for copied in [ALWAYS_COPIED, ALWAYS_COPIED * 2, names.len(), names.len()] {
-            contents.preload_within(
-                Duration::ZERO,
-                previous,
-                &snapshot,
-                none(&ConvertedFiles::default()),
-            );
+            contents.preload(Duration::ZERO, previous, &snapshot, none(&ConvertedFiles::default()));
             assert_eq!(contents.files.len(), copied);
             previous = Some(&snapshot);
         }
@@ -283,7 +269,7 @@ mod tests {
         let (_folder, top) = real_folder();
         let mut names = write_files(&top, 2);
         let mut contents = ContentCache::default();
-        contents.preload_within(
+        contents.preload(
             Duration::MAX,
             None,
             &snapshot_of(&top, &names[..1]),
@@ -294,7 +280,7 @@ mod tests {
         names.push("large".to_owned());
         std::fs::write(top.join("large"), vec![b'x'; room + 1]).unwrap();
         let before = snapshot_of(&top, &names[..1]);
-        contents.preload_within(
+        contents.preload(
             Duration::MAX,
             Some(&before),
             &snapshot_of(&top, &names),
@@ -311,7 +297,7 @@ mod tests {
         let mut names = write_files(&top, ALWAYS_COPIED + 3);
         let before = snapshot_of(&top, &names);
         let mut contents = ContentCache::default();
-        contents.preload_within(Duration::ZERO, None, &before, none(&ConvertedFiles::default()));
+        contents.preload(Duration::ZERO, None, &before, none(&ConvertedFiles::default()));
         assert_eq!(contents.uncopied.len(), 3);
         let gone = names.pop().unwrap();
         std::fs::remove_file(top.join(gone)).unwrap();
@@ -319,12 +305,7 @@ mod tests {
             std::fs::write(top.join(name), "changed").unwrap();
         }
         let after = snapshot_of(&top, &names);
-        contents.preload_within(
-            Duration::MAX,
-            Some(&before),
-            &after,
-            none(&ConvertedFiles::default()),
-        );
+        contents.preload(Duration::MAX, Some(&before), &after, none(&ConvertedFiles::default()));
         assert_eq!((contents.files.len(), contents.uncopied.len()), (names.len(), 0));
         let copies: Vec<_> = contents.files.values().map(|file| file.1.bytes.as_deref()).collect();
         assert!(copies.iter().all(|copy| *copy == Some(b"changed")));

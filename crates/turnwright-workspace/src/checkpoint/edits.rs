@@ -173,7 +173,6 @@ fn mode_of(found: &ObservedState) -> Option<u32> {
     }
 }
 
-/// The missing parent folders of a path.
 fn missing_parents(path: &Path) -> Vec<PathBuf> {
     path.ancestors()
         .skip(1)
@@ -212,7 +211,6 @@ enum UnrecordedFolder {
     TooLarge,
 }
 
-/// The states of everything below a folder.
 fn observe_below(folder: &Path) -> Result<Vec<(PathBuf, ObservedState)>, UnrecordedFolder> {
     let mut all = Vec::new();
     let mut open = vec![folder.to_path_buf()];

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::newly_ignored;
 use super::snapshot::{StatSnapshot, WatchedFolders};
-use crate::real_path;
+use crate::git_repository::repository_in;
+use crate::{real_path, temp_folder};
 use turnwright_types::git_layout::GitLayout;
 
 /// The limits of a scan: its time, and the number of entries.
@@ -27,14 +28,6 @@ pub(super) struct HiddenFolders {
     unreadable: Option<BTreeSet<PathBuf>>,
 }
 
-/// The repositories that have appeared.
-#[derive(Debug, Default)]
-pub(super) struct NewRepositories {
-    pub(super) found: BTreeSet<PathBuf>,
-    /// True if this scan was cut short, and the one before was not: there may be more.
-    pub(super) may_be_more: bool,
-}
-
 impl HiddenFolders {
     /// Notes which folders cannot be listed before a command.
     pub(super) fn note_unreadable(&mut self, before: &StatSnapshot) {
@@ -42,19 +35,20 @@ impl HiddenFolders {
     }
 
     /// Adds the folders that an earlier snapshot listed and a later one does not, and looks for new
-    /// repositories in all. Blocks.
+    /// repositories in all. The flag is true if there may be more: this scan was cut short, and the one before was
+    /// not. Blocks.
     pub(super) fn update(
         &mut self,
         earlier: Option<&StatSnapshot>,
         later: &StatSnapshot,
         watched: &WatchedFolders,
-    ) -> NewRepositories {
+    ) -> (BTreeSet<PathBuf>, bool) {
         let known = earlier.map(StatSnapshot::repositories).unwrap_or_default();
         self.repositories.extend(known);
         let (found, may_be_more) = self.look(earlier, later, watched);
         let new = found.difference(&self.repositories).cloned().collect();
         self.repositories = found;
-        NewRepositories { found: new, may_be_more }
+        (new, may_be_more)
     }
 
     /// Adds the folders that an earlier snapshot listed and a later one does not, and finds the
@@ -176,16 +170,11 @@ impl RepositoryScan<'_> {
 }
 
 /// Returns true if a folder belongs to this user, whose commands can write in it.
-#[cfg(unix)]
 fn is_own(folder: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let owner = std::fs::symlink_metadata(folder).map(|metadata| metadata.uid());
-    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
-}
-
-#[cfg(not(unix))]
-fn is_own(_: &Path) -> bool {
-    true
+    match std::fs::symlink_metadata(folder) {
+        Ok(metadata) => temp_folder::is_own(&metadata),
+        Err(_) => cfg!(windows),
+    }
 }
 
 /// Lets this user list a folder of their own that denies it. Returns true if its mode was changed.
@@ -350,13 +339,7 @@ fn repositories_in_git(git: &Path) -> Vec<PathBuf> {
         if is_known || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             continue;
         }
-        let folder = entry.path();
-        let inner = folder.join(".git");
-        if std::fs::symlink_metadata(&inner).is_ok() {
-            found.push(inner);
-        } else if GitLayout::of(&folder).is_repository() {
-            found.push(folder);
-        }
+        found.extend(repository_in(&entry.path()));
     }
     found
 }

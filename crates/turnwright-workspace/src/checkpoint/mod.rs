@@ -283,12 +283,8 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
 
 /// Private functions of this module for the fuzz targets. The program does not use them.
 pub mod fuzzing {
-    use std::path::Path;
+    use super::git::{index, pack};
 
-    use super::content_cache;
-    use super::git::{Repository, index, pack};
-
-    /// The paths in a git index.
     pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         let index = index::parse(bytes)?;
         Some(index.entries().iter().map(|entry| index.name(entry).to_vec()).collect())
@@ -303,19 +299,11 @@ pub mod fuzzing {
         pack::find_offset(&index, hash)
     }
 
-    /// The data of a pack entry.
     pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
         pack::read_entry(&pack, offset).map(|entry| entry.1)
     }
 
     pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
         pack::apply_delta(base, delta)
-    }
-
-    /// The committed content of an unmodified file.
-    pub fn clean_content(root: &Path, path: &Path) -> Option<Vec<u8>> {
-        let repository = Repository::open(root)?;
-        let stat = content_cache::lstat(path)?;
-        repository.read(&repository.clean_blob(path, &stat)?)
     }
 }

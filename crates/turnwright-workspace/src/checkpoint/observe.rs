@@ -1,11 +1,11 @@
 //! Observes the state of one path, with its content if it is to be stored.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::nofollow;
+use crate::nofollow::{self, permission_bits};
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, sha256_hex, sha256_of_reader};
 use turnwright_types::io_error_text::io_error_text;
@@ -94,16 +94,4 @@ fn observe_file(path: &Path, keeps: bool) -> io::Result<ObservedState> {
 /// Returns true if this error means that nothing is at the path.
 pub(super) fn is_not_found(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// The permission bits, as for `chmod`.
-#[cfg(unix)]
-pub(super) fn permission_bits(metadata: &Metadata) -> u32 {
-    use std::os::unix::fs::MetadataExt;
-    metadata.mode() & 0o7777
-}
-
-#[cfg(not(unix))]
-pub(super) fn permission_bits(_: &Metadata) -> u32 {
-    0o644
 }

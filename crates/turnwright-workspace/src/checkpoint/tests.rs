@@ -66,7 +66,7 @@ fn names(changes: &CallChanges) -> Vec<String> {
 
 /// The permissions of a file, which depend on the umask of the tests.
 fn mode_of(path: &Path) -> u32 {
-    super::observe::permission_bits(&fs::metadata(path).unwrap())
+    crate::nofollow::permission_bits(&fs::metadata(path).unwrap())
 }
 
 #[test]

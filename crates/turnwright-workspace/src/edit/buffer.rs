@@ -299,22 +299,14 @@ pub(super) fn diff_lines_until(
     ops
 }
 
+/// The same further on in both texts. What is not equal counts as replaced.
 fn shift_op(op: DiffOp, by: usize) -> DiffOp {
+    let old = op.old_range();
+    let new = op.new_range();
+    let old_index = old.start + by;
+    let new_index = new.start + by;
     match op {
-        DiffOp::Equal { old_index, new_index, len } => {
-            DiffOp::Equal { old_index: old_index + by, new_index: new_index + by, len }
-        }
-        DiffOp::Delete { old_index, old_len, new_index } => {
-            DiffOp::Delete { old_index: old_index + by, old_len, new_index: new_index + by }
-        }
-        DiffOp::Insert { old_index, new_index, new_len } => {
-            DiffOp::Insert { old_index: old_index + by, new_index: new_index + by, new_len }
-        }
-        DiffOp::Replace { old_index, old_len, new_index, new_len } => DiffOp::Replace {
-            old_index: old_index + by,
-            old_len,
-            new_index: new_index + by,
-            new_len,
-        },
+        DiffOp::Equal { len, .. } => DiffOp::Equal { old_index, new_index, len },
+        _ => DiffOp::Replace { old_index, old_len: old.len(), new_index, new_len: new.len() },
     }
 }

@@ -30,7 +30,6 @@ const CONTEXT_CHARS: usize = 50;
 pub struct SimilarLines {
     /// The lines, counted from 0.
     pub lines: Range<usize>,
-    /// The similarity in percent.
     pub percent: u8,
     /// The lines with their numbers, as many as are shown.
     pub excerpt: String,
@@ -42,9 +41,7 @@ pub struct SimilarLines {
 pub struct LineDifference {
     /// The line of the file, counted from 0.
     pub line: usize,
-    /// The line in the file.
     pub in_file: String,
-    /// The line that was sent.
     pub sent: String,
 }
 

@@ -31,9 +31,7 @@ const MAX_RESULT_BYTES: usize = 32 * 1024 * 1024;
 /// Replaces a piece of text with another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextEdit {
-    /// The text to replace.
     pub old: String,
-    /// The replacement.
     pub new: String,
     /// True to replace all occurrences instead of exactly one.
     pub replace_all: bool,
@@ -51,11 +49,8 @@ pub struct AppliedEdit {
 /// The result of all edits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedEdits {
-    /// The new text.
     pub text: String,
-    /// The result of each edit.
     pub edits: Vec<AppliedEdit>,
-    /// The changed lines.
     pub changes: Vec<LineChange>,
     /// How many lines were added and removed.
     pub line_counts: LineCounts,
@@ -72,7 +67,6 @@ pub struct EditError {
 /// Why an edit cannot be applied. Lines count from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EditErrorKind {
-    /// There are no edits.
     NoEdits,
     /// There are more than [`MAX_EDITS`] edits.
     TooManyEdits,
@@ -82,28 +76,14 @@ pub enum EditErrorKind {
     /// The old and new text are equal.
     NoChange,
     /// The new text has a placeholder for omitted lines.
-    Placeholder {
-        /// The line with the placeholder.
-        line: String,
-    },
-    /// The old text is not in the file.
-    NotFound {
-        /// The most similar lines.
-        similar: Vec<SimilarLines>,
-        /// True if the old text was there before the preceding edits were applied.
-        matched_before: bool,
-    },
+    Placeholder { line: String },
+    /// The old text is not in the file. `matched_before` is true if it was there before the preceding edits were
+    /// applied.
+    NotFound { similar: Vec<SimilarLines>, matched_before: bool },
     /// There are too many occurrences, or the result would be too large.
     TooLarge,
-    /// The old text occurs more than once.
-    Ambiguous {
-        /// How the old text was matched.
-        match_kind: MatchKind,
-        /// The lines where the first few occurrences begin.
-        lines: Vec<usize>,
-        /// How many occurrences there are.
-        count: usize,
-    },
+    /// The old text occurs more than once. The first few occurrences begin in these lines.
+    Ambiguous { match_kind: MatchKind, lines: Vec<usize>, count: usize },
 }
 
 /// Applies edits one after the other, each to the result of the one before. If one fails, none is
@@ -156,8 +136,12 @@ fn validate(text: &str, edit: &TextEdit) -> Option<EditErrorKind> {
     if to_lf(&edit.old) == to_lf(&edit.new) {
         return Some(EditErrorKind::NoChange);
     }
-    let number = omission::find_placeholder(&edit.new, text)?;
-    let line = edit.new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
+    find_placeholder(&edit.new, text)
+}
+
+fn find_placeholder(new: &str, old: &str) -> Option<EditErrorKind> {
+    let number = omission::find_placeholder(new, old)?;
+    let line = new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
     Some(EditErrorKind::Placeholder { line })
 }
 
@@ -204,23 +188,15 @@ impl EditError {
     /// The error message for the model. `name` is the file, `of` the number of edits.
     pub fn explain(&self, name: &str, of: usize) -> String {
         let hint = "Add surrounding lines to make it unique or set replace_all.";
-        let why = self.kind.explain(name, &ErrorWording { old_name: "old_text", hint });
+        let why = self.kind.explain(name, "old_text", hint);
         if of > 1 { format!("Edit {} of {of}: {why}", self.index + 1) } else { why }
     }
 }
 
-/// How an error message refers to the old text.
-#[derive(Clone, Copy, Debug)]
-struct ErrorWording<'a> {
-    /// The name of the old text: an argument, or a hunk.
-    old_name: &'a str,
-    /// Advice for when it occurs more than once.
-    hint: &'a str,
-}
-
 impl EditErrorKind {
-    fn explain(&self, name: &str, wording: &ErrorWording<'_>) -> String {
-        let old_name = wording.old_name;
+    /// The error message for the model. `old_name` is the argument or the hunk that has the old text, and `hint` is
+    /// advice for when the text occurs more than once.
+    fn explain(&self, name: &str, old_name: &str, hint: &str) -> String {
         let why = match self {
             EditErrorKind::NoEdits => {
                 "edits is empty: give at least one old_text and new_text.".to_owned()
@@ -250,7 +226,7 @@ impl EditErrorKind {
                 not_found_message(name, old_name, similar, *matched_before)
             }
             EditErrorKind::Ambiguous { match_kind, lines, count } => {
-                ambiguous_message(match_kind, lines, *count, wording)
+                ambiguous_message(match_kind, lines, *count, old_name, hint)
             }
         };
         format!("{why}\nNothing was written.")
@@ -309,9 +285,9 @@ fn ambiguous_message(
     match_kind: &MatchKind,
     lines: &[usize],
     count: usize,
-    wording: &ErrorWording<'_>,
+    old_name: &str,
+    hint: &str,
 ) -> String {
-    let ErrorWording { old_name, hint } = wording;
     let named: Vec<_> = lines.iter().map(|line| (line + 1).to_string()).collect();
     let more = if count > lines.len() { ", …" } else { "" };
     let named = format!("matches {count} places: lines {}{more}", named.join(", "));

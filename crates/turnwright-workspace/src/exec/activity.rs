@@ -43,18 +43,16 @@ impl ProgramActivity {
     #[cfg(target_os = "linux")]
     pub fn sample(&self) -> Option<ActivitySample> {
         use super::descendants;
-        if !descendants::are_listed() {
+        if !descendants::adopt_orphans() {
             return None;
         }
         let mut sample = ActivitySample::default();
-        let mut processes = match self.0.lock().clone() {
+        let roots = match self.0.lock().clone() {
             None => return Some(sample),
             Some(ProgramRoots::Namespace(roots)) => roots,
             Some(ProgramRoots::Everything) => descendants::of(rustix::process::getpid()),
         };
-        let mut next = 0;
-        while let Some(process) = processes.get(next).copied() {
-            next += 1;
+        for process in descendants::with_descendants(roots) {
             let threads = std::fs::read_dir(format!("/proc/{process}/task"));
             for thread in threads.into_iter().flatten().flatten() {
                 let status = std::fs::read_to_string(thread.path().join("status"));
@@ -65,7 +63,6 @@ impl ProgramActivity {
                     sample.is_running |= is_running;
                 }
             }
-            processes.extend(descendants::of(process));
         }
         Some(sample)
     }

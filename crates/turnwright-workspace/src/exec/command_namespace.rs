@@ -103,14 +103,10 @@ impl CommandNamespace {
 
     /// A look, for a blocking thread, at whether a process of the group is running.
     pub(super) fn group_check(&self, group: Pid) -> impl FnOnce() -> bool + Send + 'static {
-        let mut all: Vec<_> = self.children().collect();
+        let children = self.children().collect();
         move || {
-            let mut next = 0;
-            while let Some(process) = all.get(next) {
-                all.extend(descendants::of(*process));
-                next += 1;
-            }
-            all.iter().any(|process| members::is_running_member(*process, group))
+            let mut all = descendants::with_descendants(children);
+            all.any(|process| members::is_running_member(process, group))
         }
     }
 

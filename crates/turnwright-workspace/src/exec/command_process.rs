@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitStatus;
 
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, Command};
 use turnwright_sandbox::Sandbox;
 
 #[cfg(target_os = "linux")]
@@ -17,12 +17,12 @@ use super::job_object::JobObject;
 #[derive(Debug)]
 pub(super) struct CommandProcess {
     /// The process that was spawned. With a namespace it has only started the program, and ends.
-    child: Child,
+    pub(super) child: Child,
     /// Dropping it ends the command.
     #[cfg(windows)]
     job: JobObject,
     #[cfg(target_os = "linux")]
-    namespace: Option<CommandNamespace>,
+    pub(super) namespace: Option<CommandNamespace>,
     #[cfg(target_os = "linux")]
     _started: StartedChildren,
 }
@@ -93,16 +93,6 @@ impl CommandProcess {
         Ok(status)
     }
 
-    #[cfg(target_os = "linux")]
-    pub(super) fn namespace(&self) -> Option<&CommandNamespace> {
-        self.namespace.as_ref()
-    }
-
-    #[cfg(target_os = "linux")]
-    pub(super) fn namespace_mut(&mut self) -> Option<&mut CommandNamespace> {
-        self.namespace.as_mut()
-    }
-
     /// Kills the program and everything that it has started.
     #[cfg(windows)]
     pub(super) fn kill_all(&self) {
@@ -112,17 +102,5 @@ impl CommandProcess {
     #[cfg(windows)]
     pub(super) fn has_running_processes(&self) -> bool {
         self.job.running_processes() > 0
-    }
-
-    pub(super) fn take_stdin(&mut self) -> Option<ChildStdin> {
-        self.child.stdin.take()
-    }
-
-    pub(super) fn take_stdout(&mut self) -> Option<ChildStdout> {
-        self.child.stdout.take()
-    }
-
-    pub(super) fn take_stderr(&mut self) -> Option<ChildStderr> {
-        self.child.stderr.take()
     }
 }

@@ -25,18 +25,9 @@ static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 /// Killed children whose end nothing depends on.
 static ABANDONED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
-/// Makes this process the parent of descendants whose parent ends. Call it before the first command
-/// is started.
-pub(super) fn adopt_orphans() {
-    adopts_orphans();
-}
-
+/// Makes this process the parent of descendants whose parent ends. Call it before the first command is started.
 /// Returns true if the kernel lists the children of each process.
-pub(super) fn are_listed() -> bool {
-    adopts_orphans()
-}
-
-fn adopts_orphans() -> bool {
+pub(super) fn adopt_orphans() -> bool {
     static ADOPTS: OnceLock<bool> = OnceLock::new();
     *ADOPTS
         .get_or_init(|| children("self").is_some() && set_child_subreaper(Some(getpid())).is_ok())
@@ -115,12 +106,22 @@ pub(super) fn is_zombie(process: Pid) -> bool {
 /// The children of this process, zombies included; `None` if the kernel does not list them, or if
 /// not all descendants stay below it.
 pub(super) fn of_this_process() -> Option<Vec<Pid>> {
-    adopts_orphans().then(|| children("self")).flatten()
+    adopt_orphans().then(|| children("self")).flatten()
 }
 
 /// The children of another process.
 pub(super) fn of(process: Pid) -> Vec<Pid> {
     children(&process.to_string()).unwrap_or_default()
+}
+
+/// These processes and all below them. The children of each are looked up after it was taken.
+pub(super) fn with_descendants(mut waiting: Vec<Pid>) -> impl Iterator<Item = Pid> {
+    let mut taken = None;
+    std::iter::from_fn(move || {
+        waiting.extend(taken.into_iter().flat_map(of));
+        taken = waiting.pop();
+        taken
+    })
 }
 
 /// Each thread of a process has a list of the children that it has.

@@ -172,7 +172,7 @@ fn prepare_sandbox(
 ) -> io::Result<Sandbox> {
     let sandbox = Sandbox::prepare_in(profile, network)?;
     #[cfg(target_os = "linux")]
-    if super::descendants::are_listed() {
+    if super::descendants::adopt_orphans() {
         return sandbox.with_process_namespace();
     }
     Ok(sandbox)
@@ -223,8 +223,8 @@ impl ProcessGroup {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut group = ProcessGroup::spawn_with_output(command, mark, sandbox, None)?;
         let stdin = group.stdin.take();
-        let process = &mut group.process;
-        match (stdin, process.take_stdout(), process.take_stderr()) {
+        let child = &mut group.process.child;
+        match (stdin, child.stdout.take(), child.stderr.take()) {
             (Some(stdin), Some(stdout), Some(stderr)) => {
                 Ok((group, ProcessPipes { stdin, stdout, stderr }))
             }
@@ -265,7 +265,7 @@ impl ProcessGroup {
             .and_then(|id| i32::try_from(id).ok())
             .and_then(rustix::process::Pid::from_raw);
         Ok(ProcessGroup {
-            stdin: process.take_stdin(),
+            stdin: process.child.stdin.take(),
             process,
             id,
             buffer: vec![0; if reader.is_some() { READ_SIZE } else { 0 }].into(),
@@ -296,7 +296,7 @@ impl ProcessGroup {
     async fn has_stopped_running(&self) -> bool {
         let Some(id) = self.id.filter(|_| !self.is_empty()) else { return true };
         #[cfg(target_os = "linux")]
-        if let Some(namespace) = self.process.namespace() {
+        if let Some(namespace) = &self.process.namespace {
             if namespace.has_ended() {
                 return true;
             }
@@ -409,7 +409,7 @@ impl ProcessGroup {
     /// Kills the processes that have left the group. Returns true if there were any.
     async fn kill_strays(&mut self) -> bool {
         #[cfg(target_os = "linux")]
-        if let Some(namespace) = self.process.namespace_mut() {
+        if let Some(namespace) = &mut self.process.namespace {
             return namespace.kill().await;
         }
         let mark = self.mark.clone();
@@ -462,7 +462,7 @@ impl RunningCommand for ProcessGroup {
 
     #[cfg(target_os = "linux")]
     fn memory(&self) -> Option<MemoryMeter> {
-        let roots = match self.process.namespace() {
+        let roots = match &self.process.namespace {
             Some(namespace) => namespace.children().collect(),
             None => self.id.into_iter().collect(),
         };
@@ -525,7 +525,7 @@ impl Drop for ProcessGroup {
     fn drop(&mut self) {
         // A panic or an aborted task must not leave processes behind.
         #[cfg(target_os = "linux")]
-        if self.process.namespace().is_some() {
+        if self.process.namespace.is_some() {
             return;
         }
         if !self.has_ended && !self.is_empty() {

@@ -1,6 +1,6 @@
 //! A command that runs or has run: its output, its end, and requests to it.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::fmt::{self, Debug};
 use std::io;
 use std::net::SocketAddr;
@@ -30,9 +30,7 @@ const MAX_PENDING_REQUESTS: usize = 8;
 /// The end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnd {
-    /// Why it ended.
     pub reason: EndReason,
-    /// How long it ran.
     pub duration: Duration,
     /// The processes that it had left running.
     pub leftover: Leftover,
@@ -47,7 +45,6 @@ pub enum EndReason {
     Exited(CommandExit),
     /// The agent has stopped it, because the user cancelled or the session ended.
     Stopped,
-    /// The user has stopped this command.
     StoppedByUser,
     /// It reached the time limit for commands.
     TimedOut,
@@ -83,7 +80,7 @@ pub enum InputError {
     Refused(#[from] io::Error),
 }
 
-enum JobRequest {
+pub(super) enum JobRequest {
     Signal(Signal),
     Input(Vec<u8>, oneshot::Sender<io::Result<()>>),
 }
@@ -116,16 +113,13 @@ impl Debug for Job {
     }
 }
 
-/// The receiving end of a job's requests.
-pub(super) struct JobRequests(mpsc::Receiver<JobRequest>);
-
 impl Job {
     pub(super) fn new(
         id: String,
         command: String,
         file: &Path,
         stop: CancellationToken,
-    ) -> (Job, JobRequests) {
+    ) -> (Job, mpsc::Receiver<JobRequest>) {
         let (requests, inbox) = mpsc::channel(MAX_PENDING_REQUESTS);
         let output = Mutex::new(CommandOutput::new(file));
         let (progress, _) = watch::channel(JobProgress::default());
@@ -141,7 +135,7 @@ impl Job {
             is_stopped_by_user: AtomicBool::new(false),
             is_end_reported: AtomicBool::new(false),
         };
-        (job, JobRequests(inbox))
+        (job, inbox)
     }
 
     /// The id that the model uses.
@@ -175,23 +169,23 @@ impl Job {
 
     /// Takes the output since the last call.
     pub fn take_output(&self) -> OutputExcerpt {
-        self.output().take_excerpt()
+        self.output.lock().take_excerpt()
     }
 
     /// True if it has printed anything since the last [`Job::take_output`].
     pub fn has_new_output(&self) -> bool {
-        self.output().has_new_output()
+        self.output.lock().has_new_output()
     }
 
     /// The last lines, for a card that is still changing.
     pub fn last_lines(&self, limit: usize) -> String {
-        self.output().last_lines(limit)
+        self.output.lock().last_lines(limit)
     }
 
     /// The raw output from byte `from` on, and the number of its first byte. That is greater than
     /// `from` if the bytes are no longer kept.
     pub fn raw_since(&self, from: u64) -> (u64, Vec<u8>) {
-        self.output().raw_since(from)
+        self.output.lock().raw_since(from)
     }
 
     pub async fn wait_for_end(&self) -> JobEnd {
@@ -262,16 +256,8 @@ impl Job {
         }
     }
 
-    fn output(&self) -> MutexGuard<'_, CommandOutput> {
-        self.output.lock()
-    }
-
-    fn push_output(&self, bytes: &[u8]) {
-        self.update_output(|output| output.push(bytes));
-    }
-
     fn update_output(&self, work: impl FnOnce(&mut CommandOutput)) {
-        let mut output = self.output();
+        let mut output = self.output.lock();
         work(&mut output);
         let total = output.total();
         drop(output);
@@ -288,9 +274,9 @@ impl Job {
 
     /// Writes waiting output to its file: all of it, or only full chunks.
     async fn write_to_file(&self, all: bool) {
-        let Some(work) = self.output().next_write(all) else { return };
+        let Some(work) = self.output.lock().next_write(all) else { return };
         if let Ok(work) = spawn_blocking(move || work.run()).await {
-            self.output().written(work);
+            self.output.lock().written(work);
         }
     }
 }
@@ -311,23 +297,23 @@ impl Drop for CloseOnDrop {
 /// Runs a command to its end, and stops it after the time limit or when it has used up what it may.
 pub(super) async fn supervise(
     job: Arc<Job>,
-    mut requests: JobRequests,
+    mut requests: mpsc::Receiver<JobRequest>,
     mut command_run: Box<dyn RunningCommand>,
     time_limit: Duration,
     used_up: impl Future<Output = EndReason>,
 ) {
     let closing = CloseOnDrop(Arc::clone(&job));
-    let mut sink = |bytes: &[u8]| job.push_output(bytes);
+    let mut sink = |bytes: &[u8]| job.update_output(|output| output.push(bytes));
     let limit = sleep_until(tokio::time::Instant::now() + time_limit);
     tokio::pin!(limit, used_up);
     let how = loop {
-        let lags = job.output().is_behind();
+        let lags = job.output.lock().is_behind();
         tokio::select! {
             biased;
             () = job.stop.cancelled() => break job.stop_reason(),
             () = &mut limit => break EndReason::TimedOut,
             reason = &mut used_up => break reason,
-            Some(request) = requests.0.recv() => {
+            Some(request) = requests.recv() => {
                 job.stop.run_until_cancelled(handle_request(command_run.as_mut(), request)).await;
             }
             next = command_run.next_output(&mut sink) => match next {

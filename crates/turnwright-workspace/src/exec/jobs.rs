@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::job::{EndReason, Job, JobEnd, JobRequests, supervise};
+use super::job::{EndReason, Job, JobEnd, JobRequest, supervise};
 use super::memory_limit::wait_until_above;
 use super::output_file;
 use super::running::RunningCommand;
@@ -229,7 +230,7 @@ impl JobTable {
 pub struct JobSlot<'a> {
     jobs: &'a Jobs,
     job: Arc<Job>,
-    requests: Option<JobRequests>,
+    requests: Option<mpsc::Receiver<JobRequest>>,
 }
 
 impl std::fmt::Debug for JobSlot<'_> {
@@ -249,24 +250,11 @@ impl JobSlot<'_> {
         let job = Arc::clone(&self.job);
         if let Some(requests) = self.requests.take() {
             let space = self.jobs.space;
-            let full = async move {
-                if temp.is_empty() {
-                    std::future::pending().await
-                } else {
-                    wait_until_full(temp, space).await
-                }
-            };
             let meter = started.memory();
-            let memory_full = async move {
-                match meter.zip(memory) {
-                    Some((meter, limit)) => wait_until_above(meter, limit).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let used_up = async {
+            let used_up = async move {
                 tokio::select! {
-                    bytes = full => EndReason::TempFolderFull(bytes),
-                    bytes = memory_full => EndReason::MemoryFull(bytes),
+                    bytes = wait_until_full(temp, space) => EndReason::TempFolderFull(bytes),
+                    bytes = wait_until_above(meter, memory) => EndReason::MemoryFull(bytes),
                 }
             };
             let limit = self.jobs.time_limit;

@@ -67,13 +67,9 @@ pub struct AgentAddress {
 /// Why the launcher has run nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// Without the agent nobody would learn how the program ended.
+    /// Without the agent nobody would learn how the program ended. It listens at this path.
     #[error("the agent cannot be reached at {}: {}. Nothing was run.", .at.display(), io_error_text(.error))]
-    Unreachable {
-        /// The path of the agent's socket.
-        at: PathBuf,
-        error: io::Error,
-    },
+    Unreachable { at: PathBuf, error: io::Error },
     /// The program could not be confined.
     #[error("{}", io_error_text(.0))]
     NoSandbox(io::Error),
@@ -95,7 +91,6 @@ impl LaunchError {
 /// A task that displays the output. It is separate, because writing to a terminal may block.
 #[derive(Debug)]
 pub struct DisplayTask {
-    /// The output to display.
     pub output: Sender<Vec<u8>>,
     /// Ends when all output is displayed and the sender is dropped.
     pub finished: JoinHandle<()>,

@@ -54,7 +54,6 @@ pub(super) struct LaunchRequest {
 /// An event on the connection.
 #[derive(Debug, PartialEq)]
 pub(super) enum LinkEvent {
-    /// A frame has arrived.
     Frame(LinkFrame),
     /// Everything that was to be sent has been sent.
     Drained,
@@ -273,18 +272,13 @@ fn take_field(fields: &mut Map<String, Value>, name: &str) -> io::Result<Value> 
 
 /// Encodes how a command ended and whether processes were left: a letter each, then the details.
 fn encode_exit(exit: &CommandExit, leftover: Leftover) -> Vec<u8> {
-    let kind = match exit {
-        CommandExit::Code(_) => 'c',
-        CommandExit::Signal(_) => 'k',
-        CommandExit::TerminalClosed => 'h',
-        CommandExit::Unknown => 'u',
+    let (kind, rest) = match exit {
+        CommandExit::Code(code) => ('c', code.to_string()),
+        CommandExit::Signal(name) => ('k', name.clone()),
+        CommandExit::TerminalClosed => ('h', String::new()),
+        CommandExit::Unknown => ('u', String::new()),
     };
     let left = if leftover == Leftover::None { '-' } else { '+' };
-    let rest = match exit {
-        CommandExit::Code(code) => code.to_string(),
-        CommandExit::Signal(name) => name.clone(),
-        CommandExit::TerminalClosed | CommandExit::Unknown => String::new(),
-    };
     format!("{kind}{left}{rest}").into_bytes()
 }
 

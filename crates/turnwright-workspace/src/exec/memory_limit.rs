@@ -1,40 +1,36 @@
 //! The memory that a command holds. A command is stopped before it takes all memory of the machine.
 
-#[cfg(target_os = "linux")]
 use std::fs::File;
-#[cfg(target_os = "linux")]
 use std::io::Read;
-#[cfg(target_os = "linux")]
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
 use tokio::task::spawn_blocking;
 
 /// The shortest and the longest time between two measurements.
-#[cfg(target_os = "linux")]
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
 /// More bytes than a command can fill in a second: the kernel clears each page first.
-#[cfg(target_os = "linux")]
 const GROWTH_PER_SECOND: u64 = 8 << 30;
 
 /// The processes of a command.
 #[derive(Clone, Debug)]
 pub struct MemoryMeter {
-    #[cfg(target_os = "linux")]
     pub(super) roots: Vec<rustix::process::Pid>,
 }
 
-/// Waits until a command holds more than `limit` bytes, and returns how many it holds.
-#[cfg(target_os = "linux")]
-pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
+/// Waits until a command holds more than `limit` bytes, and returns how many it holds. Waits for ever without a
+/// limit, or if it cannot be measured.
+pub(super) async fn wait_until_above(meter: Option<MemoryMeter>, limit: Option<u64>) -> u64 {
+    let Some((meter, limit)) = meter.zip(limit) else { return std::future::pending().await };
     let mut pause = PAUSES.0;
     loop {
         tokio::time::sleep(pause).await;
         let meter = meter.clone();
         let measuring = spawn_blocking(move || meter.measure(limit));
         match measuring.await {
-            Ok(Some(Measured::Above(bytes))) => return bytes,
-            Ok(Some(Measured::Below(free))) => pause = pause_before(free),
+            Ok(Some(ControlFlow::Break(bytes))) => return bytes,
+            Ok(Some(ControlFlow::Continue(free))) => pause = pause_before(free),
             // Fails for now, for example because too many files are open.
             Ok(None) => pause = PAUSES.0,
             // The process is ending.
@@ -43,42 +39,19 @@ pub(super) async fn wait_until_above(meter: MemoryMeter, limit: u64) -> u64 {
     }
 }
 
-/// Waits for ever: only Linux says what a process holds.
-#[cfg(not(target_os = "linux"))]
-pub(super) async fn wait_until_above(_: MemoryMeter, _: u64) -> u64 {
-    std::future::pending().await
-}
-
 /// Measures rarely while a command is far below its limit, so that the processor need not wake up often.
-#[cfg(target_os = "linux")]
 fn pause_before(free: u64) -> Duration {
     let until_full = Duration::from_millis(free / (GROWTH_PER_SECOND / 1000));
     until_full.clamp(PAUSES.0, PAUSES.1)
 }
 
-/// The result of measuring the memory, in bytes.
-#[cfg(target_os = "linux")]
-#[derive(Debug, PartialEq, Eq)]
-enum Measured {
-    /// The command holds this much, which is more than the limit.
-    Above(u64),
-    /// At least this much is left.
-    Below(u64),
-}
-
 /// The default limit: three quarters of the machine's memory, or of the container's. Read once: the kernel
 /// counts the free memory for each reader.
 pub fn default_memory_limit() -> Option<u64> {
-    #[cfg(target_os = "linux")]
-    {
-        static LIMIT: std::sync::OnceLock<Option<u64>> = std::sync::OnceLock::new();
-        *LIMIT.get_or_init(read_memory_limit)
-    }
-    #[cfg(not(target_os = "linux"))]
-    None
+    static LIMIT: OnceLock<Option<u64>> = OnceLock::new();
+    *LIMIT.get_or_init(read_memory_limit)
 }
 
-#[cfg(target_os = "linux")]
 fn read_memory_limit() -> Option<u64> {
     let setting = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let container = setting.and_then(|text| text.trim().parse::<u64>().ok());
@@ -87,13 +60,11 @@ fn read_memory_limit() -> Option<u64> {
     Some(all / 4 * 3)
 }
 
-#[cfg(target_os = "linux")]
 struct MemInfo {
     total: u64,
     available: u64,
 }
 
-#[cfg(target_os = "linux")]
 fn meminfo() -> Option<MemInfo> {
     // The kernel generates the text for each read, and does not say how long it is.
     let mut text = String::with_capacity(4096);
@@ -103,45 +74,40 @@ fn meminfo() -> Option<MemInfo> {
 }
 
 /// The number of bytes in a line `NAME NUMBER kB`.
-#[cfg(target_os = "linux")]
 fn bytes_of(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-#[cfg(target_os = "linux")]
 impl MemoryMeter {
-    fn measure(&self, limit: u64) -> Option<Measured> {
+    /// Measures the memory in bytes. Breaks with what the command holds if that is more than the limit, and otherwise
+    /// continues with what is left, at least.
+    fn measure(&self, limit: u64) -> Option<ControlFlow<u64, u64>> {
         let machine = meminfo()?;
         // The whole machine uses less than the limit.
         let used = machine.total.saturating_sub(machine.available);
         if used < limit {
-            return Some(Measured::Below(limit - used));
+            return Some(ControlFlow::Continue(limit - used));
         }
-        let mut processes = self.roots.clone();
-        let mut next = 0;
         let mut own = 0;
         let mut mapped = 0;
         let mut files = MemoryFiles::default();
-        while let Some(process) = processes.get(next) {
+        for process in super::descendants::with_descendants(self.roots.clone()) {
             let path = format!("/proc/{process}/status");
             let status = std::fs::read_to_string(path).unwrap_or_default();
             own += bytes_of(&status, "RssAnon:").unwrap_or_default();
             mapped += bytes_of(&status, "RssShmem:").unwrap_or_default();
-            files.add(*process);
-            processes.extend(super::descendants::of(*process));
-            next += 1;
+            files.add(process);
         }
         // A mapped file is counted in both.
         let held = own + mapped.max(files.bytes);
         let free = limit.checked_sub(held);
-        Some(free.map_or(Measured::Above(held), Measured::Below))
+        Some(free.map_or(ControlFlow::Break(held), ControlFlow::Continue))
     }
 }
 
 /// Open files that exist only in memory: from `memfd_create`, or unlinked on a file system in memory. They are
 /// counted nowhere else until a process maps them.
-#[cfg(target_os = "linux")]
 #[derive(Default)]
 struct MemoryFiles {
     bytes: u64,
@@ -149,7 +115,6 @@ struct MemoryFiles {
     counted: std::collections::HashSet<(u64, u64)>,
 }
 
-#[cfg(target_os = "linux")]
 impl MemoryFiles {
     fn add(&mut self, process: rustix::process::Pid) {
         let open = std::fs::read_dir(format!("/proc/{process}/fd"));
@@ -174,14 +139,12 @@ impl MemoryFiles {
 }
 
 /// Returns true if a file is on a file system in memory.
-#[cfg(target_os = "linux")]
 fn is_in_memory(path: &std::path::Path) -> bool {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
     rustix::fs::statfs(path).is_ok_and(|stat| [TMPFS, HUGETLBFS].contains(&stat.f_type))
 }
 
-#[cfg(target_os = "linux")]
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -193,9 +156,9 @@ mod tests {
         let held = vec![1_u8; 64 << 20];
         let meter = MemoryMeter { roots: vec![rustix::process::getpid()] };
         let measured = meter.measure(16 << 20).unwrap();
-        assert!(matches!(measured, Measured::Above(bytes) if bytes > 64 << 20), "{measured:?}");
+        assert!(measured.break_value().is_some_and(|held| held > 64 << 20), "{measured:?}");
         let measured = meter.measure(u64::MAX / 2).unwrap();
-        assert!(matches!(measured, Measured::Below(bytes) if bytes > u64::MAX / 4), "{measured:?}");
+        assert!(measured.continue_value().is_some_and(|left| left > u64::MAX / 4), "{measured:?}");
         assert!(held.iter().all(|byte| *byte == 1));
         assert!(default_memory_limit().is_some_and(|limit| limit > 64 << 20));
     }

@@ -22,7 +22,10 @@ mod launcher_link;
 mod launcher_listener;
 #[cfg(unix)]
 mod members;
+#[cfg(target_os = "linux")]
 mod memory_limit;
+#[cfg(not(target_os = "linux"))]
+mod no_memory_limit;
 mod output;
 mod piped;
 mod output_file;
@@ -64,6 +67,9 @@ pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]
 pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote, launcher_program};
+
+#[cfg(not(target_os = "linux"))]
+use no_memory_limit as memory_limit;
 
 /// A command to run.
 #[derive(Clone, Debug)]

@@ -67,12 +67,15 @@ impl HeadTailBuffer {
         self.bytes.1 > 0 || self.tail.len() > MAX_TAIL
     }
 
+    fn tail_text(&self) -> String {
+        let (front, back) = self.tail.as_slices();
+        String::from_utf8_lossy(&[front, back].concat()).into_owned()
+    }
+
     /// The text, with a note where something is missing.
     fn into_text(mut self, full: &str) -> String {
         self.trim();
-        let (front, back) = self.tail.as_slices();
-        let tail_bytes = [front, back].concat();
-        let tail = String::from_utf8_lossy(&tail_bytes);
+        let tail = self.tail_text();
         if !self.is_truncated() {
             return format!("{}{tail}", self.head);
         }
@@ -220,8 +223,7 @@ impl CommandOutput {
         let mut text = if self.untaken.tail.is_empty() {
             self.untaken.head.clone()
         } else {
-            let (front, back) = self.untaken.tail.as_slices();
-            String::from_utf8_lossy(&[front, back].concat()).into_owned()
+            self.untaken.tail_text()
         };
         self.repeats.show(&mut |piece| text.push_str(piece));
         text.push_str(&self.cleaner.line());

@@ -32,7 +32,6 @@ pub struct PipedProgram {
 /// The pipes to the program.
 #[derive(Debug)]
 pub struct ProcessPipes {
-    /// Its input.
     pub stdin: ChildStdin,
     /// Its answers.
     pub stdout: ChildStdout,
@@ -62,7 +61,7 @@ impl PipedProcess {
     /// Has `activity` look at this program from now on.
     pub fn observe(&self, activity: &ProgramActivity) {
         #[cfg(target_os = "linux")]
-        if let Some(namespace) = self.0.process.namespace() {
+        if let Some(namespace) = &self.0.process.namespace {
             return activity.set(ProgramRoots::Namespace(namespace.children().collect()));
         }
         activity.set(ProgramRoots::Everything);
@@ -71,13 +70,7 @@ impl PipedProcess {
     /// Waits until it and all that it has started hold more than `limit` bytes of memory, and returns how many
     /// they hold. Waits for ever without a limit, or if the system does not tell.
     pub fn memory_above(&self, limit: Option<u64>) -> impl Future<Output = u64> + Send + use<> {
-        let meter = self.0.memory();
-        async move {
-            match meter.zip(limit) {
-                Some((meter, limit)) => wait_until_above(meter, limit).await,
-                None => std::future::pending().await,
-            }
-        }
+        wait_until_above(self.0.memory(), limit)
     }
 
     pub async fn wait_for_end(&mut self) -> CommandExit {

@@ -132,15 +132,10 @@ fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> 
             || has_environment(*process, entry)
             || (has_limit(*process, limit) && !descendants::reap(*process))
     });
-    let mut found: Vec<_> = marked.collect();
-    let mut next = 0;
-    while let Some(process) = found.get(next) {
-        found.extend(descendants::of(*process));
-        next += 1;
-    }
     // The leader's owner waits for it.
-    found.retain(|process| Some(*process) != leader && is_running_with(*process, entry, limit));
-    found
+    descendants::with_descendants(marked.collect())
+        .filter(|process| Some(*process) != leader && is_running_with(*process, entry, limit))
+        .collect()
 }
 
 /// Reaps children that have ended: orphans of commands that still run, and abandoned ones.

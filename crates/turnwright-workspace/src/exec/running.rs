@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::memory_limit::MemoryMeter;
+use super::MemoryMeter;
 
 /// Receives output as it arrives.
 pub type OutputSink<'a> = &'a mut (dyn FnMut(&[u8]) + Send);

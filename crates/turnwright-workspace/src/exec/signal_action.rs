@@ -18,20 +18,17 @@ const FAILED: usize = usize::MAX;
 const RESET: [Signal; 6] =
     [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM, Signal::CHILD, Signal::XFSZ];
 
-/// An action to be restored.
-#[derive(Clone, Copy)]
-pub(super) struct PreviousAction(usize);
-
-pub(super) fn ignore(which: Signal) -> PreviousAction {
+/// Returns the action that was in place before.
+pub(super) fn ignore(which: Signal) -> usize {
     // SAFETY: one system call; no handler is installed.
-    PreviousAction(unsafe { signal(which.as_raw(), IGNORE) })
+    unsafe { signal(which.as_raw(), IGNORE) }
 }
 
 /// Restores what [`ignore()`] has changed.
-pub(super) fn restore(which: Signal, before: PreviousAction) {
-    if before.0 != FAILED {
+pub(super) fn restore(which: Signal, before: usize) {
+    if before != FAILED {
         // SAFETY: one system call, with an action that was in place before.
-        unsafe { signal(which.as_raw(), before.0) };
+        unsafe { signal(which.as_raw(), before) };
     }
 }
 

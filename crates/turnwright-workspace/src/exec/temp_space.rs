@@ -2,6 +2,7 @@
 //! stopped before.
 
 use std::fs::{self, Metadata};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,9 +32,12 @@ impl Default for SpaceLimits {
     }
 }
 
-/// Waits until folders on one disk exceed their common limit, and returns their size. Waits for ever if the
-/// free space is unknown.
+/// Waits until folders on one disk exceed their common limit, and returns their size. Waits for ever without a folder,
+/// or if the free space is unknown.
 pub(super) async fn wait_until_full(folders: Vec<PathBuf>, limits: SpaceLimits) -> u64 {
+    if folders.is_empty() {
+        return std::future::pending().await;
+    }
     let folders: Arc<[PathBuf]> = folders.into();
     // The free space when the folder was measured last.
     let mut mark = None;
@@ -41,8 +45,8 @@ pub(super) async fn wait_until_full(folders: Vec<PathBuf>, limits: SpaceLimits) 
         let places = Arc::clone(&folders);
         let looking = spawn_blocking(move || look(&places, limits, mark));
         match looking.await {
-            Ok(SpaceCheck::Full(bytes)) => return bytes,
-            Ok(SpaceCheck::Enough(free)) => mark = free,
+            Ok(ControlFlow::Break(bytes)) => return bytes,
+            Ok(ControlFlow::Continue(free)) => mark = free,
             // The process is ending.
             Err(_) => std::future::pending().await,
         }
@@ -50,29 +54,27 @@ pub(super) async fn wait_until_full(folders: Vec<PathBuf>, limits: SpaceLimits) 
     }
 }
 
-/// The result of [`look`].
-enum SpaceCheck {
-    /// The folder holds so many bytes, and that is too much.
-    Full(u64),
-    /// The new mark.
-    Enough(Option<u64>),
-}
-
-fn look(folders: &[PathBuf], limits: SpaceLimits, mark: Option<u64>) -> SpaceCheck {
+/// Looks at the free space. Breaks with the bytes that the folders hold if that is too much, and otherwise continues
+/// with the new mark.
+fn look(
+    folders: &[PathBuf],
+    limits: SpaceLimits,
+    mark: Option<u64>,
+) -> ControlFlow<u64, Option<u64>> {
     let Some(free) = folders.first().and_then(|folder| free_bytes(folder)) else {
-        return SpaceCheck::Enough(mark);
+        return ControlFlow::Continue(mark);
     };
     let Some(before) = mark.filter(|mark| *mark > free) else {
-        return SpaceCheck::Enough(Some(free));
+        return ControlFlow::Continue(Some(free));
     };
     if before - free < limits.step {
-        return SpaceCheck::Enough(mark);
+        return ControlFlow::Continue(mark);
     }
     let held = size_below(folders);
     if held > limits.most || held > limits.step && free < limits.reserve {
-        return SpaceCheck::Full(held);
+        return ControlFlow::Break(held);
     }
-    SpaceCheck::Enough(Some(free))
+    ControlFlow::Continue(Some(free))
 }
 
 /// The bytes that the files below folders take on the disk.
@@ -140,7 +142,7 @@ mod tests {
         let limits = |most, reserve| SpaceLimits { most, reserve, step: 200_000 };
         let is_full = |limits| {
             let before = free_bytes(&inside).map(|free| free + (1 << 30));
-            matches!(look(std::slice::from_ref(&inside), limits, before), SpaceCheck::Full(_))
+            look(std::slice::from_ref(&inside), limits, before).is_break()
         };
         assert!(is_full(limits(250_000, 0)));
         assert!(is_full(limits(u64::MAX, u64::MAX)));

@@ -85,13 +85,11 @@ pub struct TerminalRun {
 enum TerminalState {
     /// The terminal is open, and the launcher has not connected yet.
     Waiting { listener: LauncherListener, end_query: EndQuery },
-    /// The launcher is connected.
     Connected(LauncherLink),
     /// The launcher did not find the agent and has run nothing, so the command is being started here.
     Starting(BoxFuture<'static, io::Result<ProcessGroup>>),
     /// The command runs here.
     Local(Box<ProcessGroup>),
-    /// The command has ended.
     Ended,
 }
 

@@ -33,7 +33,7 @@ impl ProcessGroup {
         drop(command);
         let reader = std::process::ChildStdout::from(OwnedHandle::from(reader));
         Ok(ProcessGroup {
-            stdin: process.take_stdin(),
+            stdin: process.child.stdin.take(),
             process,
             pipe: Some(tokio::process::ChildStdout::from_std(reader)?),
             buffer: vec![0; READ_SIZE].into(),
@@ -53,7 +53,8 @@ impl ProcessGroup {
         command.current_dir(&program.workdir);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = CommandProcess::spawn(&mut command, None)?;
-        let pipes = (process.take_stdin(), process.take_stdout(), process.take_stderr());
+        let child = &mut process.child;
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err(io::Error::other("it has no pipes"));
         };

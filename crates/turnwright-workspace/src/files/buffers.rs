@@ -183,13 +183,12 @@ impl Files {
             Ok(make_missing_folders(&path))
         });
         let made = preparing.await?;
-        let written = request_write(editor, self, target, shown, cancel).await;
-        if !matches!(written, Ok(EditorWrite::Done)) {
+        let is_written = request_write(editor, self, target, shown, cancel).await;
+        if !matches!(is_written, Ok(true)) {
             disk::run_blocking(move || Ok(made.iter().try_for_each(fs::remove_dir).ok())).await?;
         }
-        match written? {
-            EditorWrite::UnknownFile => return Ok(false),
-            EditorWrite::Done => {}
+        if !is_written? {
+            return Ok(false);
         }
         let written = disk::read(&target.path).await.ok();
         if let Some(repair) =
@@ -285,22 +284,18 @@ fn make_missing_folders(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-enum EditorWrite {
-    Done,
-    UnknownFile,
-}
-
+/// Returns false if the editor does not know the file.
 async fn request_write(
     editor: &Arc<dyn EditorBuffers>,
     files: &Files,
     target: &ResolvedPath,
     text: &str,
     cancel: &CancellationToken,
-) -> Result<EditorWrite, FileError> {
+) -> Result<bool, FileError> {
     let path = files.roots.client_path(target);
     match cancel.run_until_cancelled(editor.write(&path, text)).await {
-        Some(Ok(())) => Ok(EditorWrite::Done),
-        Some(Err(BufferError::NotFound)) => Ok(EditorWrite::UnknownFile),
+        Some(Ok(())) => Ok(true),
+        Some(Err(BufferError::NotFound)) => Ok(false),
         // Do not fall back to the disk: the editor may have had a reason, or may still be writing.
         Some(Err(error)) => Err(FileError::Editor(error.to_string())),
         None => Err(FileError::Editor(

@@ -29,8 +29,8 @@ pub(super) fn file_size(path: &Path) -> Result<u64, FileError> {
 
 /// Reads the text of a regular file. Blocks.
 pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
-    let file = nofollow::open_file(path).map_err(|error| map_open_error(&error))?;
-    let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
+    let file = nofollow::open_file(path)?;
+    let metadata = file.metadata()?;
     // Checked on the open file, because the path may lead to another file by now.
     ensure_regular(&metadata)?;
     if metadata.len() > READ_LIMIT {
@@ -39,7 +39,7 @@ pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
     let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     ensure_memory(length)?;
     let mut bytes = Vec::with_capacity(length);
-    file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| map_io_error(&error))?;
+    file.take(READ_LIMIT + 1).read_to_end(&mut bytes)?;
     // The file may have grown since; a truncated text would lose data when it is written back.
     if bytes.len() as u64 > READ_LIMIT {
         return Err(FileError::TooLarge(bytes.len() as u64));
@@ -53,41 +53,37 @@ pub(super) async fn read(path: &Path) -> Result<FileText, FileError> {
     run_blocking(move || read_text(&path)).await
 }
 
-pub(super) fn map_open_error(error: &io::Error) -> FileError {
-    #[cfg(target_os = "linux")]
-    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
-        return FileError::Moved;
+impl From<io::Error> for FileError {
+    /// Takes a link for one that has come since the path was resolved.
+    fn from(error: io::Error) -> FileError {
+        #[cfg(target_os = "linux")]
+        if nofollow::is_link_error(&error) {
+            return FileError::Moved;
+        }
+        map_io_error(&error)
     }
-    map_io_error(error)
 }
 
 /// The largest image that is worth its tokens.
 const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 
-/// Reads an image of a format that models accept, detected by its first bytes.
-pub(super) async fn read_image(path: &Path) -> Result<Media, FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let file = nofollow::open_file(&path).map_err(|error| map_open_error(&error))?;
-        let size = file.metadata().map_err(|error| map_io_error(&error))?.len();
-        let mut bytes = Vec::new();
-        file.take(MAX_IMAGE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| map_io_error(&error))?;
-        let kind = file_kind::detect(&bytes).and_then(|kind| kind.image_mime);
-        let mime = kind.ok_or(FileError::Binary(size))?;
-        if bytes.len() as u64 > MAX_IMAGE_BYTES {
-            return Err(FileError::LargePicture(size));
-        }
-        Ok(Media { mime: mime.to_owned(), data: BASE64.encode(bytes) })
-    })
-    .await
+/// Reads an image of a format that models accept, detected by its first bytes. Blocks.
+pub(super) fn read_image(path: &Path) -> Result<Media, FileError> {
+    let file = nofollow::open_file(path)?;
+    let size = file.metadata()?.len();
+    let mut bytes = Vec::new();
+    file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes)?;
+    let kind = file_kind::detect(&bytes).and_then(|kind| kind.image_mime);
+    let mime = kind.ok_or(FileError::Binary(size))?;
+    if bytes.len() as u64 > MAX_IMAGE_BYTES {
+        return Err(FileError::LargePicture(size));
+    }
+    Ok(Media { mime: mime.to_owned(), data: BASE64.encode(bytes) })
 }
 
 /// A file that is not text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BinaryFile {
-    /// The size in bytes.
     pub size: u64,
     /// The format, if it is known.
     pub kind: Option<FileKind>,
@@ -100,20 +96,16 @@ const HEADER_BYTES: u64 = 64 * 1024;
 /// How many of the first bytes are kept to be shown.
 const SHOWN_BYTES: usize = 64;
 
-/// Describes a file that is not text.
-pub(super) async fn describe_binary(path: &Path) -> Result<BinaryFile, FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let file = nofollow::open_file(&path).map_err(|error| map_open_error(&error))?;
-        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
-        ensure_regular(&metadata)?;
-        let mut head = Vec::new();
-        file.take(HEADER_BYTES).read_to_end(&mut head).map_err(|error| map_io_error(&error))?;
-        let kind = file_kind::detect(&head);
-        head.truncate(SHOWN_BYTES);
-        Ok(BinaryFile { size: metadata.len(), kind, head })
-    })
-    .await
+/// Describes a file that is not text. Blocks.
+pub(super) fn describe_binary(path: &Path) -> Result<BinaryFile, FileError> {
+    let file = nofollow::open_file(path)?;
+    let metadata = file.metadata()?;
+    ensure_regular(&metadata)?;
+    let mut head = Vec::new();
+    file.take(HEADER_BYTES).read_to_end(&mut head)?;
+    let kind = file_kind::detect(&head);
+    head.truncate(SHOWN_BYTES);
+    Ok(BinaryFile { size: metadata.len(), kind, head })
 }
 
 /// How many copies of a text there are while it is read, edited, compared and stored.
@@ -126,7 +118,7 @@ fn ensure_memory(length: usize) -> Result<(), FileError> {
     let reserved = room.try_reserve_exact(length.saturating_mul(COPIES));
     // Otherwise the compiler removes an allocation that is not used.
     std::hint::black_box(&mut room);
-    reserved.map_err(|_| map_io_error(&io::ErrorKind::OutOfMemory.into()))
+    reserved.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory).into())
 }
 
 pub(super) fn ensure_regular(metadata: &fs::Metadata) -> Result<(), FileError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{map_io_error, map_open_error, run_blocking};
+use super::disk::{map_io_error, run_blocking};
 use super::{FileError, Files, Roots, replacement};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
@@ -74,11 +74,10 @@ impl Roots {
 }
 
 impl Files {
-    /// Inspects the entry at a path.
     pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let path = target.path.clone();
-        run_blocking(move || inspect(&path).map_err(|error| map_open_error(&error))).await
+        run_blocking(move || Ok(inspect(&path)?)).await
     }
 
     /// Moves an entry to a path where nothing exists yet. Missing folders are created.
@@ -97,8 +96,7 @@ impl Files {
     pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
         self.ensure_entry_not_moved(target).await?;
         let old = target.path.clone();
-        let path =
-            run_blocking(move || set_aside(&old).map_err(|error| map_open_error(&error))).await?;
+        let path = run_blocking(move || Ok(set_aside(&old)?)).await?;
         self.forget_seen(target);
         Ok(ResolvedPath { path, scope: target.scope })
     }
@@ -138,7 +136,7 @@ impl Files {
 
 /// The path relative to its held folder. It keeps meaning the same folder as long as the first part
 /// lives.
-fn pinned_entry(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
+pub(super) fn pinned_entry(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
     let (folder, name) = split_name(path)?;
     let (held, folder) = nofollow::open_folder(folder)?;
     Ok((held, folder.join(name)))
@@ -206,18 +204,18 @@ fn folder_below(path: &Path, below: &Path) -> io::Result<Option<(Option<fs::File
 }
 
 fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    let (_source_folder, source) = pinned_entry(from).map_err(|error| map_open_error(&error))?;
-    let metadata = fs::symlink_metadata(&source).map_err(|error| map_io_error(&error))?;
+    let (_source_folder, source) = pinned_entry(from)?;
+    let metadata = fs::symlink_metadata(&source)?;
     if metadata.is_dir() && to.starts_with(from) {
         return Err(FileError::System("cannot be moved into itself".to_owned()));
     }
-    let (_target_folder, target) = pinned_create(to).map_err(|error| map_open_error(&error))?;
+    let (_target_folder, target) = pinned_create(to)?;
     match rename_no_replace(&source, &target) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             move_across_devices(&source, &target, &metadata)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(FileError::Exists),
-        result => result.map_err(|error| map_io_error(&error)),
+        result => Ok(result?),
     }
 }
 
@@ -275,19 +273,18 @@ fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Resul
 }
 
 fn remove(path: &Path, recursive: bool, cancel: &CancellationToken) -> Result<usize, FileError> {
-    let (_held, path) = pinned_entry(path).map_err(|error| map_open_error(&error))?;
-    let metadata = fs::symlink_metadata(&path).map_err(|error| map_io_error(&error))?;
+    let (_held, path) = pinned_entry(path)?;
+    let metadata = fs::symlink_metadata(&path)?;
     if !metadata.is_dir() {
-        fs::remove_file(&path).map_err(|error| map_io_error(&error))?;
+        fs::remove_file(&path)?;
         return Ok(1);
     }
     if !recursive {
-        fs::remove_dir(&path).map_err(|error| map_io_error(&error))?;
+        fs::remove_dir(&path)?;
         return Ok(0);
     }
     let mut removed = 0;
-    let result = remove_tree(&path, cancel, &mut removed);
-    match result {
+    match remove_tree(&path, cancel, &mut removed) {
         Ok(()) => Ok(removed),
         Err(error) if removed == 0 => Err(map_io_error(&error)),
         Err(error) => Err(FileError::System(format!(

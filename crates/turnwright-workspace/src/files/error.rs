@@ -64,7 +64,6 @@ pub enum FileError {
     /// The editor refused to show the file, and so it is not read from the disk either.
     #[error("was not read: {0}. Do not read it in another way; ask the user")]
     ReadRefused(String),
-    /// The editor reported an error.
     #[error("could not be written by the editor: {0}")]
     Editor(String),
     /// A write in place failed half way, and the old content could not be restored.

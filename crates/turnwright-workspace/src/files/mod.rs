@@ -17,7 +17,6 @@ mod stream;
 mod text;
 mod unsaved;
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,9 +54,6 @@ pub(crate) const READ_LIMIT: u64 = 32 * 1024 * 1024;
 /// Of files of more bytes, only the requested lines are read.
 pub(crate) const WHOLE_READ_LIMIT: u64 = 8 * 1024 * 1024;
 
-/// How many written texts are remembered until [`Files::take_written`] is called.
-const MAX_WRITTEN: usize = 64;
-
 /// Texts of more bytes are hashed and compared on a blocking thread.
 const INLINE_HASH_LIMIT: usize = 64 * 1024;
 
@@ -67,10 +63,6 @@ pub struct Files {
     roots: Arc<Roots>,
     seen: Arc<SeenFiles>,
     unsaved: Arc<UnsavedFiles>,
-    /// The files written since the last [`Files::take_written`], with their text if the editor has
-    /// it.
-    // Held only to insert or remove an entry.
-    written: Arc<Mutex<HashMap<PathBuf, Option<FileText>>>>,
     buffers: Option<Arc<dyn EditorBuffers>>,
 }
 
@@ -103,10 +95,7 @@ impl Files {
     /// The files below these roots. `buffers` is the editor's access to its buffers, if it offers
     /// that.
     pub fn new(roots: Roots, buffers: Option<Arc<dyn EditorBuffers>>) -> Files {
-        let seen = Arc::default();
-        let unsaved = Arc::default();
-        let written = Arc::default();
-        Files { roots: Arc::new(roots), seen, unsaved, written, buffers }
+        Files { roots: Arc::new(roots), seen: Arc::default(), unsaved: Arc::default(), buffers }
     }
 
     /// The same files without the editor: for files of our own, which the editor need not know of.
@@ -118,16 +107,7 @@ impl Files {
     /// The same files for another conversation, which has not seen any of them.
     #[must_use]
     pub fn unseen(&self) -> Files {
-        let seen = Arc::default();
-        let unsaved = Arc::clone(&self.unsaved);
-        let written = Arc::default();
-        Files {
-            roots: Arc::clone(&self.roots),
-            seen,
-            unsaved,
-            written,
-            buffers: self.buffers.clone(),
-        }
+        Files { seen: Arc::default(), ..self.clone() }
     }
 
     /// The session's folders.
@@ -202,8 +182,7 @@ impl Files {
 
     /// Describes a file that is not text.
     pub async fn describe_binary(&self, target: &ResolvedPath) -> Result<BinaryFile, FileError> {
-        self.ensure_not_moved(target).await?;
-        disk::describe_binary(&target.path).await
+        self.unless_moved(target, disk::describe_binary).await
     }
 
     /// Reads an image of a format that models accept.
@@ -211,8 +190,7 @@ impl Files {
     /// # Errors
     /// If the file is not such an image, or is too large.
     pub async fn read_image(&self, target: &ResolvedPath) -> Result<Media, FileError> {
-        self.ensure_not_moved(target).await?;
-        disk::read_image(&target.path).await
+        self.unless_moved(target, disk::read_image).await
     }
 
     /// Replaces the text of a file if it still has the text `before`, or does not exist if `before`
@@ -226,25 +204,15 @@ impl Files {
         cancel: &CancellationToken,
     ) -> Result<WriteOutcome, FileError> {
         let written = self.write_if_unchanged(target, before, after, cancel).await?;
-        self.remember_written(target, &written.text);
+        self.seen.note_written(&target.path, &written.text);
         self.mark_seen(target, &written.text).await;
         Ok(written)
-    }
-
-    fn remember_written(&self, target: &ResolvedPath, text: &FileText) {
-        let shown = (text.source == TextSource::Editor).then(|| text.clone());
-        let mut written = self.written.lock();
-        if written.len() >= MAX_WRITTEN {
-            written.clear();
-        }
-        written.insert(target.path.clone(), shown);
     }
 
     /// Removes and returns what was written at these paths: the text as the editor has it, or
     /// `None` for a file that was written to the disk.
     pub fn take_written(&self, places: &[PathBuf]) -> HashMap<PathBuf, Option<FileText>> {
-        let mut written = self.written.lock();
-        places.iter().filter_map(|place| written.remove_entry(place)).collect()
+        self.seen.take_written(places)
     }
 
     /// Records that the model has been shown this text.
@@ -333,7 +301,8 @@ impl Files {
         self.unless_moved(target, disk::read_text).await
     }
 
-    /// Looks at a file on a blocking thread. Fails if the path now resolves to something else.
+    /// Looks at a file on a blocking thread. Fails if the path now resolves to something else: a symbolic link may
+    /// have been swapped since the permission was given.
     async fn unless_moved<T: Send + 'static>(
         &self,
         target: &ResolvedPath,
@@ -348,13 +317,6 @@ impl Files {
             work(&target.path)
         })
         .await
-    }
-
-    /// Fails if the path now resolves to something else: a symbolic link may have been swapped
-    /// since the permission was given.
-    async fn ensure_not_moved(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let now = self.resolve(&target.path).await?;
-        if now == *target { Ok(()) } else { Err(FileError::Moved) }
     }
 }
 

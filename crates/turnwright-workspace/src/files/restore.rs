@@ -1,13 +1,13 @@
 //! Restores the exact bytes and mode of a file: through the editor if it has the file open, else on
 //! the disk by an atomic replacement.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{map_io_error, map_open_error, run_blocking};
+use super::disk::{ensure_regular, run_blocking};
+use super::entries::pinned_entry;
 use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
 use crate::nofollow;
@@ -133,11 +133,10 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let _lock = save::lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
-        let (_held, folder) =
-            nofollow::create_folder(folder).map_err(|error| map_open_error(&error))?;
+        let (_held, folder) = nofollow::create_folder(folder)?;
         write_new(&folder.join(name), &bytes, mode).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
-            _ => map_open_error(&error),
+            _ => error.into(),
         })
     })
     .await
@@ -156,15 +155,13 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let (_held, path) = pinned_path(&path).map_err(|error| map_open_error(&error))?;
-        let file =
-            nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
-        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
-        super::disk::ensure_regular(&metadata)?;
-        let mode = mode_of(&metadata);
+        let (_held, path) = pinned_entry(&path)?;
+        let file = nofollow::open_pinned_file(&path, false)?;
+        let metadata = file.metadata()?;
+        ensure_regular(&metadata)?;
+        let mode = nofollow::permission_bits(&metadata);
         if metadata.permissions().readonly() {
-            nofollow::set_permission_bits(&file, mode | 0o200)
-                .map_err(|error| map_io_error(&error))?;
+            nofollow::set_permission_bits(&file, mode | 0o200)?;
         }
         Ok(mode)
     })
@@ -174,31 +171,13 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
     let path = path.to_path_buf();
     run_blocking(move || {
-        let (_held, path) = pinned_path(&path).map_err(|error| map_open_error(&error))?;
-        let file =
-            nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
-        let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
-        if mode_of(&metadata) == mode {
-            return Ok(());
+        let (_held, path) = pinned_entry(&path)?;
+        let file = nofollow::open_pinned_file(&path, false)?;
+        let metadata = file.metadata()?;
+        if nofollow::permission_bits(&metadata) != mode {
+            nofollow::set_permission_bits(&file, mode)?;
         }
-        nofollow::set_permission_bits(&file, mode).map_err(|error| map_io_error(&error))
+        Ok(())
     })
     .await
-}
-
-fn pinned_path(path: &Path) -> io::Result<(Option<fs::File>, std::path::PathBuf)> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    let (held, folder) = nofollow::open_folder(folder)?;
-    Ok((held, folder.join(path.file_name().unwrap_or_default())))
-}
-
-#[cfg(unix)]
-fn mode_of(metadata: &fs::Metadata) -> u32 {
-    use std::os::unix::fs::PermissionsExt;
-    metadata.permissions().mode() & 0o7777
-}
-
-#[cfg(not(unix))]
-fn mode_of(_: &fs::Metadata) -> u32 {
-    0o644
 }

@@ -4,9 +4,11 @@ use super::session_tmp::SessionTmp;
 use crate::real_path;
 #[cfg(windows)]
 use crate::real_path::is_device_name;
+use crate::real_path::parts_reversed;
 use parking_lot::RwLock;
-use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+#[cfg(windows)]
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +30,7 @@ pub struct Roots {
     /// permissions.
     private: Vec<PathBuf>,
     /// Folders outside of the project that the session may read.
-    // A std lock: it is held only to access a short list.
+    // Held only to access a short list.
     readable: Arc<RwLock<Vec<PathBuf>>>,
     /// The `/tmp` of the session's commands, if they may have their own.
     tmp: Option<Arc<SessionTmp>>,
@@ -48,8 +50,7 @@ impl Roots {
     }
 
     fn of(folders: Vec<(PathBuf, PathBuf)>, is_described: bool) -> Roots {
-        let private = Vec::new();
-        Roots { folders, private, readable: Arc::default(), tmp: None, is_described }
+        Roots { folders, private: Vec::new(), readable: Arc::default(), tmp: None, is_described }
     }
 
     /// Roots of a stored session whose working folder does not exist any more.
@@ -410,10 +411,9 @@ fn resolve_missing(path: &Path) -> PathBuf {
 /// with another name for the same file.
 fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
     let mut real = PathBuf::new();
-    let mut rest: VecDeque<OsString> = VecDeque::new();
-    push_front(&mut rest, path);
+    let mut rest = parts_reversed(path);
     let mut links = 0;
-    while let Some(part) = rest.pop_front() {
+    while let Some(part) = rest.pop() {
         if part == ".." {
             real.pop();
             continue;
@@ -427,7 +427,7 @@ fn walk(path: &Path, place: impl Fn(&mut PathBuf) -> PathBuf) -> PathBuf {
             Ok(link) if links < MAX_LINKS => {
                 links += 1;
                 real.pop();
-                push_front(&mut rest, &link);
+                rest.extend(parts_reversed(&link));
             }
             _ => {}
         }
@@ -449,17 +449,6 @@ fn with_real_folder(path: PathBuf) -> PathBuf {
 #[cfg(not(windows))]
 fn with_real_folder(path: PathBuf) -> PathBuf {
     path
-}
-
-fn push_front(rest: &mut VecDeque<OsString>, path: &Path) {
-    let parts: Vec<_> = path
-        .components()
-        .filter(|part| !matches!(part, Component::CurDir))
-        .map(|part| part.as_os_str().to_owned())
-        .collect();
-    for part in parts.into_iter().rev() {
-        rest.push_front(part);
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use super::disk::{ensure_regular, map_io_error, map_open_error, run_blocking};
+use super::disk::{ensure_regular, run_blocking};
 use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
@@ -36,16 +36,15 @@ pub(super) async fn write(
         let _write_lock = lock_for_write(&path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let opened = match precondition {
-            // A file that must exist has a folder.
-            WritePrecondition::Bytes(_) | WritePrecondition::Sha256(_) => {
-                nofollow::open_folder(parent)
-            }
-            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder(parent),
-        };
         // The folder is held open to the end, so that the file that is compared and the file that
         // is written are in the same folder.
-        let (_folder_handle, folder) = opened.map_err(|error| map_open_error(&error))?;
+        let (_folder_handle, folder) = match precondition {
+            // A file that must exist has a folder.
+            WritePrecondition::Bytes(_) | WritePrecondition::Sha256(_) => {
+                nofollow::open_folder(parent)?
+            }
+            WritePrecondition::Any | WritePrecondition::Absent => nofollow::create_folder(parent)?,
+        };
         let path = folder.join(name);
         if !precondition.is_met(&path)? {
             return Err(FileError::Stale);
@@ -62,45 +61,44 @@ pub(super) fn separate_from_other_names(path: &Path) -> Result<(), FileError> {
     if !metadata.is_file() || link_count(path, &metadata) < 2 {
         return Ok(());
     }
-    let (_folder_handle, folder) = nofollow::open_folder(path.parent().unwrap_or(Path::new("/")))
-        .map_err(|error| map_open_error(&error))?;
+    let (_folder_handle, folder) = nofollow::open_folder(path.parent().unwrap_or(Path::new("/")))?;
     let path = folder.join(path.file_name().ok_or(FileError::Folder)?);
-    let file = nofollow::open_pinned_file(&path, false).map_err(|error| map_open_error(&error))?;
+    let bytes = read_whole(&nofollow::open_pinned_file(&path, false)?, &metadata)?;
+    write_into(&folder, &path, &bytes)
+}
+
+fn read_whole(file: &File, metadata: &Metadata) -> Result<Vec<u8>, FileError> {
     let mut bytes = Vec::new();
-    file.take(READ_LIMIT + 1).read_to_end(&mut bytes).map_err(|error| map_io_error(&error))?;
+    file.take(READ_LIMIT + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > READ_LIMIT {
         return Err(FileError::TooLarge(metadata.len()));
     }
-    write_into(&folder, &path, &bytes)
+    Ok(bytes)
 }
 
 impl WritePrecondition {
     fn is_met(&self, path: &Path) -> Result<bool, FileError> {
-        if let WritePrecondition::Sha256(expected) = self {
-            return Ok(file_sha256(path)? == *expected);
+        match self {
+            WritePrecondition::Any => Ok(true),
+            WritePrecondition::Absent => Ok(fs::symlink_metadata(path).is_err()),
+            WritePrecondition::Sha256(expected) => Ok(file_sha256(path)? == *expected),
+            WritePrecondition::Bytes(bytes) => {
+                let file = nofollow::open_pinned_file(path, false)?;
+                let length = file.metadata()?.len();
+                let mut current = Vec::with_capacity(bytes.len() + 1);
+                if length == bytes.len() as u64 {
+                    file.take(length + 1).read_to_end(&mut current)?;
+                }
+                Ok(current == *bytes)
+            }
         }
-        let WritePrecondition::Bytes(bytes) = self else {
-            return Ok(
-                matches!(self, WritePrecondition::Any) || fs::symlink_metadata(path).is_err()
-            );
-        };
-        let file =
-            nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
-        let length = file.metadata().map_err(|error| map_io_error(&error))?.len();
-        let mut current = Vec::with_capacity(bytes.len() + 1);
-        if length == bytes.len() as u64 {
-            file.take(length + 1)
-                .read_to_end(&mut current)
-                .map_err(|error| map_io_error(&error))?;
-        }
-        Ok(current == *bytes)
     }
 }
 
 pub(super) fn file_sha256(path: &Path) -> Result<[u8; 32], FileError> {
-    let file = nofollow::open_pinned_file(path, false).map_err(|error| map_open_error(&error))?;
-    ensure_regular(&file.metadata().map_err(|error| map_io_error(&error))?)?;
-    let (sha256, _) = sha256_of_reader(file).map_err(|error| map_io_error(&error))?;
+    let file = nofollow::open_pinned_file(path, false)?;
+    ensure_regular(&file.metadata()?)?;
+    let (sha256, _) = sha256_of_reader(file)?;
     Ok(sha256)
 }
 
@@ -125,20 +123,20 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
             Some(metadata)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(map_io_error(&error)),
+        Err(error) => return Err(error.into()),
     };
     let has_other_links = old.as_ref().is_some_and(|old| link_count(path, old) > 1);
     match replace_atomically(folder, path, bytes, old.as_ref()) {
         Ok(Replacement::Done) => Ok(()),
         Ok(Replacement::OwnerNotPreserved) if !has_other_links => write_in_place(path, bytes),
         Ok(Replacement::OwnerNotPreserved) => {
-            Err(map_io_error(&io::ErrorKind::PermissionDenied.into()))
+            Err(io::Error::from(io::ErrorKind::PermissionDenied).into())
         }
         Ok(Replacement::ChangedMeanwhile) => Err(FileError::Stale),
         Err(error) if old.is_some() && !has_other_links && must_write_in_place(&error) => {
             write_in_place(path, bytes)
         }
-        Err(error) => Err(map_open_error(&error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -219,19 +217,14 @@ fn must_write_in_place(error: &io::Error) -> bool {
 /// Overwrites the file itself. This is not atomic, so whatever can fail is tried before the first
 /// byte is changed, and the old bytes are written back on failure.
 fn write_in_place(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    let mut file =
-        nofollow::open_pinned_file(path, true).map_err(|error| map_open_error(&error))?;
-    let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
+    let mut file = nofollow::open_pinned_file(path, true)?;
+    let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
-    let mut old = Vec::new();
-    (&file).take(READ_LIMIT + 1).read_to_end(&mut old).map_err(|error| map_io_error(&error))?;
-    if old.len() as u64 > READ_LIMIT {
-        return Err(FileError::TooLarge(metadata.len()));
-    }
-    reserve_space(&file, bytes.len()).map_err(|error| map_io_error(&error))?;
+    let old = read_whole(&file, &metadata)?;
+    reserve_space(&file, bytes.len())?;
     let Err(error) = overwrite(&mut file, bytes) else { return Ok(()) };
     match overwrite(&mut file, &old) {
-        Ok(()) => Err(map_io_error(&error)),
+        Ok(()) => Err(error.into()),
         Err(_) => Err(FileError::PartialWrite(io_error_text(&error))),
     }
 }

@@ -1,4 +1,4 @@
-//! Remembers what the model has seen of each file, so that changes from elsewhere are noticed.
+//! Remembers what the model has seen of each file, so that changes from elsewhere are noticed, and what was written.
 //! Contents are compared and not timestamps: a timestamp can change without a change, and a change
 //! can leave it as it was.
 
@@ -6,10 +6,12 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::text::{ContentHash, FileText, lines};
+use super::text::{ContentHash, FileText, TextSource, lines};
 use turnwright_types::hash::std_hash;
 
 const MAX_FILES: usize = 4_096;
+/// How many written texts are remembered until they are taken.
+const MAX_WRITTEN: usize = 64;
 /// Line hashes are kept for files of at most this many lines.
 const MAX_HASHED_LINES: usize = 20_000;
 /// The most line hashes of all files together, about 4 MB.
@@ -17,8 +19,8 @@ const MAX_HASHED_LINES_TOTAL: usize = 1_000_000;
 /// The most changed regions that are reported.
 const MAX_REGIONS: usize = 5;
 
-/// The lines that the model has seen of the files of one session.
-// Held only to access the map.
+/// The lines that the model has seen of the files of one session, and what was written.
+// Held only to access the maps.
 #[derive(Debug, Default)]
 pub(super) struct SeenFiles(Mutex<SeenState>);
 
@@ -27,6 +29,8 @@ struct SeenState {
     files: HashMap<PathBuf, SeenFile>,
     /// The number of line hashes in all files.
     lines: usize,
+    /// The files written since they were last taken, with their text if the editor has it.
+    written: HashMap<PathBuf, Option<FileText>>,
 }
 
 #[derive(Debug)]
@@ -56,7 +60,8 @@ impl SeenFiles {
         known.remove(path);
         if known.files.len() >= MAX_FILES {
             // Forgetting only means that a file has to be read again before it is changed.
-            *known = SeenState::default();
+            known.files.clear();
+            known.lines = 0;
         }
         if known.lines + file.lines.len() > MAX_HASHED_LINES_TOTAL {
             known.files.values_mut().for_each(|file| file.lines = Box::default());
@@ -88,6 +93,20 @@ impl SeenFiles {
 
     pub(super) fn forget(&self, path: &Path) {
         self.0.lock().remove(path);
+    }
+
+    pub(super) fn note_written(&self, path: &Path, text: &FileText) {
+        let shown = (text.source == TextSource::Editor).then(|| text.clone());
+        let written = &mut self.0.lock().written;
+        if written.len() >= MAX_WRITTEN {
+            written.clear();
+        }
+        written.insert(path.to_path_buf(), shown);
+    }
+
+    pub(super) fn take_written(&self, places: &[PathBuf]) -> HashMap<PathBuf, Option<FileText>> {
+        let written = &mut self.0.lock().written;
+        places.iter().filter_map(|place| written.remove_entry(place)).collect()
     }
 }
 

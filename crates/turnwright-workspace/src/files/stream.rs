@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::FileError;
-use super::disk::{ensure_regular, map_io_error, map_open_error};
+use super::disk::ensure_regular;
 use super::text::{PROBE_BYTES, decode_lines, is_binary, utf16_from_bom};
 use crate::nofollow;
 use turnwright_types::text;
@@ -27,8 +27,8 @@ pub(super) fn read_excerpt(
     window: &LineWindow,
     cancel: &CancellationToken,
 ) -> Result<Excerpt, FileError> {
-    let file = nofollow::open_file(path).map_err(|error| map_open_error(&error))?;
-    let metadata = file.metadata().map_err(|error| map_io_error(&error))?;
+    let file = nofollow::open_file(path)?;
+    let metadata = file.metadata()?;
     ensure_regular(&metadata)?;
     let size = metadata.len();
     let mut reader = LineReader { file, cancel, deadline: Instant::now() + TIME_LIMIT };
@@ -42,7 +42,7 @@ pub(super) fn read_excerpt(
     if is_binary(&buffer[..count]) {
         return Err(FileError::Binary(size));
     }
-    let LineCount { lines: total, is_exact } = reader.count_lines(&mut buffer, size)?;
+    let (total, is_exact) = reader.count_lines(&mut buffer, size)?;
     if !is_exact && let Some(start) = window.start.filter(|start| *start < 0) {
         return reader.read_tail(&mut buffer, size, start, window);
     }
@@ -53,7 +53,7 @@ pub(super) fn read_excerpt(
         Some(end) if end > 0 => usize::try_from(end).unwrap_or(usize::MAX),
         _ => usize::MAX,
     };
-    reader.seek(SeekFrom::Start(0))?;
+    reader.file.rewind()?;
     let line_count = end.saturating_add(1).saturating_sub(start);
     let LineRun { lines, more, total: counted } =
         reader.read_lines(&mut buffer, start - 1, line_count, window)?;
@@ -79,20 +79,6 @@ struct LineRun {
     total: Option<usize>,
 }
 
-/// The number of lines of a file.
-struct LineCount {
-    lines: usize,
-    /// True if it is not only a lower bound.
-    is_exact: bool,
-}
-
-/// The beginning of a line.
-struct LinePosition {
-    offset: u64,
-    /// The number of the line, counted from the end.
-    from_end: usize,
-}
-
 struct LineReader<'a> {
     file: File,
     cancel: &'a CancellationToken,
@@ -111,18 +97,15 @@ impl LineReader<'_> {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(map_io_error(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(filled)
     }
 
-    fn seek(&mut self, to: SeekFrom) -> Result<(), FileError> {
-        self.file.seek(to).map(drop).map_err(|error| map_io_error(&error))
-    }
-
-    fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<LineCount, FileError> {
-        self.seek(SeekFrom::Start(0))?;
+    /// Counts the lines. The flag is false if the number is only a lower bound.
+    fn count_lines(&mut self, buffer: &mut [u8], size: u64) -> Result<(usize, bool), FileError> {
+        self.file.rewind()?;
         let mut breaks = 0;
         let mut read = 0;
         let mut last = b'\n';
@@ -134,7 +117,7 @@ impl LineReader<'_> {
             last = *end;
         }
         let is_exact = read < MAX_SCANNED_BYTES || read >= size;
-        Ok(LineCount { lines: breaks + usize::from(is_exact && last != b'\n'), is_exact })
+        Ok((breaks + usize::from(is_exact && last != b'\n'), is_exact))
     }
 
     /// Skips `skip` lines from the current position and reads at most `line_count` lines.
@@ -196,11 +179,11 @@ impl LineReader<'_> {
         window: &LineWindow,
     ) -> Result<Excerpt, FileError> {
         let from_end = usize::try_from(start.unsigned_abs()).unwrap_or(usize::MAX);
-        let LinePosition { offset, from_end } = self.find_line_from_end(buffer, size, from_end)?;
+        let (offset, from_end) = self.find_line_from_end(buffer, size, from_end)?;
         let end = window.end.filter(|end| *end < 0).map_or(1, i64::unsigned_abs);
         let last = usize::try_from(end).unwrap_or(usize::MAX);
         let line_count = (from_end + 1).saturating_sub(last);
-        self.seek(SeekFrom::Start(offset))?;
+        self.file.seek(SeekFrom::Start(offset))?;
         let lines = self.read_lines(buffer, 0, line_count, window)?.lines;
         let first = -i64::try_from(from_end).unwrap_or(i64::MAX);
         Ok(Excerpt {
@@ -212,21 +195,21 @@ impl LineReader<'_> {
         })
     }
 
-    /// Finds the line with this number, counted from the end. If it is too far away, the farthest line
-    /// that was reached is returned.
+    /// Returns the offset of the line with this number, counted from the end, and the number: if the line is too
+    /// far away, those of the farthest line that was reached.
     fn find_line_from_end(
         &mut self,
         buffer: &mut [u8],
         size: u64,
         from_end: usize,
-    ) -> Result<LinePosition, FileError> {
+    ) -> Result<(u64, usize), FileError> {
         let mut at = size;
         let mut found = 0;
         let mut line_start = size;
         while at > 0 && size - at < MAX_SCANNED_BYTES {
             let length = at.min(buffer.len() as u64);
             at -= length;
-            self.seek(SeekFrom::Start(at))?;
+            self.file.seek(SeekFrom::Start(at))?;
             let count = self.fill(&mut buffer[..usize::try_from(length).unwrap_or(0)])?;
             for end in memchr::memrchr_iter(b'\n', &buffer[..count]) {
                 let begin = at + end as u64 + 1;
@@ -237,15 +220,12 @@ impl LineReader<'_> {
                 found += 1;
                 line_start = begin;
                 if found == from_end {
-                    return Ok(LinePosition { offset: line_start, from_end });
+                    return Ok((line_start, from_end));
                 }
             }
         }
         // The last line is longer than what was examined.
-        Ok(match found {
-            0 => LinePosition { offset: at, from_end: 1 },
-            _ => LinePosition { offset: line_start, from_end: found },
-        })
+        Ok(if found == 0 { (at, 1) } else { (line_start, found) })
     }
 }
 

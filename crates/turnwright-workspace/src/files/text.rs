@@ -135,7 +135,6 @@ const MAX_WRONG_FOR_WIDE: usize = 8;
 /// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextEncoding {
-    /// The character encoding.
     pub charset: &'static Encoding,
     /// True if the file begins with a byte order mark.
     pub has_bom: bool,
@@ -214,19 +213,10 @@ pub(super) fn is_binary(head: &[u8]) -> bool {
 
 /// Decodes some lines for display: what cannot be decoded becomes a replacement character.
 pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
-    if lines.iter().all(|line| std::str::from_utf8(line).is_ok()) {
-        return decode_as_utf8(lines);
-    }
     let all = lines.join(&b'\n');
-    if mostly_utf8(&all) {
-        return decode_as_utf8(lines);
-    }
-    let encoding = guess_charset(&all);
+    let has_utf8 = is_utf8(&all, false) || mostly_utf8(&all);
+    let encoding = if has_utf8 { UTF_8 } else { guess_charset(&all) };
     lines.iter().map(|line| encoding.decode_without_bom_handling(line).0.into_owned()).collect()
-}
-
-fn decode_as_utf8(lines: &[Vec<u8>]) -> Vec<String> {
-    lines.iter().map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
 /// Decodes a text file for reading, or its beginning if it is cut off: what cannot be decoded becomes a

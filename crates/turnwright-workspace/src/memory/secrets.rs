@@ -1,34 +1,21 @@
 //! Detects what looks like a key or password, so that none is written to a note. This is a
 //! heuristic: unknown formats pass.
 
-/// A key format: prefix, which characters follow, how many at least, and what the key is called.
-type KeyFormat = (&'static str, fn(char) -> bool, usize, &'static str);
+/// A key format: prefixes, which characters follow, how many at least, and what the key is called.
+type KeyFormat = (&'static [&'static str], fn(char) -> bool, usize, &'static str);
 
 const KEY_FORMATS: &[KeyFormat] = &[
-    ("sk-", is_word, 20, "an API key"),
-    ("sk_live_", is_word, 16, "an API key"),
-    ("rk_live_", is_word, 16, "an API key"),
-    ("gsk_", is_word, 30, "an API key"),
-    ("hf_", is_word, 30, "an API key"),
-    ("AIza", is_word, 30, "an API key"),
-    ("ghp_", is_word, 30, "a GitHub token"),
-    ("gho_", is_word, 30, "a GitHub token"),
-    ("ghs_", is_word, 30, "a GitHub token"),
-    ("ghu_", is_word, 30, "a GitHub token"),
-    ("ghr_", is_word, 30, "a GitHub token"),
-    ("github_pat_", is_word, 20, "a GitHub token"),
-    ("glpat-", is_word, 20, "a GitLab token"),
-    ("npm_", is_word, 30, "an npm token"),
-    ("pypi-", is_word, 30, "a PyPI token"),
-    ("AKIA", is_upper, 16, "an AWS key"),
-    ("ASIA", is_upper, 16, "an AWS key"),
-    ("xoxb-", is_word, 10, "a Slack token"),
-    ("xoxp-", is_word, 10, "a Slack token"),
-    ("xoxa-", is_word, 10, "a Slack token"),
-    ("xoxr-", is_word, 10, "a Slack token"),
-    ("xoxs-", is_word, 10, "a Slack token"),
-    ("xapp-", is_word, 10, "a Slack token"),
-    ("eyJ", is_dotted, 40, "a token"),
+    (&["sk-"], is_word, 20, "an API key"),
+    (&["sk_live_", "rk_live_"], is_word, 16, "an API key"),
+    (&["gsk_", "hf_", "AIza"], is_word, 30, "an API key"),
+    (&["ghp_", "gho_", "ghs_", "ghu_", "ghr_"], is_word, 30, "a GitHub token"),
+    (&["github_pat_"], is_word, 20, "a GitHub token"),
+    (&["glpat-"], is_word, 20, "a GitLab token"),
+    (&["npm_"], is_word, 30, "an npm token"),
+    (&["pypi-"], is_word, 30, "a PyPI token"),
+    (&["AKIA", "ASIA"], is_upper, 16, "an AWS key"),
+    (&["xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xapp-"], is_word, 10, "a Slack token"),
+    (&["eyJ"], is_dotted, 40, "a token"),
 ];
 
 /// Names of secret values, in lower case.
@@ -40,9 +27,9 @@ const MIN_VALUE_CHARS: usize = 12;
 
 /// Finds something in a text that looks like a secret, and describes it for the model.
 pub fn find_secret(text: &str) -> Option<&'static str> {
-    let key = KEY_FORMATS
-        .iter()
-        .find(|(prefix, fits, least, _)| contains_key(text, prefix, *fits, *least));
+    let key = KEY_FORMATS.iter().find(|(prefixes, fits, least, _)| {
+        prefixes.iter().any(|prefix| contains_key(text, prefix, *fits, *least))
+    });
     if let Some((.., what)) = key {
         return Some(what);
     }

@@ -5,18 +5,21 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use grep_searcher::{Searcher, Sink, SinkMatch};
 use ignore::DirEntry;
 
 use super::file_search::{FileSearcher, MatchCollector, SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
-use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
+use super::{HiddenMatches, MatchLine, SECOND_SEARCH_LIMIT, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::hash::std_hash;
 use turnwright_types::secret_file::notice_other_name;
 
+/// How long the files of a page may be read again, whatever has ended the search for them.
+const PAGE_LIMIT: Duration = Duration::from_secs(5);
 /// Matches per page, or files if only files are listed.
 const PAGE_SIZE: usize = 100;
 const MAX_PAGE_BYTES: usize = 30 * 1024;
@@ -62,7 +65,6 @@ pub struct GrepResult {
     pub shown: usize,
     /// The offset of the next page, if there is one.
     pub next_offset: Option<usize>,
-    /// The number of files that were searched.
     pub files_searched: usize,
     /// The number of files that were seen, whether the glob matches them or not.
     pub files_seen: usize,
@@ -113,23 +115,17 @@ pub(super) fn grep_up_to(
     let files = AtomicUsize::new(0);
     let search = GrepWalk { scope, pattern: &pattern, max_matches, max_files, stop, files };
     let mut counts = search.run(scope.include_hidden, &[]);
-    counts.garbled.sort_by(|a, b| compare_paths(a, b));
     let mut found = GrepResult {
         matches: counts.hits.iter().map(|hit| hit.count).sum(),
         files_with_matches: counts.hits.len(),
-        files_searched: counts.searched,
-        files_seen: counts.seen,
-        secret_files: counts.secrets,
-        binary_files: counts.binary,
-        unreadable: counts.unreadable,
         capped_files: counts.hits.iter().filter(|hit| hit.count == MAX_MATCHES_PER_FILE).count(),
-        garbled: counts.garbled,
         regex_error: pattern.regex_error.clone(),
         is_incomplete: stop.was_cut_short(),
-        ..GrepResult::default()
+        ..counts.found
     };
+    found.garbled.sort_by(|a, b| compare_paths(a, b));
     if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
-        let second_stop = &stop.for_second_search();
+        let second_stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
         counts.already_searched.sort_unstable();
         let files = AtomicUsize::new(0);
         let second = GrepWalk { max_matches: 1, stop: second_stop, files, ..search }
@@ -141,7 +137,7 @@ pub(super) fn grep_up_to(
     if query.files_only {
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {
-        fill_match_page(&mut found, counts.hits, query, &pattern, &stop.for_page());
+        fill_match_page(&mut found, counts.hits, query, &pattern, &stop.with_limit(PAGE_LIMIT));
     }
     Ok(found)
 }
@@ -172,18 +168,9 @@ struct GrepWalk<'a> {
 #[derive(Default)]
 struct GrepTally {
     hits: Vec<FileHit>,
-    seen: usize,
-    searched: usize,
-    binary: usize,
-    secrets: usize,
-    unreadable: usize,
-    garbled: Vec<PathBuf>,
     already_searched: Vec<u64>,
-}
-
-struct GrepWorker<'a> {
-    searcher: FileSearcher<'a>,
-    counts: GrepTally,
+    /// Has the numbers of files, and those that are garbled.
+    found: GrepResult,
 }
 
 impl GrepWalk<'_> {
@@ -191,40 +178,43 @@ impl GrepWalk<'_> {
         let (workers, errors) = walk_parallel(
             walk_builder(self.scope, include_hidden),
             self.stop,
-            || GrepWorker {
-                searcher: FileSearcher::new(self.pattern, None, self.stop),
-                counts: GrepTally::default(),
-            },
-            |worker, entry| self.visit(worker, entry, already_searched),
+            || (FileSearcher::new(self.pattern, None, self.stop), GrepTally::default()),
+            |(searcher, counts), entry| self.visit(searcher, counts, entry, already_searched),
         );
-        let mut sum = GrepTally { unreadable: errors, ..GrepTally::default() };
-        for GrepWorker { counts, .. } in workers {
-            sum.hits.extend(counts.hits);
-            sum.seen += counts.seen;
-            sum.searched += counts.searched;
-            sum.binary += counts.binary;
-            sum.secrets += counts.secrets;
-            sum.unreadable += counts.unreadable;
-            sum.garbled.extend(counts.garbled);
-            sum.already_searched.extend(counts.already_searched);
+        let mut sum = GrepTally::default();
+        sum.found.unreadable = errors;
+        for (_, GrepTally { hits, already_searched, found }) in workers {
+            sum.hits.extend(hits);
+            sum.already_searched.extend(already_searched);
+            sum.found.files_seen += found.files_seen;
+            sum.found.files_searched += found.files_searched;
+            sum.found.binary_files += found.binary_files;
+            sum.found.secret_files += found.secret_files;
+            sum.found.unreadable += found.unreadable;
+            sum.found.garbled.extend(found.garbled);
         }
         sum
     }
 
-    fn visit(&self, worker: &mut GrepWorker<'_>, entry: DirEntry, already_searched: &[u64]) {
+    fn visit(
+        &self,
+        searcher: &mut FileSearcher<'_>,
+        counts: &mut GrepTally,
+        entry: DirEntry,
+        already_searched: &[u64],
+    ) {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
-        let GrepWorker { searcher, counts } = worker;
         let path = entry.path();
-        counts.seen += 1;
+        counts.found.files_seen += 1;
         if !self.scope.includes(path) {
             return;
         }
         notice_other_name(path);
         // A file that was named explicitly has been permitted.
         if entry.depth() > 0 && is_secret_path(path) {
-            counts.secrets += 1;
+            counts.found.secret_files += 1;
             return;
         }
         let hash = std_hash(path.as_os_str());
@@ -233,15 +223,15 @@ impl GrepWalk<'_> {
         }
         let mut count = MatchCounter { count: 0, max_matches: self.max_matches };
         let Ok(charset) = searcher.search(path, &mut count) else {
-            counts.unreadable += 1;
+            counts.found.unreadable += 1;
             return;
         };
         match charset {
-            Charset::Binary => counts.binary += 1,
-            _ => counts.searched += 1,
+            Charset::Binary => counts.found.binary_files += 1,
+            _ => counts.found.files_searched += 1,
         }
-        if charset == Charset::BrokenUtf8 && counts.garbled.len() < MAX_GARBLED {
-            counts.garbled.push(path.to_path_buf());
+        if charset == Charset::BrokenUtf8 && counts.found.garbled.len() < MAX_GARBLED {
+            counts.found.garbled.push(path.to_path_buf());
         }
         if counts.already_searched.len() < MAX_REMEMBERED {
             counts.already_searched.push(hash);

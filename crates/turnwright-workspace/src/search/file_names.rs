@@ -9,7 +9,7 @@ use turnwright_types::look_alike::composed;
 
 use super::content::compare_paths;
 use super::walk::{walk_builder, walk_parallel};
-use super::{HiddenMatches, SearchDeadline, SearchScope};
+use super::{HiddenMatches, SECOND_SEARCH_LIMIT, SearchDeadline, SearchScope};
 
 const PAGE_SIZE: usize = 200;
 /// The most files that are collected.
@@ -71,7 +71,7 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
         ..FileList::default()
     };
     if sum.hits.is_empty() && !names.is_incomplete {
-        let second_stop = &stop.for_second_search();
+        let second_stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
         let name = scope.glob.as_ref().and_then(|glob| glob.literal_name());
         let similar_to = name
             .filter(|name| name.len() <= MAX_NAME_BYTES)
@@ -115,9 +115,7 @@ impl FindWalk<'_> {
             walk_builder(self.scope, include_hidden),
             self.stop,
             FindTally::default,
-            |counts, entry| {
-                self.visit(counts, entry);
-            },
+            |counts, entry| self.visit(counts, entry),
         );
         let mut sum = FindTally { unreadable, ..FindTally::default() };
         for counts in workers {
@@ -145,12 +143,8 @@ impl FindWalk<'_> {
         if self.files.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
             return self.stop.stop_early();
         }
-        let is_by_time = self.options.order == FileOrder::Recent;
-        let time = if is_by_time {
-            entry.metadata().ok().and_then(|metadata| metadata.modified().ok())
-        } else {
-            None
-        };
+        let metadata = (self.options.order == FileOrder::Recent).then(|| entry.metadata().ok());
+        let time = metadata.flatten().and_then(|metadata| metadata.modified().ok());
         counts.hits.push((time, entry.into_path()));
     }
 

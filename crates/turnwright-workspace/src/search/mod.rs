@@ -32,9 +32,6 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// smallest project.
 const SECOND_SEARCH_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long the files of a page may be read again, whatever has ended the search for them.
-const PAGE_LIMIT: Duration = Duration::from_secs(5);
-
 /// Where a search looks, and which files count.
 #[derive(Clone, Debug)]
 pub struct SearchScope {
@@ -139,14 +136,9 @@ impl SearchDeadline {
         }
     }
 
-    /// The same flag with the time limit of the second search.
-    fn for_second_search(&self) -> SearchDeadline {
-        SearchDeadline::new(Arc::clone(&self.cancelled), SECOND_SEARCH_LIMIT)
-    }
-
-    /// The same flag with the time limit of reading a page.
-    fn for_page(&self) -> SearchDeadline {
-        SearchDeadline::new(Arc::clone(&self.cancelled), PAGE_LIMIT)
+    /// The same flag with another time limit.
+    fn with_limit(&self, limit: Duration) -> SearchDeadline {
+        SearchDeadline::new(Arc::clone(&self.cancelled), limit)
     }
 
     pub(crate) fn is_expired(&self) -> bool {

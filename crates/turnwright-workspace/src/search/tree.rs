@@ -1,7 +1,6 @@
 //! Lists a folder as a tree that fits on a page: level by level, and of folders with too many
 //! entries only their number.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -62,50 +61,31 @@ pub fn list_tree(
 ) -> io::Result<FolderTree> {
     let matcher = ignore_rules(&scope.root, scope.include_hidden).build_matchers().pop();
     let mut lister = TreeLister { scope, matcher, ignored: 0 };
-    let top = lister.read(Path::new(""), MAX_COUNTED)?;
-    let omitted = top.len().saturating_sub(MAX_ENTRIES);
-    let mut nodes: Vec<TreeNode> = Vec::new();
-    let mut roots: Vec<usize> = Vec::new();
-    let mut waiting = VecDeque::new();
-    for entry in top.into_iter().take(MAX_ENTRIES) {
-        roots.push(nodes.len());
-        waiting.push_back((nodes.len(), 1));
-        nodes.push(TreeNode { entry, below: Vec::new() });
-    }
+    let mut entries = lister.read(Path::new(""), MAX_COUNTED)?;
+    let omitted = entries.len().saturating_sub(MAX_ENTRIES);
+    entries.truncate(MAX_ENTRIES);
     // Level by level, so that one folder cannot take the space of all others.
-    while let Some((at, level)) = waiting.pop_front() {
-        if level >= depth || nodes[at].entry.kind != TreeEntryKind::Folder || stop.is_expired() {
+    let mut next = 0;
+    while let Some(TreeEntry { path, kind }) = entries.get(next).cloned() {
+        let at = next;
+        next += 1;
+        if path.iter().count() >= depth || kind != TreeEntryKind::Folder || stop.is_expired() {
             continue;
         }
-        let path = nodes[at].entry.path.clone();
         let is_generated =
             path.file_name().is_some_and(|name| GENERATED_FOLDERS.iter().any(|no| name == *no));
-        let room = if is_generated { 0 } else { MAX_NESTED_ENTRIES.min(MAX_ENTRIES - nodes.len()) };
+        let most = MAX_NESTED_ENTRIES.min(MAX_ENTRIES - entries.len());
+        let room = if is_generated { 0 } else { most };
         // A folder that cannot be read is listed without its content.
         let Ok(below) = lister.read(&path, room) else { continue };
         if below.len() > room {
-            nodes[at].entry.kind = TreeEntryKind::Collapsed(lister.count(&path));
-            continue;
-        }
-        for entry in below {
-            let next = nodes.len();
-            nodes[at].below.push(next);
-            waiting.push_back((next, level + 1));
-            nodes.push(TreeNode { entry, below: Vec::new() });
+            entries[at].kind = TreeEntryKind::Collapsed(lister.count(&path));
+        } else {
+            entries.extend(below);
         }
     }
-    let mut tree = FolderTree { entries: Vec::new(), omitted, ignored: lister.ignored };
-    roots.reverse();
-    while let Some(at) = roots.pop() {
-        tree.entries.push(nodes[at].entry.clone());
-        roots.extend(nodes[at].below.iter().rev());
-    }
-    Ok(tree)
-}
-
-struct TreeNode {
-    entry: TreeEntry,
-    below: Vec<usize>,
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(FolderTree { entries, omitted, ignored: lister.ignored })
 }
 
 struct TreeLister<'a> {

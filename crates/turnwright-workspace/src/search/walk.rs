@@ -7,15 +7,14 @@ use parking_lot::Mutex;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::{SearchDeadline, SearchScope};
-use crate::files::read_head;
 use crate::files::replacement::is_temporary_name;
 use crate::git_repository::GitRepository;
 use turnwright_types::hash::std_hash;
@@ -101,10 +100,10 @@ pub(super) fn walk_parallel<T: Send>(
     start: impl Fn() -> T,
     visit: impl Fn(&mut T, DirEntry) + Sync,
 ) -> (Vec<T>, usize) {
-    let done = Mutex::new(Vec::new());
+    let (finished, done) = mpsc::channel();
     let errors = AtomicUsize::new(0);
     let visitor = || {
-        let mut guard = WorkerGuard { worker: Some(start()), finished: &done };
+        let mut guard = WorkerGuard { worker: Some(start()), finished: finished.clone() };
         let visit = &visit;
         let errors = &errors;
         move |entry| {
@@ -128,19 +127,20 @@ pub(super) fn walk_parallel<T: Send>(
             .for_each(drop),
         threads => walk_builder.threads(threads).build_parallel().run(|| Box::new(visitor())),
     }
-    (done.into_inner(), errors.into_inner())
+    (done.try_iter().collect(), errors.into_inner())
 }
 
-/// Returns the state of a thread when the thread is done.
-struct WorkerGuard<'a, T> {
+/// Sends the state of a thread when the thread is done.
+struct WorkerGuard<T> {
     worker: Option<T>,
-    finished: &'a Mutex<Vec<T>>,
+    finished: mpsc::Sender<T>,
 }
 
-impl<T> Drop for WorkerGuard<'_, T> {
+impl<T> Drop for WorkerGuard<T> {
     fn drop(&mut self) {
-        let mut finished = self.finished.lock();
-        finished.extend(self.worker.take());
+        if let Some(worker) = self.worker.take() {
+            self.finished.send(worker).ok();
+        }
     }
 }
 
@@ -168,8 +168,6 @@ fn is_unsafe(path: &Path) -> bool {
 
 /// The entries of a folder that have rules. Those of an earlier one come first, whatever folders they are in.
 const RULE_ENTRIES: [&str; 3] = [".ignore", ".gitignore", ".git"];
-/// A longer `commondir` is not understood.
-const MAX_POINTER_BYTES: usize = 4 * 1024;
 
 /// Rules that apply to what is in a folder. Cloning is cheap. They are equal if they come from the same files with the
 /// same content.
@@ -275,9 +273,7 @@ fn excludes(folder: &Path) -> Option<PathBuf> {
     if !git.is_file() {
         return Some(git.join(NAME));
     }
-    let git = GitRepository::at(folder).ok()??.git;
-    let common = read_head(&git.join("commondir"), None, MAX_POINTER_BYTES)?.text;
-    Some(git.join(common.trim_end()).join(NAME))
+    Some(GitRepository::at(folder).ok()??.shared_folder()?.join(NAME))
 }
 
 #[cfg(test)]

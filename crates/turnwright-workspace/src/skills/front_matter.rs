@@ -7,13 +7,11 @@ pub(crate) struct FrontMatter {
     pub(crate) name: Option<String>,
     /// Describes the purpose of the skill in one line.
     pub(crate) description: Option<String>,
-    /// A hint about the arguments.
     pub(crate) argument_hint: Option<String>,
     /// True if only the user can invoke the skill.
     pub(crate) is_user_only: bool,
     /// The tools of a helper, as they are written.
     pub(crate) tools: Option<String>,
-    /// The model of a helper.
     pub(crate) model: Option<String>,
 }
 

@@ -36,13 +36,11 @@ pub struct Skill {
     pub name: String,
     /// Describes the purpose of the skill in one line.
     pub description: String,
-    /// A hint about the arguments.
     pub argument_hint: Option<String>,
     /// True if only the user can invoke the skill.
     pub is_user_only: bool,
     /// The folder with links resolved.
     pub folder: PathBuf,
-    /// The name of its file.
     file_name: &'static str,
     /// The folder that its files must not be outside of.
     within: Option<PathBuf>,
@@ -215,9 +213,8 @@ pub fn scan_all(
     places: &[ScannedFolder],
     stop: &CancellationToken,
 ) -> (Vec<Skill>, Vec<SkippedSkill>) {
-    let found = Vec::new();
-    let skipped = Vec::new();
-    let mut scan = SkillScan { found, skipped, visited: HashSet::new(), stop };
+    let mut scan =
+        SkillScan { found: Vec::new(), skipped: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
         scan.visit_linked(&place.folder, place.within.as_deref(), 0);
     }

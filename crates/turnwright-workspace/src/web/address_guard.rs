@@ -244,12 +244,9 @@ pub(super) fn system() -> LookupFn {
 /// Why a name was not resolved.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LookupError {
-    /// All its addresses are of a kind that is not reached.
+    /// All its addresses are of a kind that is not reached, as in "a private".
     #[error("it is {what} address")]
-    Blocked {
-        /// As in "a private".
-        what: &'static str,
-    },
+    Blocked { what: &'static str },
     /// The name does not exist, or the lookup failed.
     #[error("{0}")]
     Failed(io::Error),

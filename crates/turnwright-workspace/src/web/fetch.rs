@@ -100,45 +100,24 @@ pub struct FetchedBody {
 /// Why nothing was fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The address is not public and not allowed.
+    /// The address is of a kind that is not public, as in "a private", and is not allowed.
     #[error(
         "{host} is {what} address, which is not fetched. The user can allow it with \
          `allow = [\"{host}\"]` in `[web]` of the settings"
     )]
-    Blocked {
-        /// The host with its port.
-        host: String,
-        /// The kind of address, as in "a private".
-        what: &'static str,
-    },
+    Blocked { host: String, what: &'static str },
     /// The name could not be looked up.
     #[error("{host} was not found: {reason}")]
-    UnknownHost {
-        host: String,
-        /// The system's message.
-        reason: String,
-    },
+    UnknownHost { host: String, reason: String },
     #[error("nothing answers at {0}. Is the server running?")]
     ConnectionRefused(String),
     /// The TLS connection is not trustworthy.
     #[error("no safe connection to {host}: {reason}")]
-    Tls {
-        host: String,
-        /// The message of the TLS library.
-        reason: String,
-    },
+    Tls { host: String, reason: String },
     #[error("{host} took longer than {} s", limit.as_secs_f32())]
-    Timeout {
-        host: String,
-        /// The time limit.
-        limit: Duration,
-    },
+    Timeout { host: String, limit: Duration },
     #[error("{host} redirects more than {MAX_REDIRECTS} times; the last time to {last}")]
-    TooManyRedirects {
-        host: String,
-        /// The target of the last redirect.
-        last: String,
-    },
+    TooManyRedirects { host: String, last: String },
     /// The body has an encoding that was not asked for.
     #[error("{0} sends its response in an unsupported encoding")]
     UnsupportedEncoding(String),
@@ -212,11 +191,7 @@ impl WebFetcher {
     /// # Errors
     /// If there is no response. A bad status is a response.
     pub async fn fetch(&self, url: Url) -> Result<FetchedBody, FetchError> {
-        let limit = self.limits.total;
-        let host = host_and_port(&url);
-        timeout(limit, self.fetch_with_redirects(url, None))
-            .await
-            .map_err(|_| FetchError::Timeout { host, limit })?
+        self.fetch_in_time(url, None).await
     }
 
     /// Fetches a URL of a private network, in which all connections are made through this socket. Follows redirects
@@ -230,16 +205,9 @@ impl WebFetcher {
         url: Url,
         socket: &std::path::Path,
     ) -> Result<FetchedBody, FetchError> {
-        let limit = self.limits.total;
-        let host = host_and_port(&url);
         let builder = client_builder(self.limits.connect).no_proxy().unix_socket(socket);
-        let client = builder.build().map_err(|error| FetchError::RequestFailed {
-            host: host.clone(),
-            reason: error.to_string(),
-        })?;
-        timeout(limit, self.fetch_with_redirects(url, Some(&client)))
-            .await
-            .map_err(|_| FetchError::Timeout { host, limit })?
+        let client = builder.build().map_err(|error| request_failed(&url, error.to_string()))?;
+        self.fetch_in_time(url, Some(&client)).await
     }
 
     /// Waits until another page may be converted.
@@ -249,6 +217,18 @@ impl WebFetcher {
     }
 
     /// `private_client` is the one for a private network, which has no other addresses.
+    async fn fetch_in_time(
+        &self,
+        url: Url,
+        private_client: Option<&Client>,
+    ) -> Result<FetchedBody, FetchError> {
+        let limit = self.limits.total;
+        let host = host_and_port(&url);
+        timeout(limit, self.fetch_with_redirects(url, private_client))
+            .await
+            .map_err(|_| FetchError::Timeout { host, limit })?
+    }
+
     async fn fetch_with_redirects(
         &self,
         mut url: Url,
@@ -264,11 +244,7 @@ impl WebFetcher {
                 .ok()
                 .and_then(|joined| address_guard::parse_url(joined.as_str()).ok());
             let Some(next) = next else {
-                let host = host_and_port(&url);
-                return Err(FetchError::RequestFailed {
-                    host,
-                    reason: INVALID_REDIRECT.to_owned(),
-                });
+                return Err(request_failed(&url, INVALID_REDIRECT.to_owned()));
             };
             if private_client.is_none() {
                 self.check(&next)?;
@@ -304,8 +280,7 @@ impl WebFetcher {
                 HostAccess::Any => self.get_or_build_client(&self.allowed_client, false).await,
             },
         };
-        let client = built
-            .map_err(|reason| FetchError::RequestFailed { host: host_and_port(url), reason })?;
+        let client = built.map_err(|reason| request_failed(url, reason))?;
         let request = client.get(url.clone()).header(ACCEPT, ACCEPTED_TYPES);
         request.send().await.map_err(|error| self.classify_error(url, &error))
     }
@@ -395,6 +370,10 @@ impl WebFetcher {
 
 fn blocked(url: &Url, what: &'static str) -> FetchError {
     FetchError::Blocked { host: host_and_port(url), what }
+}
+
+fn request_failed(url: &Url, reason: String) -> FetchError {
+    FetchError::RequestFailed { host: host_and_port(url), reason }
 }
 
 /// Host and port, in the syntax of `web.allow`.

@@ -55,7 +55,6 @@ pub(super) struct FileStat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CleanBlob {
     hash: ObjectId,
-    /// The size of the file.
     size: usize,
 }
 
@@ -67,7 +66,6 @@ pub(super) struct Repository {
     /// The root of the working tree.
     top: PathBuf,
     index: index::Index,
-    /// The file of the index.
     index_file: PathBuf,
     /// Its modification time and size when it was read.
     written: (u64, u32),
@@ -207,17 +205,8 @@ fn with_ends_of_lines(blob: Vec<u8>, size: usize) -> Option<Vec<u8>> {
     if memchr::memchr_iter(b'\n', &blob).count() != added {
         return None;
     }
-    let mut file = Vec::with_capacity(size);
-    for line in blob.split_inclusive(|byte| *byte == b'\n') {
-        match line.strip_suffix(b"\n") {
-            Some(text) => {
-                file.extend_from_slice(text);
-                file.extend_from_slice(b"\r\n");
-            }
-            None => file.extend_from_slice(line),
-        }
-    }
-    Some(file)
+    let lines: Vec<_> = blob.split(|byte| *byte == b'\n').collect();
+    Some(lines.join(b"\r\n".as_slice()))
 }
 
 /// The entries of an index for what is below one folder.
@@ -272,10 +261,8 @@ fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let index_name = hex(&hash);
     let (first, rest) = index_name.split_at(2);
     let file = open_regular(&folder.join(first).join(rest))?;
-    Some(ObjectLocation::Loose(pack::parse_loose_blob(&read_limited(
-        file,
-        pack::MAX_LOOSE_BYTES,
-    )?)?))
+    let bytes = read_limited(file, pack::MAX_LOOSE_BYTES)?;
+    Some(ObjectLocation::Loose(pack::parse_loose_blob(&bytes)?))
 }
 
 fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
@@ -310,15 +297,11 @@ fn with_alternates(first: &Path) -> Vec<PathBuf> {
 
 /// A path in the form of the index.
 fn index_name(path: &Path) -> Option<Vec<u8>> {
-    let mut index_name = Vec::new();
-    for part in path.components() {
-        let Component::Normal(part) = part else { return None };
-        if !index_name.is_empty() {
-            index_name.push(b'/');
-        }
-        index_name.extend_from_slice(part.as_encoded_bytes());
-    }
-    Some(index_name)
+    let parts = path.components().map(|part| match part {
+        Component::Normal(part) => Some(part.as_encoded_bytes()),
+        _ => None,
+    });
+    Some(parts.collect::<Option<Vec<_>>>()?.join(&b'/'))
 }
 
 /// Opens a regular file without following links.
@@ -334,10 +317,8 @@ fn read_limited(file: File, most: u64) -> Option<Vec<u8>> {
 }
 
 fn read_small(path: &Path) -> Option<String> {
-    Some(
-        String::from_utf8_lossy(&read_limited(open_regular(path)?, MAX_POINTER_BYTES)?)
-            .into_owned(),
-    )
+    let bytes = read_limited(open_regular(path)?, MAX_POINTER_BYTES)?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(unix)]

@@ -18,7 +18,6 @@ const MAX_HEADER_BYTES: usize = 48;
 
 /// Bytes that can be read at any offset.
 pub(crate) trait ReadAt {
-    /// A reader that starts at the offset.
     fn reader_at(&self, offset: u64) -> Option<impl Read>;
 
     /// Reads until the buffer is full.
@@ -55,7 +54,6 @@ pub(crate) enum DeltaBase {
     None,
     /// The entry at this offset of the same pack.
     Offset(u64),
-    /// The object with this id.
     Id(ObjectId),
 }
 
@@ -169,7 +167,6 @@ pub(super) fn read_offset_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// Applies a delta to its base.
 pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (from, taken) = read_varint(delta)?;
     let mut rest = delta.get(taken..)?;

@@ -1,9 +1,7 @@
 //! Lists folders for snapshots: the stat data of all entries that no ignore rule excludes.
 
 use std::collections::HashMap;
-#[cfg(unix)]
-use std::ffi::OsStr;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +18,7 @@ use super::listed_entries::ListedEntries;
 use super::no_watch::NoWatch as FolderWatch;
 use super::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
 use crate::files::replacement::{is_temporary_name, remove_left_file};
+use crate::git_repository::repository_in;
 use crate::search::{FolderRules, SearchDeadline};
 use turnwright_types::git_layout::GitLayout;
 
@@ -40,7 +39,11 @@ const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// The file of virtual environments of Python, which ignore rules nearly always exclude.
 pub(super) const ENVIRONMENT_FILE: &str = "pyvenv.cfg";
 /// Names of entries that determine which others are listed.
-pub(in crate::checkpoint) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+pub(super) const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+
+pub(in crate::checkpoint) fn is_ignore_file(name: &OsStr) -> bool {
+    IGNORE_FILES.iter().any(|file| name == *file)
+}
 
 /// The contents of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -69,8 +72,7 @@ impl FolderListing {
     fn add_tracked(&mut self, name: &OsStr, stat: &rustix::fs::Stat, is_folder: bool) {
         let has_other_names = !is_folder && stat.st_nlink > 1;
         if let Some(stat) = FileStat::tracked(stat) {
-            self.has_linked_rules |= stat_kind(&stat) == StatKind::Link
-                && IGNORE_FILES.iter().any(|ignore_file| name == *ignore_file);
+            self.has_linked_rules |= stat_kind(&stat) == StatKind::Link && is_ignore_file(name);
             self.hard_linked.extend(has_other_names.then_some(stat.ino));
             self.entries.push(name, stat);
         }
@@ -131,6 +133,9 @@ type FolderNames = ();
 
 pub(super) type ListedFolder = (Arc<Path>, Arc<FolderListing>);
 
+/// The rules in folders that are not listed themselves, below one root.
+pub(super) type KnownRules = HashMap<PathBuf, FolderRules>;
+
 /// Lists folders below one root, whose ignore rules apply.
 pub(super) struct FolderLister<'a> {
     root: &'a Path,
@@ -144,8 +149,6 @@ pub(super) struct FolderLister<'a> {
     count: &'a AtomicUsize,
     /// The rules from above the root.
     rules: FolderRules,
-    /// The rules in folders that are not listed themselves.
-    known_rules: Mutex<HashMap<PathBuf, FolderRules>>,
     /// The device of the root.
     #[cfg(unix)]
     device: Option<rustix::fs::Dev>,
@@ -154,13 +157,6 @@ pub(super) struct FolderLister<'a> {
 #[cfg(unix)]
 fn device_of(folder: impl std::os::fd::AsFd) -> Option<rustix::fs::Dev> {
     Some(rustix::fs::fstat(folder).ok()?.st_dev)
-}
-
-/// Returns true if anything is at a path.
-#[cfg(unix)]
-fn exists(path: &Path) -> bool {
-    let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
-    rustix::fs::statat(rustix::fs::CWD, path, flags).is_ok()
 }
 
 impl<'a> FolderLister<'a> {
@@ -181,16 +177,15 @@ impl<'a> FolderLister<'a> {
             stop,
             count,
             rules: FolderRules::above(root),
-            known_rules: Mutex::default(),
             #[cfg(unix)]
             device: std::fs::File::open(root).ok().and_then(device_of),
         }
     }
 
     /// Lists a folder and all below it. Blocks.
-    pub(super) fn list_tree(&self, folder: PathBuf) -> Vec<ListedFolder> {
+    pub(super) fn list_tree(&self, folder: PathBuf, known: &mut KnownRules) -> Vec<ListedFolder> {
         let queue = FolderQueue::default();
-        let rules = self.rules_above(&folder);
+        let rules = self.rules_above(&folder, known);
         queue.state.lock().folders.push((folder, rules));
         let mut found = self.work(&queue, FOLDERS_OF_ONE_THREAD);
         if queue.state.lock().folders.is_empty() {
@@ -232,21 +227,21 @@ impl<'a> FolderLister<'a> {
         found
     }
 
-    pub(super) fn list_one(&self, folder: &Arc<Path>) -> FolderListing {
-        let rules = self.rules_above(folder);
+    pub(super) fn list_one(&self, folder: &Arc<Path>, known: &mut KnownRules) -> FolderListing {
+        let rules = self.rules_above(folder, known);
         self.list(folder, &rules, &mut FolderNames::default()).map_or_else(unknown, |found| found.0)
     }
 
     /// The rules from above a folder that is the root or below it.
-    fn rules_above(&self, folder: &Path) -> FolderRules {
+    fn rules_above(&self, folder: &Path, known: &mut KnownRules) -> FolderRules {
         let above = folder.parent().filter(|parent| parent.starts_with(self.root));
         let Some(above) = above else { return self.rules.clone() };
-        if let Some(known) = self.known_rules.lock().get(above) {
-            return known.clone();
+        if let Some(rules) = known.get(above) {
+            return rules.clone();
         }
-        let inherited = self.rules_above(above);
+        let inherited = self.rules_above(above, known);
         let rules = inherited.below(above, |_| true).unwrap_or(inherited);
-        self.known_rules.lock().insert(above.to_path_buf(), rules.clone());
+        known.insert(above.to_path_buf(), rules.clone());
         rules
     }
 
@@ -329,12 +324,18 @@ impl<'a> FolderLister<'a> {
         if file_type == FileType::Symlink {
             listing.links.push(name.to_os_string());
         }
-        if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == rules) {
+        if self.omits_files && !is_folder && !is_ignore_file(name) {
             return;
         }
         if is_ignored(is_folder) {
             if is_folder {
-                self.add_ignored(listing, folder, path, relative);
+                if let Some(watch) = self.watch {
+                    watch.add_ignored(&(*path).into(), folder, false);
+                }
+                self.add_ignored(listing, path, relative);
+                if (self.obeyed.may_hold)(relative) {
+                    listing.repositories.extend(self.obeyed_in_ignored(path, folder));
+                }
             }
             return;
         }
@@ -364,23 +365,14 @@ impl<'a> FolderLister<'a> {
         Some(())
     }
 
-    /// Adds an ignored folder, with the repositories and the files that programs obey in it.
-    #[cfg(unix)]
-    fn add_ignored(
-        &self,
-        listing: &mut FolderListing,
-        folder: &Arc<Path>,
-        path: &Path,
-        relative: &Path,
-    ) {
-        listing.repositories.extend(self.repository_in_ignored(path, folder));
+    /// Adds an ignored folder, with its repository and the file of its environment.
+    fn add_ignored(&self, listing: &mut FolderListing, path: &Path, relative: &Path) {
+        listing.repositories.extend(repository_in(path));
         let environment = path.join(ENVIRONMENT_FILE);
-        if (self.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false) && exists(&environment)
+        if (self.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false)
+            && std::fs::symlink_metadata(&environment).is_ok()
         {
             listing.repositories.push(environment);
-        }
-        if (self.obeyed.may_hold)(relative) {
-            listing.repositories.extend(self.obeyed_in_ignored(path, folder));
         }
         listing.ignored.push(path.to_path_buf());
     }
@@ -442,27 +434,6 @@ impl<'a> FolderLister<'a> {
         found
     }
 
-    /// The repository of an ignored folder, which is not listed otherwise, if it has one or is one.
-    #[cfg(unix)]
-    fn repository_in_ignored(&self, folder: &Path, listed: &Arc<Path>) -> Option<PathBuf> {
-        if let Some(watch) = self.watch {
-            watch.add_ignored(&folder.into(), listed, false);
-        }
-        let git = folder.join(".git");
-        if exists(&git) {
-            return Some(git);
-        }
-        GitLayout::of(folder).is_repository().then(|| folder.to_path_buf())
-    }
-
-    /// The file of an environment in an ignored folder.
-    #[cfg(not(unix))]
-    fn environment_in_ignored(&self, path: &Path, is_folder: bool) -> Option<PathBuf> {
-        let file = path.join(ENVIRONMENT_FILE);
-        let relative = file.strip_prefix(self.root).ok()?;
-        (is_folder && file.exists() && (self.obeyed.is_obeyed)(relative, false)).then_some(file)
-    }
-
     /// The same without open folders, inodes and other file systems below the root.
     #[cfg(not(unix))]
     fn list(
@@ -472,7 +443,7 @@ impl<'a> FolderLister<'a> {
         (): &mut FolderNames,
     ) -> Option<(FolderListing, FolderRules)> {
         let Some(rules) = above.below(folder, |_| true) else { return Some(without_rules(above)) };
-        let mut relative = folder.strip_prefix(self.root).ok()?.to_path_buf();
+        let below_root = folder.strip_prefix(self.root).ok()?;
         let mut listing = FolderListing { rules: Some(rules.clone()), ..FolderListing::default() };
         let mut layout = GitLayout::default();
         for entry in std::fs::read_dir(folder).ok()?.flatten() {
@@ -497,25 +468,26 @@ impl<'a> FolderLister<'a> {
             let stat = FileStat::tracked(&metadata);
             let is_folder = stat_kind(&stat) == StatKind::Folder;
             let is_link = stat_kind(&stat) == StatKind::Link;
-            relative.push(&name);
+            let relative = below_root.join(&name);
             if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(path.clone());
             }
-            relative.pop();
             if is_link {
                 listing.links.push(name.clone());
             }
             if rules.ignores(&path, is_folder) {
-                self.add_ignored(&mut listing, path, is_folder);
+                if is_folder {
+                    self.add_ignored(&mut listing, &path, &relative);
+                }
                 continue;
             }
-            if self.omits_files && !is_folder && !IGNORE_FILES.iter().any(|rules| name == *rules) {
+            if self.omits_files && !is_folder && !is_ignore_file(&name) {
                 continue;
             }
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {
                 self.stop.stop_early();
             }
-            listing.has_linked_rules |= is_link && IGNORE_FILES.iter().any(|rules| name == *rules);
+            listing.has_linked_rules |= is_link && is_ignore_file(&name);
             listing.entries.push(&name, stat);
         }
         if layout.is_repository() {
@@ -524,21 +496,6 @@ impl<'a> FolderLister<'a> {
         listing.entries.sort();
         listing.repositories.sort();
         Some((listing, rules))
-    }
-
-    /// Adds an ignored entry, and the repository that it is or has.
-    #[cfg(not(unix))]
-    fn add_ignored(&self, listing: &mut FolderListing, path: PathBuf, is_folder: bool) {
-        if is_folder {
-            listing.ignored.push(path.clone());
-        }
-        let git = path.join(".git");
-        listing.repositories.extend(self.environment_in_ignored(&path, is_folder));
-        if is_folder && git.exists() {
-            listing.repositories.push(git);
-        } else if is_folder && GitLayout::of(&path).is_repository() {
-            listing.repositories.push(path);
-        }
     }
 }
 

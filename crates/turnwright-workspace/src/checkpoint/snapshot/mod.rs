@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
-use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, are_too_many};
+use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, KnownRules, are_too_many};
 
 use super::content_cache;
 use super::git::FileStat;
@@ -203,7 +203,7 @@ impl StatSnapshot {
         let mut folders = HashMap::new();
         for folder in &watched.folders {
             let lister = FolderLister::new(folder, watched, watch.as_ref(), &stop, &count);
-            folders.extend(lister.list_tree(folder.clone()));
+            folders.extend(lister.list_tree(folder.clone(), &mut KnownRules::new()));
         }
         if are_too_many(count.into_inner()) {
             return Err(SnapshotError::TooMany);
@@ -266,9 +266,10 @@ impl StatSnapshot {
                 continue;
             }
             let lister = FolderLister::new(root, watched, Some(watch), &stop, &count);
+            let mut known = KnownRules::new();
             // Parents come first, and may find that what was below them is gone.
             for folder in below {
-                list_again(&mut folders, &lister, folder)?;
+                list_again(&mut folders, &lister, folder, &mut known)?;
             }
         }
         if stop.was_cut_short() || watch.has_failed() {
@@ -430,9 +431,14 @@ impl StatSnapshot {
 
 /// Lists one of the folders again, and new folders below it. Returns `None` if other folders may
 /// have changed because of that.
-fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &Path) -> Option<()> {
+fn list_again(
+    folders: &mut ListedFolders,
+    lister: &FolderLister<'_>,
+    folder: &Path,
+    known: &mut KnownRules,
+) -> Option<()> {
     let Some((folder, old)) = folders.remove_entry(folder) else { return Some(()) };
-    let new = lister.list_one(&folder);
+    let new = lister.list_one(&folder, known);
     let has_new_rules = IGNORE_FILES
         .iter()
         .map(OsStr::new)
@@ -452,7 +458,7 @@ fn list_again(folders: &mut ListedFolders, lister: &FolderLister<'_>, folder: &P
         if folders.contains_key(added.as_path()) {
             continue;
         }
-        for (folder, listing) in lister.list_tree(added) {
+        for (folder, listing) in lister.list_tree(added, known) {
             if !listing.hard_linked.is_empty() {
                 return None;
             }

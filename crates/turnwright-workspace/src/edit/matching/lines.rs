@@ -255,7 +255,8 @@ impl IndentShift {
     fn measure(file: &[&str], old: &[&str], comparisons: &mut usize) -> Option<IndentShift> {
         let mut pairs = Vec::with_capacity(old.len().min(64));
         let mut prefix: Option<Option<(&str, &str)>> = None;
-        let mut chars = (IndentChars::default(), IndentChars::default());
+        let mut in_file = IndentChars::None;
+        let mut quoted = IndentChars::None;
         for (file, old) in file.iter().zip(old) {
             *comparisons += 1;
             if old.trim().is_empty() {
@@ -263,8 +264,8 @@ impl IndentShift {
             }
             let file = indentation(file);
             let old = indentation(old);
-            chars.0.add(file);
-            chars.1.add(old);
+            in_file = in_file.with(file);
+            quoted = quoted.with(old);
             let this = difference(file, old);
             let so_far = *prefix.get_or_insert(this);
             if so_far != this {
@@ -274,21 +275,29 @@ impl IndentShift {
             if pairs.last() != Some(&pair) {
                 pairs.push(pair);
             }
-            let cannot_match = prefix == Some(None) && !chars.0.differs(chars.1);
-            if cannot_match && !(chars.0.is_empty() || chars.1.is_empty()) {
+            let may_differ = matches!(
+                (in_file, quoted),
+                (IndentChars::Tabs, IndentChars::Spaces)
+                    | (IndentChars::Spaces, IndentChars::Tabs)
+                    | (IndentChars::None, _)
+                    | (_, IndentChars::None)
+            );
+            if prefix == Some(None) && !may_differ {
                 return None;
             }
         }
-        if chars.0.is_tabs() && chars.1.is_spaces() {
-            let swapped = pairs.iter().map(|(file, old)| (*old, *file));
-            return fit_line(swapped).map(|(width, offset)| IndentShift::ToTabs { width, offset });
+        match (in_file, quoted) {
+            (IndentChars::Tabs, IndentChars::Spaces) => {
+                let swapped = pairs.iter().map(|(file, old)| (*old, *file));
+                fit_line(swapped).map(|(width, offset)| IndentShift::ToTabs { width, offset })
+            }
+            (IndentChars::Spaces, IndentChars::Tabs) => fit_line(pairs.into_iter())
+                .map(|(width, offset)| IndentShift::ToSpaces { width, offset }),
+            _ => {
+                let (take, put) = prefix.flatten()?;
+                Some(IndentShift::Prefix { take: take.to_owned(), put: put.to_owned() })
+            }
         }
-        if chars.0.is_spaces() && chars.1.is_tabs() {
-            return fit_line(pairs.into_iter())
-                .map(|(width, offset)| IndentShift::ToSpaces { width, offset });
-        }
-        let (take, put) = prefix.flatten()?;
-        Some(IndentShift::Prefix { take: take.to_owned(), put: put.to_owned() })
     }
 
     /// Shifts a new line; `None` if it cannot be shifted.
@@ -361,39 +370,23 @@ fn indentation(line: &str) -> &str {
     &line[..line.len() - line.trim_start().len()]
 }
 
-/// Which characters indentations consist of.
-#[derive(Clone, Copy, Debug, Default)]
-struct IndentChars {
-    tabs: bool,
-    spaces: bool,
-    others: bool,
+/// The characters that some indentations consist of.
+#[derive(Clone, Copy, Debug)]
+enum IndentChars {
+    None,
+    Tabs,
+    Spaces,
+    Others,
 }
 
 impl IndentChars {
-    fn add(&mut self, indentation: &str) {
-        for char in indentation.chars() {
-            match char {
-                '\t' => self.tabs = true,
-                ' ' => self.spaces = true,
-                _ => self.others = true,
-            }
-        }
-    }
-
-    fn is_tabs(self) -> bool {
-        self.tabs && !self.spaces && !self.others
-    }
-
-    fn is_spaces(self) -> bool {
-        self.spaces && !self.tabs && !self.others
-    }
-
-    fn is_empty(self) -> bool {
-        !self.tabs && !self.spaces && !self.others
-    }
-
-    fn differs(self, other: IndentChars) -> bool {
-        self.is_tabs() && other.is_spaces() || self.is_spaces() && other.is_tabs()
+    /// Takes one more indentation into account.
+    fn with(self, indentation: &str) -> IndentChars {
+        indentation.chars().fold(self, |all, char| match (all, char) {
+            (IndentChars::None | IndentChars::Tabs, '\t') => IndentChars::Tabs,
+            (IndentChars::None | IndentChars::Spaces, ' ') => IndentChars::Spaces,
+            _ => IndentChars::Others,
+        })
     }
 }
 

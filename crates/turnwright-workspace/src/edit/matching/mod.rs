@@ -81,14 +81,8 @@ pub(super) enum MatchError {
     NotFound,
     /// There are too many places, or the result would be too large.
     TooLarge,
-    /// There are several matches of this kind.
-    Ambiguous {
-        match_kind: MatchKind,
-        /// The offsets of the first few matches.
-        starts: Vec<usize>,
-        /// The number of matches, at least.
-        count: usize,
-    },
+    /// There are several matches of this kind, at least `count`. The first few begin at these offsets.
+    Ambiguous { match_kind: MatchKind, starts: Vec<usize>, count: usize },
 }
 
 /// The most places that are changed at once.

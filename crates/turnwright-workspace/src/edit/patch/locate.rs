@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::super::buffer::{EditBuffer, to_lf};
 use super::super::matching::{self, MatchError, MatchKind, MatchQuery, TextMatch};
 use super::super::{
-    AppliedEdit, AppliedEdits, EditErrorKind, ErrorWording, explain, line_changes, omission,
+    AppliedEdit, AppliedEdits, EditErrorKind, explain, find_placeholder, line_changes,
 };
 use super::Hunk;
 
@@ -26,7 +26,7 @@ impl HunkError {
     pub fn explain(&self, name: &str) -> String {
         let old_name = format!("The hunk at line {} of the patch", self.line);
         let hint = "Add context lines, or an `@@` line that stands before it, to make it unique.";
-        self.kind.explain(name, &ErrorWording { old_name: &old_name, hint })
+        self.kind.explain(name, &old_name, hint)
     }
 }
 
@@ -44,9 +44,8 @@ pub fn apply(text: &str, hunks: &[Hunk]) -> Result<AppliedEdits, HunkError> {
         if hunk.old == hunk.new {
             return Err(HunkError { line: hunk.line, kind: EditErrorKind::NoChange });
         }
-        if let Some(number) = omission::find_placeholder(&hunk.new, text) {
-            let line = hunk.new.lines().nth(number - 1).unwrap_or_default().trim().to_owned();
-            return Err(HunkError { line: hunk.line, kind: EditErrorKind::Placeholder { line } });
+        if let Some(kind) = find_placeholder(&hunk.new, text) {
+            return Err(HunkError { line: hunk.line, kind });
         }
         let found = locate(lines.text(), hunk).map_err(|miss| HunkError {
             line: hunk.line,

@@ -41,19 +41,10 @@ impl FilePatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchOp {
     /// The file is created.
-    Add {
-        /// The content.
-        text: String,
-    },
-    /// The file is deleted.
+    Add { text: String },
     Delete,
-    /// The file is changed, moved, or both.
-    Update {
-        /// The new path, if the file is moved.
-        to: Option<String>,
-        /// The changes.
-        hunks: Vec<Hunk>,
-    },
+    /// The file is changed, moved to a new path, or both.
+    Update { to: Option<String>, hunks: Vec<Hunk> },
 }
 
 /// A change of consecutive lines.
@@ -178,27 +169,24 @@ impl<'t> PatchParser<'t> {
                     text.push_str(line);
                     text.push('\n');
                 }
-                None if line.is_empty() && self.is_at_file_end() => {}
+                None if line.is_empty() && self.is_before(&["*** "]) => {}
                 None => return Err(self.error("each line of a new file begins with `+`")),
             }
         }
         Ok(PatchOp::Add { text })
     }
 
-    /// Returns true if only empty lines follow before the next file.
-    fn is_at_file_end(&self) -> bool {
+    /// Returns true if only empty lines follow before one that begins with one of these.
+    fn is_before(&self, marks: &[&str]) -> bool {
         let next = self.lines[self.at..].iter().find(|line| !line.is_empty());
-        next.is_none_or(|line| line.starts_with("*** "))
+        next.is_none_or(|line| marks.iter().any(|mark| line.starts_with(*mark)))
     }
 
     fn parse_updated_file(&mut self) -> Result<PatchOp, String> {
         let mut to = None;
         if let Some(rest) = self.peek().and_then(|line| line.strip_prefix(MOVE)) {
             self.at += 1;
-            if rest.trim().is_empty() {
-                return Err(self.error("a path is missing"));
-            }
-            to = Some(rest.strip_prefix(' ').unwrap_or(rest).to_owned());
+            to = Some(self.parse_path(rest)?);
         }
         let mut hunks: Vec<Hunk> = Vec::new();
         let mut hunk = Hunk { line: self.at + 1, ..Hunk::default() };
@@ -211,7 +199,7 @@ impl<'t> PatchParser<'t> {
                 hunk.anchors.extend(parse_anchor(anchor));
             } else if line.trim() == END_OF_FILE {
                 hunk.at_end = true;
-            } else if line.is_empty() && self.is_at_hunk_end() {
+            } else if line.is_empty() && self.is_before(&["*** ", "@@"]) {
                 // An empty line between hunks is not a line of the file.
             } else {
                 self.parse_hunk_line(&mut hunk, line)?;
@@ -226,11 +214,6 @@ impl<'t> PatchParser<'t> {
             return Err(self.error("nothing is to be changed in this file"));
         }
         Ok(PatchOp::Update { to, hunks })
-    }
-
-    fn is_at_hunk_end(&self) -> bool {
-        let next = self.lines[self.at..].iter().find(|line| !line.is_empty());
-        next.is_none_or(|line| line.starts_with("*** ") || line.starts_with("@@"))
     }
 
     fn parse_hunk_line(&self, hunk: &mut Hunk, line: &str) -> Result<(), String> {

@@ -76,7 +76,6 @@ const OTHER_BLOCKS: &[&str] = &[
     "option",
 ];
 
-/// The page as a tree.
 pub(super) struct PageTree {
     pub(super) root: Rc<Node>,
     pub(super) title: Option<String>,

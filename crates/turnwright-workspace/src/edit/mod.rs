@@ -76,14 +76,23 @@ pub enum EditErrorKind {
     /// The old and new text are equal.
     NoChange,
     /// The new text has a placeholder for omitted lines.
-    Placeholder { line: String },
+    Placeholder {
+        line: String,
+    },
     /// The old text is not in the file. `matched_before` is true if it was there before the preceding edits were
     /// applied.
-    NotFound { similar: Vec<SimilarLines>, matched_before: bool },
+    NotFound {
+        similar: Vec<SimilarLines>,
+        matched_before: bool,
+    },
     /// There are too many occurrences, or the result would be too large.
     TooLarge,
     /// The old text occurs more than once. The first few occurrences begin in these lines.
-    Ambiguous { match_kind: MatchKind, lines: Vec<usize>, count: usize },
+    Ambiguous {
+        match_kind: MatchKind,
+        lines: Vec<usize>,
+        count: usize,
+    },
 }
 
 /// Applies edits one after the other, each to the result of the one before. If one fails, none is

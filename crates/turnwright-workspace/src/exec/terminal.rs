@@ -84,7 +84,10 @@ pub struct TerminalRun {
 
 enum TerminalState {
     /// The terminal is open, and the launcher has not connected yet.
-    Waiting { listener: LauncherListener, end_query: EndQuery },
+    Waiting {
+        listener: LauncherListener,
+        end_query: EndQuery,
+    },
     Connected(LauncherLink),
     /// The launcher did not find the agent and has run nothing, so the command is being started here.
     Starting(BoxFuture<'static, io::Result<ProcessGroup>>),

@@ -41,10 +41,15 @@ impl FilePatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PatchOp {
     /// The file is created.
-    Add { text: String },
+    Add {
+        text: String,
+    },
     Delete,
     /// The file is changed, moved to a new path, or both.
-    Update { to: Option<String>, hunks: Vec<Hunk> },
+    Update {
+        to: Option<String>,
+        hunks: Vec<Hunk>,
+    },
 }
 
 /// A change of consecutive lines.

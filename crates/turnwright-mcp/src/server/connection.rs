@@ -67,18 +67,7 @@ impl ConnectRequest<'_> {
 
 /// Why a connection could not be opened, or has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConnectFailure {
-    /// For the user.
-    pub(crate) why: String,
-    /// Retrying would not help.
-    pub(crate) is_final: bool,
-    /// A login would help.
-    pub(crate) needs_login: bool,
-}
-
-/// Why an HTTP server cannot be used.
-#[derive(Clone, Debug)]
-pub(crate) enum HttpFailure {
+pub(crate) enum ConnectFailure {
     /// With the reason, for the user.
     Failed(String),
     /// The same, if another attempt would fail in the same way.
@@ -86,29 +75,19 @@ pub(crate) enum HttpFailure {
     NeedsLogin,
 }
 
-impl From<String> for HttpFailure {
-    fn from(why: String) -> HttpFailure {
-        HttpFailure::Failed(why)
-    }
-}
-
-impl From<HttpFailure> for ConnectFailure {
-    fn from(unusable: HttpFailure) -> ConnectFailure {
-        match unusable {
-            HttpFailure::Failed(why) => why.into(),
-            HttpFailure::Lasting(why) => ConnectFailure { is_final: true, ..why.into() },
-            HttpFailure::NeedsLogin => ConnectFailure {
-                why: "it requires a login".to_owned(),
-                is_final: true,
-                needs_login: true,
-            },
+impl ConnectFailure {
+    /// The reason, for the user.
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            ConnectFailure::Failed(why) | ConnectFailure::Lasting(why) => why,
+            ConnectFailure::NeedsLogin => "it requires a login",
         }
     }
 }
 
 impl From<String> for ConnectFailure {
     fn from(why: String) -> ConnectFailure {
-        ConnectFailure { why, is_final: false, needs_login: false }
+        ConnectFailure::Failed(why)
     }
 }
 
@@ -148,7 +127,7 @@ impl Connection {
                     Connection::over_http(HttpConnection::new(url, headers, logins).await?, handler)
                         .await
                 };
-                Ok(request.until_deadline(opening).await??)
+                request.until_deadline(opening).await?
             }
             ServerTransport::Linked(link) => {
                 Connection::through_link(request, link.clone(), handler).await
@@ -176,16 +155,15 @@ impl Connection {
                 request.is_modern.store(true, Ordering::Relaxed);
                 return Ok(connection);
             }
-            Err(BeginError::Refused(why)) => {
-                ConnectFailure { why, is_final: true, needs_login: false }
-            }
+            Err(BeginError::Refused(why)) => ConnectFailure::Lasting(why),
             Err(BeginError::Other(failure)) => failure,
         };
-        let why = match first {
-            Some(first) => format!("{first}; without a handshake: {}", failure.why),
-            None => failure.why,
-        };
-        Err(ConnectFailure { why, ..failure })
+        let Some(first) = first else { return Err(failure) };
+        let why = format!("{first}; without a handshake: {}", failure.why());
+        Err(match failure {
+            ConnectFailure::Failed(_) => ConnectFailure::Failed(why),
+            _ => ConnectFailure::Lasting(why),
+        })
     }
 
     /// Connects over HTTP: first with a handshake, which all servers knew until 2025, and without one if
@@ -193,7 +171,7 @@ impl Connection {
     async fn over_http(
         connection: HttpConnection,
         handler: ServerMessageHandler,
-    ) -> Result<Connection, HttpFailure> {
+    ) -> Result<Connection, ConnectFailure> {
         let channel = |version| {
             let changed = Arc::clone(&handler.changed);
             let (http, answers) = HttpChannel::new(connection.clone(), version, changed);
@@ -246,7 +224,7 @@ impl Connection {
             Err(why) => why,
         };
         peer.close();
-        Err(ConnectFailure { why, is_final: true, needs_login: false })
+        Err(ConnectFailure::Lasting(why))
     }
 
     pub(crate) fn progress(&self) -> ProgressRouter {
@@ -332,9 +310,8 @@ async fn connect(
         return Err(BeginError::Other("it is not a local program".to_owned().into()));
     };
     let started = ServerProcess::start(program_request, request.activity).await;
-    let (mut process, output, input) = started.map_err(|why| {
-        BeginError::Other(ConnectFailure { why, is_final: true, needs_login: false })
-    })?;
+    let (mut process, output, input) =
+        started.map_err(|why| BeginError::Other(ConnectFailure::Lasting(why)))?;
     let (peer, tasks) = pipes::connect(output, input, handler);
     let beginning = async {
         if has_handshake {

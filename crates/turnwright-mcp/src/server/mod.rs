@@ -272,7 +272,7 @@ impl ServerTask {
             let is_down = match &end {
                 ConnectionEnd::Failed(failure) => {
                     failures += 1;
-                    failure.is_final || failures > MAX_RESTARTS
+                    !matches!(failure, ConnectFailure::Failed(_)) || failures > MAX_RESTARTS
                 }
                 ConnectionEnd::Restart | ConnectionEnd::Stopped => false,
             };
@@ -282,7 +282,7 @@ impl ServerTask {
                 connection.close().await;
             }
             let continues = match end {
-                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
                     failures = 0;
                     stop.run_until_cancelled(self.wait_for_login()).await.is_some()
                 }
@@ -314,14 +314,14 @@ impl ServerTask {
             match end {
                 ConnectionEnd::Stopped => {}
                 ConnectionEnd::Restart => state.phase = ServerPhase::Starting,
-                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
                     *state =
                         ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
                 }
                 ConnectionEnd::Failed(failure) => {
-                    state.phase = ServerPhase::Failed(failure.why.clone());
+                    state.phase = ServerPhase::Failed(failure.why().to_owned());
                     state.is_restarting = !is_down;
-                    state.last_end = Some(failure.why.clone());
+                    state.last_end = Some(failure.why().to_owned());
                 }
             }
         });
@@ -398,11 +398,8 @@ impl ServerTask {
             stop,
             deadline: Instant::now() + self.spec.start_timeout(),
         };
-        redact::register_keys(self.spec.secrets()).map_err(|error| ConnectFailure {
-            why: error.to_string(),
-            is_final: true,
-            needs_login: false,
-        })?;
+        redact::register_keys(self.spec.secrets())
+            .map_err(|error| ConnectFailure::Lasting(error.to_string()))?;
         let mut connection = Connection::open(&request).await?;
         let peer = connection.peer().clone();
         let listing = async {
@@ -425,8 +422,10 @@ impl ServerTask {
         };
         connection.close().await;
         // A server within the client is not started anew, so it would not answer better.
-        let is_final = matches!(self.spec.transport, ServerTransport::Linked(_));
-        Err(ConnectFailure { is_final, ..why.into() })
+        Err(match self.spec.transport {
+            ServerTransport::Linked(_) => ConnectFailure::Lasting(why),
+            _ => ConnectFailure::Failed(why),
+        })
     }
 
     async fn list(&self, peer: &Peer) -> Result<Lists, String> {

@@ -100,14 +100,7 @@ pub(crate) fn list_roots_result(folders: &[PathBuf]) -> Value {
 /// The calls that wait for a server.
 // Held only to look at a short list.
 #[derive(Clone, Default)]
-pub struct WaitingCalls(Arc<Mutex<CallList>>);
-
-#[derive(Default)]
-struct CallList {
-    /// The number of the last call, because call ids are unique only within a session.
-    last_number: u64,
-    calls: Vec<(u64, WaitingCall)>,
-}
+pub struct WaitingCalls(Arc<Mutex<Vec<WaitingCall>>>);
 
 /// A call that waits for a server, with the client whose user can be asked.
 #[derive(Clone)]
@@ -135,36 +128,31 @@ impl std::fmt::Debug for WaitingCalls {
 /// Keeps a call in [`WaitingCalls`] until it is dropped.
 pub struct WaitingCallGuard<'a> {
     calls: &'a WaitingCalls,
-    number: u64,
-    cancel: CancellationToken,
+    call: WaitingCall,
 }
 
 impl Drop for WaitingCallGuard<'_> {
     fn drop(&mut self) {
         // A question of a finished call would block the next question.
-        self.cancel.cancel();
-        let mut list = self.calls.0.lock();
-        list.calls.retain(|call| call.0 != self.number);
+        self.call.cancel.cancel();
+        // Call ids are unique only within a session.
+        let count = &self.call.question_count;
+        self.calls.0.lock().retain(|call| !Arc::ptr_eq(&call.question_count, count));
     }
 }
 
 impl WaitingCalls {
     /// Adds a call until the returned guard is dropped.
     pub fn add(&self, call: WaitingCall) -> WaitingCallGuard<'_> {
-        let mut list = self.0.lock();
-        list.last_number += 1;
-        let number = list.last_number;
-        let cancel = call.cancel.clone();
-        list.calls.push((number, call));
-        WaitingCallGuard { calls: self, number, cancel }
+        self.0.lock().push(call.clone());
+        WaitingCallGuard { calls: self, call }
     }
 
     /// Returns one of the calls if all belong to the same client.
     fn of_only_client(&self) -> Option<WaitingCall> {
-        let list = self.0.lock();
-        let (_, first) = list.calls.first()?;
-        let mut calls = list.calls.iter();
-        calls.all(|(_, call)| Arc::ptr_eq(&call.client, &first.client)).then(|| first.clone())
+        let calls = self.0.lock();
+        let first = calls.first()?;
+        calls.iter().all(|call| Arc::ptr_eq(&call.client, &first.client)).then(|| first.clone())
     }
 }
 

@@ -227,10 +227,6 @@ impl Connection {
         Err(ConnectFailure::Lasting(why))
     }
 
-    pub(crate) fn progress(&self) -> ProgressRouter {
-        self.peer.handler().progress.clone()
-    }
-
     pub(crate) fn peer(&self) -> &Peer {
         &self.peer
     }

@@ -6,7 +6,6 @@ pub(crate) mod handshake;
 pub(crate) mod pool;
 pub(crate) mod spec;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -17,7 +16,6 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::call::ProgressRouter;
 use crate::call::server_requests::WaitingCalls;
 use crate::features::tools::{ListedTool, list_tools};
 use crate::features::{JsonObject, Prompt, prompts};
@@ -80,8 +78,6 @@ pub struct ServerState {
     pub last_end: Option<String>,
     /// `None` unless connected.
     pub peer: Option<Peer>,
-    /// Routes progress notifications to calls.
-    pub progress: ProgressRouter,
 }
 
 impl ServerState {
@@ -227,11 +223,6 @@ impl Server {
     /// True if the server is a process in a sandbox.
     pub fn is_confined(&self) -> bool {
         self.spec.is_confined_program() && self.env.profile.is_some()
-    }
-
-    /// The roots to tell the server.
-    pub fn roots(&self) -> Vec<PathBuf> {
-        self.env.roots_of(&self.spec)
     }
 
     /// A token that is cancelled when the server has ended. Wait for it after dropping the last handle.
@@ -451,7 +442,6 @@ impl ServerTask {
                 revision,
                 last_end: state.last_end.take(),
                 peer: Some(peer),
-                progress: connection.progress(),
             };
         });
     }

@@ -32,9 +32,6 @@ const MAX_WAITING_EVENTS: usize = 1_024;
 
 /// A connection, shared by its requests.
 pub(crate) struct HttpConnection {
-    /// `None` once the connection is over.
-    // Held only to copy the pointer.
-    lines: Mutex<Option<Arc<LineSender>>>,
     pub(crate) end: ConnectionEnd,
     /// Cancelled when the connection is over.
     pub(crate) ended: CancellationToken,
@@ -45,6 +42,8 @@ pub(crate) struct HttpConnection {
 }
 
 struct ConnectionState {
+    /// `None` once the connection is over.
+    lines: Option<Arc<LineSender>>,
     streams: HashMap<Option<String>, EventStream>,
     /// The client's requests that are not answered, by the text of their ids.
     requests: HashMap<String, Answer>,
@@ -86,13 +85,13 @@ pub(crate) enum StreamDenial {
 impl HttpConnection {
     pub(crate) fn new(lines: LineSender, end: ConnectionEnd) -> HttpConnection {
         let state = ConnectionState {
+            lines: Some(Arc::new(lines)),
             streams: HashMap::new(),
             requests: HashMap::new(),
             open_streams: 0,
             last_used: Instant::now(),
         };
         HttpConnection {
-            lines: Mutex::new(Some(Arc::new(lines))),
             end,
             ended: CancellationToken::new(),
             event_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
@@ -125,7 +124,7 @@ impl HttpConnection {
     /// Passes a client's message to the program. Waits while too much is queued. Returns false if the
     /// connection is over.
     pub(crate) async fn receive(&self, message: Vec<u8>) -> bool {
-        let Some(lines) = self.lines.lock().clone() else { return false };
+        let Some(lines) = self.state.lock().lines.clone() else { return false };
         self.note_use();
         let sent = self.ended.run_until_cancelled(lines.send(message)).await;
         self.note_use();
@@ -134,7 +133,7 @@ impl HttpConnection {
 
     /// Ends the program's input.
     pub(crate) fn close_input(&self) {
-        *self.lines.lock() = None;
+        self.state.lock().lines = None;
     }
 
     /// Returns the events of a stream, for a response that carries them from now on.

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -30,7 +30,6 @@ use crate::connection::{ConnectionEnd, ObserveConnection, RemoteConnection, Serv
 use crate::event_stream::EventBody;
 use crate::http_connection::{FirstAnswer, HttpConnection, StreamDenial};
 use crate::routing::{Envelope, RoutedMessage, route};
-use crate::silence::IncompleteMessages;
 use crate::websocket;
 use turnwright_rpc::{
     LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,
@@ -62,7 +61,7 @@ pub(crate) struct HttpServer {
     pub(crate) tasks: TaskTracker,
     pub(crate) connection_permits: Arc<Semaphore>,
     /// The received bytes of WebSocket messages that the program does not have yet.
-    pub(crate) incomplete: IncompleteMessages,
+    pub(crate) incomplete_bytes: Arc<AtomicUsize>,
     /// One permit for each byte of requests that the program has not taken yet.
     request_byte_permits: Arc<Semaphore>,
     // Held only to look up a connection.
@@ -96,7 +95,7 @@ impl HttpServer {
             next_number: AtomicU64::new(0),
             tasks: TaskTracker::new(),
             connection_permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            incomplete: IncompleteMessages::default(),
+            incomplete_bytes: Arc::default(),
             request_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             connections: Mutex::default(),
         }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
 use super::rows::{self, finish_call, insert_entry};
-use super::{CallOutcome, CallRow, Durability, Entry, PendingWrite, SessionLog, StoreError};
+use super::{CallOutcome, CallRow, Entry, PendingWrite, SessionLog, StoreError};
 use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId};
@@ -181,7 +181,7 @@ impl SessionLog {
         let now = to_millis(SystemTime::now());
         let id = id.clone();
         redact::redact_in_place(&mut words);
-        self.submit_sized(Durability::ProcessCrash, words.len(), move |connection, session| {
+        self.submit_sized(words.len(), move |connection, session| {
             connection
                 .prepare_cached(
                     "INSERT INTO drafts (session, seq, turn, at, message_id, is_thought, words) \
@@ -198,7 +198,7 @@ impl SessionLog {
         let outcomes: usize = repairs.calls.iter().map(|call| outcome_size(&call.2)).sum();
         let entries: usize = repairs.entries.iter().map(|entry| entry_size(&entry.3)).sum();
         let retained_bytes = outcomes + entries;
-        self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
+        self.submit_sized(retained_bytes, move |connection, session| {
             for (call, turn, outcome) in &repairs.calls {
                 finish_call(connection, session, (call, *turn, now), outcome)?;
             }
@@ -226,7 +226,7 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let size = outcome_size(&outcome);
-        drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
+        drop(self.submit_sized(size, move |connection, session| {
             let mut find = connection
                 .prepare_cached("SELECT status FROM calls WHERE session = ? AND call = ?")?;
             if find.exists(params![session, call.as_str()])? {

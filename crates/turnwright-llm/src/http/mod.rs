@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName,
     HeaderValue, TRANSFER_ENCODING,
@@ -18,7 +17,7 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use super::model_list::{self, ListedModel};
 use super::quirks::KeyHeader;
@@ -57,7 +56,6 @@ pub struct Endpoint {
     /// Advice on a key that the server refuses, for messages.
     key_advice: Option<String>,
     client: OnceCell<Client>,
-    drains: DrainTasks,
     /// True if the base URL has no path, and the API was found below `/v1`.
     has_version_path: AtomicBool,
     /// True once the server has answered anything.
@@ -73,9 +71,6 @@ const PROXY_ADVICE: &str = "If the proxy refuses it, add the host to no_proxy or
 
 /// The path that most base URLs end in, and that is easily forgotten.
 const VERSION_PATH: &str = "/v1";
-
-/// Background tasks that read bodies to their end. The mutex is held only while a task is spawned.
-type DrainTasks = Arc<Mutex<JoinSet<()>>>;
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,7 +121,6 @@ impl Endpoint {
             secrets,
             key_advice: None,
             client: OnceCell::new(),
-            drains: DrainTasks::default(),
             has_version_path: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
             has_succeeded: AtomicBool::new(false),
@@ -418,7 +412,7 @@ impl Endpoint {
         self.has_answered.store(true, Ordering::Relaxed);
         let is_success = response.status().is_success();
         self.has_succeeded.fetch_or(is_success, Ordering::Relaxed);
-        let body = ReplyBody { observer, ..self.body(response) };
+        let body = ReplyBody { response, host: self.host(), observer };
         if is_success { Ok(body) } else { Err(self.status_error(body).await) }
     }
 
@@ -430,11 +424,6 @@ impl Endpoint {
         let proxy = turnwright_http::proxy_of(&self.base);
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         LlmError::Connect { host: self.host(), fault, proxy, has_answered }
-    }
-
-    fn body(&self, response: Response) -> ReplyBody {
-        let drains = Arc::clone(&self.drains);
-        ReplyBody { response, host: self.host(), drains, observer: None }
     }
 
     async fn status_error(&self, mut body: ReplyBody) -> LlmError {
@@ -556,7 +545,6 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
 pub(super) struct ReplyBody {
     response: Response,
     host: String,
-    drains: DrainTasks,
     observer: Option<Box<dyn ExchangeObserver>>,
 }
 
@@ -579,20 +567,17 @@ impl ReplyBody {
             LlmError::Truncated { host: self.host.clone() }
         })
     }
-}
 
-impl ReplyBody {
     /// Reads the rest of the body, usually a few bytes, in the background. Dropping a body before
     /// its end closes the connection, and the next request would need a new one, with a new TLS
     /// handshake.
+    #[expect(clippy::disallowed_methods, reason = "ends within a second, and nobody needs its end")]
     pub(super) fn drain(self) {
-        let ReplyBody { mut response, drains, observer, .. } = self;
+        let ReplyBody { mut response, observer, .. } = self;
         if let Some(mut observer) = observer {
             observer.on_end(false);
         }
-        let mut drains = drains.lock();
-        while drains.try_join_next().is_some() {}
-        drains.spawn(async move {
+        tokio::spawn(async move {
             let reading = async { while let Ok(Some(_)) = response.chunk().await {} };
             // If the server does not finish the body in time, the connection is dropped.
             tokio::time::timeout(DRAIN_TIMEOUT, reading).await.ok();

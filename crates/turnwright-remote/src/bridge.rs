@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use crate::silence::{SocketReads, WatchedSocket};
 use crate::websocket::{PING_INTERVAL, accept_key, config};
-use turnwright_http::{ConnectionFault, Tls, build_client, client_builder};
+use turnwright_http::{ConnectionFault, build_client, client_builder};
 use turnwright_rpc::{Stdio, read_line};
 
 /// How long the agent may take to accept the connection.
@@ -122,7 +122,7 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         if scheme == "http" {
             builder = builder.no_proxy();
         }
-        build_client(builder, Tls::for_scheme(scheme))
+        build_client(builder, scheme == "https")
     });
     let client = match built.await {
         Ok(client) => client.map_err(|error| unreachable(host, &error))?,

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::HttpRefusal;
 use crate::connection::ConnectionEnd;
 use crate::event_stream::{EventReceiver, QueuedEvent, format_event};
 use crate::routing::Envelope;
@@ -74,13 +76,10 @@ pub(crate) struct FirstAnswer {
     pub(crate) is_failure: bool,
 }
 
-/// Why a stream cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamDenial {
-    /// Another response carries it.
-    Taken,
-    TooMany,
-}
+const STREAM_TAKEN: HttpRefusal =
+    HttpRefusal(StatusCode::CONFLICT, "Another response carries this stream.\n");
+const TOO_MANY_STREAMS: HttpRefusal =
+    HttpRefusal(StatusCode::TOO_MANY_REQUESTS, "There are too many streams.\n");
 
 impl HttpConnection {
     pub(crate) fn new(lines: LineSender, end: ConnectionEnd) -> HttpConnection {
@@ -137,10 +136,10 @@ impl HttpConnection {
     }
 
     /// Returns the events of a stream, for a response that carries them from now on.
-    pub(crate) fn open_stream(&self, session: Option<&str>) -> Result<EventReceiver, StreamDenial> {
+    pub(crate) fn open_stream(&self, session: Option<&str>) -> Result<EventReceiver, HttpRefusal> {
         let mut state = self.state.lock();
-        let stream = state.stream(session).ok_or(StreamDenial::TooMany)?;
-        let events = stream.waiting.take().ok_or(StreamDenial::Taken)?;
+        let stream = state.stream(session).ok_or(TOO_MANY_STREAMS)?;
+        let events = stream.waiting.take().ok_or(STREAM_TAKEN)?;
         state.open_streams += 1;
         Ok(events)
     }

@@ -23,8 +23,9 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::HttpRefusal;
 use crate::connection::ConnectionEnd;
-use crate::http_server::{HttpRefusal, HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
+use crate::http_server::{HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
 
@@ -42,11 +43,6 @@ pub(crate) fn config() -> WebSocketConfig {
         .write_buffer_size(16 * 1024)
         .max_message_size(Some(MAX_LINE_BYTES))
         .max_frame_size(Some(MAX_LINE_BYTES))
-}
-
-/// Returns true if a request asks to switch the socket to another protocol.
-pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(UPGRADE)
 }
 
 /// Returns the value of `Sec-WebSocket-Accept` for a client's key.

@@ -26,7 +26,7 @@ use crate::errors::error_body::{self, ErrorReport};
 use crate::errors::{refusals, retry_after};
 use request_body::RequestBody;
 use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
-use turnwright_http::{ConnectionFault, Tls};
+use turnwright_http::ConnectionFault;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
@@ -201,11 +201,11 @@ impl Endpoint {
     pub(super) async fn client(&self) -> Result<&Client, LlmError> {
         self.client
             .get_or_try_init(|| async {
-                let tls = Tls::for_scheme(self.base.scheme());
-                spawn_blocking(move || build_client(tls))
+                let is_https = self.is_encrypted();
+                spawn_blocking(move || build_client(is_https))
                     .await
                     .map_err(|error| LlmError::Config(error.to_string()))?
-                    .map_err(|error| self.connect_error(&error))
+                    .map_err(|error| self.connect_fault(ConnectionFault::of(&error)))
             })
             .await
     }
@@ -416,10 +416,6 @@ impl Endpoint {
         if is_success { Ok(body) } else { Err(self.status_error(body).await) }
     }
 
-    fn connect_error(&self, error: &reqwest::Error) -> LlmError {
-        self.connect_fault(ConnectionFault::of(error))
-    }
-
     fn connect_fault(&self, fault: ConnectionFault) -> LlmError {
         let proxy = turnwright_http::proxy_of(&self.base);
         let has_answered = self.has_answered.load(Ordering::Relaxed);
@@ -529,7 +525,7 @@ fn complete_azure_url(mut base: Url) -> Url {
     base
 }
 
-fn build_client(tls: Tls) -> reqwest::Result<Client> {
+fn build_client(is_https: bool) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
@@ -537,7 +533,7 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
         .tcp_nodelay(true)
         // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none());
-    turnwright_http::build_client(builder, tls)
+    turnwright_http::build_client(builder, is_https)
 }
 
 /// The body of a response.

@@ -25,7 +25,7 @@ use reply::{
     Attempt, EVENT_STREAM, EventStream, JSON, PostReply, content_type, is_trouble, read_reply,
     status_error, unexpected_type,
 };
-use turnwright_http::{ConnectionFault, Tls};
+use turnwright_http::ConnectionFault;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -164,9 +164,9 @@ impl HttpConnection {
             .map_err(|error| error.to_string())?;
         let has_key = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         let login = logins.login_for(url).filter(|_| !has_key);
-        let tls = Tls::for_scheme(url.scheme());
-        let built =
-            spawn_blocking(move || build_client(tls)).await.map_err(|error| error.to_string())?;
+        let is_https = url.scheme() == "https";
+        let building = spawn_blocking(move || build_client(is_https));
+        let built = building.await.map_err(|error| error.to_string())?;
         let client =
             built.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
         Ok(HttpConnection {
@@ -301,13 +301,13 @@ fn credential(value: &Secret) -> Option<String> {
     (!key.contains("://")).then(|| key.to_owned())
 }
 
-fn build_client(tls: Tls) -> reqwest::Result<Client> {
+fn build_client(is_https: bool) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .tcp_keepalive(KEEP_ALIVE)
         .redirect(redirect::Policy::custom(redirect_policy));
-    turnwright_http::build_client(builder, tls)
+    turnwright_http::build_client(builder, is_https)
 }
 
 /// Follows a redirect only within the same origin, because the headers must not be sent elsewhere, and

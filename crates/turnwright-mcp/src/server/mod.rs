@@ -236,8 +236,10 @@ struct ServerTask {
     env: ServerEnv,
     environment: Environment,
     publisher: watch::Sender<Arc<ServerState>>,
+    /// Notified when the server's tools or prompts have changed.
     changed: Arc<Notify>,
     restart_requested: Arc<Notify>,
+    /// Set once the server turns out to know only the protocol without a handshake.
     is_modern: AtomicBool,
     callers: WaitingCalls,
     activity: ProgramActivity,
@@ -378,17 +380,8 @@ impl ServerTask {
     }
 
     async fn open(&self, stop: &CancellationToken) -> Result<Connection, ConnectFailure> {
-        let request = ConnectRequest {
-            spec: &self.spec,
-            env: &self.env,
-            environment: &self.environment,
-            changed: Arc::clone(&self.changed),
-            callers: self.callers.clone(),
-            activity: &self.activity,
-            is_modern: &self.is_modern,
-            stop,
-            deadline: Instant::now() + self.spec.start_timeout(),
-        };
+        let deadline = Instant::now() + self.spec.start_timeout();
+        let request = ConnectRequest { server: self, stop, deadline };
         redact::register_keys(self.spec.secrets())
             .map_err(|error| ConnectFailure::Lasting(error.to_string()))?;
         let mut connection = Connection::open(&request).await?;

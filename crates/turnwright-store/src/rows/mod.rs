@@ -1,7 +1,7 @@
 //! Writes sessions, entries and calls as rows, on the writer thread.
 
 mod forms;
-mod json;
+pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 
@@ -80,7 +80,7 @@ pub(super) fn insert_entry(
     (seq, turn, now): (u64, u64, i64),
     entry: &Entry,
 ) -> Result<(), StoreError> {
-    let value = serde_json::to_value(AsStored(entry))?;
+    let value = serde_json::to_value(entry)?;
     let (kind, mut body) = match value {
         Value::Object(fields) => fields.into_iter().next().unwrap_or_default(),
         Value::String(kind) => (kind, Value::Null),
@@ -163,7 +163,7 @@ pub(super) fn read_entry(kind: &str, mut body: Value) -> serde_json::Result<Entr
     if let (Some(answer), Some(id)) = (answer, id) {
         answer.entry("id").or_insert(id);
     }
-    from_value(if body.is_null() { kind.into() } else { json!({ kind: body }) })
+    serde_json::from_value(if body.is_null() { kind.into() } else { json!({ kind: body }) })
 }
 
 /// Removes the fields of a message that hold defaults, and the id, which the entry has as well. The origin of an

@@ -228,43 +228,36 @@ impl Endpoint {
         })
     }
 
-    /// Posts a JSON body. Returns once the head of a successful response has been received. If a base
-    /// URL without a path has no such API, tries the same host below `/v1`.
+    /// Posts a JSON body. Returns once the head of a successful response has been received.
     pub(super) async fn post(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
-        let version = self.version_path();
-        match self.post_once(version, path, body.clone()).await {
-            Err(error) if self.may_lack_version(version, &error) => {
-                let retried = self.post_once(VERSION_PATH, path, body).await;
-                self.keep_version_path(error, retried)
-            }
-            result => result,
-        }
+        self.with_version(|version| self.post_once(version, path, body.clone())).await
     }
 
-    /// The path that was found to be missing between the base URL and the paths of the API.
-    fn version_path(&self) -> &'static str {
-        if self.has_version_path.load(Ordering::Relaxed) { VERSION_PATH } else { "" }
-    }
-
-    /// True if this error of a request with this version may come from a base URL without its version.
-    fn may_lack_version(&self, version: &str, error: &LlmError) -> bool {
-        error.kind() == ErrorKind::UrlNotFound
-            && matches!(error.status(), Some(404 | 405))
-            && matches!(self.base.path(), "" | "/")
-            && version.is_empty()
-    }
-
-    /// Decides by the second answer whether the API is below `/v1`. If not, the first error counts. Other
-    /// requests are sent meanwhile, so only an answer changes where they go.
-    fn keep_version_path<T>(
+    /// Sends a request. `send` gets the path that was found to be missing between the base URL and the paths
+    /// of the API. If a base URL without a path has no such API, it is sent once more, to the same host below
+    /// `/v1`. If it is not there either, the first error counts.
+    async fn with_version<T, F: Future<Output = Result<T, LlmError>>>(
         &self,
-        first: LlmError,
-        second: Result<T, LlmError>,
+        send: impl Fn(&'static str) -> F,
     ) -> Result<T, LlmError> {
-        match second {
+        if self.has_version_path.load(Ordering::Relaxed) {
+            return send(VERSION_PATH).await;
+        }
+        let first = match send("").await {
+            Err(error)
+                if error.kind() == ErrorKind::UrlNotFound
+                    && matches!(error.status(), Some(404 | 405))
+                    && matches!(self.base.path(), "" | "/") =>
+            {
+                error
+            }
+            result => return result,
+        };
+        match send(VERSION_PATH).await {
             Err(
                 LlmError::Status { kind: ErrorKind::UrlNotFound, .. } | LlmError::Connect { .. },
             ) => Err(first),
+            // Other requests are sent meanwhile, so only an answer changes where they go.
             answered => {
                 self.has_version_path.store(true, Ordering::Relaxed);
                 answered
@@ -294,21 +287,11 @@ impl Endpoint {
 
     async fn list_models_within(&self, limit: Duration) -> Result<Vec<ListedModel>, LlmError> {
         let too_long = LlmError::TimedOut { host: self.host(), limit };
-        tokio::time::timeout(limit, self.read_models()).await.unwrap_or(Err(too_long))
+        let reading = self.with_version(|version| self.read_models(version));
+        tokio::time::timeout(limit, reading).await.unwrap_or(Err(too_long))
     }
 
-    async fn read_models(&self) -> Result<Vec<ListedModel>, LlmError> {
-        let version = self.version_path();
-        match self.read_models_once(version).await {
-            Err(error) if self.may_lack_version(version, &error) => {
-                let retried = self.read_models_once(VERSION_PATH).await;
-                self.keep_version_path(error, retried)
-            }
-            result => result,
-        }
-    }
-
-    async fn read_models_once(&self, version: &str) -> Result<Vec<ListedModel>, LlmError> {
+    async fn read_models(&self, version: &str) -> Result<Vec<ListedModel>, LlmError> {
         let request = self.request(Method::GET, version, "/models").await?;
         Ok(model_list::parse_model_list(&self.read_short(request, "/models").await?))
     }
@@ -391,24 +374,18 @@ impl Endpoint {
                 request.send().await.map_err(|error| ConnectionFault::of(&error))
             }
         };
-        let response = match (response, &mut observer) {
-            (Ok(response), Some(observer)) => {
-                let mut headers = response
-                    .headers()
-                    .iter()
-                    .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-                observer.on_head(response.status().as_u16(), &mut headers);
-                drop(headers);
-                response
+        let response = response.map_err(|fault| {
+            if let Some(observer) = &mut observer {
+                observer.on_fault(&fault);
             }
-            (Ok(response), None) => response,
-            (Err(fault), observer) => {
-                if let Some(observer) = observer {
-                    observer.on_fault(&fault);
-                }
-                return Err(self.connect_fault(fault));
-            }
-        };
+            self.connect_fault(fault)
+        })?;
+        if let Some(observer) = &mut observer {
+            let headers = response.headers().iter();
+            let mut texts =
+                headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+            observer.on_head(response.status().as_u16(), &mut texts);
+        }
         self.has_answered.store(true, Ordering::Relaxed);
         let is_success = response.status().is_success();
         self.has_succeeded.fetch_or(is_success, Ordering::Relaxed);

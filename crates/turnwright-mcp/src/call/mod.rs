@@ -120,7 +120,7 @@ async fn answer_input_requests(
         let params = request.get_mut("params").map(Value::take).unwrap_or_default();
         let response = match request["method"].as_str() {
             Some("elicitation/create") => {
-                server_requests::ask_user_of(&handler.server, caller, params).await
+                server_requests::ask_user(&handler.server, caller, params).await
             }
             Some("roots/list") => server_requests::list_roots_result(&handler.roots),
             _ => return Err(unusable("it asks for something that is not supported")),
@@ -169,7 +169,7 @@ async fn send_once(
             () = card.show() => {}
         }
     };
-    running.cancel(&why);
+    running.give_up(&why);
     Err(why.into())
 }
 

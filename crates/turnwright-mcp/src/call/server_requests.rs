@@ -55,7 +55,12 @@ impl ServerMessageHandler {
             "elicitation/create" => {
                 let server = self.server.clone();
                 let callers = self.callers.clone();
-                Reply::FromUser(Box::pin(async move { ask_user(&server, &callers, params).await }))
+                Reply::FromUser(Box::pin(async move {
+                    match callers.of_only_client() {
+                        Some(call) => ask_user(&server, &call, params).await,
+                        None => declined(),
+                    }
+                }))
             }
             method => Reply::Now(Err(RpcError::method_not_found(method))),
         }
@@ -156,25 +161,16 @@ impl WaitingCalls {
     }
 }
 
-/// Asks the user whose call is waiting, with the parameters of `elicitation/create`. Returns the result of
-/// that request. Declines if calls of several clients are waiting.
-async fn ask_user(server: &str, calls: &WaitingCalls, params: Value) -> Value {
-    match calls.of_only_client() {
-        Some(call) => ask_user_of(server, &call, params).await,
-        None => declined(),
-    }
-}
-
 /// The result of a question that was not answered.
-pub(crate) fn declined() -> Value {
+fn declined() -> Value {
     json!({ "action": "decline" })
 }
 
 /// The beginning of every server's form, so that it is not mistaken for the agent's own.
 pub const SERVER_ASKS: &str = "The MCP server ";
 
-/// Asks the user of one call.
-pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Value) -> Value {
+/// Asks the user of one call, with the parameters of `elicitation/create`. Returns the result of that request.
+pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value) -> Value {
     // Requests to open a page are declined: the user must not be sent to a server's URL.
     let is_form = params["mode"].as_str().is_none_or(|mode| mode == "form");
     let schema = params.get_mut("requestedSchema").map(Value::take);

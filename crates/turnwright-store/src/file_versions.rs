@@ -9,6 +9,7 @@ use super::blobs;
 use super::read::path_from_value;
 use super::rows;
 use super::{PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
+use crate::database::execute;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::hash::parse_hex;
 use turnwright_types::ids::CallId;
@@ -64,10 +65,8 @@ impl SessionLog {
         let turn = self.turn();
         let about = serde_json::json!(turns).to_string();
         self.submit(move |connection, session| {
-            connection
-                .prepare_cached("UPDATE turns SET about = ? WHERE session = ? AND number = ?")?
-                .execute(params![about, session, turn])?;
-            Ok(())
+            let update = "UPDATE turns SET about = ? WHERE session = ? AND number = ?";
+            execute(connection, update, params![about, session, turn])
         })
     }
 }

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::read::{self, path_from_value, time_from_millis, to_millis};
 use super::rows::{self, finish_call, insert_entry};
 use super::{CallOutcome, CallRow, Entry, PendingWrite, SessionLog, StoreError};
+use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId};
@@ -182,13 +183,12 @@ impl SessionLog {
         let id = id.clone();
         redact::redact_in_place(&mut words);
         self.submit_sized(words.len(), move |connection, session| {
-            connection
-                .prepare_cached(
-                    "INSERT INTO drafts (session, seq, turn, at, message_id, is_thought, words) \
-                     VALUES (?, ?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![session, seq, turn, now, id.as_str(), is_thought, words])?;
-            Ok(())
+            execute(
+                connection,
+                "INSERT INTO drafts (session, seq, turn, at, message_id, is_thought, words) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?)",
+                params![session, seq, turn, now, id.as_str(), is_thought, words],
+            )
         })
     }
 
@@ -205,17 +205,12 @@ impl SessionLog {
             for (seq, turn, at, entry) in &repairs.entries {
                 insert_entry(connection, session, (*seq, *turn, to_millis(*at)), entry)?;
             }
+            let end = "UPDATE turns SET stop = 'interrupted' WHERE session = ? AND number = ?";
             for turn in &repairs.turns {
-                connection
-                    .prepare_cached(
-                        "UPDATE turns SET stop = 'interrupted' WHERE session = ? AND number = ?",
-                    )?
-                    .execute(params![session, turn])?;
+                execute(connection, end, params![session, turn])?;
             }
-            connection
-                .prepare_cached("UPDATE sessions SET minted = ? WHERE key = ?")?
-                .execute(params![repairs.last_id_number, session])?;
-            Ok(())
+            let update = "UPDATE sessions SET minted = ? WHERE key = ?";
+            execute(connection, update, params![repairs.last_id_number, session])
         })
     }
 

@@ -18,6 +18,7 @@ use super::rows::{
     replace_result, set_updated_at,
 };
 use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
+use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::{ChangeIntent, FileChange};
 use turnwright_types::ids::{CallId, SessionId};
@@ -196,10 +197,8 @@ impl SessionLog {
     /// Stores the options that the client asked for when it opened the session, as JSON.
     pub fn set_client_options(&self, options: String) -> PendingWrite {
         self.submit(move |connection, session| {
-            connection
-                .prepare_cached("UPDATE sessions SET client_options = ? WHERE key = ?")?
-                .execute(params![options, session])?;
-            Ok(())
+            let update = "UPDATE sessions SET client_options = ? WHERE key = ?";
+            execute(connection, update, params![options, session])
         })
     }
 
@@ -220,14 +219,10 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         self.submit(move |connection, session| {
-            connection
-                .prepare_cached(
-                    "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?",
-                )?
-                .execute(params![now, stop, session, turn])?;
-            connection
-                .prepare_cached("UPDATE sessions SET minted = ?, cost = ? WHERE key = ?")?
-                .execute(params![minted, cost, session])?;
+            let end = "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?";
+            execute(connection, end, params![now, stop, session, turn])?;
+            let update = "UPDATE sessions SET minted = ?, cost = ? WHERE key = ?";
+            execute(connection, update, params![minted, cost, session])?;
             set_updated_at(connection, session, now)
         })
     }
@@ -292,11 +287,11 @@ impl SessionLog {
         let now = to_millis(SystemTime::now());
         let retained_bytes = intent.bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_durable(durability, retained_bytes, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
-                )?
-                .execute(params![CallStatus::Running.as_str(), now, session, call.as_str()])?;
+            execute(
+                connection,
+                "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
+                params![CallStatus::Running.as_str(), now, session, call.as_str()],
+            )?;
             put_file_contents(connection, session, &intent.bytes)?;
             record_changes(connection, session, (turn, &call), &intent.files)
         })
@@ -311,14 +306,7 @@ impl SessionLog {
                           WHERE session = ? AND call = ?";
             let status = CallStatus::Running.as_str();
             let task = redact::text(&task);
-            connection.prepare_cached(update)?.execute(params![
-                status,
-                now,
-                task,
-                session,
-                call.as_str()
-            ])?;
-            Ok(())
+            execute(connection, update, params![status, now, task, session, call.as_str()])
         })
     }
 
@@ -404,23 +392,13 @@ impl SessionLog {
         let now = to_millis(SystemTime::now());
         let model = model.to_owned();
         drop(self.submit(move |connection, session| {
-            connection
-                .prepare_cached(
-                    "INSERT INTO usage (session, turn, at, model, input, output, cached, window, \
-                     cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![
-                    session,
-                    turn,
-                    now,
-                    model,
-                    usage.input,
-                    usage.output,
-                    usage.cached,
-                    window,
-                    cost
-                ])?;
-            Ok(())
+            let TokenUsage { input, output, cached, .. } = usage;
+            execute(
+                connection,
+                "INSERT INTO usage (session, turn, at, model, input, output, cached, window, cost) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                params![session, turn, now, model, input, output, cached, window, cost],
+            )
         }));
     }
 
@@ -430,12 +408,11 @@ impl SessionLog {
         let now = to_millis(SystemTime::now());
         let size = entry.len();
         drop(self.submit_sized(size, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
-                )?
-                .execute(params![session, turn, now, redact::text(&entry)])?;
-            Ok(())
+            execute(
+                connection,
+                "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
+                params![session, turn, now, redact::text(&entry)],
+            )
         }));
     }
 
@@ -447,12 +424,8 @@ impl SessionLog {
         effort: &'static str,
     ) -> PendingWrite {
         self.submit(move |connection, session| {
-            connection
-                .prepare_cached(
-                    "UPDATE sessions SET mode = ?, model = ?, effort = ? WHERE key = ?",
-                )?
-                .execute(params![mode, model, effort, session])?;
-            Ok(())
+            let update = "UPDATE sessions SET mode = ?, model = ?, effort = ? WHERE key = ?";
+            execute(connection, update, params![mode, model, effort, session])
         })
     }
 
@@ -556,22 +529,15 @@ struct BegunTurn {
 impl BegunTurn {
     fn insert(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
         let BegunTurn { number, kind, words, begun_at, first_entry } = self;
-        connection
-            .prepare_cached(
-                "INSERT INTO turns (session, number, kind, words, begun_at, first_entry) \
-                 VALUES (?, ?, ?, ?, ?, ?) \
-                 ON CONFLICT (session, number) DO UPDATE SET kind = excluded.kind, \
-                 words = excluded.words, begun_at = excluded.begun_at, \
-                 first_entry = excluded.first_entry, ended_at = NULL, stop = NULL, about = NULL",
-            )?
-            .execute(params![
-                session,
-                number,
-                kind.as_str(),
-                redact::text(words),
-                begun_at,
-                first_entry
-            ])?;
+        execute(
+            connection,
+            "INSERT INTO turns (session, number, kind, words, begun_at, first_entry) \
+             VALUES (?, ?, ?, ?, ?, ?) \
+             ON CONFLICT (session, number) DO UPDATE SET kind = excluded.kind, \
+             words = excluded.words, begun_at = excluded.begun_at, \
+             first_entry = excluded.first_entry, ended_at = NULL, stop = NULL, about = NULL",
+            params![session, number, kind.as_str(), redact::text(words), begun_at, first_entry],
+        )?;
         set_updated_at(connection, session, *begun_at)
     }
 }

@@ -20,7 +20,7 @@ const MAX_INCOMPLETE: usize = 256 * 1024 * 1024;
 /// The bytes that each of them may hold in any case.
 const OWN_SHARE: usize = 256 * 1024;
 
-/// What was read from a socket, for the socket and for whoever reads messages from it.
+/// When something was read from a socket, and how much of it waits for the rest of its message.
 #[derive(Debug)]
 pub(crate) struct SocketReads {
     opened: Instant,

@@ -258,7 +258,8 @@ impl SessionLog {
     }
 
     pub fn remove_entry(&self, seq: u64) {
-        drop(self.submit(move |connection, session| delete_entry(connection, session, seq)));
+        self.submit(move |connection, session| delete_entry(connection, session, seq))
+            .in_background();
     }
 
     /// Records what a call is about to do, before it does it.
@@ -270,7 +271,7 @@ impl SessionLog {
     ) -> PendingWrite {
         if let Some(target) = self.change_target() {
             // Writes are committed in their order, so the second one is waited for.
-            drop(target.record(call, intent.files, intent.bytes, durability));
+            target.record(call, intent.files, intent.bytes, durability).in_background();
             return self.begin_call(call, ChangeIntent::default(), durability);
         }
         self.begin_call(call, intent, durability)
@@ -315,7 +316,7 @@ impl SessionLog {
         if let Some(target) = self.change_target() {
             let files = std::mem::take(&mut outcome.file_changes);
             let bytes = std::mem::take(&mut outcome.file_contents);
-            drop(target.record(call, files, bytes, Durability::ProcessCrash));
+            target.record(call, files, bytes, Durability::ProcessCrash).in_background();
         }
         let call = call.clone();
         let turn = self.turn();

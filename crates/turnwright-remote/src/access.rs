@@ -35,8 +35,8 @@ const FOREIGN_PAGE: HttpRefusal =
     HttpRefusal(StatusCode::FORBIDDEN, "Web pages of this origin are not allowed.\n");
 const OTHER_MACHINE: HttpRefusal = HttpRefusal(
     StatusCode::FORBIDDEN,
-    "The agent is not served under the name in `Host`. Use the address that it has printed, or start \
-     it with --allow-host NAME.\n",
+    "The agent is not served under the name in `Host`. Use the address that it has printed, or \
+     start it with --allow-host NAME.\n",
 );
 
 impl AccessRules {

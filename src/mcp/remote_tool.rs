@@ -18,8 +18,7 @@ use turnwright_mcp::JsonObject;
 use turnwright_mcp::ListedTool;
 use turnwright_mcp::Server;
 use turnwright_mcp::WaitingCall;
-use turnwright_mcp::{CallContext, call, resources};
-use turnwright_mcp::{CallError, InputRequestContext};
+use turnwright_mcp::{CallError, call, resources};
 use turnwright_policy::permission::{Mode, Pass, markdown_code};
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
@@ -309,19 +308,12 @@ impl RemoteToolCall {
             Ok(found) => found,
             Err(why) => return ToolOutcome::failed(why),
         };
-        let roots = server.roots();
-        let input_context =
-            InputRequestContext { server: &server.spec.name, roots: &roots, caller: Some(&caller) };
-        let progress = &server.state().progress;
         let timeouts = server.spec.timeouts;
-        let context =
-            CallContext { client: &*ctx.env.client, call: &ctx.call, cancel: &ctx.cancel };
         let result = if listed.reads_resources {
-            resources::call(&peer, &self.arguments, timeouts.call, &context).await
+            resources::call(&peer, &self.arguments, timeouts.call, &ctx.cancel).await
         } else {
-            let name = listed.tool.name.clone();
-            let tool = (name.as_str(), self.arguments);
-            call(&peer, progress, tool, timeouts, input_context, &context).await
+            let tool = (listed.tool.name.as_str(), self.arguments);
+            call(&peer, tool, timeouts, &caller).await
         };
         let result = match result {
             Ok(result) => result,

@@ -25,25 +25,9 @@ pub fn client_builder() -> ClientBuilder {
     proxies::with_proxies(builder)
 }
 
-/// The TLS configuration of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tls {
-    /// With the certificates of the system.
-    SystemRoots,
-    /// Only for plain HTTP.
-    None,
-}
-
-impl Tls {
-    /// The configuration that requests to a URL of this scheme need.
-    pub fn for_scheme(scheme: &str) -> Tls {
-        if scheme == "https" { Tls::SystemRoots } else { Tls::None }
-    }
-}
-
-/// Builds a client. Loading the certificates of the system blocks.
-pub fn build_client(builder: ClientBuilder, tls: Tls) -> reqwest::Result<Client> {
-    if tls == Tls::SystemRoots {
+/// Builds a client. Loading the certificates of the system blocks, and plain HTTP needs none.
+pub fn build_client(builder: ClientBuilder, is_https: bool) -> reqwest::Result<Client> {
+    if is_https {
         #[cfg(not(target_os = "linux"))]
         let builder = builder.tls_certs_merge(trusted_file::trusted_certificates()?);
         return builder.build();

@@ -10,7 +10,7 @@ use super::{Delta, LlmError, Protocol, RemoteModel, Request, chat, responses, sc
 use crate::errors::retry_after;
 use crate::reply::leaked_calls;
 use crate::reply::leaked_calls::LeakFilter;
-use crate::reply::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
+use crate::reply::think_tags::{ReplyPiece, ThinkSplitter};
 
 /// Assembles a reply of a model that was offered these tools, feeding each piece separately.
 /// Returns the number of bytes in its deltas.
@@ -64,11 +64,10 @@ pub fn filter_leaked_calls<'a>(
 
 /// The reasoning and the text of a reply that contains both in one.
 pub fn split_thinking<'a>(
-    begins_in_thought: bool,
+    is_implicit: bool,
     pieces: impl IntoIterator<Item = &'a str>,
 ) -> (String, String) {
-    let mut splitter =
-        ThinkSplitter::new(if begins_in_thought { ThinkMode::Implicit } else { ThinkMode::Plain });
+    let mut splitter = ThinkSplitter::new(is_implicit);
     let mut reasoning = String::new();
     let mut plain_text = String::new();
     let mut out = |piece: ReplyPiece<'_>| match piece {

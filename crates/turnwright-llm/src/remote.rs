@@ -1,6 +1,6 @@
 //! A model behind an HTTP endpoint, in either protocol.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -71,9 +71,9 @@ pub struct RemoteModel {
     sends_finish_reasons: Arc<AtomicBool>,
     /// How many requests the local server works on at the same time; 0 if it has not said so.
     slots: AtomicU32,
-    // Both mutexes are held only to copy a few bytes.
-    /// The efforts that the model has rejected.
-    rejected_efforts: Mutex<Vec<ReasoningEffort>>,
+    /// A bit for each effort that the model has rejected.
+    rejected_efforts: AtomicU8,
+    // Held only to copy a pointer, or to render new tools once.
     tools: Mutex<Option<Arc<RenderedTools>>>,
 }
 
@@ -108,7 +108,7 @@ impl RemoteModel {
             has_asked_window: AtomicBool::new(false),
             sends_finish_reasons: Arc::default(),
             slots: AtomicU32::new(0),
-            rejected_efforts: Mutex::default(),
+            rejected_efforts: AtomicU8::new(0),
             tools: Mutex::default(),
         }
     }
@@ -232,10 +232,6 @@ impl RemoteModel {
         if fields.len() < count { Some(self.endpoint.post(path, body).await) } else { None }
     }
 
-    fn reject_effort(&self, effort: ReasoningEffort) {
-        self.rejected_efforts.lock().push(effort);
-    }
-
     async fn fetch_model_names(&self) -> Result<Vec<String>, LlmError> {
         let models = self.endpoint.list_models().await?;
         let listed = models.iter().find(|model| model.name == self.settings.model);
@@ -350,7 +346,7 @@ impl RemoteModel {
             Err(error)
                 if request.effort != ReasoningEffort::Default && error.is_effort_rejection() =>
             {
-                self.reject_effort(request.effort);
+                self.rejected_efforts.fetch_or(1 << request.effort as u8, Ordering::Relaxed);
                 self.post(path, &tools, &with_default_effort()).await
             }
             Err(error) if error.lacks_thought() => {
@@ -539,7 +535,7 @@ impl Model for RemoteModel {
     }
 
     fn rejects_effort(&self, effort: ReasoningEffort) -> bool {
-        self.rejected_efforts.lock().contains(&effort)
+        self.rejected_efforts.load(Ordering::Relaxed) & (1 << effort as u8) != 0
     }
 
     fn supports_effort(&self) -> bool {

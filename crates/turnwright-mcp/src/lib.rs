@@ -34,7 +34,7 @@ mod tests;
 
 pub use call::server_requests::{SERVER_ASKS, WaitingCall, WaitingCalls};
 pub use call::tool_result::{ResultBlock, ToolResult};
-pub use call::{CallContext, CallError, InputRequestContext, ProgressRouter, call};
+pub use call::{CallError, call};
 pub use features::prompts::PromptRequest;
 pub use features::tool_names::ToolNames;
 pub use features::tools::ListedTool;

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{CallContext, CallError, InputRequestContext, call};
+use super::call::{CallError, call};
 use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
 use crate::call::tool_result::ToolResult;
 use crate::features::JsonObject;
@@ -21,7 +21,6 @@ use turnwright_types::client::{
     Client, FormOutcome, PermissionAnswer as Permission, PermissionRequest, ServerForm,
     UserQuestion, UserReply,
 };
-use turnwright_types::ids::CallId;
 use turnwright_types::update::Update;
 
 /// A client that ignores every update and answers no question.
@@ -97,22 +96,19 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let mut tasks = JoinSet::new();
     tasks.spawn(play_server(its, steps, answers, Arc::clone(&heard)));
     let handler = ServerMessageHandler::silent();
-    let progress = handler.progress.clone();
     let (reader, writer) = tokio::io::split(ours);
     let reader = MessageReader::new(reader, CancellationToken::new());
     let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
     let (peer, _connection) = pipes::connect(reader, writer, handler);
     handshake::initialize(&peer).await.unwrap();
-    let call_id = CallId::from("c1");
     let cancel = CancellationToken::new();
-    let context = CallContext { client: &SilentClient, call: &call_id, cancel: &cancel };
+    let caller = WaitingCall::new("c1".into(), Arc::new(SilentClient), &cancel);
     let call_limit = Duration::from_secs(5);
     let most = Duration::from_secs(20);
     let timeouts =
         ServerTimeouts { call: call_limit, call_total: most, ..ServerTimeouts::default() };
     let tool = ("t", JsonObject::new());
-    let result =
-        call(&peer, &progress, tool, timeouts, InputRequestContext::default(), &context).await;
+    let result = call(&peer, tool, timeouts, &caller).await;
     let result = result.map_err(|error| match error {
         CallError::Failed(message) => message,
         CallError::ConnectionLost => "lost".to_owned(),

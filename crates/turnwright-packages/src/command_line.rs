@@ -51,7 +51,7 @@ fn fish_positional_values(command: &clap::Command) -> String {
     lines
 }
 
-/// Whether a path of [`completions`] is that of PowerShell, which has no common place for them.
+/// True for the one of [`completions`] that is for PowerShell, which has no common place for them.
 pub(crate) fn is_powershell(entry: &Entry) -> bool {
     SHELLS.iter().any(|it| it.0 == Shell::PowerShell && it.1 == entry.path)
 }

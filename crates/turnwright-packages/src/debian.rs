@@ -30,7 +30,7 @@ pub(crate) fn make(release: &Release) -> io::Result<()> {
     Ok(())
 }
 
-/// What the package installs.
+/// The files that the package installs.
 fn files(program: &Program) -> io::Result<Vec<Entry>> {
     let mut files = vec![Entry::new("usr/bin/turnwright", PROGRAM, program.bytes.clone())];
     files.push(Entry::new(format!("usr/share/doc/{NAME}/copyright"), FILE, LICENSE));

@@ -6,7 +6,7 @@ use std::io;
 use crate::platform::Platform;
 use crate::release::{DESCRIPTION, LICENSE_NAME, Release, VERSION};
 
-/// What Homebrew calls each platform.
+/// Homebrew's names for each platform.
 const BLOCKS: [(&str, &str, &str); 4] = [
     ("on_macos", "on_arm", "aarch64-apple-darwin"),
     ("on_macos", "on_intel", "x86_64-apple-darwin"),

@@ -94,7 +94,7 @@ fn add_without_file(groups: &mut BTreeMap<String, Group>, package: &Package) -> 
     Ok(())
 }
 
-/// Whether the licence that is chosen is enough.
+/// True if the licence that is chosen is enough.
 fn offers_chosen(expression: &str) -> bool {
     !expression.contains(" AND ")
         && expression.split([' ', '/', '(', ')']).any(|it| it == CHOSEN_LICENSE)

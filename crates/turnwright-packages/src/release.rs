@@ -1,4 +1,4 @@
-//! What a release consists of, as all packages need it.
+//! The contents of a release, as all packages need them.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -3,6 +3,9 @@
 
 use std::io;
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
+use ring::digest::{SHA256, digest};
+
 use crate::archive::{Entry, FILE, PROGRAM, zip};
 use crate::release::{DESCRIPTION, LICENSE, LICENSE_NAME, NAME, README, Release, VERSION};
 
@@ -40,12 +43,6 @@ pub(crate) fn make(release: &Release) -> io::Result<()> {
 
 /// The line of a file in the list of a wheel's files.
 fn record_line(entry: &Entry) -> String {
-    let sum = ring::digest::digest(&ring::digest::SHA256, &entry.bytes);
-    format!("{},sha256={},{}\n", entry.path, base64_url(sum.as_ref()), entry.bytes.len())
-}
-
-/// Base64 with the alphabet for URLs and without padding.
-fn base64_url(bytes: &[u8]) -> String {
-    use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine};
-    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+    let sum = BASE64_URL_SAFE_NO_PAD.encode(digest(&SHA256, &entry.bytes));
+    format!("{},sha256={sum},{}\n", entry.path, entry.bytes.len())
 }

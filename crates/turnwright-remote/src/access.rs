@@ -23,38 +23,21 @@ pub struct AccessRules {
     unencrypted: Option<IpAddr>,
 }
 
-/// Why a request is refused.
+/// A refused request: the status and the text for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AccessDenial {
-    /// The token is missing or wrong.
-    Token,
-    /// The request comes from a web page that is not allowed.
-    Origin,
-    /// The request is for another machine.
-    Host,
-}
+pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
 
-impl AccessDenial {
-    pub(crate) fn status(self) -> StatusCode {
-        match self {
-            AccessDenial::Token => StatusCode::UNAUTHORIZED,
-            AccessDenial::Origin | AccessDenial::Host => StatusCode::FORBIDDEN,
-        }
-    }
-
-    pub(crate) fn message(self) -> &'static str {
-        match self {
-            AccessDenial::Token => {
-                "The token is missing or wrong. Send `Authorization: Bearer TOKEN`.\n"
-            }
-            AccessDenial::Origin => "Web pages of this origin are not allowed.\n",
-            AccessDenial::Host => {
-                "The agent is not served under the name in `Host`. Use the address that it has printed, or \
-                 start it with --allow-host NAME.\n"
-            }
-        }
-    }
-}
+const WRONG_TOKEN: HttpRefusal = HttpRefusal(
+    StatusCode::UNAUTHORIZED,
+    "The token is missing or wrong. Send `Authorization: Bearer TOKEN`.\n",
+);
+const FOREIGN_PAGE: HttpRefusal =
+    HttpRefusal(StatusCode::FORBIDDEN, "Web pages of this origin are not allowed.\n");
+const OTHER_MACHINE: HttpRefusal = HttpRefusal(
+    StatusCode::FORBIDDEN,
+    "The agent is not served under the name in `Host`. Use the address that it has printed, or \
+     start it with --allow-host NAME.\n",
+);
 
 impl AccessRules {
     /// Allows requests with this token, and from web pages of these origins, such as `https://example.com`.
@@ -75,17 +58,17 @@ impl AccessRules {
     }
 
     /// Checks which host a request is for, before anything else: whoever reaches the wrong one learns nothing.
-    pub(crate) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), AccessDenial> {
+    pub(crate) fn check_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         let Some(address) = self.unencrypted else { return Ok(()) };
         let mut named = headers.get_all(HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else {
-            return Err(AccessDenial::Host);
+            return Err(OTHER_MACHINE);
         };
         let host = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
         let all_allowed = uri.authority().into_iter().chain(&host).all(|authority| {
             !authority.as_str().contains('@') && self.allows_host(authority.host(), address)
         });
-        if host.is_some() && all_allowed { Ok(()) } else { Err(AccessDenial::Host) }
+        if host.is_some() && all_allowed { Ok(()) } else { Err(OTHER_MACHINE) }
     }
 
     fn allows_host(&self, host: &str, address: IpAddr) -> bool {
@@ -97,20 +80,20 @@ impl AccessRules {
     }
 
     /// Checks the headers of a request. The origin comes first, so that a web page learns nothing of tokens.
-    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), AccessDenial> {
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), HttpRefusal> {
         if !self.allows_origin(headers) {
-            return Err(AccessDenial::Origin);
+            return Err(FOREIGN_PAGE);
         }
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let (Some(value), None) = (values.next(), values.next()) else {
-            return Err(AccessDenial::Token);
+            return Err(WRONG_TOKEN);
         };
         let value = value.to_str().unwrap_or_default();
         let scheme_and_token =
             value.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let token = scheme_and_token.map_or("", |(_, token)| token.trim());
         let is_right = digest(&SHA256, token.as_bytes()).as_ref() == self.token.as_ref();
-        if is_right { Ok(()) } else { Err(AccessDenial::Token) }
+        if is_right { Ok(()) } else { Err(WRONG_TOKEN) }
     }
 
     /// True if the request comes from no web page, or from one that is allowed.
@@ -164,7 +147,7 @@ mod tests {
                 headers.append(HOST, HeaderValue::from_str(host).unwrap());
             }
             let uri: Uri = uri.parse().unwrap();
-            let denial = if expected { Ok(()) } else { Err(AccessDenial::Host) };
+            let denial = if expected { Ok(()) } else { Err(OTHER_MACHINE) };
             assert_eq!(listening.check_host(&uri, &headers), denial, "{uri} {hosts:?}");
             assert_eq!(encrypted.check_host(&uri, &headers), Ok(()), "the certificate decides");
         }
@@ -172,11 +155,11 @@ mod tests {
 
     #[test]
     fn only_the_token_and_allowed_pages_have_access() {
-        type Row = (&'static [&'static str], &'static [&'static str], Result<(), AccessDenial>);
+        type Row = (&'static [&'static str], &'static [&'static str], Result<(), HttpRefusal>);
 
         let rules = AccessRules::new("secret", vec!["https://a.example".to_owned()]);
-        let token = Err(AccessDenial::Token);
-        let origin = Err(AccessDenial::Origin);
+        let token = Err(WRONG_TOKEN);
+        let origin = Err(FOREIGN_PAGE);
         let table: [Row; 14] = [
             (&["Bearer secret"], &[], Ok(())),
             (&["bearer secret"], &[], Ok(())),

@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 use url::{Host, Url};
 use uuid::Uuid;
 
-use crate::silence::{LastRead, WatchedSocket};
+use crate::silence::{SocketReads, WatchedSocket};
 use crate::websocket::{PING_INTERVAL, accept_key, config};
-use turnwright_http::{ConnectionFault, Tls, build_client, client_builder};
+use turnwright_http::{ConnectionFault, build_client, client_builder};
 use turnwright_rpc::{Stdio, read_line};
 
 /// How long the agent may take to accept the connection.
@@ -73,7 +73,7 @@ pub async fn bridge(
     let Some(socket) = stop.run_until_cancelled(connect(url, &host, token)).await else {
         return Ok(());
     };
-    let (socket, last_read) = WatchedSocket::new(socket?, None);
+    let (socket, reads) = WatchedSocket::new(socket?, None);
     let socket = WebSocketStream::from_raw_socket(socket, Role::Client, Some(config())).await;
     let Stdio { input, output } = stdio;
     let (mut sink, source) = socket.split();
@@ -85,7 +85,7 @@ pub async fn bridge(
         let frame = CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::from_static("") };
         sink.send(Message::Close(Some(frame))).await
     };
-    let receiving = receive(source, &last_read, output);
+    let receiving = receive(source, &reads, output);
     tokio::pin!(receiving);
     let is_lost = tokio::select! {
         // The agent has ended the connection, or nobody reads our output.
@@ -122,7 +122,7 @@ async fn connect(url: &Url, host: &str, token: &str) -> Result<Upgraded, BridgeE
         if scheme == "http" {
             builder = builder.no_proxy();
         }
-        build_client(builder, Tls::for_scheme(scheme))
+        build_client(builder, scheme == "https")
     });
     let client = match built.await {
         Ok(client) => client.map_err(|error| unreachable(host, &error))?,
@@ -228,10 +228,10 @@ async fn send_lines(
 /// Writes the agent's messages, until it closes the connection, it is lost, or nobody reads them.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, SocketError>> + Unpin,
-    last_read: &LastRead,
+    reads: &SocketReads,
     mut output: File,
 ) {
-    while let Some(Ok(message)) = last_read.next_message(&mut source).await {
+    while let Some(Ok(message)) = reads.next_message(&mut source).await {
         let text = match message {
             Message::Text(text) => text,
             Message::Close(_) => return,

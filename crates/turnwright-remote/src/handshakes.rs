@@ -2,9 +2,9 @@
 //! that clients which open sockets and send nothing keep nobody else out.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::http_server::MAX_CONNECTIONS;
@@ -13,53 +13,43 @@ use crate::http_server::MAX_CONNECTIONS;
 /// once.
 const MAX_WAITING: usize = MAX_CONNECTIONS;
 
-/// The sockets that are waiting, oldest first. Clones share them.
-// Held only to add or remove one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Handshakes(Arc<Mutex<WaitingSockets>>);
-
+/// The sockets that are waiting, oldest first. Those that no longer wait stay in the list until it is full.
 #[derive(Debug, Default)]
-struct WaitingSockets {
-    next: u64,
-    waiting: VecDeque<(u64, CancellationToken)>,
-}
+pub(crate) struct Handshakes(VecDeque<Weak<Handshake>>);
 
 /// A socket that is waiting, until this is dropped or the socket is admitted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Handshake {
-    id: u64,
-    all: Handshakes,
+    is_admitted: AtomicBool,
     /// Cancelled when the socket has to make room for others.
     pub(crate) evicted: CancellationToken,
 }
 
 impl Handshakes {
     /// Adds a socket.
-    pub(crate) fn begin(&self) -> Handshake {
-        let mut sockets = self.0.lock();
-        if sockets.waiting.len() >= MAX_WAITING
-            && let Some((_, oldest)) = sockets.waiting.pop_front()
-        {
-            oldest.cancel();
+    pub(crate) fn begin(&mut self) -> Arc<Handshake> {
+        if self.0.len() >= MAX_WAITING {
+            self.0.retain(|socket| socket.upgrade().is_some_and(|socket| socket.is_waiting()));
         }
-        sockets.next += 1;
-        let id = sockets.next;
-        let evicted = CancellationToken::new();
-        sockets.waiting.push_back((id, evicted.clone()));
-        Handshake { id, all: self.clone(), evicted }
+        if self.0.len() >= MAX_WAITING
+            && let Some(oldest) = self.0.pop_front().and_then(|socket| socket.upgrade())
+        {
+            oldest.evicted.cancel();
+        }
+        let handshake = Arc::new(Handshake::default());
+        self.0.push_back(Arc::downgrade(&handshake));
+        handshake
     }
 }
 
 impl Handshake {
     /// Notes that the client has shown the token: the socket is no longer closed for others.
     pub(crate) fn admit(&self) {
-        self.all.0.lock().waiting.retain(|(id, _)| *id != self.id);
+        self.is_admitted.store(true, Ordering::Relaxed);
     }
-}
 
-impl Drop for Handshake {
-    fn drop(&mut self) {
-        self.admit();
+    fn is_waiting(&self) -> bool {
+        !self.is_admitted.load(Ordering::Relaxed)
     }
 }
 
@@ -69,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_oldest_socket_that_waits_makes_room() {
-        let all = Handshakes::default();
+        let mut all = Handshakes::default();
         let admitted = all.begin();
         admitted.admit();
         drop(all.begin());
@@ -79,6 +69,6 @@ mod tests {
         assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), 1);
         assert!(evicted[0]);
         drop(waiting);
-        assert!(all.0.lock().waiting.is_empty());
+        assert!(all.0.iter().all(|socket| socket.upgrade().is_none()));
     }
 }

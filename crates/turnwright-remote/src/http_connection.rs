@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::HttpRefusal;
 use crate::connection::ConnectionEnd;
 use crate::event_stream::{EventReceiver, QueuedEvent, format_event};
 use crate::routing::Envelope;
@@ -32,9 +34,6 @@ const MAX_WAITING_EVENTS: usize = 1_024;
 
 /// A connection, shared by its requests.
 pub(crate) struct HttpConnection {
-    /// `None` once the connection is over.
-    // Held only to copy the pointer.
-    lines: Mutex<Option<Arc<LineSender>>>,
     pub(crate) end: ConnectionEnd,
     /// Cancelled when the connection is over.
     pub(crate) ended: CancellationToken,
@@ -45,6 +44,8 @@ pub(crate) struct HttpConnection {
 }
 
 struct ConnectionState {
+    /// `None` once the connection is over.
+    lines: Option<Arc<LineSender>>,
     streams: HashMap<Option<String>, EventStream>,
     /// The client's requests that are not answered, by the text of their ids.
     requests: HashMap<String, Answer>,
@@ -75,24 +76,21 @@ pub(crate) struct FirstAnswer {
     pub(crate) is_failure: bool,
 }
 
-/// Why a stream cannot be opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamDenial {
-    /// Another response carries it.
-    Taken,
-    TooMany,
-}
+const STREAM_TAKEN: HttpRefusal =
+    HttpRefusal(StatusCode::CONFLICT, "Another response carries this stream.\n");
+const TOO_MANY_STREAMS: HttpRefusal =
+    HttpRefusal(StatusCode::TOO_MANY_REQUESTS, "There are too many streams.\n");
 
 impl HttpConnection {
     pub(crate) fn new(lines: LineSender, end: ConnectionEnd) -> HttpConnection {
         let state = ConnectionState {
+            lines: Some(Arc::new(lines)),
             streams: HashMap::new(),
             requests: HashMap::new(),
             open_streams: 0,
             last_used: Instant::now(),
         };
         HttpConnection {
-            lines: Mutex::new(Some(Arc::new(lines))),
             end,
             ended: CancellationToken::new(),
             event_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
@@ -125,7 +123,7 @@ impl HttpConnection {
     /// Passes a client's message to the program. Waits while too much is queued. Returns false if the
     /// connection is over.
     pub(crate) async fn receive(&self, message: Vec<u8>) -> bool {
-        let Some(lines) = self.lines.lock().clone() else { return false };
+        let Some(lines) = self.state.lock().lines.clone() else { return false };
         self.note_use();
         let sent = self.ended.run_until_cancelled(lines.send(message)).await;
         self.note_use();
@@ -134,14 +132,14 @@ impl HttpConnection {
 
     /// Ends the program's input.
     pub(crate) fn close_input(&self) {
-        *self.lines.lock() = None;
+        self.state.lock().lines = None;
     }
 
     /// Returns the events of a stream, for a response that carries them from now on.
-    pub(crate) fn open_stream(&self, session: Option<&str>) -> Result<EventReceiver, StreamDenial> {
+    pub(crate) fn open_stream(&self, session: Option<&str>) -> Result<EventReceiver, HttpRefusal> {
         let mut state = self.state.lock();
-        let stream = state.stream(session).ok_or(StreamDenial::TooMany)?;
-        let events = stream.waiting.take().ok_or(StreamDenial::Taken)?;
+        let stream = state.stream(session).ok_or(TOO_MANY_STREAMS)?;
+        let events = stream.waiting.take().ok_or(STREAM_TAKEN)?;
         state.open_streams += 1;
         Ok(events)
     }

@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{
     ACCEPT, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_TYPE,
-    ORIGIN, VARY, WWW_AUTHENTICATE,
+    ORIGIN, UPGRADE, VARY, WWW_AUTHENTICATE,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -25,12 +25,11 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::PATH;
-use crate::access::AccessRules;
+use crate::access::{AccessRules, HttpRefusal};
 use crate::connection::{ConnectionEnd, ObserveConnection, RemoteConnection, ServeConnection};
 use crate::event_stream::EventBody;
-use crate::http_connection::{FirstAnswer, HttpConnection, StreamDenial};
-use crate::routing::{Envelope, RoutedMessage, route};
-use crate::silence::IncompleteMessages;
+use crate::http_connection::{FirstAnswer, HttpConnection};
+use crate::routing::{Envelope, route};
 use crate::websocket;
 use turnwright_rpc::{
     LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,
@@ -62,15 +61,12 @@ pub(crate) struct HttpServer {
     pub(crate) tasks: TaskTracker,
     pub(crate) connection_permits: Arc<Semaphore>,
     /// The received bytes of WebSocket messages that the program does not have yet.
-    pub(crate) incomplete: IncompleteMessages,
+    pub(crate) incomplete_bytes: Arc<AtomicUsize>,
     /// One permit for each byte of requests that the program has not taken yet.
     request_byte_permits: Arc<Semaphore>,
     // Held only to look up a connection.
     connections: Mutex<HashMap<String, Arc<HttpConnection>>>,
 }
-
-/// A refused request: the status and the text for the client.
-pub(crate) struct HttpRefusal(pub(crate) StatusCode, pub(crate) &'static str);
 
 const NO_CONNECTION: HttpRefusal =
     HttpRefusal(StatusCode::BAD_REQUEST, "The header Acp-Connection-Id is missing.\n");
@@ -96,7 +92,7 @@ impl HttpServer {
             next_number: AtomicU64::new(0),
             tasks: TaskTracker::new(),
             connection_permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-            incomplete: IncompleteMessages::default(),
+            incomplete_bytes: Arc::default(),
             request_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             connections: Mutex::default(),
         }
@@ -119,7 +115,7 @@ impl HttpServer {
     ) -> Response<ResponseBody> {
         let origin = request.headers().get(ORIGIN).cloned();
         let answer = if let Err(denial) = self.access.check_host(request.uri(), request.headers()) {
-            Err(HttpRefusal(denial.status(), denial.message()))
+            Err(denial)
         } else if request.method() == Method::OPTIONS {
             self.answer_preflight(request.headers())
         } else {
@@ -164,14 +160,13 @@ impl HttpServer {
         request: Request<Incoming>,
         admit: impl FnOnce(),
     ) -> Result<Response<ResponseBody>, HttpRefusal> {
-        let checked = self.access.check(request.headers());
-        checked.map_err(|denial| HttpRefusal(denial.status(), denial.message()))?;
+        self.access.check(request.headers())?;
         admit();
         if request.uri().path() != PATH {
             return Err(HttpRefusal(StatusCode::NOT_FOUND, "The agent is at /acp.\n"));
         }
         match *request.method() {
-            Method::GET if websocket::is_upgrade(request.headers()) => {
+            Method::GET if request.headers().contains_key(UPGRADE) => {
                 websocket::accept(self, request)
             }
             Method::GET => self.open_stream(request.headers()),
@@ -210,14 +205,7 @@ impl HttpServer {
         }
         let connection = self.connection(headers)?;
         let session = header(headers, SESSION_ID);
-        let events = connection.open_stream(session).map_err(|denial| match denial {
-            StreamDenial::Taken => {
-                HttpRefusal(StatusCode::CONFLICT, "Another response carries this stream.\n")
-            }
-            StreamDenial::TooMany => {
-                HttpRefusal(StatusCode::TOO_MANY_REQUESTS, "There are too many streams.\n")
-            }
-        })?;
+        let events = connection.open_stream(session)?;
         let body = EventBody::new(Arc::clone(&connection), session.map(str::to_owned), events);
         let mut response = Response::new(body.boxed_unsync());
         let headers_out = response.headers_mut();
@@ -257,7 +245,7 @@ impl HttpServer {
         }
         let connection = self.connection(&head.headers)?;
         let session = header(&head.headers, SESSION_ID);
-        let RoutedMessage { message, session } =
+        let (message, session) =
             route(message, session).map_err(|text| HttpRefusal(StatusCode::BAD_REQUEST, text))?;
         let envelope = Envelope::read(&message).unwrap_or_default();
         if !connection.expect_answer(&envelope, session.as_deref()) {

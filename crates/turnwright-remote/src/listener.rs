@@ -107,7 +107,7 @@ impl Listener {
     ) {
         let Listener { socket, access, tls } = self;
         let server = Arc::new(HttpServer::new(access, filter, observe, serve));
-        let handshakes = Handshakes::default();
+        let mut handshakes = Handshakes::default();
         let places = Arc::new(Semaphore::new(MAX_SOCKETS));
         while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
             let (stream, _) = match accepted {
@@ -181,7 +181,7 @@ async fn serve_socket(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     server: Arc<HttpServer>,
-    handshake: Handshake,
+    handshake: Arc<Handshake>,
 ) {
     match tls {
         None => serve_http(stream, server, handshake).await,
@@ -196,7 +196,7 @@ async fn serve_socket(
 async fn serve_http(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     server: Arc<HttpServer>,
-    handshake: Handshake,
+    handshake: Arc<Handshake>,
 ) {
     let service = service_fn(|request| {
         let server = &server;

@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 /// The methods whose requests are about a session, which must be named.
 const SESSION_METHODS: [&str; 10] = [
@@ -70,23 +70,18 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A client's message, and the session whose stream gets the answer.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct RoutedMessage {
-    pub(crate) message: Vec<u8>,
-    pub(crate) session: Option<String>,
-}
-
-/// Finds the session of a client's message. The header may name it instead of the parameters.
+/// Finds the session of a client's message, whose stream gets the answer. The header may name it instead of the
+/// parameters, to which it is then added.
 ///
 /// # Errors
 /// Returns the text for the client if the session is missing or they disagree.
-pub(crate) fn route(message: Vec<u8>, header: Option<&str>) -> Result<RoutedMessage, &'static str> {
-    let Some(envelope) = Envelope::read(&message) else {
-        return Ok(RoutedMessage { message, session: None });
-    };
+pub(crate) fn route(
+    message: Vec<u8>,
+    header: Option<&str>,
+) -> Result<(Vec<u8>, Option<String>), &'static str> {
+    let Some(envelope) = Envelope::read(&message) else { return Ok((message, None)) };
     if envelope.is_about_connection() {
-        return Ok(RoutedMessage { message, session: None });
+        return Ok((message, None));
     }
     let needs_session =
         envelope.method.as_deref().is_some_and(|method| SESSION_METHODS.contains(&method));
@@ -94,15 +89,12 @@ pub(crate) fn route(message: Vec<u8>, header: Option<&str>) -> Result<RoutedMess
         (Some(named), Some(header)) if named != header => {
             Err("The header Acp-Session-Id names another session than the message.\n")
         }
-        (Some(session), _) => Ok(RoutedMessage { message, session: Some(session) }),
-        (None, Some(header)) => {
-            let message = with_session(&message, header)?;
-            Ok(RoutedMessage { message, session: Some(header.to_owned()) })
-        }
+        (Some(session), _) => Ok((message, Some(session))),
+        (None, Some(header)) => Ok((with_session(&message, header)?, Some(header.to_owned()))),
         (None, None) if needs_session => Err(
             "The message must name its session, in `sessionId` or in the header Acp-Session-Id.\n",
         ),
-        (None, None) => Ok(RoutedMessage { message, session: None }),
+        (None, None) => Ok((message, None)),
     }
 }
 
@@ -112,8 +104,7 @@ fn with_session(message: &[u8], session: &str) -> Result<Vec<u8>, &'static str> 
         "A message whose session is named by a header must have an object as parameters.\n";
     let mut message: Value = serde_json::from_slice(message).map_err(|_| UNFIT)?;
     let message_fields = message.as_object_mut().ok_or(UNFIT)?;
-    let params =
-        message_fields.entry("params").or_insert_with(|| Value::Object(serde_json::Map::new()));
+    let params = message_fields.entry("params").or_insert_with(|| json!({}));
     let params = params.as_object_mut().ok_or(UNFIT)?;
     if params.get("sessionId").is_some_and(|known| !known.is_null()) {
         return Err(UNFIT);
@@ -148,16 +139,16 @@ mod tests {
         ];
         for (message, header, expected) in table {
             let routed = route(message.into(), header);
-            let session = routed.as_ref().map(|routed| routed.session.as_deref()).map_err(|_| ());
+            let session = routed.as_ref().map(|(_, session)| session.as_deref()).map_err(|_| ());
             assert_eq!(session, expected, "{message} {header:?}");
         }
     }
 
     #[test]
     fn the_session_of_the_header_is_added_to_the_message() {
-        let routed =
+        let (message, _) =
             route(br#"{"method":"session/cancel","params":{"a":1}}"#.to_vec(), Some("s")).unwrap();
-        let message: Value = serde_json::from_slice(&routed.message).unwrap();
+        let message: Value = serde_json::from_slice(&message).unwrap();
         assert_eq!(message["params"], serde_json::json!({ "a": 1, "sessionId": "s" }));
     }
 }

@@ -5,12 +5,11 @@
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
@@ -21,12 +20,51 @@ const MAX_INCOMPLETE: usize = 256 * 1024 * 1024;
 /// The bytes that each of them may hold in any case.
 const OWN_SHARE: usize = 256 * 1024;
 
-/// The time of the last read from a socket. Clones share it.
-// Held only to copy the moment.
-#[derive(Clone)]
-pub(crate) struct LastRead(Arc<Mutex<Instant>>);
+/// When something was read from a socket, and how much of it waits for the rest of its message.
+#[derive(Debug)]
+pub(crate) struct SocketReads {
+    opened: Instant,
+    /// The time of the last read, in milliseconds from then.
+    last_read: AtomicU64,
+    /// The bytes of incomplete messages. They are released with this.
+    incomplete: AtomicUsize,
+    /// Those of all connections of a server; `None` if only one message at a time can be incomplete, whose size
+    /// has a limit of its own.
+    all_incomplete: Option<Arc<AtomicUsize>>,
+}
 
-impl LastRead {
+impl SocketReads {
+    fn new(all_incomplete: Option<Arc<AtomicUsize>>) -> SocketReads {
+        SocketReads {
+            opened: Instant::now(),
+            last_read: AtomicU64::new(0),
+            incomplete: AtomicUsize::new(0),
+            all_incomplete,
+        }
+    }
+
+    fn last_read(&self) -> Instant {
+        self.opened + Duration::from_millis(self.last_read.load(Ordering::Relaxed))
+    }
+
+    /// Notes bytes that were read now. Returns false if there is no room for them.
+    fn add(&self, bytes: usize) -> bool {
+        let millis = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_read.store(millis, Ordering::Relaxed);
+        let Some(all_incomplete) = &self.all_incomplete else { return true };
+        let own = self.incomplete.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = all_incomplete.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        own <= OWN_SHARE || all <= MAX_INCOMPLETE
+    }
+
+    /// Releases the bytes: a message is complete, or the connection has ended.
+    pub(crate) fn clear(&self) {
+        if let Some(all_incomplete) = &self.all_incomplete {
+            let own = self.incomplete.swap(0, Ordering::Relaxed);
+            all_incomplete.fetch_sub(own, Ordering::Relaxed);
+        }
+    }
+
     /// Waits for the next message. `None` if the stream has ended, or nothing arrives for [`SILENCE_LIMIT`].
     pub(crate) async fn next_message<T>(
         &self,
@@ -35,59 +73,17 @@ impl LastRead {
         // While nobody waits, nothing is read.
         let begin = Instant::now();
         loop {
-            let due = (*self.0.lock()).max(begin) + SILENCE_LIMIT;
+            let due = self.last_read().max(begin) + SILENCE_LIMIT;
             match timeout_at(due, messages.next()).await {
                 Ok(message) => return message,
-                Err(_) if *self.0.lock() + SILENCE_LIMIT <= Instant::now() => return None,
+                Err(_) if self.last_read() + SILENCE_LIMIT <= Instant::now() => return None,
                 Err(_) => {}
             }
         }
     }
 }
 
-/// The bytes of incomplete messages that all connections of a server hold. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct IncompleteMessages(Arc<AtomicUsize>);
-
-impl IncompleteMessages {
-    /// Creates the part of a new connection.
-    pub(crate) fn part(&self) -> IncompletePart {
-        IncompletePart(Arc::new(PartInner { all: self.clone(), own: AtomicUsize::new(0) }))
-    }
-}
-
-/// The part of one connection. Clones share it; it is released with the last one.
-#[derive(Clone, Debug)]
-pub(crate) struct IncompletePart(Arc<PartInner>);
-
-#[derive(Debug)]
-struct PartInner {
-    all: IncompleteMessages,
-    own: AtomicUsize,
-}
-
-impl IncompletePart {
-    /// Notes bytes that were read. Returns false if there is no room for them.
-    fn add(&self, bytes: usize) -> bool {
-        let own = self.0.own.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let all = self.0.all.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        own <= OWN_SHARE || all <= MAX_INCOMPLETE
-    }
-
-    /// Releases the bytes: a message is complete, or the connection has ended.
-    pub(crate) fn clear(&self) {
-        self.0.clear();
-    }
-}
-
-impl PartInner {
-    fn clear(&self) {
-        let own = self.own.swap(0, Ordering::Relaxed);
-        self.all.0.fetch_sub(own, Ordering::Relaxed);
-    }
-}
-
-impl Drop for PartInner {
+impl Drop for SocketReads {
     fn drop(&mut self) {
         self.clear();
     }
@@ -96,18 +92,16 @@ impl Drop for PartInner {
 /// A socket that notes when something was read from it, and how much.
 pub(crate) struct WatchedSocket<S> {
     socket: S,
-    last_read: LastRead,
-    /// `None` if only one message at a time can be incomplete, whose size has a limit of its own.
-    incomplete: Option<IncompletePart>,
+    reads: Arc<SocketReads>,
 }
 
 impl<S> WatchedSocket<S> {
     pub(crate) fn new(
         socket: S,
-        incomplete: Option<IncompletePart>,
-    ) -> (WatchedSocket<S>, LastRead) {
-        let last_read = LastRead(Arc::new(Mutex::new(Instant::now())));
-        (WatchedSocket { socket, last_read: last_read.clone(), incomplete }, last_read)
+        all_incomplete: Option<Arc<AtomicUsize>>,
+    ) -> (WatchedSocket<S>, Arc<SocketReads>) {
+        let reads = Arc::new(SocketReads::new(all_incomplete));
+        (WatchedSocket { socket, reads: Arc::clone(&reads) }, reads)
     }
 }
 
@@ -119,9 +113,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedSocket<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
-        *self.last_read.0.lock() = Instant::now();
-        let read = buffer.filled().len() - before;
-        let has_room = self.incomplete.as_ref().is_none_or(|part| part.add(read));
+        let has_room = self.reads.add(buffer.filled().len() - before);
         Poll::Ready(if has_room { Ok(()) } else { Err(ErrorKind::OutOfMemory.into()) })
     }
 }
@@ -157,7 +149,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_message_may_take_long_and_a_peer_may_not_be_silent() {
         let (socket, mut peer) = tokio::io::duplex(64);
-        let (socket, last_read) = WatchedSocket::new(socket, None);
+        let (socket, reads) = WatchedSocket::new(socket, None);
         let mut messages = WebSocketStream::from_raw_socket(socket, Role::Client, None).await;
         let sending = async {
             // A text frame of five bytes.
@@ -166,10 +158,10 @@ mod tests {
                 peer.write_all(&[*byte]).await.unwrap();
             }
         };
-        let (message, ()) = tokio::join!(last_read.next_message(&mut messages), sending);
+        let (message, ()) = tokio::join!(reads.next_message(&mut messages), sending);
         assert_eq!(message.unwrap().unwrap(), Message::text("slow!"));
         let begin = Instant::now();
-        assert!(last_read.next_message(&mut messages).await.is_none());
+        assert!(reads.next_message(&mut messages).await.is_none());
         assert_eq!(begin.elapsed().as_secs(), SILENCE_LIMIT.as_secs());
     }
 
@@ -187,16 +179,16 @@ mod tests {
 
     #[test]
     fn incomplete_messages_of_all_connections_together_are_bounded() {
-        let all = IncompleteMessages::default();
-        let parts: Vec<_> = (0..4).map(|_| all.part()).collect();
+        let all = Arc::new(AtomicUsize::new(0));
+        let parts: Vec<_> = (0..4).map(|_| SocketReads::new(Some(Arc::clone(&all)))).collect();
         assert!(parts.iter().all(|part| part.add(MAX_INCOMPLETE / 4)), "just so much");
         assert!(!parts[0].add(1), "no more");
-        let small = all.part();
+        let small = SocketReads::new(Some(Arc::clone(&all)));
         assert!(small.add(OWN_SHARE), "small messages go on");
         parts[1].clear();
         assert!(parts[2].add(1), "one was completed");
         drop(parts);
         drop(small);
-        assert_eq!(all.0.load(Ordering::Relaxed), 0);
+        assert_eq!(all.load(Ordering::Relaxed), 0);
     }
 }

@@ -23,9 +23,10 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
+use crate::access::HttpRefusal;
 use crate::connection::ConnectionEnd;
-use crate::http_server::{HttpRefusal, HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
-use crate::silence::{IncompletePart, LastRead, WatchedSocket};
+use crate::http_server::{HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
+use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
 
 /// The interval of pings, whose answers show that the client is still there.
@@ -42,11 +43,6 @@ pub(crate) fn config() -> WebSocketConfig {
         .write_buffer_size(16 * 1024)
         .max_message_size(Some(MAX_LINE_BYTES))
         .max_frame_size(Some(MAX_LINE_BYTES))
-}
-
-/// Returns true if a request asks to switch the socket to another protocol.
-pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
-    headers.contains_key(UPGRADE)
 }
 
 /// Returns the value of `Sec-WebSocket-Accept` for a client's key.
@@ -101,8 +97,8 @@ fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
 
 /// Runs a connection to its end.
 async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
-    let incomplete = server.incomplete.part();
-    let (socket, last_read) = WatchedSocket::new(socket, Some(incomplete.clone()));
+    let all_incomplete = Arc::clone(&server.incomplete_bytes);
+    let (socket, reads) = WatchedSocket::new(socket, Some(all_incomplete));
     let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
     let (sink, source) = socket.split();
     let end = ConnectionEnd::default();
@@ -113,7 +109,7 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let served = CancellationToken::new();
     let close_code = OnceLock::new();
     let reading = async {
-        let receiving = receive(source, (&last_read, &incomplete), &lines, &end);
+        let receiving = receive(source, &reads, &lines, &end);
         if let Some(code) = written.run_until_cancelled(receiving).await {
             close_code.get_or_init(|| code);
         }
@@ -144,17 +140,17 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
 /// why the connection is closed, if the client is still there.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
-    (last_read, incomplete): (&LastRead, &IncompletePart),
+    reads: &SocketReads,
     lines: &LineSender,
     end: &ConnectionEnd,
 ) -> CloseCode {
-    while let Some(message) = last_read.next_message(&mut source).await {
+    while let Some(message) = reads.next_message(&mut source).await {
         match message {
             Ok(Message::Text(text)) => {
                 if !lines.send(Vec::from(Bytes::from(text))).await {
                     break;
                 }
-                incomplete.clear();
+                reads.clear();
             }
             Ok(Message::Close(frame)) => {
                 // A page that is left, or a proxy that restarts, is away only for a while.

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::rows::json;
 use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -14,7 +16,8 @@ use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall}
 use turnwright_types::update::PlanEntry;
 
 /// Who a message is for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Audience {
     /// The user and the model.
     #[default]
@@ -25,42 +28,56 @@ pub enum Audience {
     Model,
 }
 
-/// One entry of a conversation.
-#[derive(Clone, Debug, PartialEq)]
+/// One entry of a conversation. It is stored as one field, whose name is the column `kind`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Entry {
     /// A message of the user or the model. Tool results are stored with their calls.
     Message {
         /// The id that the client knows the message by.
+        #[serde(with = "json")]
         id: MessageId,
         /// Without the arguments of calls, which are stored with the calls.
+        #[serde(with = "json")]
         message: Arc<Message>,
+        #[serde(default)]
         audience: Audience,
     },
     /// A text for the user that is not an answer of the model.
     Note {
         /// The id that the client knows the note by.
+        #[serde(with = "json")]
         id: MessageId,
         text: String,
     },
     /// A call whose card the user has seen, but whose arguments never arrived completely.
+    #[serde(rename = "lost")]
     IncompleteCall {
+        #[serde(with = "json")]
         call: CallId,
         /// The tool's name as the model gave it.
         name: String,
         /// How the client displays it.
+        #[serde(with = "json")]
         view: CallView,
         /// Why the call was never made.
+        #[serde(rename = "why")]
         reason: String,
     },
     /// A new plan, which replaces the one before.
-    Plan { entries: Vec<PlanEntry> },
+    Plan {
+        #[serde(with = "json")]
+        entries: Vec<PlanEntry>,
+    },
     /// The context was cleared: the model does not see what came before.
     Cleared,
     /// The conversation was summarised: for the model, `replacement` stands for everything before
     /// its last `kept` messages. The user still sees all of it.
     Compacted {
         /// The id that the client knows the compaction by.
+        #[serde(with = "json")]
         id: MessageId,
+        #[serde(with = "json")]
         replacement: Arc<Message>,
         /// The number of messages that stay.
         kept: usize,
@@ -92,6 +109,7 @@ pub enum Entry {
         rewind: u64,
     },
     /// An entry of a newer version.
+    #[serde(skip)]
     Unknown,
 }
 

@@ -8,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::blobs;
 use super::read::path_from_value;
 use super::rows;
-use super::{Durability, PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
+use super::{PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
+use crate::database::execute;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::hash::parse_hex;
 use turnwright_types::ids::CallId;
@@ -63,11 +64,9 @@ impl SessionLog {
     pub fn set_target_turns(&self, turns: &[u64]) -> PendingWrite {
         let turn = self.turn();
         let about = serde_json::json!(turns).to_string();
-        self.submit(Durability::ProcessCrash, move |connection, session| {
-            connection
-                .prepare_cached("UPDATE turns SET about = ? WHERE session = ? AND number = ?")?
-                .execute(params![about, session, turn])?;
-            Ok(())
+        self.submit(move |connection, session| {
+            let update = "UPDATE turns SET about = ? WHERE session = ? AND number = ?";
+            execute(connection, update, params![about, session, turn])
         })
     }
 }

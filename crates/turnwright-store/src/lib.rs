@@ -42,7 +42,7 @@ mod size_tests;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -138,8 +138,9 @@ struct SharedState {
     /// The path of the database; `None` for one in memory.
     path: Option<PathBuf>,
     health: StoreHealth,
-    // Held only to copy two numbers.
-    limits: Mutex<RetentionLimits>,
+    /// The [`RetentionLimits`] of the next cleanup.
+    max_days: AtomicU32,
+    max_bytes: AtomicU64,
     /// The name of this process's client, for the locks of its sessions.
     // Held only to copy a few bytes.
     client_name: Mutex<String>,
@@ -151,7 +152,7 @@ struct SharedState {
     is_final_flush: AtomicBool,
     /// A size limit that simulates a full disk in tests; 0 for none.
     #[cfg(test)]
-    max_pages: std::sync::atomic::AtomicU32,
+    max_pages: AtomicU32,
 }
 
 impl SharedState {
@@ -176,7 +177,10 @@ impl SharedState {
     }
 
     fn limits(&self) -> RetentionLimits {
-        *self.limits.lock()
+        RetentionLimits {
+            days: self.max_days.load(Ordering::Relaxed),
+            bytes: self.max_bytes.load(Ordering::Relaxed),
+        }
     }
 
     #[cfg(test)]
@@ -221,7 +225,8 @@ impl Store {
 
     /// Sets the retention limits for the next cleanup.
     pub fn set_limits(&self, limits: RetentionLimits) {
-        *self.0.shared.limits.lock() = limits;
+        self.0.shared.max_days.store(limits.days, Ordering::Relaxed);
+        self.0.shared.max_bytes.store(limits.bytes, Ordering::Relaxed);
     }
 
     /// Names this process's client to other processes that try to open one of its sessions.
@@ -293,18 +298,8 @@ impl Store {
         self.enqueue(durability, None, work)
     }
 
-    /// Like [`Store::submit`], for data that must not be lost: on a storage fault the caller gets
-    /// the error at once, while the job waits in the backlog and is retried. It retains about
-    /// `retained_bytes` of memory.
-    fn submit_retained(
-        &self,
-        durability: Durability,
-        retained_bytes: usize,
-        work: impl FnMut(&Connection) -> Result<(), StoreError> + Send + 'static,
-    ) -> oneshot::Receiver<Result<(), StoreError>> {
-        self.enqueue(durability, Some(retained_bytes), work)
-    }
-
+    /// Like [`Store::submit`]. Data that must not be lost retains about `retained_bytes` of memory: on a storage
+    /// fault the caller gets the error at once, while the job waits in the backlog and is retried.
     fn enqueue<T: Send + 'static>(
         &self,
         durability: Durability,

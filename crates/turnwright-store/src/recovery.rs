@@ -8,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
 use super::rows::{self, finish_call, insert_entry};
-use super::{CallOutcome, CallRow, Durability, Entry, PendingWrite, SessionLog, StoreError};
+use super::{CallOutcome, CallRow, Entry, PendingWrite, SessionLog, StoreError};
+use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId};
@@ -181,14 +182,13 @@ impl SessionLog {
         let now = to_millis(SystemTime::now());
         let id = id.clone();
         redact::redact_in_place(&mut words);
-        self.submit_sized(Durability::ProcessCrash, words.len(), move |connection, session| {
-            connection
-                .prepare_cached(
-                    "INSERT INTO drafts (session, seq, turn, at, message_id, is_thought, words) \
-                     VALUES (?, ?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![session, seq, turn, now, id.as_str(), is_thought, words])?;
-            Ok(())
+        self.submit_sized(words.len(), move |connection, session| {
+            execute(
+                connection,
+                "INSERT INTO drafts (session, seq, turn, at, message_id, is_thought, words) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?)",
+                params![session, seq, turn, now, id.as_str(), is_thought, words],
+            )
         })
     }
 
@@ -198,24 +198,19 @@ impl SessionLog {
         let outcomes: usize = repairs.calls.iter().map(|call| outcome_size(&call.2)).sum();
         let entries: usize = repairs.entries.iter().map(|entry| entry_size(&entry.3)).sum();
         let retained_bytes = outcomes + entries;
-        self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
+        self.submit_sized(retained_bytes, move |connection, session| {
             for (call, turn, outcome) in &repairs.calls {
                 finish_call(connection, session, (call, *turn, now), outcome)?;
             }
             for (seq, turn, at, entry) in &repairs.entries {
                 insert_entry(connection, session, (*seq, *turn, to_millis(*at)), entry)?;
             }
+            let end = "UPDATE turns SET stop = 'interrupted' WHERE session = ? AND number = ?";
             for turn in &repairs.turns {
-                connection
-                    .prepare_cached(
-                        "UPDATE turns SET stop = 'interrupted' WHERE session = ? AND number = ?",
-                    )?
-                    .execute(params![session, turn])?;
+                execute(connection, end, params![session, turn])?;
             }
-            connection
-                .prepare_cached("UPDATE sessions SET minted = ? WHERE key = ?")?
-                .execute(params![repairs.last_id_number, session])?;
-            Ok(())
+            let update = "UPDATE sessions SET minted = ? WHERE key = ?";
+            execute(connection, update, params![repairs.last_id_number, session])
         })
     }
 
@@ -226,7 +221,7 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let size = outcome_size(&outcome);
-        drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
+        drop(self.submit_sized(size, move |connection, session| {
             let mut find = connection
                 .prepare_cached("SELECT status FROM calls WHERE session = ? AND call = ?")?;
             if find.exists(params![session, call.as_str()])? {

@@ -18,6 +18,7 @@ use super::rows::{
     replace_result, set_updated_at,
 };
 use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
+use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::{ChangeIntent, FileChange};
 use turnwright_types::ids::{CallId, SessionId};
@@ -42,51 +43,41 @@ struct SessionLogInner {
     next: AtomicU64,
     /// The number of the current or last turn.
     turn: AtomicU64,
-    /// The session's row, if it is known. It is inserted again if a new database has replaced a
-    /// damaged one.
-    // Held only to move a few strings, like the others here.
-    row: Mutex<Option<SessionRow>>,
-    /// Held while a write is submitted, which does not wait.
-    submitted: Mutex<Submitted>,
-    failures: Arc<WriteFailures>,
-    delivered: Mutex<DeliveredNotices>,
+    /// The last commit that was waited for has timed out.
+    is_hung: AtomicBool,
+    // Held only to move a few strings, and while a write is submitted, which does not wait.
+    state: Mutex<LogState>,
     /// Where file changes are recorded, if not here.
     changes: Option<ChangeTarget>,
 }
 
-/// The failures of a session's writes.
-#[derive(Debug, Default)]
-struct WriteFailures {
-    /// Why a write failed, until it was reported.
-    unreported: Mutex<Option<StoreError>>,
-    /// The last commit that was waited for has timed out.
-    is_hung: AtomicBool,
-}
-
 /// How far the writes of a session have come.
 #[derive(Debug, Default)]
-struct Submitted {
+struct LogState {
+    /// The session's row, if it is known. It is inserted again if a new database has replaced a
+    /// damaged one.
+    row: Option<SessionRow>,
     /// The turn that has begun, until the next write takes it along into its commit.
     begun_turn: Option<BegunTurn>,
     /// The commit of the write that was submitted last.
     last_commit: Option<Commit>,
+    /// Why a write failed, until it was reported.
+    unreported: Option<StoreError>,
+    delivered: DeliveredNotices,
 }
 
 /// The result of a write, for any number of waiters.
 type Commit = Shared<oneshot::Receiver<Result<(), StoreError>>>;
 
-/// A write that was submitted.
+/// A write that was submitted, with the log that is told if it fails.
 #[derive(Debug, Default)]
 #[must_use = "what must not be lost has to be waited for"]
-pub struct PendingWrite {
-    waiting: Option<Commit>,
-    failures: Arc<WriteFailures>,
-}
+pub struct PendingWrite(Option<(Commit, Arc<SessionLogInner>)>);
 
 impl PendingWrite {
     /// True if it is committed or has failed.
     pub fn is_done(&self) -> bool {
-        self.waiting.clone().is_none_or(|waiting| waiting.now_or_never().is_some())
+        self.0.as_ref().is_none_or(|(commit, _)| commit.clone().now_or_never().is_some())
     }
 
     /// Lets it be committed while the session goes on.
@@ -96,39 +87,33 @@ impl PendingWrite {
 
     /// Waits for the commit, up to a timeout. If it fails the session goes on, and
     /// [`SessionLog::take_notices`] reports why.
-    pub async fn written(mut self) {
-        let Some(waiting) = self.waiting.take() else { return };
-        let is_hung = self.failures.is_hung.load(Ordering::Relaxed);
-        let waiting = timeout(if is_hung { SHORT_WAIT } else { COMMIT_WAIT }, waiting);
+    pub async fn written(self) {
+        let Some((commit, log)) = self.0 else { return };
+        let is_hung = log.is_hung.load(Ordering::Relaxed);
+        let waiting = timeout(if is_hung { SHORT_WAIT } else { COMMIT_WAIT }, commit);
         let Ok(result) = waiting.await else {
-            if !self.failures.is_hung.swap(true, Ordering::Relaxed) {
+            if !log.is_hung.swap(true, Ordering::Relaxed) {
                 let why = "the disk does not respond; new messages are written when it does";
-                self.note(StoreError::Unusable(why.to_owned()));
+                log.note(StoreError::Unusable(why.to_owned()));
             }
             return;
         };
-        self.failures.is_hung.store(false, Ordering::Relaxed);
-        let result = result.unwrap_or(Err(StoreError::Closed));
+        log.is_hung.store(false, Ordering::Relaxed);
         // Storage faults are reported by the store itself, which also retries the write.
-        if let Err(error) = result
+        if let Err(error) = result.unwrap_or(Err(StoreError::Closed))
             && error.fault().is_none()
         {
-            self.note(error);
+            log.note(error);
         }
     }
 
     /// Like [`PendingWrite::written`], without a timeout, since a test may run on a slow machine.
     #[cfg(test)]
     pub(super) async fn ended(self) {
-        if let Some(waiting) = self.waiting.clone() {
-            waiting.await.ok();
+        if let Some((commit, _)) = &self.0 {
+            commit.clone().await.ok();
         }
         self.written().await;
-    }
-
-    fn note(&self, error: StoreError) {
-        tracing::error!(%error, "a write of the session failed");
-        *self.failures.unreported.lock() = Some(error);
     }
 }
 
@@ -161,10 +146,8 @@ impl SessionLog {
             changes,
             next: AtomicU64::new(1),
             turn: AtomicU64::new(0),
-            row: Mutex::default(),
-            submitted: Mutex::default(),
-            failures: Arc::default(),
-            delivered: Mutex::default(),
+            is_hung: AtomicBool::new(false),
+            state: Mutex::default(),
         })))
     }
 
@@ -179,11 +162,11 @@ impl SessionLog {
     /// Returns new notices about the store for the user of this session.
     pub fn take_notices(&self) -> Vec<String> {
         let Some(inner) = &self.0 else { return Vec::new() };
-        let mut delivered = inner.delivered.lock();
-        let mut notices = inner.store.health().undelivered_notices(&mut delivered);
-        let unreported_error = inner.failures.unreported.lock().take();
+        let mut state = inner.state.lock();
+        let mut notices = inner.store.health().undelivered_notices(&mut state.delivered);
+        let unreported = state.unreported.take();
         notices.extend(
-            unreported_error.map(|error| format!("Part of this session was not saved: {error}.")),
+            unreported.map(|error| format!("Part of this session was not saved: {error}.")),
         );
         notices
     }
@@ -191,7 +174,7 @@ impl SessionLog {
     /// Sets the row to insert if the session is not in the database.
     pub fn set_session_row(&self, row: SessionRow) {
         if let Some(inner) = &self.0 {
-            *inner.row.lock() = Some(row);
+            inner.state.lock().row = Some(row);
         }
     }
 
@@ -208,16 +191,14 @@ impl SessionLog {
     pub fn create_session(&self, row: SessionRow) -> PendingWrite {
         self.set_session_row(row);
         // Every job of a session inserts its row first if it is missing.
-        self.submit(Durability::ProcessCrash, |_, _| Ok(()))
+        self.submit(|_, _| Ok(()))
     }
 
     /// Stores the options that the client asked for when it opened the session, as JSON.
     pub fn set_client_options(&self, options: String) -> PendingWrite {
-        self.submit(Durability::ProcessCrash, move |connection, session| {
-            connection
-                .prepare_cached("UPDATE sessions SET client_options = ? WHERE key = ?")?
-                .execute(params![options, session])?;
-            Ok(())
+        self.submit(move |connection, session| {
+            let update = "UPDATE sessions SET client_options = ? WHERE key = ?";
+            execute(connection, update, params![options, session])
         })
     }
 
@@ -229,7 +210,7 @@ impl SessionLog {
         let begun_at = to_millis(SystemTime::now());
         let first_entry = inner.next.load(Ordering::Relaxed);
         let begun = BegunTurn { number: turn, kind, words, begun_at, first_entry };
-        inner.submitted.lock().begun_turn = Some(begun);
+        inner.state.lock().begun_turn = Some(begun);
         turn
     }
 
@@ -237,15 +218,11 @@ impl SessionLog {
     pub fn end_turn(&self, stop: &'static str, minted: u64, cost: Option<f64>) -> PendingWrite {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
-        self.submit(Durability::ProcessCrash, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?",
-                )?
-                .execute(params![now, stop, session, turn])?;
-            connection
-                .prepare_cached("UPDATE sessions SET minted = ?, cost = ? WHERE key = ?")?
-                .execute(params![minted, cost, session])?;
+        self.submit(move |connection, session| {
+            let end = "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?";
+            execute(connection, end, params![now, stop, session, turn])?;
+            let update = "UPDATE sessions SET minted = ?, cost = ? WHERE key = ?";
+            execute(connection, update, params![minted, cost, session])?;
             set_updated_at(connection, session, now)
         })
     }
@@ -272,22 +249,17 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let retained_bytes = entry_size(&entry);
-        drop(self.submit_sized(
-            Durability::ProcessCrash,
-            retained_bytes,
-            move |connection, session| {
-                for seq in &replaced {
-                    delete_entry(connection, session, *seq)?;
-                }
-                insert_entry(connection, session, (seq, turn, now), &entry)
-            },
-        ));
+        drop(self.submit_sized(retained_bytes, move |connection, session| {
+            for seq in &replaced {
+                delete_entry(connection, session, *seq)?;
+            }
+            insert_entry(connection, session, (seq, turn, now), &entry)
+        }));
     }
 
     pub fn remove_entry(&self, seq: u64) {
-        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
-            delete_entry(connection, session, seq)
-        }));
+        self.submit(move |connection, session| delete_entry(connection, session, seq))
+            .in_background();
     }
 
     /// Records what a call is about to do, before it does it.
@@ -299,7 +271,7 @@ impl SessionLog {
     ) -> PendingWrite {
         if let Some(target) = self.change_target() {
             // Writes are committed in their order, so the second one is waited for.
-            drop(target.record(call, intent.files, intent.bytes, durability));
+            target.record(call, intent.files, intent.bytes, durability).in_background();
             return self.begin_call(call, ChangeIntent::default(), durability);
         }
         self.begin_call(call, intent, durability)
@@ -315,12 +287,12 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let retained_bytes = intent.bytes.iter().map(|bytes| bytes.len()).sum();
-        self.submit_sized(durability, retained_bytes, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
-                )?
-                .execute(params![CallStatus::Running.as_str(), now, session, call.as_str()])?;
+        self.submit_durable(durability, retained_bytes, move |connection, session| {
+            execute(
+                connection,
+                "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
+                params![CallStatus::Running.as_str(), now, session, call.as_str()],
+            )?;
             put_file_contents(connection, session, &intent.bytes)?;
             record_changes(connection, session, (turn, &call), &intent.files)
         })
@@ -330,19 +302,12 @@ impl SessionLog {
     pub fn record_helper(&self, call: &CallId, task: String) -> PendingWrite {
         let call = call.clone();
         let now = to_millis(SystemTime::now());
-        self.submit_sized(Durability::ProcessCrash, task.len(), move |connection, session| {
+        self.submit_sized(task.len(), move |connection, session| {
             let update = "UPDATE calls SET status = ?, begun_at = ?, spawn_task = ? \
                           WHERE session = ? AND call = ?";
             let status = CallStatus::Running.as_str();
             let task = redact::text(&task);
-            connection.prepare_cached(update)?.execute(params![
-                status,
-                now,
-                task,
-                session,
-                call.as_str()
-            ])?;
-            Ok(())
+            execute(connection, update, params![status, now, task, session, call.as_str()])
         })
     }
 
@@ -351,13 +316,13 @@ impl SessionLog {
         if let Some(target) = self.change_target() {
             let files = std::mem::take(&mut outcome.file_changes);
             let bytes = std::mem::take(&mut outcome.file_contents);
-            drop(target.record(call, files, bytes, Durability::ProcessCrash));
+            target.record(call, files, bytes, Durability::ProcessCrash).in_background();
         }
         let call = call.clone();
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let retained_bytes = outcome_size(&outcome);
-        self.submit_sized(Durability::ProcessCrash, retained_bytes, move |connection, session| {
+        self.submit_sized(retained_bytes, move |connection, session| {
             finish_call(connection, session, (&call, turn, now), &outcome)
         })
     }
@@ -396,7 +361,7 @@ impl SessionLog {
         durability: Durability,
     ) -> PendingWrite {
         let retained_bytes = bytes.iter().map(|bytes| bytes.len()).sum();
-        self.submit_sized(durability, retained_bytes, move |connection, session| {
+        self.submit_durable(durability, retained_bytes, move |connection, session| {
             put_file_contents(connection, session, &bytes)?;
             record_changes(connection, session, (turn, &call), &files)
         })
@@ -411,11 +376,9 @@ impl SessionLog {
     pub fn replace_result(&self, call: &CallId, text: String) {
         let call = call.clone();
         let retained_bytes = text.len();
-        drop(self.submit_sized(
-            Durability::ProcessCrash,
-            retained_bytes,
-            move |connection, session| replace_result(connection, session, &call, &text),
-        ));
+        drop(self.submit_sized(retained_bytes, move |connection, session| {
+            replace_result(connection, session, &call, &text)
+        }));
     }
 
     /// Records the token usage of a request.
@@ -429,24 +392,14 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let model = model.to_owned();
-        drop(self.submit(Durability::ProcessCrash, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "INSERT INTO usage (session, turn, at, model, input, output, cached, window, \
-                     cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                )?
-                .execute(params![
-                    session,
-                    turn,
-                    now,
-                    model,
-                    usage.input,
-                    usage.output,
-                    usage.cached,
-                    window,
-                    cost
-                ])?;
-            Ok(())
+        drop(self.submit(move |connection, session| {
+            let TokenUsage { input, output, cached, .. } = usage;
+            execute(
+                connection,
+                "INSERT INTO usage (session, turn, at, model, input, output, cached, window, cost) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                params![session, turn, now, model, input, output, cached, window, cost],
+            )
         }));
     }
 
@@ -455,13 +408,12 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let size = entry.len();
-        drop(self.submit_sized(Durability::ProcessCrash, size, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
-                )?
-                .execute(params![session, turn, now, redact::text(&entry)])?;
-            Ok(())
+        drop(self.submit_sized(size, move |connection, session| {
+            execute(
+                connection,
+                "INSERT INTO permissions (session, turn, at, entry) VALUES (?, ?, ?, ?)",
+                params![session, turn, now, redact::text(&entry)],
+            )
         }));
     }
 
@@ -472,13 +424,9 @@ impl SessionLog {
         model: String,
         effort: &'static str,
     ) -> PendingWrite {
-        self.submit(Durability::ProcessCrash, move |connection, session| {
-            connection
-                .prepare_cached(
-                    "UPDATE sessions SET mode = ?, model = ?, effort = ? WHERE key = ?",
-                )?
-                .execute(params![mode, model, effort, session])?;
-            Ok(())
+        self.submit(move |connection, session| {
+            let update = "UPDATE sessions SET mode = ?, model = ?, effort = ? WHERE key = ?";
+            execute(connection, update, params![mode, model, effort, session])
         })
     }
 
@@ -486,25 +434,34 @@ impl SessionLog {
     /// is the commit of the last one.
     pub fn flush(&self) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
-        let submitted = inner.submitted.lock();
-        if submitted.begun_turn.is_none() {
-            return inner.pending(submitted.last_commit.clone());
+        let state = inner.state.lock();
+        if state.begun_turn.is_none() {
+            let last_commit = state.last_commit.clone();
+            return PendingWrite(last_commit.map(|commit| (commit, Arc::clone(inner))));
         }
-        drop(submitted);
-        self.submit(Durability::ProcessCrash, |_, _| Ok(()))
+        drop(state);
+        self.submit(|_, _| Ok(()))
     }
 
     /// Submits a write about this session. `work` gets the session's key.
-    pub fn submit(
+    pub(super) fn submit(
         &self,
-        durability: Durability,
         work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
     ) -> PendingWrite {
-        self.submit_sized(durability, 0, work)
+        self.submit_sized(0, work)
     }
 
     /// Like [`SessionLog::submit`], for a write that retains about `retained_bytes` of memory.
     pub(super) fn submit_sized(
+        &self,
+        retained_bytes: usize,
+        work: impl FnMut(&Connection, i64) -> Result<(), StoreError> + Send + 'static,
+    ) -> PendingWrite {
+        self.submit_durable(Durability::ProcessCrash, retained_bytes, work)
+    }
+
+    /// Like [`SessionLog::submit_sized`], for a write that must survive this kind of failure.
+    pub(super) fn submit_durable(
         &self,
         durability: Durability,
         retained_bytes: usize,
@@ -512,10 +469,10 @@ impl SessionLog {
     ) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
         let session = Arc::clone(inner);
-        let mut submitted = inner.submitted.lock();
-        let begun = submitted.begun_turn.take();
+        let mut state = inner.state.lock();
+        let begun = state.begun_turn.take();
         let retained_bytes = retained_bytes + begun.as_ref().map_or(0, |begun| begun.words.len());
-        let waiting = inner.store.submit_retained(durability, retained_bytes, move |connection| {
+        let waiting = inner.store.enqueue(durability, Some(retained_bytes), move |connection| {
             let key = session.session_key(connection)?;
             if let Some(turn) = &begun {
                 turn.insert(connection, key)?;
@@ -523,9 +480,8 @@ impl SessionLog {
             work(connection, key)
         });
         let commit = waiting.shared();
-        submitted.last_commit = Some(commit.clone());
-        drop(submitted);
-        inner.pending(Some(commit))
+        state.last_commit = Some(commit.clone());
+        PendingWrite(Some((commit, Arc::clone(inner))))
     }
 }
 
@@ -574,29 +530,24 @@ struct BegunTurn {
 impl BegunTurn {
     fn insert(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
         let BegunTurn { number, kind, words, begun_at, first_entry } = self;
-        connection
-            .prepare_cached(
-                "INSERT INTO turns (session, number, kind, words, begun_at, first_entry) \
-                 VALUES (?, ?, ?, ?, ?, ?) \
-                 ON CONFLICT (session, number) DO UPDATE SET kind = excluded.kind, \
-                 words = excluded.words, begun_at = excluded.begun_at, \
-                 first_entry = excluded.first_entry, ended_at = NULL, stop = NULL, about = NULL",
-            )?
-            .execute(params![
-                session,
-                number,
-                kind.as_str(),
-                redact::text(words),
-                begun_at,
-                first_entry
-            ])?;
+        execute(
+            connection,
+            "INSERT INTO turns (session, number, kind, words, begun_at, first_entry) \
+             VALUES (?, ?, ?, ?, ?, ?) \
+             ON CONFLICT (session, number) DO UPDATE SET kind = excluded.kind, \
+             words = excluded.words, begun_at = excluded.begun_at, \
+             first_entry = excluded.first_entry, ended_at = NULL, stop = NULL, about = NULL",
+            params![session, number, kind.as_str(), redact::text(words), begun_at, first_entry],
+        )?;
         set_updated_at(connection, session, *begun_at)
     }
 }
 
 impl SessionLogInner {
-    fn pending(&self, waiting: Option<Commit>) -> PendingWrite {
-        PendingWrite { waiting, failures: Arc::clone(&self.failures) }
+    /// Notes why a write failed.
+    fn note(&self, error: StoreError) {
+        tracing::error!(%error, "a write of the session failed");
+        self.state.lock().unreported = Some(error);
     }
 
     /// The session's key. Inserts the session if it is missing.
@@ -606,7 +557,7 @@ impl SessionLogInner {
             found => return found,
         }
         // The lock is not held while the disk is waited for.
-        let row = self.row.lock().clone();
+        let row = self.state.lock().row.clone();
         insert_session(connection, row.as_ref().ok_or(StoreError::NoSuchSession)?)
     }
 }

@@ -74,7 +74,7 @@ fn hang(store: &Store) -> mpsc::Sender<()> {
 fn sized_note(log: &SessionLog, text: &'static str, bytes: usize) -> PendingWrite {
     let seq = log.reserve_seq();
     let at = 0;
-    log.submit_sized(Durability::PowerLoss, bytes, move |connection, session| {
+    log.submit_durable(Durability::PowerLoss, bytes, move |connection, session| {
         let note = Entry::Note { id: MessageId::from("m"), text: text.to_owned() };
         rows::insert_entry(connection, session, (seq, 1, at), &note)
     })

@@ -19,25 +19,21 @@ const MAX_LIST_ITEMS: usize = 1024;
 
 /// One chunk of a stream, or a complete reply.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct ChatChunk<'a> {
     /// The first choice. Only one is requested; further choices are ignored.
-    #[serde(borrow, default, rename = "choices", deserialize_with = "first_item")]
+    #[serde(borrow, rename = "choices", deserialize_with = "first_item")]
     pub(super) choice: Option<Choice<'a>>,
-    #[serde(default)]
     pub(super) usage: Option<Value>,
     /// The cost, as OpenCode reports it.
-    #[serde(default)]
     cost: Option<Value>,
     /// Holds the cost at Vercel.
-    #[serde(default)]
     provider_metadata: Option<Value>,
-    #[serde(default)]
     error: Option<Value>,
     /// MiniMax reports errors here, with HTTP status 200.
-    #[serde(default)]
     base_resp: Option<Value>,
     /// Mistral marks an error object with `"object": "error"`.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     object: TolerantText<'a>,
 }
 
@@ -69,24 +65,23 @@ impl ChatChunk<'_> {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct Choice<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) delta: Option<ChoiceDelta<'a>>,
     /// Used instead of `delta` by servers that do not stream.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) message: Option<ChoiceDelta<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     finish_reason: TolerantText<'a>,
     /// Gemini's native spelling, which older versions of its compatibility layer pass through.
-    #[serde(borrow, default, rename = "finishReason")]
+    #[serde(borrow, rename = "finishReason")]
     finish_reason_camel: TolerantText<'a>,
-    #[serde(default)]
     error: Option<Value>,
     /// Azure reports the results of its content filter here.
-    #[serde(default, rename = "content_filter_results")]
+    #[serde(rename = "content_filter_results")]
     pub(super) filter: Option<Value>,
     /// Moonshot reports token counts here.
-    #[serde(default)]
     pub(super) usage: Option<Value>,
 }
 
@@ -101,28 +96,29 @@ impl Choice<'_> {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct ChoiceDelta<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) content: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     reasoning_content: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     reasoning: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     reasoning_text: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     thinking: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     reasoning_details: Option<&'a RawValue>,
     /// Anthropic's blocks, as LiteLLM passes them on.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     thinking_blocks: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) refusal: TolerantText<'a>,
-    #[serde(borrow, default, deserialize_with = "bounded_list")]
+    #[serde(borrow, deserialize_with = "bounded_list")]
     pub(super) tool_calls: Vec<CallDelta<'a>>,
     /// The single call of the API before `tool_calls`.
-    #[serde(borrow, default, deserialize_with = "null_as_default")]
+    #[serde(borrow, deserialize_with = "null_as_default")]
     pub(super) function_call: FunctionDelta<'a>,
 }
 
@@ -155,21 +151,18 @@ pub(super) const SIGNED_FIELDS: [&str; 3] =
     ["extra_content", "thought_signature", "provider_specific_fields"];
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct CallDelta<'a> {
-    #[serde(default)]
     index: Option<Value>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) id: TolerantText<'a>,
-    #[serde(borrow, default, deserialize_with = "null_as_default")]
+    #[serde(borrow, deserialize_with = "null_as_default")]
     pub(super) function: FunctionDelta<'a>,
     /// Holds Gemini's signature, which its compatibility layer requires back unchanged.
-    #[serde(default)]
     extra_content: Option<Value>,
     /// The signature, as some gateways pass it on.
-    #[serde(default)]
     thought_signature: Option<Value>,
     /// Holds the signature at LiteLLM.
-    #[serde(default)]
     provider_specific_fields: Option<Value>,
 }
 
@@ -192,10 +185,11 @@ impl CallDelta<'_> {
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct FunctionDelta<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     name: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
 }
 

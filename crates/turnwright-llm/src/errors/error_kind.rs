@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use super::has_any;
 use turnwright_types::text;
 
 /// The kind of an error, which determines how to react to it.
@@ -154,10 +155,6 @@ fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
     // Alibaba's limits per minute. LiteLLM calls everything that it relays a `throttling_error`.
     let is_momentary = has_any(text, &["throttling.", "allocated quota exceeded"]);
     has_any(text, QUOTA) && is_lasting && !is_momentary
-}
-
-fn has_any(text: &str, phrases: &[&str]) -> bool {
-    phrases.iter().any(|phrase| text.contains(phrase))
 }
 
 /// The status of an error that the message quotes, as in `Error code: 401 - {…}`.
@@ -345,7 +342,7 @@ const INVALID: &[&str] = &[
 fn mentions_missing_model(text: &str) -> bool {
     let Some(at) = text.find("model") else { return false };
     let after = text::first_chars(&text[at..], 160);
-    ["does not exist", "not found", "is not available"].iter().any(|phrase| after.contains(phrase))
+    has_any(after, &["does not exist", "not found", "is not available"])
 }
 
 /// C.1 #19: MiniMax reports errors in the body, with HTTP status 200.

@@ -169,6 +169,10 @@ fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>)
     }
 }
 
+pub(crate) fn has_any(text: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| text.contains(phrase))
+}
+
 /// The hint for a message that needs an explanation.
 fn hint(message: &str) -> Option<&'static str> {
     HINTS.iter().find(|(phrase, _)| message.contains(phrase)).map(|(_, hint)| *hint)
@@ -278,27 +282,22 @@ impl LlmError {
     /// attempts will fail as well.
     pub fn is_reply_specific(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        matches!(self, LlmError::EmptyReply { .. })
-            || UNREADABLE_REPLY.iter().any(|phrase| message.contains(phrase))
+        matches!(self, LlmError::EmptyReply { .. }) || has_any(&message, &UNREADABLE_REPLY)
     }
 
     /// True if the model rejects the requested reasoning effort but supports others.
     pub(super) fn is_effort_rejection(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        let is_about_effort = message.contains("effort")
-            || message.contains("reasoning")
-            || message.contains("thinking");
-        matches!(self.kind(), ErrorKind::BadRequest)
-            && is_about_effort
-            && EFFORT_REJECTIONS.iter().any(|phrase| message.contains(phrase))
+        self.kind() == ErrorKind::BadRequest
+            && has_any(&message, &["effort", "reasoning", "thinking"])
+            && has_any(&message, &EFFORT_REJECTIONS)
     }
 
     /// True if the model requires a signed thought that the conversation lacks, for example because another
     /// model made the calls. Without reasoning it needs none.
     pub(super) fn lacks_thought(&self) -> bool {
         let message = self.message().unwrap_or_default().to_lowercase();
-        message.contains("expected `thinking`")
-            || message.contains("invalid `signature` in `thinking`")
+        has_any(&message, &["expected `thinking`", "invalid `signature` in `thinking`"])
     }
 
     /// The delay that the provider asks for.

@@ -5,6 +5,7 @@
 use serde_json::Value;
 
 use super::error_body::number;
+use super::has_any;
 use crate::{ErrorKind, LlmError};
 
 /// Phrases about a single rejected image, in lower case. They only count in messages that mention
@@ -124,7 +125,7 @@ impl LlmError {
         let message = self.message().unwrap_or_default().to_ascii_lowercase();
         self.status().is_none_or(|status| refusals.contains(&status))
             && message.contains("image")
-            && phrases.iter().any(|phrase| message.contains(phrase))
+            && has_any(&message, phrases)
     }
 }
 
@@ -140,7 +141,7 @@ pub(crate) fn upstream_advice(host: &str, body: &str) -> Option<String> {
         return None;
     }
     let value = serde_json::from_str::<Value>(body.trim()).unwrap_or_default();
-    let is_relayed = RELAYED.iter().any(|words| body.contains(words))
+    let is_relayed = has_any(body, &RELAYED)
         || value.pointer("/error/metadata/provider_name").is_some_and(Value::is_string);
     if is_relayed {
         return Some(format!("Check the key that {host} has for its provider"));
@@ -181,7 +182,7 @@ fn find_tokens(body: &Value, text: &str, field: &str, phrases: &[&str]) -> Optio
 
 /// True for a limit of tokens per minute, which is not the context window.
 pub(crate) fn is_minute_limit(text: &str) -> bool {
-    ["tokens per min", "(tpm)", "tokens/min"].iter().any(|phrase| text.contains(phrase))
+    has_any(text, &["tokens per min", "(tpm)", "tokens/min"])
 }
 
 fn number_field(body: &Value, name: &str) -> Option<u64> {

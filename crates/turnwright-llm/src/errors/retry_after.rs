@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use reqwest::header::{DATE, HeaderMap};
 use serde_json::Value;
 
+use super::has_any;
+
 /// The longest delay that a server can impose; for longer ones the turn ends with the error.
 pub const MAX_RETRY_WAIT: Duration = Duration::from_secs(60);
 
@@ -119,7 +121,7 @@ fn from_fields(value: &Value, now: SystemTime) -> Option<Duration> {
 
 fn from_message(message: &str, now: SystemTime) -> Option<Duration> {
     let text = message.to_ascii_lowercase();
-    let names_date = DATE_WORDS.iter().any(|word| text.contains(word));
+    let names_date = has_any(&text, &DATE_WORDS);
     // Zhipu's times are Beijing time, in both of its languages.
     let is_zhipu = text.contains("your limit will reset at ") || text.contains("重置");
     let offset_hours = if is_zhipu { 8 } else { 0 };

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 use reqwest::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName,
     HeaderValue, TRANSFER_ENCODING,
@@ -18,7 +17,7 @@ use reqwest::header::{
 use reqwest::{Client, Method, RequestBuilder, Response, Url, redirect};
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 
 use super::model_list::{self, ListedModel};
 use super::quirks::KeyHeader;
@@ -27,7 +26,7 @@ use crate::errors::error_body::{self, ErrorReport};
 use crate::errors::{refusals, retry_after};
 use request_body::RequestBody;
 use traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
-use turnwright_http::{ConnectionFault, Tls};
+use turnwright_http::ConnectionFault;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
@@ -57,7 +56,6 @@ pub struct Endpoint {
     /// Advice on a key that the server refuses, for messages.
     key_advice: Option<String>,
     client: OnceCell<Client>,
-    drains: DrainTasks,
     /// True if the base URL has no path, and the API was found below `/v1`.
     has_version_path: AtomicBool,
     /// True once the server has answered anything.
@@ -73,9 +71,6 @@ const PROXY_ADVICE: &str = "If the proxy refuses it, add the host to no_proxy or
 
 /// The path that most base URLs end in, and that is easily forgotten.
 const VERSION_PATH: &str = "/v1";
-
-/// Background tasks that read bodies to their end. The mutex is held only while a task is spawned.
-type DrainTasks = Arc<Mutex<JoinSet<()>>>;
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -126,7 +121,6 @@ impl Endpoint {
             secrets,
             key_advice: None,
             client: OnceCell::new(),
-            drains: DrainTasks::default(),
             has_version_path: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
             has_succeeded: AtomicBool::new(false),
@@ -207,11 +201,11 @@ impl Endpoint {
     pub(super) async fn client(&self) -> Result<&Client, LlmError> {
         self.client
             .get_or_try_init(|| async {
-                let tls = Tls::for_scheme(self.base.scheme());
-                spawn_blocking(move || build_client(tls))
+                let is_https = self.is_encrypted();
+                spawn_blocking(move || build_client(is_https))
                     .await
                     .map_err(|error| LlmError::Config(error.to_string()))?
-                    .map_err(|error| self.connect_error(&error))
+                    .map_err(|error| self.connect_fault(ConnectionFault::of(&error)))
             })
             .await
     }
@@ -234,43 +228,36 @@ impl Endpoint {
         })
     }
 
-    /// Posts a JSON body. Returns once the head of a successful response has been received. If a base
-    /// URL without a path has no such API, tries the same host below `/v1`.
+    /// Posts a JSON body. Returns once the head of a successful response has been received.
     pub(super) async fn post(&self, path: &str, body: RequestBody) -> Result<ReplyBody, LlmError> {
-        let version = self.version_path();
-        match self.post_once(version, path, body.clone()).await {
-            Err(error) if self.may_lack_version(version, &error) => {
-                let retried = self.post_once(VERSION_PATH, path, body).await;
-                self.keep_version_path(error, retried)
-            }
-            result => result,
-        }
+        self.with_version(|version| self.post_once(version, path, body.clone())).await
     }
 
-    /// The path that was found to be missing between the base URL and the paths of the API.
-    fn version_path(&self) -> &'static str {
-        if self.has_version_path.load(Ordering::Relaxed) { VERSION_PATH } else { "" }
-    }
-
-    /// True if this error of a request with this version may come from a base URL without its version.
-    fn may_lack_version(&self, version: &str, error: &LlmError) -> bool {
-        error.kind() == ErrorKind::UrlNotFound
-            && matches!(error.status(), Some(404 | 405))
-            && matches!(self.base.path(), "" | "/")
-            && version.is_empty()
-    }
-
-    /// Decides by the second answer whether the API is below `/v1`. If not, the first error counts. Other
-    /// requests are sent meanwhile, so only an answer changes where they go.
-    fn keep_version_path<T>(
+    /// Sends a request. `send` gets the path that was found to be missing between the base URL and the paths
+    /// of the API. If a base URL without a path has no such API, it is sent once more, to the same host below
+    /// `/v1`. If it is not there either, the first error counts.
+    async fn with_version<T, F: Future<Output = Result<T, LlmError>>>(
         &self,
-        first: LlmError,
-        second: Result<T, LlmError>,
+        send: impl Fn(&'static str) -> F,
     ) -> Result<T, LlmError> {
-        match second {
+        if self.has_version_path.load(Ordering::Relaxed) {
+            return send(VERSION_PATH).await;
+        }
+        let first = match send("").await {
+            Err(error)
+                if error.kind() == ErrorKind::UrlNotFound
+                    && matches!(error.status(), Some(404 | 405))
+                    && matches!(self.base.path(), "" | "/") =>
+            {
+                error
+            }
+            result => return result,
+        };
+        match send(VERSION_PATH).await {
             Err(
                 LlmError::Status { kind: ErrorKind::UrlNotFound, .. } | LlmError::Connect { .. },
             ) => Err(first),
+            // Other requests are sent meanwhile, so only an answer changes where they go.
             answered => {
                 self.has_version_path.store(true, Ordering::Relaxed);
                 answered
@@ -300,21 +287,11 @@ impl Endpoint {
 
     async fn list_models_within(&self, limit: Duration) -> Result<Vec<ListedModel>, LlmError> {
         let too_long = LlmError::TimedOut { host: self.host(), limit };
-        tokio::time::timeout(limit, self.read_models()).await.unwrap_or(Err(too_long))
+        let reading = self.with_version(|version| self.read_models(version));
+        tokio::time::timeout(limit, reading).await.unwrap_or(Err(too_long))
     }
 
-    async fn read_models(&self) -> Result<Vec<ListedModel>, LlmError> {
-        let version = self.version_path();
-        match self.read_models_once(version).await {
-            Err(error) if self.may_lack_version(version, &error) => {
-                let retried = self.read_models_once(VERSION_PATH).await;
-                self.keep_version_path(error, retried)
-            }
-            result => result,
-        }
-    }
-
-    async fn read_models_once(&self, version: &str) -> Result<Vec<ListedModel>, LlmError> {
+    async fn read_models(&self, version: &str) -> Result<Vec<ListedModel>, LlmError> {
         let request = self.request(Method::GET, version, "/models").await?;
         Ok(model_list::parse_model_list(&self.read_short(request, "/models").await?))
     }
@@ -397,44 +374,29 @@ impl Endpoint {
                 request.send().await.map_err(|error| ConnectionFault::of(&error))
             }
         };
-        let response = match (response, &mut observer) {
-            (Ok(response), Some(observer)) => {
-                let mut headers = response
-                    .headers()
-                    .iter()
-                    .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-                observer.on_head(response.status().as_u16(), &mut headers);
-                drop(headers);
-                response
+        let response = response.map_err(|fault| {
+            if let Some(observer) = &mut observer {
+                observer.on_fault(&fault);
             }
-            (Ok(response), None) => response,
-            (Err(fault), observer) => {
-                if let Some(observer) = observer {
-                    observer.on_fault(&fault);
-                }
-                return Err(self.connect_fault(fault));
-            }
-        };
+            self.connect_fault(fault)
+        })?;
+        if let Some(observer) = &mut observer {
+            let headers = response.headers().iter();
+            let mut texts =
+                headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+            observer.on_head(response.status().as_u16(), &mut texts);
+        }
         self.has_answered.store(true, Ordering::Relaxed);
         let is_success = response.status().is_success();
         self.has_succeeded.fetch_or(is_success, Ordering::Relaxed);
-        let body = ReplyBody { observer, ..self.body(response) };
+        let body = ReplyBody { response, host: self.host(), observer };
         if is_success { Ok(body) } else { Err(self.status_error(body).await) }
-    }
-
-    fn connect_error(&self, error: &reqwest::Error) -> LlmError {
-        self.connect_fault(ConnectionFault::of(error))
     }
 
     fn connect_fault(&self, fault: ConnectionFault) -> LlmError {
         let proxy = turnwright_http::proxy_of(&self.base);
         let has_answered = self.has_answered.load(Ordering::Relaxed);
         LlmError::Connect { host: self.host(), fault, proxy, has_answered }
-    }
-
-    fn body(&self, response: Response) -> ReplyBody {
-        let drains = Arc::clone(&self.drains);
-        ReplyBody { response, host: self.host(), drains, observer: None }
     }
 
     async fn status_error(&self, mut body: ReplyBody) -> LlmError {
@@ -540,7 +502,7 @@ fn complete_azure_url(mut base: Url) -> Url {
     base
 }
 
-fn build_client(tls: Tls) -> reqwest::Result<Client> {
+fn build_client(is_https: bool) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
@@ -548,7 +510,7 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
         .tcp_nodelay(true)
         // A redirected POST would send the key and the conversation to another host.
         .redirect(redirect::Policy::none());
-    turnwright_http::build_client(builder, tls)
+    turnwright_http::build_client(builder, is_https)
 }
 
 /// The body of a response.
@@ -556,7 +518,6 @@ fn build_client(tls: Tls) -> reqwest::Result<Client> {
 pub(super) struct ReplyBody {
     response: Response,
     host: String,
-    drains: DrainTasks,
     observer: Option<Box<dyn ExchangeObserver>>,
 }
 
@@ -579,20 +540,17 @@ impl ReplyBody {
             LlmError::Truncated { host: self.host.clone() }
         })
     }
-}
 
-impl ReplyBody {
     /// Reads the rest of the body, usually a few bytes, in the background. Dropping a body before
     /// its end closes the connection, and the next request would need a new one, with a new TLS
     /// handshake.
+    #[expect(clippy::disallowed_methods, reason = "ends within a second, and nobody needs its end")]
     pub(super) fn drain(self) {
-        let ReplyBody { mut response, drains, observer, .. } = self;
+        let ReplyBody { mut response, observer, .. } = self;
         if let Some(mut observer) = observer {
             observer.on_end(false);
         }
-        let mut drains = drains.lock();
-        while drains.try_join_next().is_some() {}
-        drains.spawn(async move {
+        tokio::spawn(async move {
             let reading = async { while let Ok(Some(_)) = response.chunk().await {} };
             // If the server does not finish the body in time, the connection is dropped.
             tokio::time::timeout(DRAIN_TIMEOUT, reading).await.ok();

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::questions::{EXPECTED_COLOUR, EXPECTED_FACT, ObservedReply, ProbeError, TOOL_NAME};
 use super::{Check, CheckState};
+use crate::errors::has_any;
 use crate::reply::leaked_calls;
 use crate::{EndReason, ErrorKind, LlmError, ReplyCall};
 use turnwright_types::message::{Arguments, ToolSpec};
@@ -223,8 +224,8 @@ fn is_about_images(error: &LlmError) -> bool {
     let subjects = ["image", "vision", "multimodal"];
     let refusals = ["support", "unknown", "unexpected", "no vision", "only text", "text only"];
     matches!(error.status(), Some(400 | 404 | 415 | 422 | 500 | 501))
-        && subjects.iter().any(|word| text.contains(word))
-        && refusals.iter().any(|phrase| text.contains(phrase))
+        && has_any(&text, &subjects)
+        && has_any(&text, &refusals)
 }
 
 pub(super) fn reasoning(reasoning: &ReasoningSeen) -> Check {

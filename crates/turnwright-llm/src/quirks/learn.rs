@@ -5,6 +5,7 @@ use super::{
     ReasoningEcho, SystemRole,
 };
 use crate::Modalities;
+use crate::errors::has_any;
 
 /// The quirks that could avoid a refusal of a request with these media, the most likely first. The
 /// caller has to verify that they help: if the server refuses the same thing twice, the refusal was
@@ -243,9 +244,7 @@ const LEARNING_RULES: &[LearningRule] = &[
 
 /// True if a message complains that something is missing, and not that it is there.
 fn is_about_missing_field(message: &str) -> bool {
-    let phrases =
-        ["missing", "must be passed back", "must be provided", "is required", "must be pass"];
-    phrases.iter().any(|phrase| message.contains(phrase))
+    has_any(message, &["missing", "must be pass", "must be provided", "is required"])
 }
 
 #[cfg(test)]

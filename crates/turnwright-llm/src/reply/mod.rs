@@ -238,17 +238,14 @@ impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
             if let Some(outcome) = self.outcome.take() {
                 return outcome.map(Some);
             }
-            let outcome = match self.chunk().await {
-                Ok(Some(bytes)) => match self.reader.feed(&bytes, batch) {
-                    Ok(None) => return Ok(None),
-                    Ok(Some(reply)) => Ok(reply),
-                    Err(error) => Err(error),
-                },
-                Ok(None) => self.reader.finish(batch),
+            let read = match self.chunk().await {
+                Ok(Some(bytes)) => self.reader.feed(&bytes, batch),
+                Ok(None) => self.reader.finish(batch).map(Some),
                 Err(error) => Err(error),
             };
-            let outcome = match outcome {
-                Ok(reply) => Ok(Reply { cost: reply.cost.or(self.cost), ..reply }),
+            let outcome = match read {
+                Ok(None) => return Ok(None),
+                Ok(Some(reply)) => Ok(Reply { cost: reply.cost.or(self.cost), ..reply }),
                 Err(error) => {
                     self.reader.flush(batch);
                     Err(error)

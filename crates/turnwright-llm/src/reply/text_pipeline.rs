@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::leaked_calls::{LeakFilter, LeakedCall};
 use super::repetition::{LONG_UNIT, RepetitionDetector};
-use super::think_tags::{ReplyPiece, ThinkMode, ThinkSplitter};
+use super::think_tags::{ReplyPiece, ThinkSplitter};
 use crate::DeltaBatch;
 use crate::exchange::RenderedTools;
 use crate::quirks::{LeakedCallHandling, Quirks, ThinkTags};
@@ -37,11 +37,8 @@ struct TextSink {
 
 impl TextPipeline {
     pub(crate) fn new(quirks: &Quirks, tools: Option<Arc<RenderedTools>>) -> TextPipeline {
-        let splitter = match quirks.think {
-            ThinkTags::Off => None,
-            ThinkTags::Tagged => Some(ThinkSplitter::new(ThinkMode::Plain)),
-            ThinkTags::Implicit => Some(ThinkSplitter::new(ThinkMode::Implicit)),
-        };
+        let splitter = (quirks.think != ThinkTags::Off)
+            .then(|| ThinkSplitter::new(quirks.think == ThinkTags::Implicit));
         let parses_leaked_calls = quirks.leaked == LeakedCallHandling::Parse;
         let sink = TextSink {
             filter: tools

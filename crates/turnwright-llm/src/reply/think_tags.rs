@@ -18,15 +18,6 @@ const MAX_LEADING_SPACE: usize = 256;
 /// as reasoning.
 const MAX_HELD_BYTES: usize = 64 * 1024;
 
-/// How the model's chat template starts a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ThinkMode {
-    /// A tag opens the reasoning.
-    Plain,
-    /// The template emits the opening tag, so only the closing tag is received.
-    Implicit,
-}
-
 /// A part of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplyPiece<'a> {
@@ -39,7 +30,8 @@ pub(crate) enum ReplyPiece<'a> {
 #[derive(Debug)]
 pub(crate) struct ThinkSplitter {
     state: SplitState,
-    mode: ThinkMode,
+    /// True if the model's chat template emits the opening tag, so that only the closing tag is received.
+    is_implicit: bool,
     /// Text that cannot be classified yet: an incomplete tag and the white space before it, or
     /// everything in [`SplitState::Unclosed`].
     held: String,
@@ -62,8 +54,8 @@ enum SplitState {
 }
 
 impl ThinkSplitter {
-    pub(crate) fn new(mode: ThinkMode) -> ThinkSplitter {
-        ThinkSplitter { state: SplitState::Start, mode, held: String::new() }
+    pub(crate) fn new(is_implicit: bool) -> ThinkSplitter {
+        ThinkSplitter { state: SplitState::Start, is_implicit, held: String::new() }
     }
 
     /// True if nothing has been received yet.
@@ -114,7 +106,7 @@ impl ThinkSplitter {
                         searched = 0;
                         self.state = SplitState::ThoughtStart(closer);
                     }
-                    OpeningTag::None if self.mode == ThinkMode::Implicit => {
+                    OpeningTag::None if self.is_implicit => {
                         self.state = SplitState::Unclosed;
                     }
                     OpeningTag::None => self.state = SplitState::Text,
@@ -218,22 +210,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    /// The reasoning and the text of a reply that arrives in these pieces.
-    fn split<'a>(mode: ThinkMode, pieces: impl IntoIterator<Item = &'a str>) -> (String, String) {
-        let mut splitter = ThinkSplitter::new(mode);
-        let mut reasoning = String::new();
-        let mut plain_text = String::new();
-        let mut out = |piece: ReplyPiece<'_>| match piece {
-            ReplyPiece::Thought(text) => reasoning.push_str(text),
-            ReplyPiece::Text(text) => plain_text.push_str(text),
-        };
-        for piece in pieces {
-            splitter.push(piece, &mut out);
-        }
-        splitter.finish(&mut out);
-        (reasoning, plain_text)
-    }
+    use crate::internals::split_thinking;
 
     #[test]
     fn a_tag_counts_at_the_start_of_the_answer_only() {
@@ -255,10 +232,10 @@ mod tests {
             ("<<think>a", "", "<<think>a"),
         ] {
             let expected = (reasoning.to_owned(), plain_text.to_owned());
-            assert_eq!(split(ThinkMode::Plain, [answer]), expected, "{answer}");
+            assert_eq!(split_thinking(false, [answer]), expected, "{answer}");
             let chars: Vec<String> = answer.chars().map(String::from).collect();
             let pieces = chars.iter().map(String::as_str);
-            assert_eq!(split(ThinkMode::Plain, pieces), expected, "{answer} char by char");
+            assert_eq!(split_thinking(false, pieces), expected, "{answer} char by char");
         }
     }
 
@@ -277,15 +254,15 @@ mod tests {
             (&long[1..], "", &long[1..]),
         ] {
             let expected = (reasoning.to_owned(), plain_text.to_owned());
-            assert_eq!(split(ThinkMode::Implicit, [answer]), expected);
+            assert_eq!(split_thinking(true, [answer]), expected);
             let chars: Vec<String> = answer.chars().map(String::from).collect();
-            assert_eq!(split(ThinkMode::Implicit, chars.iter().map(String::as_str)), expected);
+            assert_eq!(split_thinking(true, chars.iter().map(String::as_str)), expected);
         }
     }
 
     #[test]
     fn only_a_possible_tag_is_held_back() {
-        let mut splitter = ThinkSplitter::new(ThinkMode::Plain);
+        let mut splitter = ThinkSplitter::new(false);
         for piece in ["<think", ">a </thin", "g </thi", "nk", ">", "\n", "b <think>", "c"] {
             splitter.push(piece, &mut |_| {});
             assert!(splitter.held.len() < "</think>".len(), "{}", splitter.held);
@@ -295,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_reply_without_tags_is_passed_on_at_once() {
-        let mut splitter = ThinkSplitter::new(ThinkMode::Plain);
+        let mut splitter = ThinkSplitter::new(false);
         let mut seen = Vec::new();
         splitter.push("Hello", &mut |piece| seen.push(format!("{piece:?}")));
         splitter.push(" <think>", &mut |piece| seen.push(format!("{piece:?}")));
@@ -318,7 +295,6 @@ mod tests {
             ],
             is_space: bool,
         ) {
-            let mode = if is_implicit { ThinkMode::Implicit } else { ThinkMode::Plain };
             let filler = (if is_space { " " } else { "x" }).repeat(filler);
             for answer in [filler.clone() + &parts.concat(), parts.concat() + &filler + &parts.concat()] {
                 let mut cuts = cuts.iter().copied().cycle();
@@ -330,7 +306,8 @@ mod tests {
                     rest = after;
                 }
                 pieces.push(rest);
-                prop_assert_eq!(split(mode, pieces), split(mode, [answer.as_str()]));
+                let whole = split_thinking(is_implicit, [answer.as_str()]);
+                prop_assert_eq!(split_thinking(is_implicit, pieces), whole);
             }
         }
     }

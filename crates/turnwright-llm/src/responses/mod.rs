@@ -101,7 +101,39 @@ pub(crate) fn render(
     style: &RequestStyle<'_>,
     request: &Request,
 ) -> RequestBody {
-    RequestWriter { style }.render(prefix_cache, request)
+    let quirks = *style.quirks;
+    let mut prefix = prefix_cache.take(&request.messages, quirks);
+    let mut more = Vec::new();
+    for message in &request.messages[prefix.count..] {
+        for item in message_items(style, message) {
+            more.push(b',');
+            write_json(&mut more, &item);
+        }
+    }
+    prefix.json.append(more);
+    let mut start = Vec::with_capacity(4 * 1024);
+    start.extend_from_slice(b"{\"model\":");
+    write_json(&mut start, &style.model);
+    start.extend_from_slice(b",\"instructions\":");
+    write_json(&mut start, &request.system);
+    start.extend_from_slice(b",\"input\":[");
+    let mut body = Vec::with_capacity(1024 + style.tools.len());
+    style.write_tools(&mut body);
+    body.extend_from_slice(b",\"store\":false");
+    let mut fields = Map::new();
+    if let Some(limit) = style.max_output {
+        fields.insert("max_output_tokens".to_owned(), limit.into());
+    }
+    if quirks.supports_effort() {
+        if quirks.encrypted {
+            fields.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
+        }
+        fields.extend(reasoning_field(request.effort, quirks.summary));
+    }
+    style.write_fields(&mut body, fields);
+    let body = prefix.json.between(start, body, Some(b','));
+    prefix_cache.store(prefix, &request.messages, quirks);
+    body
 }
 
 pub(crate) fn render_tool(spec: &ToolSpec, aliases: &ToolAliases) -> Value {
@@ -115,168 +147,134 @@ pub(crate) fn render_tool(spec: &ToolSpec, aliases: &ToolAliases) -> Value {
     })
 }
 
-struct RequestWriter<'m> {
-    style: &'m RequestStyle<'m>,
+fn message_items<'a>(style: &RequestStyle<'_>, message: &'a Arc<Message>) -> Vec<InputItem<'a>> {
+    match message.as_ref() {
+        Message::User(user) => user_item(style, user).into_iter().collect(),
+        Message::Assistant(assistant) => assistant_items(style, assistant),
+        Message::Tool(result) => vec![result_item(style, result)],
+    }
 }
 
-impl RequestWriter<'_> {
-    fn render(&self, prefix_cache: &PrefixCache, request: &Request) -> RequestBody {
-        let quirks = *self.style.quirks;
-        let mut prefix = prefix_cache.take(&request.messages, quirks);
-        let mut more = Vec::new();
-        for message in &request.messages[prefix.count..] {
-            for item in self.message_items(message) {
-                more.push(b',');
-                write_json(&mut more, &item);
+fn user_item<'a>(style: &RequestStyle<'_>, user: &'a UserMessage) -> Option<InputItem<'a>> {
+    let is_sent_as_image =
+        |part: &PromptPart| style.quirks.images && matches!(part, PromptPart::Image(_));
+    let mut content = Vec::new();
+    // The parts between two images are rendered like a prompt of their own.
+    for chunk in
+        user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
+    {
+        match chunk {
+            [PromptPart::Image(media)] if style.quirks.images => {
+                content.push(image_content(media));
             }
-        }
-        prefix.json.append(more);
-        let mut start = Vec::with_capacity(4 * 1024);
-        start.extend_from_slice(b"{\"model\":");
-        write_json(&mut start, &self.style.model);
-        start.extend_from_slice(b",\"instructions\":");
-        write_json(&mut start, &request.system);
-        start.extend_from_slice(b",\"input\":[");
-        let mut body = Vec::with_capacity(1024 + self.style.tools.len());
-        self.style.write_tools(&mut body);
-        body.extend_from_slice(b",\"store\":false");
-        let mut fields = Map::new();
-        if let Some(limit) = self.style.max_output {
-            fields.insert("max_output_tokens".to_owned(), limit.into());
-        }
-        if quirks.supports_effort() {
-            if quirks.encrypted {
-                fields.insert("include".to_owned(), json!(["reasoning.encrypted_content"]));
-            }
-            fields.extend(reasoning_field(request.effort, quirks.summary));
-        }
-        self.style.write_fields(&mut body, fields);
-        let body = prefix.json.between(start, body, Some(b','));
-        prefix_cache.store(prefix, &request.messages, quirks);
-        body
-    }
-
-    fn message_items<'a>(&self, message: &'a Arc<Message>) -> Vec<InputItem<'a>> {
-        match message.as_ref() {
-            Message::User(user) => self.user_item(user).into_iter().collect(),
-            Message::Assistant(assistant) => self.assistant_items(assistant),
-            Message::Tool(result) => vec![self.result_item(result)],
-        }
-    }
-
-    fn user_item<'a>(&self, user: &'a UserMessage) -> Option<InputItem<'a>> {
-        let is_sent_as_image =
-            |part: &PromptPart| self.style.quirks.images && matches!(part, PromptPart::Image(_));
-        let mut content = Vec::new();
-        // The parts between two images are rendered like a prompt of their own.
-        for chunk in
-            user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
-        {
-            match chunk {
-                [PromptPart::Image(media)] if self.style.quirks.images => {
-                    content.push(image_content(media));
-                }
-                parts => {
-                    let text = render_parts(parts);
-                    if !text.is_empty() {
-                        content.push(InputContent::InputText { text });
-                    }
+            parts => {
+                let text = render_parts(parts);
+                if !text.is_empty() {
+                    content.push(InputContent::InputText { text });
                 }
             }
         }
-        (!content.is_empty()).then_some(InputItem::Message { role: "user", content, phase: None })
     }
+    (!content.is_empty()).then_some(InputItem::Message { role: "user", content, phase: None })
+}
 
-    fn assistant_items<'a>(&self, message: &'a AssistantMessage) -> Vec<InputItem<'a>> {
-        let is_same_origin = *message.provider_state.origin == *self.style.origin;
-        let replayed = if is_same_origin { self.items_in_original_order(message) } else { None };
-        replayed.unwrap_or_else(|| {
-            let text = message.text.as_str();
-            let text_item = (!text.trim().is_empty()).then(|| assistant_message(text, None));
-            text_item
-                .into_iter()
-                .chain(message.calls.iter().map(|call| self.call_item(call)))
-                .collect()
-        })
+fn assistant_items<'a>(
+    style: &RequestStyle<'_>,
+    message: &'a AssistantMessage,
+) -> Vec<InputItem<'a>> {
+    let is_same_origin = *message.provider_state.origin == *style.origin;
+    let replayed = if is_same_origin { items_in_original_order(style, message) } else { None };
+    replayed.unwrap_or_else(|| {
+        let text = message.text.as_str();
+        let text_item = (!text.trim().is_empty()).then(|| assistant_message(text, None));
+        text_item
+            .into_iter()
+            .chain(message.calls.iter().map(|call| call_item(style, call)))
+            .collect()
+    })
+}
+
+fn result_item<'a>(style: &RequestStyle<'_>, result: &'a ToolMessage) -> InputItem<'a> {
+    let output = if result.images.is_empty() {
+        CallOutput::Text(result.text.as_str().into())
+    } else if style.quirks.images {
+        let text_content = (!result.text.is_empty())
+            .then(|| InputContent::InputText { text: result.text.as_str().into() });
+        CallOutput::Parts(
+            text_content.into_iter().chain(result.images.iter().map(image_content)).collect(),
+        )
+    } else {
+        let notes = result.images.iter().map(|image| omitted_media_note("image", &image.mime));
+        let lines = std::iter::once(result.text.clone()).chain(notes);
+        CallOutput::Text(
+            lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n").into(),
+        )
+    };
+    InputItem::FunctionCallOutput {
+        call_id: call_id(style, &result.provider_id, &result.call, &result.name),
+        output,
     }
+}
 
-    fn result_item<'a>(&self, result: &'a ToolMessage) -> InputItem<'a> {
-        let output = if result.images.is_empty() {
-            CallOutput::Text(result.text.as_str().into())
-        } else if self.style.quirks.images {
-            let text_content = (!result.text.is_empty())
-                .then(|| InputContent::InputText { text: result.text.as_str().into() });
-            CallOutput::Parts(
-                text_content.into_iter().chain(result.images.iter().map(image_content)).collect(),
-            )
-        } else {
-            let notes = result.images.iter().map(|image| omitted_media_note("image", &image.mime));
-            let lines = std::iter::once(result.text.clone()).chain(notes);
-            CallOutput::Text(
-                lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n").into(),
-            )
-        };
-        InputItem::FunctionCallOutput {
-            call_id: self.call_id(&result.provider_id, &result.call, &result.name),
-            output,
-        }
-    }
-
-    /// The items of the reply as they came, so that reasoning precedes what it led to. `None` if
-    /// they were not recorded or the record does not match the message.
-    fn items_in_original_order<'a>(
-        &self,
-        message: &'a AssistantMessage,
-    ) -> Option<Vec<InputItem<'a>>> {
-        let mut items = Vec::with_capacity(message.provider_state.blobs.len());
-        let mut text_end = 0;
-        let mut seen_calls = vec![false; message.calls.len()];
-        for blob in &message.provider_state.blobs {
-            match blob.get("type")?.as_str()? {
-                // Encrypted reasoning was rejected once and would be rejected again.
-                "reasoning" if !self.style.quirks.encrypted => {}
-                "reasoning" => items.push(InputItem::Reasoning(blob)),
-                "message" => {
-                    let start = index_in(blob, "start")?;
-                    let end = index_in(blob, "end")?;
-                    let text = message.text.get(start..end).filter(|_| text_end <= start)?;
-                    text_end = end;
-                    items.push(assistant_message(text, blob.get("phase").and_then(Value::as_str)));
-                }
-                "function_call" => {
-                    let slot = index_in(blob, "slot")?;
-                    if std::mem::replace(seen_calls.get_mut(slot)?, true) {
-                        return None;
-                    }
-                    items.push(self.call_item(&message.calls[slot]));
-                }
-                _ => return None,
+/// The items of the reply as they came, so that reasoning precedes what it led to. `None` if
+/// they were not recorded or the record does not match the message.
+fn items_in_original_order<'a>(
+    style: &RequestStyle<'_>,
+    message: &'a AssistantMessage,
+) -> Option<Vec<InputItem<'a>>> {
+    let mut items = Vec::with_capacity(message.provider_state.blobs.len());
+    let mut text_end = 0;
+    let mut seen_calls = vec![false; message.calls.len()];
+    for blob in &message.provider_state.blobs {
+        match blob.get("type")?.as_str()? {
+            // Encrypted reasoning was rejected once and would be rejected again.
+            "reasoning" if !style.quirks.encrypted => {}
+            "reasoning" => items.push(InputItem::Reasoning(blob)),
+            "message" => {
+                let start = index_in(blob, "start")?;
+                let end = index_in(blob, "end")?;
+                let text = message.text.get(start..end).filter(|_| text_end <= start)?;
+                text_end = end;
+                items.push(assistant_message(text, blob.get("phase").and_then(Value::as_str)));
             }
+            "function_call" => {
+                let slot = index_in(blob, "slot")?;
+                if std::mem::replace(seen_calls.get_mut(slot)?, true) {
+                    return None;
+                }
+                items.push(call_item(style, &message.calls[slot]));
+            }
+            _ => return None,
         }
-        if items.is_empty() || text_end != message.text.len() || seen_calls.contains(&false) {
-            return None;
-        }
-        // Reasoning without a following item is rejected.
-        while matches!(items.last(), Some(InputItem::Reasoning(_))) {
-            items.pop();
-        }
-        Some(items)
     }
+    if items.is_empty() || text_end != message.text.len() || seen_calls.contains(&false) {
+        return None;
+    }
+    // Reasoning without a following item is rejected.
+    while matches!(items.last(), Some(InputItem::Reasoning(_))) {
+        items.pop();
+    }
+    Some(items)
+}
 
-    fn call_item<'a>(&self, call: &'a ToolCall) -> InputItem<'a> {
-        let arguments = arguments_json(&call.arguments);
-        let name = self.style.aliases.to_wire(&call.name).into_owned();
-        let call_id = self.call_id(&call.provider_id, &call.id, &call.name);
-        InputItem::FunctionCall { call_id, name: name.into(), arguments }
-    }
+fn call_item<'a>(style: &RequestStyle<'_>, call: &'a ToolCall) -> InputItem<'a> {
+    let arguments = arguments_json(&call.arguments);
+    let name = style.aliases.to_wire(&call.name).into_owned();
+    let call_id = call_id(style, &call.provider_id, &call.id, &call.name);
+    InputItem::FunctionCall { call_id, name: name.into(), arguments }
+}
 
-    fn call_id<'a>(&self, provider_id: &'a str, own_id: &CallId, name: &str) -> Cow<'a, str> {
-        let format = match self.style.quirks.ids {
-            CallIdFormat::Verbatim if provider_id.len() > MAX_CALL_ID_BYTES => CallIdFormat::Safe,
-            format => format,
-        };
-        wire_call_id(format, provider_id, own_id, name)
-    }
+fn call_id<'a>(
+    style: &RequestStyle<'_>,
+    provider_id: &'a str,
+    own_id: &CallId,
+    name: &str,
+) -> Cow<'a, str> {
+    let format = match style.quirks.ids {
+        CallIdFormat::Verbatim if provider_id.len() > MAX_CALL_ID_BYTES => CallIdFormat::Safe,
+        format => format,
+    };
+    wire_call_id(format, provider_id, own_id, name)
 }
 
 /// A position in a recorded item.

@@ -15,30 +15,27 @@ use crate::reply::reported_cost;
 
 /// One event of a stream. All kinds share one shape; the kind determines which fields count.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct ResponsesEvent<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     pub(super) kind: TolerantText<'a>,
-    #[serde(default)]
     output_index: Option<Value>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     item_id: TolerantText<'a>,
-    #[serde(default)]
     content_index: Option<Value>,
-    #[serde(default)]
     summary_index: Option<Value>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) delta: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) text: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) refusal: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) item: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) response: Option<&'a RawValue>,
-    #[serde(default)]
     error: Option<Value>,
 }
 
@@ -89,24 +86,25 @@ pub(super) enum ItemKind {
 
 /// One output item of a reply.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct OutputItem<'a> {
-    #[serde(borrow, default, rename = "type")]
+    #[serde(borrow, rename = "type")]
     kind: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) id: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) call_id: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     name: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     content: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     summary: Option<&'a RawValue>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     encrypted_content: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) phase: TolerantText<'a>,
 }
 
@@ -167,10 +165,11 @@ impl<'a> OutputItem<'a> {
 
 /// A part of a message or of reasoning.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct ContentPart<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) text: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) refusal: TolerantText<'a>,
 }
 
@@ -186,20 +185,18 @@ fn parts<'a>(raw: Option<&'a RawValue>) -> Vec<ContentPart<'a>> {
 
 /// A complete response, from the last event or from a server that does not stream.
 #[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 pub(super) struct ResponseObject<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     object: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub(super) status: TolerantText<'a>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     output: Option<&'a RawValue>,
-    #[serde(default)]
     pub(super) usage: Option<Value>,
-    #[serde(default)]
     provider_metadata: Option<Value>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     error: Option<&'a RawValue>,
-    #[serde(default)]
     incomplete_details: Option<Value>,
 }
 

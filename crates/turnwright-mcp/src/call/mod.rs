@@ -5,7 +5,6 @@ pub(crate) mod server_requests;
 pub(crate) mod tool_result;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,17 +13,14 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use crate::features::JsonObject;
 use crate::schema::model_schema::bounded_text;
 use crate::server::spec::ServerTimeouts;
 use crate::transport::{Peer, PeerError};
-use server_requests::WaitingCall;
+use server_requests::{ServerMessageHandler, WaitingCall};
 use tool_result::ToolResult;
-use turnwright_types::client::Client;
 use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
-use turnwright_types::ids::CallId;
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
@@ -58,36 +54,12 @@ impl From<String> for CallError {
     }
 }
 
-/// The turn's tool call that waits for the server's answer.
-#[derive(Clone, Copy)]
-pub struct CallContext<'a> {
-    /// The user's editor, which is shown the progress.
-    pub client: &'a dyn Client,
-    /// The call whose card shows the progress.
-    pub call: &'a CallId,
-    /// Cancelled with the turn.
-    pub cancel: &'a CancellationToken,
-}
-
-/// The context for answering a server's input requests during a call.
-#[derive(Clone, Copy, Default)]
-pub struct InputRequestContext<'a> {
-    /// The server's name.
-    pub server: &'a str,
-    /// The roots to tell the server.
-    pub roots: &'a [PathBuf],
-    /// The call whose user can be asked, if there is one.
-    pub caller: Option<&'a WaitingCall>,
-}
-
-/// Calls a tool and waits for its result.
+/// Calls a tool and waits for its result. The server may ask the user of `caller`.
 pub async fn call(
     peer: &Peer,
-    progress: &ProgressRouter,
     (tool, arguments): (&str, JsonObject),
     timeouts: ServerTimeouts,
-    input_context: InputRequestContext<'_>,
-    ctx: &CallContext<'_>,
+    caller: &WaitingCall,
 ) -> Result<ToolResult, CallError> {
     let deadline = Instant::now() + timeouts.call_total;
     let mut params = JsonObject::from_iter([
@@ -95,10 +67,11 @@ pub async fn call(
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
     for _ in 0..MAX_ROUNDS {
-        let result = send_once(peer, progress, params.clone(), (timeouts, deadline), ctx).await?;
+        let result = send_once(peer, params.clone(), (timeouts, deadline), caller).await?;
         match result["resultType"].as_str() {
             Some("input_required") => {
-                let (responses, state) = answer_input_requests(result, input_context, ctx).await?;
+                let (responses, state) =
+                    answer_input_requests(result, peer.handler(), caller).await?;
                 for (name, value) in [("inputResponses", responses), ("requestState", state)] {
                     params.shift_remove(name);
                     params.extend(value.map(|value| (name.to_owned(), value)));
@@ -126,8 +99,8 @@ fn unusable(why: &str) -> String {
 /// sent again.
 async fn answer_input_requests(
     mut required: Value,
-    input_context: InputRequestContext<'_>,
-    ctx: &CallContext<'_>,
+    handler: &ServerMessageHandler,
+    caller: &WaitingCall,
 ) -> Result<(Option<Value>, Option<Value>), String> {
     let requests = match required.get_mut("inputRequests").map(Value::take) {
         Some(Value::Object(requests)) => requests,
@@ -139,18 +112,17 @@ async fn answer_input_requests(
     }
     if requests.is_empty() {
         let pause = tokio::time::sleep(ROUND_DELAY);
-        ctx.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
+        caller.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
         return Ok((None, state));
     }
     let mut responses = JsonObject::new();
     for (key, mut request) in requests {
         let params = request.get_mut("params").map(Value::take).unwrap_or_default();
-        let response = match (request["method"].as_str(), input_context.caller) {
-            (Some("elicitation/create"), Some(caller)) => {
-                server_requests::ask_user_of(input_context.server, caller, params).await
+        let response = match request["method"].as_str() {
+            Some("elicitation/create") => {
+                server_requests::ask_user(&handler.server, caller, params).await
             }
-            (Some("elicitation/create"), None) => server_requests::declined(),
-            (Some("roots/list"), _) => server_requests::list_roots_result(input_context.roots),
+            Some("roots/list") => server_requests::list_roots_result(&handler.roots),
             _ => return Err(unusable("it asks for something that is not supported")),
         };
         responses.insert(key, response);
@@ -161,13 +133,12 @@ async fn answer_input_requests(
 /// Sends the call once and waits for the response.
 async fn send_once(
     peer: &Peer,
-    progress: &ProgressRouter,
     params: JsonObject,
     (timeouts, deadline): (ServerTimeouts, Instant),
-    ctx: &CallContext<'_>,
+    caller: &WaitingCall,
 ) -> Result<Value, CallError> {
     let waiting = timeout(timeouts.call, peer.wait_for_capacity());
-    match ctx.cancel.run_until_cancelled(waiting).await {
+    match caller.cancel.run_until_cancelled(waiting).await {
         Some(Ok(())) => {}
         Some(Err(_)) => {
             return Err("The server does not read calls. Nothing was done.".to_owned().into());
@@ -175,9 +146,9 @@ async fn send_once(
         None => return Err(cancelled().into()),
     }
     let mut running = peer.start("tools/call", params);
-    let mut progress = progress.subscribe(running.progress_token());
+    let mut progress = peer.handler().progress.subscribe(running.progress_token());
     let mut idle_deadline = Instant::now() + timeouts.call;
-    let mut card = ProgressCard::new(ctx);
+    let mut card = ProgressCard::new(caller);
     let why = loop {
         tokio::select! {
             biased;
@@ -186,7 +157,7 @@ async fn send_once(
                 return serde_json::from_str(result.get())
                     .map_err(|_| call_error(&PeerError::Malformed));
             }
-            () = ctx.cancel.cancelled() => break cancelled(),
+            () = caller.cancel.cancelled() => break cancelled(),
             () = sleep_until(deadline) => break timed_out(timeouts.call_total, "it ran for"),
             () = sleep_until(idle_deadline) => {
                 break timed_out(timeouts.call, "there was no progress for");
@@ -198,7 +169,7 @@ async fn send_once(
             () = card.show() => {}
         }
     };
-    running.cancel(&why);
+    running.give_up(&why);
     Err(why.into())
 }
 
@@ -249,15 +220,15 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
 
 /// Shows the progress of a call on its card, at a readable rate.
 struct ProgressCard<'a> {
-    ctx: &'a CallContext<'a>,
+    caller: &'a WaitingCall,
     next_update: Instant,
     update_count: u32,
     progress: Option<CallProgress>,
 }
 
 impl<'a> ProgressCard<'a> {
-    fn new(ctx: &'a CallContext<'a>) -> ProgressCard<'a> {
-        ProgressCard { ctx, next_update: Instant::now(), update_count: 0, progress: None }
+    fn new(caller: &'a WaitingCall) -> ProgressCard<'a> {
+        ProgressCard { caller, next_update: Instant::now(), update_count: 0, progress: None }
     }
 
     /// Sets the progress to show next. Only the latest is shown.
@@ -277,10 +248,10 @@ impl<'a> ProgressCard<'a> {
         let interval = if is_early { FIRST_PROGRESS_INTERVAL } else { LATER_PROGRESS_INTERVAL };
         self.next_update = Instant::now() + interval;
         // A client that does not read misses progress, but not the result.
-        if self.ctx.client.wait_for_capacity().now_or_never().is_some() {
-            let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
+        if self.caller.client.wait_for_capacity().now_or_never().is_some() {
+            let mut update = CallUpdate::new(self.caller.call.clone(), ToolCallStatus::InProgress);
             update.content = Some(vec![CallContent::Text(progress.display_text())]);
-            self.ctx.client.update(Update::CallUpdate(Box::new(update)));
+            self.caller.client.update(Update::CallUpdate(Box::new(update)));
         }
     }
 }
@@ -288,7 +259,7 @@ impl<'a> ProgressCard<'a> {
 /// Passes progress notifications on to the running calls of one connection. Only the latest progress of each call
 /// is kept.
 #[derive(Clone, Debug, Default)]
-pub struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
+pub(crate) struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
 
 /// The sender for each running call, by its progress token.
 // Locked only for one map operation.

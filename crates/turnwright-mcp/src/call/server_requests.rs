@@ -55,7 +55,12 @@ impl ServerMessageHandler {
             "elicitation/create" => {
                 let server = self.server.clone();
                 let callers = self.callers.clone();
-                Reply::FromUser(Box::pin(async move { ask_user(&server, &callers, params).await }))
+                Reply::FromUser(Box::pin(async move {
+                    match callers.of_only_client() {
+                        Some(call) => ask_user(&server, &call, params).await,
+                        None => declined(),
+                    }
+                }))
             }
             method => Reply::Now(Err(RpcError::method_not_found(method))),
         }
@@ -100,14 +105,7 @@ pub(crate) fn list_roots_result(folders: &[PathBuf]) -> Value {
 /// The calls that wait for a server.
 // Held only to look at a short list.
 #[derive(Clone, Default)]
-pub struct WaitingCalls(Arc<Mutex<CallList>>);
-
-#[derive(Default)]
-struct CallList {
-    /// The number of the last call, because call ids are unique only within a session.
-    last_number: u64,
-    calls: Vec<(u64, WaitingCall)>,
-}
+pub struct WaitingCalls(Arc<Mutex<Vec<WaitingCall>>>);
 
 /// A call that waits for a server, with the client whose user can be asked.
 #[derive(Clone)]
@@ -135,58 +133,44 @@ impl std::fmt::Debug for WaitingCalls {
 /// Keeps a call in [`WaitingCalls`] until it is dropped.
 pub struct WaitingCallGuard<'a> {
     calls: &'a WaitingCalls,
-    number: u64,
-    cancel: CancellationToken,
+    call: WaitingCall,
 }
 
 impl Drop for WaitingCallGuard<'_> {
     fn drop(&mut self) {
         // A question of a finished call would block the next question.
-        self.cancel.cancel();
-        let mut list = self.calls.0.lock();
-        list.calls.retain(|call| call.0 != self.number);
+        self.call.cancel.cancel();
+        // Call ids are unique only within a session.
+        let count = &self.call.question_count;
+        self.calls.0.lock().retain(|call| !Arc::ptr_eq(&call.question_count, count));
     }
 }
 
 impl WaitingCalls {
     /// Adds a call until the returned guard is dropped.
     pub fn add(&self, call: WaitingCall) -> WaitingCallGuard<'_> {
-        let mut list = self.0.lock();
-        list.last_number += 1;
-        let number = list.last_number;
-        let cancel = call.cancel.clone();
-        list.calls.push((number, call));
-        WaitingCallGuard { calls: self, number, cancel }
+        self.0.lock().push(call.clone());
+        WaitingCallGuard { calls: self, call }
     }
 
     /// Returns one of the calls if all belong to the same client.
     fn of_only_client(&self) -> Option<WaitingCall> {
-        let list = self.0.lock();
-        let (_, first) = list.calls.first()?;
-        let mut calls = list.calls.iter();
-        calls.all(|(_, call)| Arc::ptr_eq(&call.client, &first.client)).then(|| first.clone())
-    }
-}
-
-/// Asks the user whose call is waiting, with the parameters of `elicitation/create`. Returns the result of
-/// that request. Declines if calls of several clients are waiting.
-async fn ask_user(server: &str, calls: &WaitingCalls, params: Value) -> Value {
-    match calls.of_only_client() {
-        Some(call) => ask_user_of(server, &call, params).await,
-        None => declined(),
+        let calls = self.0.lock();
+        let first = calls.first()?;
+        calls.iter().all(|call| Arc::ptr_eq(&call.client, &first.client)).then(|| first.clone())
     }
 }
 
 /// The result of a question that was not answered.
-pub(crate) fn declined() -> Value {
+fn declined() -> Value {
     json!({ "action": "decline" })
 }
 
 /// The beginning of every server's form, so that it is not mistaken for the agent's own.
 pub const SERVER_ASKS: &str = "The MCP server ";
 
-/// Asks the user of one call.
-pub(crate) async fn ask_user_of(server: &str, call: &WaitingCall, mut params: Value) -> Value {
+/// Asks the user of one call, with the parameters of `elicitation/create`. Returns the result of that request.
+pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value) -> Value {
     // Requests to open a page are declined: the user must not be sent to a server's URL.
     let is_form = params["mode"].as_str().is_none_or(|mode| mode == "form");
     let schema = params.get_mut("requestedSchema").map(Value::take);

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::tools::page_params;
 use super::{JsonObject, Resource, ResourceContents, SchemaText, Tool, ToolAnnotations};
 use crate::call::tool_result::{ResultBlock, ToolResult};
-use crate::call::{CallContext, CallError, call_error, cancelled};
+use crate::call::{CallError, call_error, cancelled};
 use crate::schema::model_schema::bounded_text;
 use crate::transport::{Peer, PeerError};
 use turnwright_types::effect::escape_hidden_line;
@@ -50,7 +51,7 @@ pub async fn call(
     peer: &Peer,
     arguments: &JsonObject,
     limit: Duration,
-    ctx: &CallContext<'_>,
+    cancel: &CancellationToken,
 ) -> Result<ToolResult, CallError> {
     let uri = arguments.get("uri").and_then(Value::as_str).filter(|uri| !uri.is_empty());
     let running = async {
@@ -59,7 +60,7 @@ pub async fn call(
             None => Ok(vec![ResultBlock::Text(list(peer).await?)]),
         }
     };
-    match timeout(limit, ctx.cancel.run_until_cancelled(running)).await {
+    match timeout(limit, cancel.run_until_cancelled(running)).await {
         Ok(Some(Ok(blocks))) => Ok(ToolResult { blocks, ..ToolResult::default() }),
         Ok(Some(Err(error))) => Err(error),
         Ok(None) => Err(cancelled().into()),

@@ -140,8 +140,6 @@ pub struct ListedTool {
     pub description: String,
     /// The schema of its arguments, as the model is shown it.
     pub parameters: SchemaText,
-    /// Problems of the definition, for the user.
-    pub remarks: Vec<String>,
     /// The tool is ours, not the server's: it reads the server's resources.
     pub reads_resources: bool,
     pub arguments: SchemaValidator,
@@ -155,29 +153,15 @@ pub struct ListedTool {
 impl ListedTool {
     /// Prepares a tool. May take long, so it must run on a blocking thread.
     pub fn new(mut tool: Tool) -> ListedTool {
-        let mut remarks = Vec::new();
         let mut size = tool.input_schema.size();
         if size > MAX_SCHEMA_BYTES {
             tool.input_schema = open_object();
-            remarks.push("its schema is too large and was left out".to_owned());
             size = 0;
         }
-        if let Some(schema) = tool.output_schema.take_if(|schema| schema.size() > MAX_SCHEMA_BYTES)
-        {
-            remarks.push("the schema of its results is too large and was left out".to_owned());
-            drop(schema);
-        }
+        tool.output_schema = tool.output_schema.filter(|schema| schema.size() <= MAX_SCHEMA_BYTES);
         let original = tool.description.as_deref().unwrap_or_default();
         let description = bounded_text(original, MAX_DESCRIPTION_CHARS);
-        if original.chars().count() > MAX_DESCRIPTION_CHARS {
-            remarks.push("its description is too long and was cut".to_owned());
-        }
-        if original.chars().any(turnwright_types::effect::is_hidden_char) {
-            remarks
-                .push("its description has hidden characters, which are shown escaped".to_owned());
-        }
         let shown = model_schema(&tool.input_schema.parse());
-        remarks.extend(shown.omission.map(str::to_owned));
         let mut parameters = shown.schema.as_object().map_or_else(open_object, SchemaText::new);
         if parameters == tool.input_schema {
             // One copy for both.
@@ -192,7 +176,6 @@ impl ListedTool {
             results: tool.output_schema.clone().map(SchemaValidator::new),
             parameters,
             description,
-            remarks,
             size,
             tool,
             digest: OnceLock::new(),
@@ -303,7 +286,6 @@ mod tests {
         let listed = listed(json!({ "name": "a\u{202e}b", "description": description }));
         assert!(listed.description.starts_with("Reads.\\u{200b}\\u{e0001} long"));
         assert!(listed.description.chars().count() < MAX_DESCRIPTION_CHARS + 40);
-        assert_eq!(listed.remarks.len(), 2, "{:?}", listed.remarks);
     }
 
     #[test]
@@ -336,6 +318,6 @@ mod tests {
         let listed = listed(json!({ "name": "a", "inputSchema": schema }));
         let empty = json!({ "type": "object", "properties": {} });
         assert_eq!(Value::Object(listed.parameters.parse()), empty);
-        assert!(listed.size < 1_000 && !listed.remarks.is_empty());
+        assert!(listed.size < 1_000);
     }
 }

@@ -31,7 +31,7 @@ impl SchemaValidator {
     /// run on a blocking thread.
     pub fn first_error(&self, value: &Value) -> Option<String> {
         let schema = self.schema.parse();
-        if !self.is_usable.get_or_init(|| model_schema::model_schema(&schema).omission.is_none()) {
+        if !self.is_usable.get_or_init(|| model_schema::model_schema(&schema).is_whole) {
             return None;
         }
         let error = json_schema::first_mismatch(&schema, value)?;

@@ -20,8 +20,6 @@ const MAX_ITEMS: usize = 200;
 /// Maximum number of references that lead directly to another reference.
 const MAX_REFERENCE_CHAIN: usize = 8;
 
-const RECURSIVE: &str = "its arguments nest without end and are described only in part";
-
 /// Tests whether a value is valid for a keyword.
 pub(crate) type IsFit = fn(&Value) -> bool;
 
@@ -48,8 +46,8 @@ const COPIED_KEYWORDS: [(&str, IsFit); 14] = [
 pub(crate) struct ModelSchema {
     /// The schema of an object.
     pub schema: Value,
-    /// Why something was left out, for the user.
-    pub omission: Option<&'static str>,
+    /// False if something was left out.
+    pub is_whole: bool,
 }
 
 /// Simplifies a schema for the model.
@@ -60,14 +58,13 @@ pub(crate) fn model_schema(schema: &Map<String, Value>) -> ModelSchema {
             depth,
             budget: MAX_BYTES,
             open: vec![schema],
-            omission: None,
+            is_whole: true,
         };
         if let Some(schema) = walk.object() {
-            return ModelSchema { schema, omission: walk.omission };
+            return ModelSchema { schema, is_whole: walk.is_whole };
         }
     }
-    let omission = Some("the description of its arguments is too large and was left out");
-    ModelSchema { schema: json!({ "type": "object", "properties": {} }), omission }
+    ModelSchema { schema: json!({ "type": "object", "properties": {} }), is_whole: false }
 }
 
 /// One traversal of a schema. Any method returns `None` if the schema is too large at this depth.
@@ -78,7 +75,7 @@ struct SchemaWalk<'a> {
     budget: usize,
     /// The targets of the references on the path to the current node.
     open: Vec<&'a Map<String, Value>>,
-    omission: Option<&'static str>,
+    is_whole: bool,
 }
 
 impl<'a> SchemaWalk<'a> {
@@ -113,15 +110,13 @@ impl<'a> SchemaWalk<'a> {
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             match self.target(reference) {
                 // A chain of references adds no depth, so it needs a limit of its own.
-                Ok(_) if self.open.len() > level + MAX_REFERENCE_CHAIN => {
-                    self.omission = Some(RECURSIVE);
-                }
-                Ok(target) => {
+                Some(_) if self.open.len() > level + MAX_REFERENCE_CHAIN => self.is_whole = false,
+                Some(target) => {
                     self.open.push(target);
                     fields = self.fields(target, level)?;
                 }
-                Err(why) => {
-                    self.omission = Some(why);
+                None => {
+                    self.is_whole = false;
                     fields.insert("type".to_owned(), "object".into());
                 }
             }
@@ -145,13 +140,10 @@ impl<'a> SchemaWalk<'a> {
     }
 
     /// Resolves a reference, unless it leads out of the schema or back to where it is used.
-    fn target(&self, reference: &str) -> Result<&'a Map<String, Value>, &'static str> {
-        let found = resolve(self.root, reference)
-            .ok_or("its arguments are described elsewhere, which is not looked up")?;
-        if self.open.iter().any(|schema| std::ptr::eq(*schema, found)) {
-            return Err(RECURSIVE);
-        }
-        Ok(found)
+    fn target(&self, reference: &str) -> Option<&'a Map<String, Value>> {
+        let found = resolve(self.root, reference)?;
+        let is_open = self.open.iter().any(|schema| std::ptr::eq(*schema, found));
+        (!is_open).then_some(found)
     }
 
     /// The keywords of the schema itself, without its reference.
@@ -209,7 +201,7 @@ impl<'a> SchemaWalk<'a> {
             self.spend(key.len() + 4)?;
             let is_list = matches!(key, "prefixItems" | "anyOf" | "oneOf" | "allOf" | "items");
             if level >= self.depth && (inner.is_object() || inner.is_array()) {
-                self.omission = Some("its arguments nest deeper than is described");
+                self.is_whole = false;
                 continue;
             }
             let simplified = match inner {
@@ -236,7 +228,7 @@ impl<'a> SchemaWalk<'a> {
         for (name, schema) in properties {
             // The name cannot be escaped: the server would not recognise it.
             if name.chars().any(is_hidden_char) || name.len() > MAX_STRING_BYTES {
-                self.omission = Some("an argument has a name that cannot be shown");
+                self.is_whole = false;
                 continue;
             }
             self.spend(name.len() + 6)?;
@@ -332,7 +324,7 @@ mod tests {
             "required": ["at"],
             "additionalProperties": false,
         });
-        assert_eq!(of(schema), ModelSchema { schema: expected, omission: None });
+        assert_eq!(of(schema), ModelSchema { schema: expected, is_whole: true });
     }
 
     #[test]
@@ -347,14 +339,14 @@ mod tests {
         let hidden =
             json!({ "properties": { "a\u{200b}": {}, "b": { "enum": ["\u{202e}x", "y"] } } });
         let table = [
-            (cyclic, json!({ "left": open, "right": open }), "nest without end"),
-            (remote, json!({ "a": open }), "not looked up"),
-            (hidden, json!({ "b": { "enum": ["y"] } }), "cannot be shown"),
+            (cyclic, json!({ "left": open, "right": open })),
+            (remote, json!({ "a": open })),
+            (hidden, json!({ "b": { "enum": ["y"] } })),
         ];
-        for (schema, properties, omission) in table {
+        for (schema, properties) in table {
             let simplified = of(schema);
             assert_eq!(simplified.schema["properties"], properties);
-            assert!(simplified.omission.unwrap().contains(omission), "{:?}", simplified.omission);
+            assert!(!simplified.is_whole, "{properties}");
         }
     }
 
@@ -364,7 +356,7 @@ mod tests {
             (0..5_000).map(|number| (format!("argument_{number}"), json!({}))).collect();
         let simplified = of(json!({ "type": "object", "properties": many }));
         assert_eq!(simplified.schema, json!({ "type": "object", "properties": {} }));
-        assert!(simplified.omission.unwrap().contains("too large"));
+        assert!(!simplified.is_whole);
         // Each definition names the next one many times.
         let mut defs = Map::new();
         for number in 0..40 {
@@ -373,7 +365,7 @@ mod tests {
         }
         let simplified =
             of(json!({ "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": defs }));
-        assert!(simplified.omission.is_some() && simplified.schema.to_string().len() <= MAX_BYTES);
+        assert!(!simplified.is_whole && simplified.schema.to_string().len() <= MAX_BYTES);
     }
 
     #[test]

@@ -1,19 +1,19 @@
 //! One connection to a server: a process with pipes, HTTP or a link.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::ServerTask;
 use super::handshake::{self, HandshakeError, NEWEST_VERSION};
-use super::pool::ServerEnv;
-use super::spec::{ServerSpec, ServerTransport};
+use super::spec::ServerTransport;
 use crate::call::ProgressRouter;
-use crate::call::server_requests::{ServerMessageHandler, WaitingCalls};
+use crate::call::server_requests::ServerMessageHandler;
 use crate::transport::http::channel::HttpChannel;
 use crate::transport::http::{self, DELETE_TIMEOUT, HttpConnection};
 use crate::transport::link::{LinkChannel, LinkedServer};
@@ -23,30 +23,20 @@ use crate::transport::{Channel, Peer, PeerError, pipes};
 use turnwright_types::effect::{escape_hidden_line, shorten_title};
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::redact;
-use turnwright_workspace::exec::{Environment, ProgramActivity};
 
 /// Time limit for writing queued messages when a connection is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The settings and services for connecting, with the deadline.
-#[derive(Debug)]
-pub(crate) struct ConnectRequest<'a> {
-    pub(crate) spec: &'a ServerSpec,
-    pub(crate) env: &'a ServerEnv,
-    pub(crate) environment: &'a Environment,
-    /// Notified when the server's tools or prompts have changed.
-    pub(crate) changed: Arc<Notify>,
-    pub(crate) callers: WaitingCalls,
-    pub(crate) activity: &'a ProgramActivity,
-    /// Set once the server turns out to know only the protocol without a handshake.
-    pub(crate) is_modern: &'a AtomicBool,
-    pub(crate) stop: &'a CancellationToken,
-    pub(crate) deadline: Instant,
+/// An attempt to connect to a server.
+pub(super) struct ConnectRequest<'a> {
+    pub(super) server: &'a ServerTask,
+    pub(super) stop: &'a CancellationToken,
+    pub(super) deadline: Instant,
 }
 
 impl ConnectRequest<'_> {
     /// Runs a future until the server is stopped or the deadline passes.
-    pub(crate) async fn until_deadline<T>(
+    pub(super) async fn until_deadline<T>(
         &self,
         future: impl Future<Output = T>,
     ) -> Result<T, String> {
@@ -54,8 +44,8 @@ impl ConnectRequest<'_> {
             output = future => Ok(output),
             () = self.stop.cancelled() => Err("it was stopped".to_owned()),
             () = sleep_until(self.deadline) => {
-                let limit = self.spec.start_timeout().as_secs_f32();
-                let download = self.spec.downloader().map(|program| format!(
+                let limit = self.server.spec.start_timeout().as_secs_f32();
+                let download = self.server.spec.downloader().map(|program| format!(
                     ". `{program} …` may still have been downloading: run it once in a terminal, or set a \
                      higher `start_seconds` for the server"
                 ));
@@ -67,18 +57,7 @@ impl ConnectRequest<'_> {
 
 /// Why a connection could not be opened, or has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConnectFailure {
-    /// For the user.
-    pub(crate) why: String,
-    /// Retrying would not help.
-    pub(crate) is_final: bool,
-    /// A login would help.
-    pub(crate) needs_login: bool,
-}
-
-/// Why an HTTP server cannot be used.
-#[derive(Clone, Debug)]
-pub(crate) enum HttpFailure {
+pub(crate) enum ConnectFailure {
     /// With the reason, for the user.
     Failed(String),
     /// The same, if another attempt would fail in the same way.
@@ -86,29 +65,19 @@ pub(crate) enum HttpFailure {
     NeedsLogin,
 }
 
-impl From<String> for HttpFailure {
-    fn from(why: String) -> HttpFailure {
-        HttpFailure::Failed(why)
-    }
-}
-
-impl From<HttpFailure> for ConnectFailure {
-    fn from(unusable: HttpFailure) -> ConnectFailure {
-        match unusable {
-            HttpFailure::Failed(why) => why.into(),
-            HttpFailure::Lasting(why) => ConnectFailure { is_final: true, ..why.into() },
-            HttpFailure::NeedsLogin => ConnectFailure {
-                why: "it requires a login".to_owned(),
-                is_final: true,
-                needs_login: true,
-            },
+impl ConnectFailure {
+    /// The reason, for the user.
+    pub(crate) fn why(&self) -> &str {
+        match self {
+            ConnectFailure::Failed(why) | ConnectFailure::Lasting(why) => why,
+            ConnectFailure::NeedsLogin => "it requires a login",
         }
     }
 }
 
 impl From<String> for ConnectFailure {
     fn from(why: String) -> ConnectFailure {
-        ConnectFailure { why, is_final: false, needs_login: false }
+        ConnectFailure::Failed(why)
     }
 }
 
@@ -131,24 +100,24 @@ enum ConnectionKind {
 }
 
 impl Connection {
-    pub(crate) async fn open(request: &ConnectRequest<'_>) -> Result<Connection, ConnectFailure> {
+    pub(super) async fn open(request: &ConnectRequest<'_>) -> Result<Connection, ConnectFailure> {
+        let ServerTask { spec, env, changed, callers, .. } = request.server;
         let handler = ServerMessageHandler {
-            roots: Arc::new(request.env.roots_of(request.spec)),
-            changed: Arc::clone(&request.changed),
-            server: request.spec.name.clone(),
-            forms: request.env.supports_forms,
-            callers: request.callers.clone(),
+            roots: Arc::new(env.roots_of(spec)),
+            changed: Arc::clone(changed),
+            server: spec.name.clone(),
+            forms: env.supports_forms,
+            callers: callers.clone(),
             progress: ProgressRouter::default(),
         };
-        match &request.spec.transport {
+        match &spec.transport {
             ServerTransport::Stdio { .. } => Connection::to_process(request, handler).await,
             ServerTransport::Http { url, headers } => {
                 let opening = async {
-                    let logins = &request.env.logins;
-                    Connection::over_http(HttpConnection::new(url, headers, logins).await?, handler)
-                        .await
+                    let connection = HttpConnection::new(url, headers, &env.logins).await?;
+                    Connection::over_http(connection, handler).await
                 };
-                Ok(request.until_deadline(opening).await??)
+                request.until_deadline(opening).await?
             }
             ServerTransport::Linked(link) => {
                 Connection::through_link(request, link.clone(), handler).await
@@ -164,7 +133,7 @@ impl Connection {
         handler: ServerMessageHandler,
     ) -> Result<Connection, ConnectFailure> {
         let mut first = None;
-        if !request.is_modern.load(Ordering::Relaxed) {
+        if !request.server.is_modern.load(Ordering::Relaxed) {
             match connect(request, handler.clone(), true).await {
                 Ok(connection) => return Ok(connection),
                 Err(BeginError::Refused(why)) => first = Some(why),
@@ -173,19 +142,18 @@ impl Connection {
         }
         let failure = match connect(request, handler, false).await {
             Ok(connection) => {
-                request.is_modern.store(true, Ordering::Relaxed);
+                request.server.is_modern.store(true, Ordering::Relaxed);
                 return Ok(connection);
             }
-            Err(BeginError::Refused(why)) => {
-                ConnectFailure { why, is_final: true, needs_login: false }
-            }
+            Err(BeginError::Refused(why)) => ConnectFailure::Lasting(why),
             Err(BeginError::Other(failure)) => failure,
         };
-        let why = match first {
-            Some(first) => format!("{first}; without a handshake: {}", failure.why),
-            None => failure.why,
-        };
-        Err(ConnectFailure { why, ..failure })
+        let Some(first) = first else { return Err(failure) };
+        let why = format!("{first}; without a handshake: {}", failure.why());
+        Err(match failure {
+            ConnectFailure::Failed(_) => ConnectFailure::Failed(why),
+            _ => ConnectFailure::Lasting(why),
+        })
     }
 
     /// Connects over HTTP: first with a handshake, which all servers knew until 2025, and without one if
@@ -193,7 +161,7 @@ impl Connection {
     async fn over_http(
         connection: HttpConnection,
         handler: ServerMessageHandler,
-    ) -> Result<Connection, HttpFailure> {
+    ) -> Result<Connection, ConnectFailure> {
         let channel = |version| {
             let changed = Arc::clone(&handler.changed);
             let (http, answers) = HttpChannel::new(connection.clone(), version, changed);
@@ -246,11 +214,7 @@ impl Connection {
             Err(why) => why,
         };
         peer.close();
-        Err(ConnectFailure { why, is_final: true, needs_login: false })
-    }
-
-    pub(crate) fn progress(&self) -> ProgressRouter {
-        self.peer.handler().progress.clone()
+        Err(ConnectFailure::Lasting(why))
     }
 
     pub(crate) fn peer(&self) -> &Peer {
@@ -327,14 +291,15 @@ async fn connect(
     handler: ServerMessageHandler,
     has_handshake: bool,
 ) -> Result<Connection, BeginError> {
-    let Some(program_request) = ProgramRequest::new(request.spec, request.env, request.environment)
-    else {
-        return Err(BeginError::Other("it is not a local program".to_owned().into()));
+    let server = request.server;
+    let program = ProgramRequest {
+        spec: server.spec.clone(),
+        env: server.env.clone(),
+        environment: server.environment.clone(),
     };
-    let started = ServerProcess::start(program_request, request.activity).await;
-    let (mut process, output, input) = started.map_err(|why| {
-        BeginError::Other(ConnectFailure { why, is_final: true, needs_login: false })
-    })?;
+    let started = ServerProcess::start(program, &server.activity).await;
+    let (mut process, output, input) =
+        started.map_err(|why| BeginError::Other(ConnectFailure::Lasting(why)))?;
     let (peer, tasks) = pipes::connect(output, input, handler);
     let beginning = async {
         if has_handshake {
@@ -362,12 +327,11 @@ async fn connect(
                 BeginError::Refused(unsupported_version(std::slice::from_ref(&info.version)))
             }
         },
-        Ok(None | Some(Err(HandshakeError::Lost(_)))) => {
-            BeginError::Other(process.ended().await.into())
-        }
-        Ok(Some(Err(error))) => match refusal(&error) {
-            Some(why) => BeginError::Refused(why),
-            None => {
+        Ok(None) => BeginError::Other(process.ended().await.into()),
+        Ok(Some(Err(error))) => match (refusal(&error), &error) {
+            (Some(why), _) => BeginError::Refused(why),
+            (None, HandshakeError::Peer(_)) => BeginError::Other(process.ended().await.into()),
+            (None, _) => {
                 let why = format!("it does not answer like an MCP server: {}", brief(&error));
                 BeginError::Other(process.with_stderr(why).into())
             }
@@ -376,7 +340,7 @@ async fn connect(
     };
     peer.close();
     close_pipes(tasks).await;
-    process.stop_starting(request.spec.downloader().is_some()).await;
+    process.stop_starting(server.spec.downloader().is_some()).await;
     Err(error)
 }
 
@@ -392,7 +356,7 @@ fn unsupported_version(theirs: &[String]) -> String {
 /// The reason, if the server answered and refused the way to begin.
 fn refusal(error: &HandshakeError) -> Option<String> {
     match error {
-        HandshakeError::Refused(PeerError::ErrorResponse(error)) => {
+        HandshakeError::Peer(PeerError::ErrorResponse(error)) => {
             Some(format!("it refused the connection: {}", brief(&error.message)))
         }
         HandshakeError::UnsupportedVersion(theirs) => Some(unsupported_version(theirs)),
@@ -414,13 +378,13 @@ mod tests {
     #[test]
     fn a_refused_handshake_is_told_apart_from_a_broken_server() {
         let error = PeerError::ErrorResponse(RpcError::method_not_found("initialize"));
-        let refused = refusal(&HandshakeError::Refused(error));
+        let refused = refusal(&error.into());
         assert!(refused.unwrap().starts_with("it refused the connection: "));
         let strange = HandshakeError::UnsupportedVersion(vec!["2031-01-01".to_owned()]);
         assert_eq!(
             refusal(&strange).unwrap(),
             "it uses protocol version 2031-01-01; supported are 2024-11-05 to 2026-07-28"
         );
-        assert_eq!(refusal(&HandshakeError::Lost(PeerError::Closed)), None);
+        assert_eq!(refusal(&PeerError::Closed.into()), None);
     }
 }

@@ -65,27 +65,15 @@ impl ServerInfo {
 /// Why a connection did not begin.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    /// The server refuses this way to begin.
-    #[error("{0}")]
-    Refused(PeerError),
+    /// The server refuses this way to begin, or the connection has ended or cannot be used.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
     /// It knows only these versions of the protocol.
     #[error("it knows only other versions of the protocol")]
     UnsupportedVersion(Vec<String>),
-    /// The connection has ended, or cannot be used.
-    #[error("{0}")]
-    Lost(PeerError),
     /// The answer is none of this protocol.
     #[error("the result of `{0}` is malformed")]
     Malformed(&'static str),
-}
-
-impl From<PeerError> for HandshakeError {
-    fn from(error: PeerError) -> HandshakeError {
-        match error {
-            error @ PeerError::ErrorResponse(_) => HandshakeError::Refused(error),
-            error => HandshakeError::Lost(error),
-        }
-    }
 }
 
 fn capabilities(handler: &ServerMessageHandler) -> Value {

@@ -6,7 +6,6 @@ pub(crate) mod handshake;
 pub(crate) mod pool;
 pub(crate) mod spec;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -17,7 +16,6 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::call::ProgressRouter;
 use crate::call::server_requests::WaitingCalls;
 use crate::features::tools::{ListedTool, list_tools};
 use crate::features::{JsonObject, Prompt, prompts};
@@ -80,8 +78,6 @@ pub struct ServerState {
     pub last_end: Option<String>,
     /// `None` unless connected.
     pub peer: Option<Peer>,
-    /// Routes progress notifications to calls.
-    pub progress: ProgressRouter,
 }
 
 impl ServerState {
@@ -229,11 +225,6 @@ impl Server {
         self.spec.is_confined_program() && self.env.profile.is_some()
     }
 
-    /// The roots to tell the server.
-    pub fn roots(&self) -> Vec<PathBuf> {
-        self.env.roots_of(&self.spec)
-    }
-
     /// A token that is cancelled when the server has ended. Wait for it after dropping the last handle.
     pub fn ended(&self) -> CancellationToken {
         self.ended.clone()
@@ -245,8 +236,10 @@ struct ServerTask {
     env: ServerEnv,
     environment: Environment,
     publisher: watch::Sender<Arc<ServerState>>,
+    /// Notified when the server's tools or prompts have changed.
     changed: Arc<Notify>,
     restart_requested: Arc<Notify>,
+    /// Set once the server turns out to know only the protocol without a handshake.
     is_modern: AtomicBool,
     callers: WaitingCalls,
     activity: ProgramActivity,
@@ -272,7 +265,7 @@ impl ServerTask {
             let is_down = match &end {
                 ConnectionEnd::Failed(failure) => {
                     failures += 1;
-                    failure.is_final || failures > MAX_RESTARTS
+                    !matches!(failure, ConnectFailure::Failed(_)) || failures > MAX_RESTARTS
                 }
                 ConnectionEnd::Restart | ConnectionEnd::Stopped => false,
             };
@@ -282,7 +275,7 @@ impl ServerTask {
                 connection.close().await;
             }
             let continues = match end {
-                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
                     failures = 0;
                     stop.run_until_cancelled(self.wait_for_login()).await.is_some()
                 }
@@ -314,14 +307,14 @@ impl ServerTask {
             match end {
                 ConnectionEnd::Stopped => {}
                 ConnectionEnd::Restart => state.phase = ServerPhase::Starting,
-                ConnectionEnd::Failed(ConnectFailure { needs_login: true, .. }) => {
+                ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
                     *state =
                         ServerState { phase: ServerPhase::NeedsLogin, ..ServerState::default() };
                 }
                 ConnectionEnd::Failed(failure) => {
-                    state.phase = ServerPhase::Failed(failure.why.clone());
+                    state.phase = ServerPhase::Failed(failure.why().to_owned());
                     state.is_restarting = !is_down;
-                    state.last_end = Some(failure.why.clone());
+                    state.last_end = Some(failure.why().to_owned());
                 }
             }
         });
@@ -387,22 +380,10 @@ impl ServerTask {
     }
 
     async fn open(&self, stop: &CancellationToken) -> Result<Connection, ConnectFailure> {
-        let request = ConnectRequest {
-            spec: &self.spec,
-            env: &self.env,
-            environment: &self.environment,
-            changed: Arc::clone(&self.changed),
-            callers: self.callers.clone(),
-            activity: &self.activity,
-            is_modern: &self.is_modern,
-            stop,
-            deadline: Instant::now() + self.spec.start_timeout(),
-        };
-        redact::register_keys(self.spec.secrets()).map_err(|error| ConnectFailure {
-            why: error.to_string(),
-            is_final: true,
-            needs_login: false,
-        })?;
+        let deadline = Instant::now() + self.spec.start_timeout();
+        let request = ConnectRequest { server: self, stop, deadline };
+        redact::register_keys(self.spec.secrets())
+            .map_err(|error| ConnectFailure::Lasting(error.to_string()))?;
         let mut connection = Connection::open(&request).await?;
         let peer = connection.peer().clone();
         let listing = async {
@@ -425,8 +406,10 @@ impl ServerTask {
         };
         connection.close().await;
         // A server within the client is not started anew, so it would not answer better.
-        let is_final = matches!(self.spec.transport, ServerTransport::Linked(_));
-        Err(ConnectFailure { is_final, ..why.into() })
+        Err(match self.spec.transport {
+            ServerTransport::Linked(_) => ConnectFailure::Lasting(why),
+            _ => ConnectFailure::Failed(why),
+        })
     }
 
     async fn list(&self, peer: &Peer) -> Result<Lists, String> {
@@ -452,7 +435,6 @@ impl ServerTask {
                 revision,
                 last_end: state.last_end.take(),
                 peer: Some(peer),
-                progress: connection.progress(),
             };
         });
     }

@@ -217,7 +217,7 @@ mod tests {
     async fn a_withdrawn_request_is_dropped() {
         let link = SilentLink::default();
         let mut running = start(&peer(&link), 3);
-        running.remove(1).cancel("not needed");
+        running.remove(1).give_up("not needed");
         assert_eq!(link.0.load(Ordering::Relaxed), 2);
         drop(running);
         assert_eq!(link.0.load(Ordering::Relaxed), 0);

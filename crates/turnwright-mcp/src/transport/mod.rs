@@ -364,11 +364,7 @@ impl RunningRequest {
     }
 
     /// Withdraws the request, with a reason for the server's log.
-    pub(super) fn cancel(self, why: &str) {
-        self.give_up(why);
-    }
-
-    fn give_up(&self, why: &str) {
+    pub(super) fn give_up(&self, why: &str) {
         if self.peer.pending().give_up(self.id) && self.is_withdrawable {
             self.peer.announce_withdrawal(self.id, why);
         }

@@ -1,14 +1,14 @@
 //! The running process of a server: its pipes, its exit, and the end of its stderr, which is added to error
 //! messages: bounded, without API keys and without control characters.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -45,37 +45,8 @@ pub(crate) struct ServerProcess {
     /// Cancelled when its stdout is no longer read, because the process closed it or its connection was closed.
     gone: CancellationToken,
     temp_folder: Option<PrivateTempFolder>,
-    memory: MemoryWatch,
-}
-
-/// Measures the memory of a process and of all that it has started, for as long as it runs.
-#[derive(Debug)]
-struct MemoryWatch {
-    /// How many bytes they hold once that is more than they may.
-    excess: watch::Receiver<Option<u64>>,
-    /// Ends with the watch.
-    _task: JoinSet<()>,
-}
-
-impl MemoryWatch {
-    fn start(program: &PipedProcess, limit: Option<u64>) -> MemoryWatch {
-        let (tell, excess) = watch::channel(None);
-        let above = program.memory_above(limit);
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            tell.send_replace(Some(above.await));
-        });
-        MemoryWatch { excess, _task: task }
-    }
-
-    /// Waits until they hold too much.
-    async fn exceeded(&self) -> u64 {
-        let mut excess = self.excess.clone();
-        match excess.wait_for(Option::is_some).await.ok().and_then(|excess| *excess) {
-            Some(bytes) => bytes,
-            None => std::future::pending().await,
-        }
-    }
+    /// How many bytes it holds with all that it has started, once that is more than they may.
+    memory_excess: Shared<BoxFuture<'static, u64>>,
 }
 
 impl ServerProcess {
@@ -103,13 +74,12 @@ impl ServerProcess {
         program.observe(activity);
         let limit = limit.filter(|_| is_confined);
         let running = ServerProcess {
-            memory: MemoryWatch::start(&program, limit),
+            memory_excess: program.memory_above(limit).boxed().shared(),
             program,
-            stderr: StderrTail::default(),
+            stderr: StderrTail::of(pipes.stderr),
             gone: CancellationToken::new(),
             temp_folder,
         };
-        running.stderr.listen(pipes.stderr);
         let reader = MessageReader::new(pipes.stdout, running.gone.clone());
         let writer = MessageWriter::new(pipes.stdin, reader.stdin_is_blocked());
         Ok((running, reader, writer))
@@ -118,7 +88,7 @@ impl ServerProcess {
     /// Waits for the process to end, and describes how it ended.
     pub(crate) async fn ended(&mut self) -> String {
         let exit = tokio::select! {
-            bytes = self.memory.exceeded() => {
+            bytes = self.memory_excess.clone() => {
                 let held = format_bytes(bytes);
                 return format!(
                     "it held {held} of memory, more than it may (`memory_mb` of the sandbox)"
@@ -132,7 +102,7 @@ impl ServerProcess {
 
     /// Waits until it holds more memory than it may. Then [`ended`](Self::ended) says so, and it must be stopped.
     pub(crate) async fn memory_exceeded(&self) {
-        self.memory.exceeded().await;
+        self.memory_excess.clone().await;
     }
 
     /// Adds the end of its stderr to a message.
@@ -168,51 +138,47 @@ fn describe_exit(exit: Option<&CommandExit>) -> String {
     }
 }
 
-/// The last bytes that a process wrote to stderr.
-#[derive(Clone, Debug, Default)]
-struct StderrTail {
-    // Held only to copy a short text.
-    bytes: Arc<Mutex<Vec<u8>>>,
-    /// Cancelled when the pipe is closed.
-    closed: CancellationToken,
-}
+/// The last bytes that a process wrote to stderr. The channel is closed with the pipe.
+#[derive(Debug)]
+struct StderrTail(watch::Receiver<Vec<u8>>);
 
 impl StderrTail {
-    /// Starts to read the pipe until it is closed.
+    /// Reads the pipe until it is closed.
     #[expect(clippy::disallowed_methods, reason = "ends with the program, which is waited for")]
-    fn listen(&self, mut pipe: impl AsyncRead + Unpin + Send + 'static) {
-        let tail = self.clone();
-        let closed = self.closed.clone().drop_guard();
+    fn of(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> StderrTail {
+        let (sender, tail) = watch::channel(Vec::new());
         tokio::spawn(async move {
             let mut buffer = vec![0; READ_BUFFER_BYTES];
             while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-                tail.push(&buffer[..count]);
+                sender.send_modify(|kept| keep_last(kept, &buffer[..count]));
             }
-            drop(closed);
         });
-    }
-
-    fn push(&self, bytes: &[u8]) {
-        let mut kept = self.bytes.lock();
-        kept.extend_from_slice(bytes);
-        let surplus = kept.len().saturating_sub(KEPT_BYTES);
-        kept.drain(..surplus);
+        StderrTail(tail)
     }
 
     /// Adds the stderr of a process that has ended to a message, after waiting briefly for its rest.
     async fn append_final_to(&self, message: String) -> String {
-        timeout(DRAIN_TIMEOUT, self.closed.cancelled()).await.ok();
+        let mut tail = self.0.clone();
+        let until_closed = async { while tail.changed().await.is_ok() {} };
+        timeout(DRAIN_TIMEOUT, until_closed).await.ok();
         self.append_to(message)
     }
 
     /// Adds the stderr so far to a message.
     fn append_to(&self, message: String) -> String {
-        let bytes = self.bytes.lock().clone();
+        let bytes = self.0.borrow().clone();
         match display_tail(&bytes).as_str() {
             "" => message,
             tail => format!("{message}. It printed: {tail}"),
         }
     }
+}
+
+/// Appends bytes and drops the oldest ones above [`KEPT_BYTES`].
+fn keep_last(kept: &mut Vec<u8>, bytes: &[u8]) {
+    kept.extend_from_slice(bytes);
+    let surplus = kept.len().saturating_sub(KEPT_BYTES);
+    kept.drain(..surplus);
 }
 
 fn display_tail(bytes: &[u8]) -> String {
@@ -241,12 +207,13 @@ mod tests {
         ] {
             assert_eq!(display_tail(printed.as_bytes()), expected);
         }
-        let tail = StderrTail::default();
+        let mut kept = Vec::new();
         for _ in 0..100 {
-            tail.push("ü".repeat(1000).as_bytes());
+            keep_last(&mut kept, "ü".repeat(1000).as_bytes());
         }
-        assert!(tail.bytes.lock().len() <= KEPT_BYTES);
-        let long = tail.append_to("it ended".to_owned());
+        assert!(kept.len() <= KEPT_BYTES);
+        let (_, tail) = watch::channel(kept);
+        let long = StderrTail(tail).append_to("it ended".to_owned());
         assert!(
             long.starts_with("it ended. It printed: … ü") && long.len() < SHOWN_BYTES + 40,
             "{long}"

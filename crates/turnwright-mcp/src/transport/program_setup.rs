@@ -6,11 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::server::pool::ServerEnv;
-use crate::server::spec::{ServerSandbox, ServerSpec, ServerTransport};
+use crate::server::spec::{ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::secret::Secret;
 use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -47,52 +46,28 @@ pub(crate) struct PreparedProgram {
 /// A request to prepare a program.
 #[derive(Debug)]
 pub(crate) struct ProgramRequest {
-    /// The name of the server.
-    pub(crate) name: String,
-    pub(crate) command: PathBuf,
-    pub(crate) arguments: Vec<String>,
-    pub(crate) variables: Vec<(String, Secret)>,
-    /// Where it runs.
-    pub(crate) folder: PathBuf,
-    pub(crate) sandbox: ServerSandbox,
+    pub(crate) spec: ServerSpec,
     pub(crate) env: ServerEnv,
     pub(crate) environment: Environment,
 }
 
 impl ProgramRequest {
-    /// Returns `None` for a server that is reached over HTTP.
-    pub(crate) fn new(
-        spec: &ServerSpec,
-        env: &ServerEnv,
-        environment: &Environment,
-    ) -> Option<ProgramRequest> {
-        let ServerTransport::Stdio { command, arguments, environment: variables } = &spec.transport
-        else {
-            return None;
-        };
-        Some(ProgramRequest {
-            name: spec.name.clone(),
-            command: command.clone(),
-            arguments: arguments.clone(),
-            variables: variables.clone(),
-            folder: spec.folder.clone().unwrap_or_else(|| env.cwd.clone()),
-            sandbox: spec.sandbox.clone(),
-            env: env.clone(),
-            environment: environment.clone(),
-        })
-    }
-
     /// Finds the program and creates the folders that it needs. Blocks on file I/O.
     ///
     /// # Errors
     /// If the program cannot be started; the text is for the user.
     pub(crate) fn prepare(self) -> Result<PreparedProgram, String> {
-        let cwd = self.folder.clone();
+        let ServerTransport::Stdio { command, arguments, environment: variables } =
+            &self.spec.transport
+        else {
+            return Err("it is not a local program".to_owned());
+        };
+        let cwd = self.spec.folder.clone().unwrap_or_else(|| self.env.cwd.clone());
         if !cwd.is_dir() {
             let shown = escape_hidden_line(&cwd.to_string_lossy());
             return Err(format!("its folder {shown} does not exist"));
         }
-        let profile = self.env.profile.clone().filter(|_| self.sandbox.is_enabled);
+        let profile = self.env.profile.clone().filter(|_| self.spec.sandbox.is_enabled);
         let mut environment = self.environment.clone();
         let mut temp_folder = None;
         let profile = match profile {
@@ -120,12 +95,12 @@ impl ProgramRequest {
                 Some(profile)
             }
         };
-        for (name, value) in &self.variables {
+        for (name, value) in variables {
             environment = environment.with(name, value.expose());
         }
-        let command = find_program(&self.command, &cwd, environment.get("PATH"))?;
+        let command = find_program(command, &cwd, environment.get("PATH"))?;
         let words = std::iter::once(command.into_os_string())
-            .chain(self.arguments.iter().map(OsString::from))
+            .chain(arguments.iter().map(OsString::from))
             .collect();
         Ok(PreparedProgram {
             program: PipedProgram {
@@ -140,10 +115,11 @@ impl ProgramRequest {
 
     /// Adds the permissions of this server's settings to the session's profile.
     fn confine(&self, mut profile: SandboxProfile) -> SandboxProfile {
-        if self.sandbox.network {
+        let sandbox = &self.spec.sandbox;
+        if sandbox.network {
             profile.network = Network::On;
         }
-        let writable = self.sandbox.write.iter().filter_map(|path| real_path(path).ok());
+        let writable = sandbox.write.iter().filter_map(|path| real_path(path).ok());
         profile.writable.extend(writable);
         let cache = self.package_cache().map(|path| PrivateLayer::new(path, Path::new("")));
         let new = cache.filter(|layer| {
@@ -153,8 +129,7 @@ impl ProgramRequest {
         for cache in &mut profile.caches {
             *cache = PrivateLayer::new(cache.path.clone(), &self.private_caches());
         }
-        let open: Vec<_> =
-            self.sandbox.read.iter().filter_map(|path| real_path(path).ok()).collect();
+        let open: Vec<_> = sandbox.read.iter().filter_map(|path| real_path(path).ok()).collect();
         profile.hidden.retain(|path| !open.iter().any(|open| path.starts_with(open)));
         if let Some(read) = &mut profile.readable {
             read.extend(open);
@@ -163,7 +138,8 @@ impl ProgramRequest {
     }
 
     fn is_named(&self, name: &str) -> bool {
-        self.command.file_name().is_some_and(|file| file == name)
+        matches!(&self.spec.transport, ServerTransport::Stdio { command, .. }
+            if command.file_name().is_some_and(|file| file == name))
     }
 
     /// The package runner that the program is, with its cache.
@@ -195,7 +171,7 @@ impl ProgramRequest {
 
     /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
     fn private_caches(&self) -> PathBuf {
-        let name = self.name.replace(
+        let name = self.spec.name.replace(
             |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '-' | '_'),
             "_",
         );
@@ -247,7 +223,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::ServerSource;
+    use crate::{ServerSandbox, ServerSource};
 
     fn program(path: &Path, mode: u32) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -313,7 +289,7 @@ mod tests {
         let environment = variables
             .iter()
             .fold(Environment::default(), |all, (name, value)| all.with(name, *value));
-        ProgramRequest::new(&spec, &env, &environment).unwrap()
+        ProgramRequest { spec, env, environment }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use secrecy::ExposeSecret;
 
 use super::StoreError;
+use crate::database::execute;
 use turnwright_types::hash::{hex, sha256};
 use turnwright_types::redact;
 
@@ -98,9 +99,8 @@ pub(super) fn put(
     let id = match found.optional()? {
         Some((id, flags)) => {
             if flags == COMPRESSED && format == BlobFormat::Plain {
-                connection
-                    .prepare_cached("UPDATE blobs SET is_zlib = 0, bytes = ? WHERE id = ?")?
-                    .execute(params![bytes, id])?;
+                let update = "UPDATE blobs SET is_zlib = 0, bytes = ? WHERE id = ?";
+                execute(connection, update, params![bytes, id])?;
             }
             id
         }
@@ -118,9 +118,8 @@ pub(super) fn put(
                 .insert(params![hash.as_slice(), flags, compressed.as_deref().unwrap_or(&kept)])?
         }
     };
-    connection
-        .prepare_cached("INSERT OR IGNORE INTO blob_uses (session, blob) VALUES (?, ?)")?
-        .execute([session, id])?;
+    let insert = "INSERT OR IGNORE INTO blob_uses (session, blob) VALUES (?, ?)";
+    execute(connection, insert, [session, id])?;
     Ok(id)
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, OptionalExtension, Params, Transaction, TransactionBehavior};
 
 use crate::StoreError;
 use crate::health::StorageFault;
@@ -29,6 +29,16 @@ const APPLICATION_ID: i32 = 0x5457_5253;
 
 /// How long to wait for a lock that another process holds.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Runs a statement that is prepared only once.
+pub(super) fn execute(
+    connection: &Connection,
+    statement: &str,
+    params: impl Params,
+) -> Result<(), StoreError> {
+    connection.prepare_cached(statement)?.execute(params)?;
+    Ok(())
+}
 
 /// Opens a connection for writing and creates the database if there is none.
 pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection, StoreError> {

@@ -344,13 +344,8 @@ impl Document for HtmlDocument<'_> {
             Entry::Compacted { .. } => {
                 self.wrapped("<p class=\"aside\">", fragments::COMPACTED, "</p>\n")
             }
-            Entry::Refused
-            | Entry::Pruned { .. }
-            | Entry::ImagesLeftOut
-            | Entry::SomeImagesLeftOut { .. }
-            | Entry::Rewound { .. }
-            | Entry::RewindUndone { .. }
-            | Entry::Unknown => Ok(()),
+            // The others are not shown.
+            _ => Ok(()),
         }
     }
 

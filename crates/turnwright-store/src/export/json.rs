@@ -61,7 +61,7 @@ impl Document for JsonDocument<'_> {
             "turn": entry_row.turn,
             "seq": entry_row.seq,
             "at": rfc3339(entry_row.at),
-            "entry": AsStored(&entry_row.entry),
+            "entry": entry_row.entry,
             "tool_calls": entry_row.calls.iter().map(call).collect::<Vec<_>>(),
         }))
     }

@@ -156,13 +156,8 @@ impl Document for MarkdownDocument<'_> {
                 self.block("*Context cleared: from here on, the model did not see anything above.*")
             }
             Entry::Compacted { .. } => self.block(&format!("*{}*", fragments::COMPACTED)),
-            Entry::Refused
-            | Entry::Pruned { .. }
-            | Entry::ImagesLeftOut
-            | Entry::SomeImagesLeftOut { .. }
-            | Entry::Rewound { .. }
-            | Entry::RewindUndone { .. }
-            | Entry::Unknown => Ok(()),
+            // The others are not shown.
+            _ => Ok(()),
         }
     }
 

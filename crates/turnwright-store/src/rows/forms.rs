@@ -1,5 +1,4 @@
-//! The stored form of entries, messages, cards of calls, and file states. An entry is one field, whose name is
-//! the column `kind`.
+//! The stored form of plans, messages, cards of calls, and file states.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::json::{self, stored_as};
-use crate::{Audience, Entry};
 use turnwright_types::effect::{CallContent, CallView, FileFate, Location, ToolKind};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{CallId, MessageId, TerminalId};
@@ -19,77 +17,10 @@ use turnwright_types::message::{
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus};
 
 stored_as!(
-    Entry => EntryJson,
-    Audience => AudienceJson,
     PlanEntry => PlanEntryJson,
     PlanPriority => PlanPriorityJson,
     PlanStatus => PlanStatusJson,
 );
-
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "Entry", rename_all = "snake_case")]
-enum EntryJson {
-    Message {
-        #[serde(with = "json")]
-        id: MessageId,
-        #[serde(with = "json")]
-        message: Arc<Message>,
-        #[serde(default, with = "json")]
-        audience: Audience,
-    },
-    Note {
-        #[serde(with = "json")]
-        id: MessageId,
-        text: String,
-    },
-    #[serde(rename = "lost")]
-    IncompleteCall {
-        #[serde(with = "json")]
-        call: CallId,
-        name: String,
-        #[serde(with = "json")]
-        view: CallView,
-        #[serde(rename = "why")]
-        reason: String,
-    },
-    Plan {
-        #[serde(with = "json")]
-        entries: Vec<PlanEntry>,
-    },
-    Cleared,
-    Compacted {
-        #[serde(with = "json")]
-        id: MessageId,
-        #[serde(with = "json")]
-        replacement: Arc<Message>,
-        kept: usize,
-        max_result: usize,
-    },
-    Pruned {
-        kept: usize,
-    },
-    ImagesLeftOut,
-    SomeImagesLeftOut {
-        images: Vec<usize>,
-    },
-    Refused,
-    Rewound {
-        to: u64,
-    },
-    RewindUndone {
-        rewind: u64,
-    },
-    #[serde(skip)]
-    Unknown,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "Audience", rename_all = "snake_case")]
-enum AudienceJson {
-    Both,
-    User,
-    Model,
-}
 
 #[derive(Deserialize, Serialize)]
 #[serde(remote = "PlanEntry")]

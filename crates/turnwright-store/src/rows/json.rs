@@ -40,14 +40,14 @@ impl<'de, T: Stored> Deserialize<'de> for AsStored<T> {
 }
 
 /// For fields with `serde(with = "json")`.
-pub(super) fn serialize<T: Stored, S: Serializer>(
+pub(crate) fn serialize<T: Stored, S: Serializer>(
     value: &T,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     value.write(serializer)
 }
 
-pub(super) fn deserialize<'de, T: Stored, D: Deserializer<'de>>(
+pub(crate) fn deserialize<'de, T: Stored, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
     T::read(deserializer)

@@ -1,7 +1,7 @@
 //! Writes sessions, entries and calls as rows, on the writer thread.
 
 mod forms;
-mod json;
+pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +17,7 @@ use super::sessions::folders_json;
 use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
 use crate::blobs::packed_json::{PackedJson, Packing, pack, unpack};
 use crate::blobs::result_places;
+use crate::database::execute;
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{Arguments, Message, ToolCall};
@@ -57,10 +58,7 @@ pub(super) fn set_updated_at(
     session: i64,
     now: i64,
 ) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("UPDATE sessions SET updated_at = ? WHERE key = ?")?
-        .execute([now, session])?;
-    Ok(())
+    execute(connection, "UPDATE sessions SET updated_at = ? WHERE key = ?", [now, session])
 }
 
 pub(super) fn delete_entry(
@@ -68,10 +66,8 @@ pub(super) fn delete_entry(
     session: i64,
     seq: u64,
 ) -> Result<(), StoreError> {
-    connection
-        .prepare_cached("DELETE FROM entries WHERE session = ? AND seq = ?")?
-        .execute(params![session, seq])?;
-    Ok(())
+    let delete = "DELETE FROM entries WHERE session = ? AND seq = ?";
+    execute(connection, delete, params![session, seq])
 }
 
 pub(super) fn insert_entry(
@@ -80,7 +76,7 @@ pub(super) fn insert_entry(
     (seq, turn, now): (u64, u64, i64),
     entry: &Entry,
 ) -> Result<(), StoreError> {
-    let value = serde_json::to_value(AsStored(entry))?;
+    let value = serde_json::to_value(entry)?;
     let (kind, mut body) = match value {
         Value::Object(fields) => fields.into_iter().next().unwrap_or_default(),
         Value::String(kind) => (kind, Value::Null),
@@ -94,19 +90,18 @@ pub(super) fn insert_entry(
     };
     leave_out_defaults(&mut body);
     let packed = pack(connection, session, body, packing(entry))?;
-    connection
-        .prepare_cached(
-            // `INSERT OR REPLACE` copies each page that it changes, to be able to undo half of it.
-            "INSERT INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
-             ON CONFLICT (session, seq) DO UPDATE SET turn = excluded.turn, at = excluded.at, \
-             kind = excluded.kind, message_id = excluded.message_id, body = excluded.body, \
-             refs = excluded.refs",
-        )?
-        .execute(params![session, seq, turn, now, kind, id, packed.body, packed.refs])?;
-    connection
-        .prepare_cached("DELETE FROM drafts WHERE session = ? AND seq = ?")?
-        .execute(params![session, seq])?;
+    execute(
+        connection,
+        // `INSERT OR REPLACE` copies each page that it changes, to be able to undo half of it.
+        "INSERT INTO entries (session, seq, turn, at, kind, message_id, body, refs) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
+         ON CONFLICT (session, seq) DO UPDATE SET turn = excluded.turn, at = excluded.at, \
+         kind = excluded.kind, message_id = excluded.message_id, body = excluded.body, \
+         refs = excluded.refs",
+        params![session, seq, turn, now, kind, id, packed.body, packed.refs],
+    )?;
+    let delete = "DELETE FROM drafts WHERE session = ? AND seq = ?";
+    execute(connection, delete, params![session, seq])?;
     let Entry::Message { id, message, .. } = entry else { return Ok(()) };
     let Message::Assistant(answer) = message.as_ref() else { return Ok(()) };
     for call in answer.calls.iter().enumerate() {
@@ -128,20 +123,19 @@ fn insert_call(
     };
     let status = CallStatus::Pending.as_str();
     let packed = pack(connection, session, arguments, Packing::ARGUMENTS)?;
-    connection
-        .prepare_cached(
-            "INSERT INTO calls (session, call, seq, position, turn, message_id, \
-             tool_name, arguments, arguments_refs, status, asked_at) \
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
-             ON CONFLICT (session, call) DO UPDATE SET seq = excluded.seq, \
-             position = excluded.position, turn = excluded.turn, \
-             message_id = excluded.message_id, tool_name = excluded.tool_name, \
-             arguments = excluded.arguments, arguments_refs = excluded.arguments_refs, \
-             status = excluded.status, asked_at = excluded.asked_at, result = NULL, \
-             result_blob = NULL, card = NULL, card_refs = NULL, begun_at = NULL, \
-             ended_at = NULL, duration_ms = NULL, spawn_task = NULL",
-        )?
-        .execute(params![
+    execute(
+        connection,
+        "INSERT INTO calls (session, call, seq, position, turn, message_id, \
+         tool_name, arguments, arguments_refs, status, asked_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+         ON CONFLICT (session, call) DO UPDATE SET seq = excluded.seq, \
+         position = excluded.position, turn = excluded.turn, \
+         message_id = excluded.message_id, tool_name = excluded.tool_name, \
+         arguments = excluded.arguments, arguments_refs = excluded.arguments_refs, \
+         status = excluded.status, asked_at = excluded.asked_at, result = NULL, \
+         result_blob = NULL, card = NULL, card_refs = NULL, begun_at = NULL, \
+         ended_at = NULL, duration_ms = NULL, spawn_task = NULL",
+        params![
             session,
             call.id.as_str(),
             seq,
@@ -153,8 +147,8 @@ fn insert_call(
             packed.refs,
             status,
             now
-        ])?;
-    Ok(())
+        ],
+    )
 }
 
 pub(super) fn read_entry(kind: &str, mut body: Value) -> serde_json::Result<Entry> {
@@ -163,7 +157,7 @@ pub(super) fn read_entry(kind: &str, mut body: Value) -> serde_json::Result<Entr
     if let (Some(answer), Some(id)) = (answer, id) {
         answer.entry("id").or_insert(id);
     }
-    from_value(if body.is_null() { kind.into() } else { json!({ kind: body }) })
+    serde_json::from_value(if body.is_null() { kind.into() } else { json!({ kind: body }) })
 }
 
 /// Removes the fields of a message that hold defaults, and the id, which the entry has as well. The origin of an
@@ -227,12 +221,11 @@ pub(super) fn finish_call(
     let card = pack_card(connection, session, card, &outcome.text)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };
     let took = outcome.duration.map(|duration| (duration.as_secs_f64() * 1e6).round() / 1e3);
-    connection
-        .prepare_cached(
-            "UPDATE calls SET status = ?, tool_name = ?, result = ?, result_blob = ?, card = ?, \
-             card_refs = ?, ended_at = ?, duration_ms = ? WHERE session = ? AND call = ?",
-        )?
-        .execute(params![
+    execute(
+        connection,
+        "UPDATE calls SET status = ?, tool_name = ?, result = ?, result_blob = ?, card = ?, \
+         card_refs = ?, ended_at = ?, duration_ms = ? WHERE session = ? AND call = ?",
+        params![
             status.as_str(),
             redact::text(&outcome.tool),
             text,
@@ -243,7 +236,8 @@ pub(super) fn finish_call(
             took,
             session,
             call.as_str()
-        ])?;
+        ],
+    )?;
     put_file_contents(connection, session, &outcome.file_contents)?;
     record_changes(connection, session, (turn, call), &outcome.file_changes)
 }
@@ -293,13 +287,12 @@ pub(super) fn replace_result(
         None => (None, None),
     };
     let (text, blob) = store_result(connection, session, new)?;
-    connection
-        .prepare_cached(
-            "UPDATE calls SET result = ?, result_blob = ?, card = ?, card_refs = ? \
-             WHERE session = ? AND call = ?",
-        )?
-        .execute(params![text, blob, card, refs, session, call.as_str()])?;
-    Ok(())
+    execute(
+        connection,
+        "UPDATE calls SET result = ?, result_blob = ?, card = ?, card_refs = ? \
+         WHERE session = ? AND call = ?",
+        params![text, blob, card, refs, session, call.as_str()],
+    )
 }
 
 /// Redacts a result text and stores it as a blob if it is long. Returns the values of the columns
@@ -341,31 +334,31 @@ pub(super) fn record_changes(
         }
         if after.as_ref() == Some(before) {
             // The call intended a change but did not make it.
-            connection
-                .prepare_cached(
-                    "DELETE FROM file_versions \
-                     WHERE session = ? AND turn = ? AND call = ? AND path = ?",
-                )?
-                .execute(params![session, turn, call.as_str(), path_to_value(path)])?;
+            execute(
+                connection,
+                "DELETE FROM file_versions \
+                 WHERE session = ? AND turn = ? AND call = ? AND path = ?",
+                params![session, turn, call.as_str(), path_to_value(path)],
+            )?;
             continue;
         }
         let before = serde_json::to_string(&AsStored(before))?;
         let after =
             after.as_ref().map(|state| serde_json::to_string(&AsStored(state))).transpose()?;
-        connection
-            .prepare_cached(
-                "INSERT INTO file_versions (session, turn, call, path, before, after) \
-                 VALUES (?, ?, ?, ?, ?, ?) \
-                 ON CONFLICT (session, turn, call, path) DO UPDATE SET after = excluded.after",
-            )?
-            .execute(params![
+        execute(
+            connection,
+            "INSERT INTO file_versions (session, turn, call, path, before, after) \
+             VALUES (?, ?, ?, ?, ?, ?) \
+             ON CONFLICT (session, turn, call, path) DO UPDATE SET after = excluded.after",
+            params![
                 session,
                 turn,
                 call.as_str(),
                 path_to_value(path),
                 redact::text(&before),
                 after.as_deref().map(redact::text)
-            ])?;
+            ],
+        )?;
     }
     Ok(())
 }

@@ -121,11 +121,7 @@ pub fn list(
 }
 
 pub fn exists(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
-    match session_key(connection, id) {
-        Ok(_) => Ok(true),
-        Err(StoreError::NoSuchSession) => Ok(false),
-        Err(error) => Err(error),
-    }
+    Ok(find_session_key(connection, id)?.is_some())
 }
 
 /// Sets a generated title unless the session has a title. Returns whether it was set.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use crate::StoreError;
+use crate::database::execute;
 use crate::read::to_millis;
 use crate::session_lock::SessionLock;
 use turnwright_types::ids::SessionId;
@@ -232,9 +233,8 @@ fn delete_session_part(connection: &Connection, session: i64) -> Result<bool, St
     let mut find =
         connection.prepare_cached("SELECT blob FROM blob_uses WHERE session = ? LIMIT 1")?;
     while let Some(blob) = find.query_row([session], |row| row.get::<_, i64>(0)).optional()? {
-        connection
-            .prepare_cached("DELETE FROM blob_uses WHERE session = ? AND blob = ?")?
-            .execute([session, blob])?;
+        let delete = "DELETE FROM blob_uses WHERE session = ? AND blob = ?";
+        execute(connection, delete, [session, blob])?;
         delete_blob(connection, blob)?;
         if started.elapsed() > SLICE_TIME {
             return Ok(false);
@@ -248,12 +248,11 @@ fn delete_session_part(connection: &Connection, session: i64) -> Result<bool, St
 
 /// Deletes a blob unless a session uses it.
 fn delete_blob(connection: &Connection, blob: i64) -> Result<(), StoreError> {
-    connection
-        .prepare_cached(
-            "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob = ?1)",
-        )?
-        .execute([blob])?;
-    Ok(())
+    execute(
+        connection,
+        "DELETE FROM blobs WHERE id = ?1 AND NOT EXISTS (SELECT 1 FROM blob_uses WHERE blob = ?1)",
+        [blob],
+    )
 }
 
 /// Deletes some unused blobs. Returns the id to continue after, or `None` at the end.

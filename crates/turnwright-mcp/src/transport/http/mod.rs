@@ -18,14 +18,14 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use crate::server::connection::HttpFailure;
+use crate::server::connection::ConnectFailure;
 use crate::server::spec::ServerTransport;
 use login_store::{LoginStore, ServerLogin};
 use reply::{
     Attempt, EVENT_STREAM, EventStream, JSON, PostReply, content_type, is_trouble, read_reply,
     status_error, unexpected_type,
 };
-use turnwright_http::{ConnectionFault, Tls};
+use turnwright_http::ConnectionFault;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -118,9 +118,9 @@ fn header(name: &str, value: &Secret) -> Result<(HeaderName, HeaderValue), Strin
     Ok((key, value))
 }
 
-pub(crate) fn unexpected(response: &str) -> HttpFailure {
+pub(crate) fn unexpected(response: &str) -> ConnectFailure {
     let response = display_line(response);
-    HttpFailure::Failed(format!("it did not answer like an MCP server: {response}"))
+    ConnectFailure::Failed(format!("it did not answer like an MCP server: {response}"))
 }
 
 /// Makes one short line of a server's text that is safe to show, without the keys that it may repeat.
@@ -147,7 +147,7 @@ pub(crate) struct HttpConnection {
 /// Why a request failed.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestFailure {
-    pub(crate) reason: HttpFailure,
+    pub(crate) reason: ConnectFailure,
     /// The failure would be the same with another version of the protocol.
     pub(crate) is_conclusive: bool,
     /// The connection cannot be used any more.
@@ -164,9 +164,9 @@ impl HttpConnection {
             .map_err(|error| error.to_string())?;
         let has_key = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         let login = logins.login_for(url).filter(|_| !has_key);
-        let tls = Tls::for_scheme(url.scheme());
-        let built =
-            spawn_blocking(move || build_client(tls)).await.map_err(|error| error.to_string())?;
+        let is_https = url.scheme() == "https";
+        let building = spawn_blocking(move || build_client(is_https));
+        let built = building.await.map_err(|error| error.to_string())?;
         let client =
             built.map_err(|error| format!("the HTTP client could not be created: {error}"))?;
         Ok(HttpConnection {
@@ -183,10 +183,8 @@ impl HttpConnection {
     /// Waits until the connection cannot be used any more, and returns the reason.
     pub(crate) async fn lost(&self) -> String {
         self.lost.cancelled().await;
-        match self.last_failure().map(|failure| failure.reason) {
-            Some(HttpFailure::Failed(why) | HttpFailure::Lasting(why)) => why,
-            Some(HttpFailure::NeedsLogin) | None => "it requires a login".to_owned(),
-        }
+        let reason = self.last_failure().map_or(ConnectFailure::NeedsLogin, |last| last.reason);
+        reason.why().to_owned()
     }
 
     pub(crate) fn last_failure(&self) -> Option<RequestFailure> {
@@ -196,7 +194,7 @@ impl HttpConnection {
     /// Records what an error means, and removes the URL from it, which may contain a key.
     fn record(&self, error: HttpError) -> HttpError {
         if let Some(mut failure) = self.interpret(&error) {
-            if let HttpFailure::Failed(why) = &mut failure.reason
+            if let ConnectFailure::Failed(why) = &mut failure.reason
                 && let Some(proxy) = turnwright_http::proxy_of(&self.url)
             {
                 why.push_str(&format!(" (through the proxy {proxy})"));
@@ -224,22 +222,23 @@ impl HttpConnection {
                      permitted to use it{}",
                     server_explanation(scope.as_deref(), body)
                 );
-                (HttpFailure::Failed(why), false)
+                (ConnectFailure::Failed(why), false)
             }
             HttpError::Status { status, .. } if is_trouble(*status) => {
                 let why = format!("it has a problem of its own (HTTP {})", status.as_u16());
-                (HttpFailure::Failed(why), false)
+                (ConnectFailure::Failed(why), false)
             }
             HttpError::Auth(error) => {
                 let shown = display_line(&error.to_string());
                 let why = format!("its login could not be renewed: {shown}");
-                (HttpFailure::Failed(why), false)
+                (ConnectFailure::Failed(why), false)
             }
             HttpError::Request(error) if error.is_connect() => {
                 let fault = ConnectionFault::of(error);
                 let why = format!("it cannot be reached: {}", fault_text(&fault));
                 let is_lasting = fault.is_lasting();
-                let reason = if is_lasting { HttpFailure::Lasting } else { HttpFailure::Failed };
+                let reason =
+                    if is_lasting { ConnectFailure::Lasting } else { ConnectFailure::Failed };
                 (reason(why), true)
             }
             HttpError::SessionExpired
@@ -255,13 +254,13 @@ impl HttpConnection {
         Some(RequestFailure { reason, is_conclusive: true, ends_connection })
     }
 
-    fn unauthorized(&self) -> HttpFailure {
+    fn unauthorized(&self) -> ConnectFailure {
         if self.has_key {
-            return HttpFailure::Failed(
+            return ConnectFailure::Failed(
                 "it rejects the key in its `Authorization` header (HTTP 401)".to_owned(),
             );
         }
-        HttpFailure::NeedsLogin
+        ConnectFailure::NeedsLogin
     }
 
     async fn token(&self) -> Result<Option<String>, HttpError> {
@@ -302,13 +301,13 @@ fn credential(value: &Secret) -> Option<String> {
     (!key.contains("://")).then(|| key.to_owned())
 }
 
-fn build_client(tls: Tls) -> reqwest::Result<Client> {
+fn build_client(is_https: bool) -> reqwest::Result<Client> {
     let builder = turnwright_http::client_builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
         .tcp_keepalive(KEEP_ALIVE)
         .redirect(redirect::Policy::custom(redirect_policy));
-    turnwright_http::build_client(builder, tls)
+    turnwright_http::build_client(builder, is_https)
 }
 
 /// Follows a redirect only within the same origin, because the headers must not be sent elsewhere, and

@@ -160,8 +160,7 @@ fn user_item<'a>(style: &RequestStyle<'_>, user: &'a UserMessage) -> Option<Inpu
         |part: &PromptPart| style.quirks.images && matches!(part, PromptPart::Image(_));
     let mut content = Vec::new();
     // The parts between two images are rendered like a prompt of their own.
-    for chunk in
-        user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
+    for chunk in user.parts.chunk_by(|one, next| !is_sent_as_image(one) && !is_sent_as_image(next))
     {
         match chunk {
             [PromptPart::Image(media)] if style.quirks.images => {

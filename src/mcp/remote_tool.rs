@@ -62,7 +62,7 @@ impl RemoteTool {
             title.push_str(&format!(" ({hint})"));
         }
         let title = shorten_title(escape_hidden_line(&title));
-        CallView { title, kind: self.listed.kind(), locations: Vec::new() }
+        CallView::new(title, self.listed.kind())
     }
 
     /// Validates the arguments, after repairing unambiguous mistakes.

@@ -19,7 +19,6 @@ use crate::turn::{
 use tokio::task::spawn_blocking;
 use turnwright_mcp::PromptRequest;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
 use turnwright_types::text;
 use turnwright_types::update::Update;
@@ -193,7 +192,7 @@ impl SessionActor {
                     log_command(&conversation, &mut history, TurnKind::Command, &typed, &prompt);
                     let stop = match refused {
                         Some(Err(why)) => {
-                            let message = MessageId::from(format!("msg-{}", history.mint()));
+                            let message = history.mint_message_id();
                             conversation.say(message, why);
                             StopReason::EndTurn
                         }
@@ -296,7 +295,7 @@ pub(super) fn log_command(
     turnwright_types::redact::redact_in_place(&mut words);
     let log = conversation.log();
     log.begin_turn(kind, words);
-    let id = MessageId::from(format!("msg-{}", history.mint()));
+    let id = history.mint_message_id();
     let message = Arc::new(Message::User(prompt.clone()));
     conversation.report_message(None, &id, &message);
     log.add_entry(Entry::Message { id, message, audience: Audience::User });

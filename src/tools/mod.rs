@@ -195,6 +195,21 @@ pub struct ToolOutcome {
 }
 
 impl ToolOutcome {
+    /// A call that did what was asked.
+    pub(crate) fn done(
+        text: impl Into<String>,
+        content: Vec<CallContent>,
+        raw: Value,
+    ) -> ToolOutcome {
+        ToolOutcome { ok: true, text: text.into(), view: None, content, raw, images: Vec::new() }
+    }
+
+    /// The same, with a card that shows the text for the model.
+    fn done_as_shown(text: String, raw: Value) -> ToolOutcome {
+        let content = vec![CallContent::Text(text.clone())];
+        ToolOutcome::done(text, content, raw)
+    }
+
     /// A failed call. The user reads the first sentence of the reason.
     pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
         ToolOutcome::refused(reason.into())
@@ -332,11 +347,7 @@ impl<T: Tool> AnyTool for T {
     }
 
     fn pending_view(&self) -> Option<CallView> {
-        T::HAS_CARD.then(|| CallView {
-            title: T::PENDING_TITLE.to_owned(),
-            kind: T::KIND,
-            locations: Vec::new(),
-        })
+        T::HAS_CARD.then(|| CallView::new(T::PENDING_TITLE, T::KIND))
     }
 
     fn shown_arguments(&self) -> &'static [ShownArgument] {

@@ -19,7 +19,7 @@ use news::{CheckRun, find_news};
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
-use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{
     Arguments, AssistantMessage, Message, PromptPart, StopReason, ToolCall, UserMessage,
 };
@@ -196,7 +196,7 @@ impl Turn {
         // The limit is ours, so that no check goes on in the background.
         let arguments = json!({ "command": check.command, "timeout": TIME_LIMIT.as_secs() * 2 });
         let title = format!("Check {} ({when}): {}", check.name, escape_hidden(&check.command));
-        let view = CallView { title, kind: ToolKind::Execute, locations: Vec::new() };
+        let view = CallView::new(title, ToolKind::Execute);
         self.log_check(&id, &arguments);
         self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
         self.cards.show_arguments(&id, abridged_arguments(&arguments));
@@ -258,7 +258,7 @@ impl Turn {
     /// Logs the call as one that only the user sees.
     fn log_check(&mut self, id: &CallId, arguments: &Value) {
         let call = ToolCall::new(id.clone(), id.to_string(), COMMAND_TOOL, arguments.clone());
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let message = self.history.mint_message_id();
         let content = AssistantMessage::new(message.clone(), "", vec![call]);
         let answer = Arc::new(Message::Assistant(content));
         let audience = Audience::User;
@@ -303,7 +303,7 @@ mod tests {
 
         fn plan(&self, _: &mut AnyArgs, _: &mut CallSite<'_>) -> CallPlan {
             let title = Self::PENDING_TITLE.to_owned();
-            CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+            CallPlan::in_session(CallView::new(title, Self::KIND))
         }
 
         async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {

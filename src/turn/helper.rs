@@ -136,8 +136,8 @@ impl TurnHelpers {
             "The {started} works in the background. You are told its answer once, when it is done: go \
              on with something else, or end your turn."
         );
-        let shown = format!("Works in the background as {id}");
-        done(text, shown, json!({ "id": id }))
+        let shown = CallContent::Text(format!("Works in the background as {id}"));
+        ToolOutcome::done(text, vec![shown], json!({ "id": id }))
     }
 
     /// Runs a helper to its end.
@@ -281,7 +281,7 @@ impl HelperEnd {
         match self.result {
             Ok(text) => {
                 let shown = format!("{text}\n\n{}", transcript.unwrap_or_default());
-                done(text, shown, raw)
+                ToolOutcome::done(text, vec![CallContent::Text(shown)], raw)
             }
             Err(refusal) => {
                 let mut outcome = ToolOutcome::refused(refusal);
@@ -290,11 +290,6 @@ impl HelperEnd {
             }
         }
     }
-}
-
-fn done(text: String, shown: String, raw: serde_json::Value) -> ToolOutcome {
-    let content = vec![CallContent::Text(shown)];
-    ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
 }
 
 fn cancelled() -> ToolRefusal {

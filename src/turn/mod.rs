@@ -365,7 +365,7 @@ impl Turn {
         let Some(message) = self.history.messages.get(self.prompt.first_message).cloned() else {
             return;
         };
-        let id = MessageId::from(format!("msg-{}", self.history.mint()));
+        let id = self.history.mint_message_id();
         let audience = Audience::Both;
         let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
         self.conversation.log().add_entry(entry);
@@ -387,7 +387,7 @@ impl Turn {
     fn push_hidden_message(&mut self, message: Message) {
         self.history.push(message);
         let Some(message) = self.history.messages.last().cloned() else { return };
-        let id = MessageId::from(format!("msg-{}", self.history.mint()));
+        let id = self.history.mint_message_id();
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
         self.last_hidden = Some(self.conversation.log().add_entry(entry));

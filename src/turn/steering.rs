@@ -87,7 +87,7 @@ impl SteeringQueue {
             message.parts.extend(context.map(|text| PromptPart::Context(text.to_owned())));
             history.push(Message::User(message));
             let Some(message) = history.messages.last().cloned() else { continue };
-            let id = MessageId::from(format!("msg-{}", history.mint()));
+            let id = history.mint_message_id();
             joined.push(JoinedMessage { prompt, id: id.clone(), message: Arc::clone(&message) });
             let entry = Entry::Message { id, message, audience: Audience::Both };
             log.replace_entries(vec![seq], log.reserve_seq(), entry);

@@ -27,7 +27,7 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
             let last = turn::failed_update(&id, why);
             vec![
                 Update::ToolCall { id, name, view, raw_input: None, can_cancel: false },
-                Update::CallUpdate(Box::new(last)),
+                last.into(),
             ]
         }
         Entry::Compacted { id, replacement, .. } => {
@@ -85,7 +85,7 @@ fn card_updates(row: &CallRow) -> Vec<Update> {
     let name = row.tool.clone();
     let first = Update::ToolCall { id, name, view, raw_input, can_cancel: false };
     let last = turn::final_update(&row.call, &row.outcome);
-    vec![first, Update::CallUpdate(Box::new(last))]
+    vec![first, last.into()]
 }
 
 pub(in crate::session) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {

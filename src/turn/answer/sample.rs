@@ -54,7 +54,7 @@ impl Turn {
         self.cancel.run_until_cancelled(self.conversation.client().wait_for_capacity()).await;
         let selection = self.conversation.selection.get();
         let mut request = self.next_request(&selection);
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let message = self.history.mint_message_id();
         let received = self.receive_without_refused_images(&selection, &mut request, &message);
         let ReceivedAnswer { answer, outcome, omits_media } = received.await;
         self.report_missing_effort(&selection);
@@ -393,7 +393,7 @@ impl Turn {
 
     /// Shows a text to the user that the model does not get.
     pub(in crate::turn) fn say(&mut self, text: String) {
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let message = self.history.mint_message_id();
         self.conversation.say(message, text);
     }
 }

@@ -39,7 +39,7 @@ use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+use turnwright_types::update::{CallUpdate, ToolCallStatus};
 use turnwright_workspace::checkpoint::CallChanges;
 
 /// How long a tool with side effects may take to stop after a cancel.
@@ -486,7 +486,7 @@ impl PendingCall {
         }
         if view.is_some() {
             let update = CallUpdate::new(id, ToolCallStatus::InProgress);
-            ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+            ctx.env.client.update(update.into());
         }
         let runs_calls = prepared.runs_calls();
         let running = catch_panic(async {

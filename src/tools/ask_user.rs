@@ -71,7 +71,7 @@ impl Tool for AskUser {
             UserReply::InConversation => {
                 let text = format!(
                     "The user is asked this; the turn ends, and the next message is the \
-                        answer:\n{shown}"
+                     answer:\n{shown}"
                 );
                 ctx.env.ask_in_conversation(shown);
                 let content = vec![CallContent::Text(ASKED.to_owned())];

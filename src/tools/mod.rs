@@ -59,7 +59,7 @@ pub(crate) use project_context::{
 pub(crate) use registry::{AllowedTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight};
 pub use registry::{OfferContext, Registry, RemoteTools, Toolbox};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
-pub(crate) use tool_env::{ProcessShared, SessionShared, SharedRules, ToolEnv, UserFolders};
+pub(crate) use tool_env::{ProcessShared, SessionShared, SharedValue, ToolEnv, UserFolders};
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {

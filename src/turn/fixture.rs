@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
-    SharedGrants, SharedModelSelection, SharedSpending, Told,
+    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants,
+    SharedModelSelection, SharedSpending, Told,
 };
 use crate::error::Error;
-use crate::tools::{AnyTool, Registry, RemoteTools, ToolEnv, Toolbox, built_in};
+use crate::tools::{AnyTool, Registry, RemoteTools, SharedValue, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,
@@ -248,7 +248,7 @@ pub(crate) fn turn_fixture(
         env: Arc::new(env),
         told: Told::default(),
         grants: SharedGrants::default(),
-        checks: SharedChecks::default(),
+        checks: SharedValue::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),

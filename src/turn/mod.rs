@@ -39,11 +39,10 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
     History, Message, PromptPart, Spending, StopReason, ToolCall, UserMessage,
 };
-use turnwright_types::update::Update;
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::cards::OpenCards;
-use calls::runner::{self, CallOrigin, CallRunner};
+use calls::runner::{self, CallRunner};
 use checks::TurnChecks;
 use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
@@ -58,7 +57,7 @@ pub(crate) use calls::admission_queue::AdmissionQueue;
 pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
-pub(crate) use checks::{Check, SharedChecks};
+pub(crate) use checks::Check;
 pub(crate) use conversation::Conversation;
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
@@ -203,12 +202,7 @@ impl Turn {
         );
         conversation.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let known_changes = conversation.env.shared.checkpoint.change_count();
-        let runner = CallRunner::new(
-            Arc::clone(&conversation.env),
-            conversation.grants.clone(),
-            CallOrigin::Conversation,
-            conversation.queue.clone(),
-        );
+        let runner = conversation.runner(conversation.grants.clone());
         Turn {
             conversation,
             cancel,
@@ -350,12 +344,11 @@ impl Turn {
         }
         let late = remote_tools.take_late_servers();
         if !late.is_empty() {
-            let text = format!(
+            self.conversation.notify(format!(
                 "Not connected yet: {}. The turn starts without these MCP servers; their tools are \
                  added as soon as they connect.",
                 late.join(", ")
-            );
-            self.conversation.client().update(Update::Notice(text));
+            ));
         }
     }
 
@@ -366,9 +359,11 @@ impl Turn {
             return;
         };
         let id = self.history.mint_message_id();
-        let audience = Audience::Both;
-        let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
-        self.conversation.log().add_entry(entry);
+        self.conversation.log().add_entry(Entry::Message {
+            id: id.clone(),
+            message: Arc::clone(&message),
+            audience: Audience::Both,
+        });
         self.prompt.unreported = Some((id, message));
     }
 
@@ -381,6 +376,11 @@ impl Turn {
             self.conversation.log().flush().written().await;
             self.conversation.report_message(None, &id, &message);
         }
+    }
+
+    /// Tells the model something that the user does not see.
+    fn push_context(&mut self, text: String) {
+        self.push_hidden_message(Message::User(UserMessage::context(text)));
     }
 
     /// Adds a message that the model gets and the user does not see.
@@ -405,23 +405,20 @@ impl Turn {
         if self.conversation.told.knows_mode()
             && let Some(line) = self.conversation.mode_context()
         {
-            let text = format!("The user has changed the mode.\n{line}");
-            let message = UserMessage { parts: vec![PromptPart::Context(text)] };
-            self.push_hidden_message(Message::User(message));
+            self.push_context(format!("The user has changed the mode.\n{line}"));
         }
     }
 
     /// Tells the model that it is another day than it knows.
     fn announce_date(&mut self) {
         if let Some(line) = new_date_line(&self.history) {
-            let message = UserMessage { parts: vec![PromptPart::Context(line)] };
-            self.push_hidden_message(Message::User(message));
+            self.push_context(line);
         }
     }
 
     async fn wait(&mut self, delay: Duration, why: Option<String>) -> TurnStep {
         if let Some(why) = why {
-            self.conversation.client().update(Update::Notice(why));
+            self.conversation.notify(why);
         }
         let mut left = delay;
         loop {
@@ -430,9 +427,7 @@ impl Turn {
             let sleep = tokio::time::sleep(left.saturating_sub(next.unwrap_or_default()));
             let is_over = self.cancel.run_until_cancelled(sleep).await.is_none();
             let Some(next) = next.filter(|_| !is_over) else { return TurnStep::Sample };
-            self.conversation
-                .client()
-                .update(Update::Notice(format!("{} s left.", next.as_secs())));
+            self.conversation.notify(format!("{} s left.", next.as_secs()));
             left = next;
         }
     }

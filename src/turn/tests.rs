@@ -19,6 +19,7 @@ use super::*;
 use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind};
+use turnwright_types::update::Update;
 
 /// A tool that panics in the step that its argument names.
 #[derive(Debug)]

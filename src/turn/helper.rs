@@ -26,7 +26,7 @@ use turnwright_llm::Model;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
+use turnwright_types::message::{History, PromptPart, StopReason, UserMessage};
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -304,14 +304,11 @@ fn short_id(call: &CallId) -> String {
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     let answers =
-        finished.history.messages.iter().rev().filter_map(|message| match message.as_ref() {
-            // A note of ours about the end of the turn has no identifier.
-            Message::Assistant(answer) if !answer.id.as_str().is_empty() => {
-                Some(answer.text.trim())
-            }
-            _ => None,
-        });
-    let text = answers.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        finished.history.messages.iter().rev().filter_map(|message| message.as_assistant());
+    // A note of ours about the end of the turn has no identifier.
+    let mut texts =
+        answers.filter(|answer| !answer.id.as_str().is_empty()).map(|answer| answer.text.trim());
+    let text = texts.find(|text| !text.is_empty()).unwrap_or_default();
     let why = match finished.result {
         Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text.to_owned()),
         Ok(StopReason::MaxTurnRequests) if !text.is_empty() => {

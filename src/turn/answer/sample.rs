@@ -135,7 +135,7 @@ impl Turn {
         let request = context::request(
             Arc::clone(&conversation.system_prompt),
             &self.history,
-            conversation.tools.specs(&conversation.offer(), Some(window)),
+            conversation.specs(window),
             selection.effort,
         );
         conversation.cache_guard.check(selection.model.name(), &request);

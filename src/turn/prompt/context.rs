@@ -72,10 +72,8 @@ pub(in crate::turn) fn request(
 /// possible: some models fail when their identifiers come back changed.
 pub(in crate::turn) fn unique_provider_id(history: &History, wanted: &str, ours: &str) -> String {
     let is_taken = |id: &str| {
-        history.messages.iter().any(|message| match message.as_ref() {
-            Message::Assistant(answer) => answer.calls.iter().any(|call| call.provider_id == id),
-            Message::User(_) | Message::Tool(_) => false,
-        })
+        let answers = history.messages.iter().filter_map(|message| message.as_assistant());
+        answers.flat_map(|answer| &answer.calls).any(|call| call.provider_id == id)
     };
     if !wanted.is_empty() && !is_taken(wanted) {
         return wanted.to_owned();

@@ -384,10 +384,15 @@ impl PendingCall {
     /// The view for the card of the call, now that it is planned.
     pub(super) fn card_view(&self) -> CallView {
         let view = self.plan.view.clone();
-        match KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
+        match self.kept() {
             Some(kept) => kept.view(view),
             None => view,
         }
+    }
+
+    /// Returns the call with its kept answers, if its answers are kept.
+    fn kept(&self) -> Option<KeptCall<'_>> {
+        KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref())
     }
 
     /// Plans the call by what is on the disk now.
@@ -411,8 +416,7 @@ impl PendingCall {
 
     /// Asks the tool what the call would do. Changes nothing.
     async fn preview(&mut self) -> Result<Vec<CallContent>, ToolRefusal> {
-        let kept = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref());
-        if let Some(preview) = kept.as_ref().and_then(KeptCall::recorded_preview) {
+        if let Some(preview) = self.kept().and_then(|kept| kept.recorded_preview()) {
             return preview;
         }
         let cancel = self.ctx.cancel.clone();
@@ -426,7 +430,7 @@ impl PendingCall {
         if is_misplaced && !self.plan.effects.iter().all(is_droppable) {
             preview = Err(hidden_secrets::refusal());
         }
-        if let Some(kept) = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
+        if let Some(kept) = self.kept() {
             kept.record_preview(&preview);
         }
         preview

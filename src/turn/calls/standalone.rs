@@ -8,11 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::admission_queue::AdmissionQueue;
 use super::cancellable_calls::CallTokens;
-use super::runner::{CallEnd, CallOrigin, CallRunner};
+use super::runner::{CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use turnwright_types::ids::CallId;
-use turnwright_types::refusal::ToolRefusal;
 
 /// Runs standalone calls under one policy and one set of grants.
 #[derive(Debug)]
@@ -38,25 +37,14 @@ impl StandaloneCalls {
         arguments: Value,
         cancel: CancellationToken,
     ) -> ToolOutcome {
-        let mut outcome = match self.attempt(id, tool, arguments, cancel).await {
-            Ok(end) => end.outcome,
+        let tokens = CallTokens::of(&cancel);
+        let mut outcome = match self.0.enqueue(id, tool, arguments, tokens).await {
+            Ok((call, ticket)) => self.0.clone().run(call, ticket).await.outcome,
             Err(refusal) => ToolOutcome::refused(refusal),
         };
         if let Some(news) = self.env().command_news() {
             outcome.add_line(&news);
         }
         outcome
-    }
-
-    async fn attempt(
-        &self,
-        id: CallId,
-        tool: Arc<dyn AnyTool>,
-        arguments: Value,
-        cancel: CancellationToken,
-    ) -> Result<CallEnd, ToolRefusal> {
-        let tokens = CallTokens::of(&cancel);
-        let (call, ticket) = self.0.enqueue(id, tool, arguments, tokens).await?;
-        Ok(self.0.clone().run(call, ticket).await)
     }
 }

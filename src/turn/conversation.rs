@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
-use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
+use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
 use turnwright_store::{Entry, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
@@ -14,9 +16,13 @@ use turnwright_workspace::helper_types::HelperType;
 use super::calls::runner::{CallOrigin, CallRunner};
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, Check, ModelFinder, SharedGrants,
-    SharedModelSelection, SharedSpending, SpendingLimits, Told,
+    AdmissionQueue, CacheGuard, CancellableCalls, Check, ModelFinder, SharedModelSelection,
+    SharedSpending, SpendingLimits, Told,
 };
+
+/// The permission answers that a conversation remembers.
+// Held only to judge.
+pub(crate) type SharedGrants = Arc<Mutex<Grants>>;
 
 /// Everything that a turn works with but the history. The session owns it and clones the handle for each of
 /// its turns; a helper has one of its own.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
@@ -108,7 +109,9 @@ impl TurnHelpers {
         call: CallId,
         record: HelperRecord,
     ) -> ToolOutcome {
-        self.conversation.grants = self.conversation.grants.detached();
+        // It shares no later answers.
+        let grants = self.conversation.grants.lock().clone();
+        self.conversation.grants = Arc::new(Mutex::new(grants));
         let env = Arc::clone(&self.conversation.env);
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);

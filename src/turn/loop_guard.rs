@@ -1,7 +1,6 @@
 //! Handles a model that goes round in circles: first with a word to the model, in the result of the call,
 //! then with a question to the user.
 
-
 use super::loop_detector::{EndedCall, LoopFinding, Repetition};
 use super::{Turn, TurnStep, redacted};
 use crate::tools;

@@ -16,7 +16,6 @@ mod prompt;
 mod room;
 mod selection;
 mod conversation;
-mod shared_grants;
 mod steering;
 mod told;
 
@@ -58,7 +57,7 @@ pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::Check;
-pub(crate) use conversation::Conversation;
+pub(crate) use conversation::{Conversation, SharedGrants};
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
@@ -67,7 +66,6 @@ pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
 pub(crate) use selection::{ModelSelection, SharedModelSelection};
-pub(crate) use shared_grants::SharedGrants;
 pub(crate) use steering::SteeringQueue;
 pub(crate) use told::Told;
 

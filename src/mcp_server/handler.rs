@@ -36,11 +36,8 @@ const MAX_ROOTS: usize = 64;
 const MAX_PENDING_QUESTIONS: usize = 16;
 /// The key of our question among the input requests of a result.
 const PERMISSION_KEY: &str = "permission";
-/// The MCP server. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct McpHandler(Arc<HandlerInner>);
-
-struct HandlerInner {
+/// The MCP server.
+pub(super) struct McpHandler {
     host: Arc<SessionHost>,
     options: McpServerOptions,
     tools: OfferedTools,
@@ -95,7 +92,7 @@ impl McpHandler {
         options: McpServerOptions,
         outbox: Outbox,
     ) -> McpHandler {
-        McpHandler(Arc::new(HandlerInner {
+        McpHandler {
             host,
             options,
             tools: OfferedTools::new(),
@@ -105,45 +102,45 @@ impl McpHandler {
             creating_runner: Semaphore::new(1),
             pending_questions: parking_lot::Mutex::default(),
             has_roots: AtomicBool::new(false),
-        }))
+        }
     }
 
     /// Stores the capabilities from the client's handshake.
     pub(super) fn set_client_capabilities(&self, capabilities: &Value) {
-        self.0.has_roots.store(capabilities["roots"].is_object(), Ordering::Relaxed);
+        self.has_roots.store(capabilities["roots"].is_object(), Ordering::Relaxed);
     }
 
     /// Ends all running commands and waits for their end.
     pub(super) async fn close(&self) {
-        let runner = self.0.runner.lock().take();
+        let runner = self.runner.lock().take();
         if let Some(runner) = runner {
             runner.env().jobs.close().await;
         }
     }
 
     /// Returns the runner of calls, and creates it if there is none.
-    async fn runner(&self, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
-        let _permit = self.0.creating_runner.acquire().await;
-        if let Some(runner) = self.0.runner.lock().clone() {
+    async fn runner(self: &Arc<Self>, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
+        let _permit = self.creating_runner.acquire().await;
+        if let Some(runner) = self.runner.lock().clone() {
             return Ok(runner);
         }
-        let folders = match self.0.options.roots.as_slice() {
-            [] if self.0.has_roots.load(Ordering::Relaxed) => client_roots(peer).await,
+        let folders = match self.options.roots.as_slice() {
+            [] if self.has_roots.load(Ordering::Relaxed) => client_roots(peer).await,
             roots => roots.to_vec(),
         };
-        let inner = Arc::clone(&self.0);
+        let own = Arc::clone(self);
         // Creating the runner reads rule files.
         let created = spawn_blocking(move || {
-            let roots = checked_roots(&folders, &inner.options.cwd)?;
-            let client = Arc::clone(&inner.calls);
-            Ok::<_, String>(inner.host.standalone_calls(roots, client, inner.options.mode))
+            let roots = checked_roots(&folders, &own.options.cwd)?;
+            let client = Arc::clone(&own.calls);
+            Ok::<_, String>(own.host.standalone_calls(roots, client, own.options.mode))
         });
         let (runner, notices) = created.await.map_err(|error| error.to_string())??;
         for notice in notices {
             tracing::warn!("{notice}");
         }
         let runner = Arc::new(runner);
-        *self.0.runner.lock() = Some(Arc::clone(&runner));
+        *self.runner.lock() = Some(Arc::clone(&runner));
         Ok(runner)
     }
 
@@ -167,7 +164,7 @@ impl McpHandler {
     /// Takes the question and answer of the previous round, if this call is the next one.
     fn take_previous_round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
-        let mut pending = self.0.pending_questions.lock();
+        let mut pending = self.pending_questions.lock();
         let index =
             pending.iter().position(|(entry, _)| entry == state).ok_or_else(unknown_state)?;
         let (_, previous) = pending.remove(index);
@@ -183,7 +180,7 @@ impl McpHandler {
         let form = elicitation(&question).await?;
         let state = SessionId::random().as_str().to_owned();
         let ToolCall { name, arguments, .. } = call;
-        let mut pending = self.0.pending_questions.lock();
+        let mut pending = self.pending_questions.lock();
         if pending.len() >= MAX_PENDING_QUESTIONS {
             pending.remove(0);
         }
@@ -196,16 +193,20 @@ impl McpHandler {
     }
 
     pub(super) fn list_tools(&self, cursor: Option<&str>) -> Answer {
-        self.0.tools.page(cursor, PAGE_SIZE)
+        self.tools.page(cursor, PAGE_SIZE)
     }
 
-    pub(super) async fn call_tool(&self, mut request: ClientRequest, peer: Peer) -> Answer {
+    pub(super) async fn call_tool(
+        self: &Arc<Self>,
+        mut request: ClientRequest,
+        peer: Peer,
+    ) -> Answer {
         let call = ToolCall::read(&mut request.params)?;
-        let Some(tool) = self.0.tools.find(&call.name) else {
-            let text = format!("Unknown tool. There are: {}", self.0.tools.names());
+        let Some(tool) = self.tools.find(&call.name) else {
+            let text = format!("Unknown tool. There are: {}", self.tools.names());
             return Err(RpcError::invalid_params(&text));
         };
-        let _slot = self.0.limits.acquire().map_err(|error| limit_error(&error))?;
+        let _slot = self.limits.acquire().map_err(|error| limit_error(&error))?;
         let ask_method = self.ask_method(&call, &request, peer.clone())?;
         let runner = match self.runner(&peer).await {
             Ok(runner) => runner,
@@ -213,11 +214,10 @@ impl McpHandler {
         };
         let token = Some(request.params["_meta"]["progressToken"].take())
             .filter(|token| token.is_string() || token.is_number());
-        let guard =
-            self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
+        let guard = self.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
         let arguments = Value::Object(call.arguments.clone());
         let (tool, arguments) = match patch_call(tool.name(), &arguments) {
-            Some(patch) => (self.0.tools.find("apply_patch").unwrap_or(tool), patch),
+            Some(patch) => (self.tools.find("apply_patch").unwrap_or(tool), patch),
             None => (tool, arguments),
         };
         let outcome = runner.run(guard.id.clone(), tool, arguments, request.cancel).await;
@@ -231,7 +231,7 @@ impl McpHandler {
 
     /// Ends all commands, which were started under the old roots. The next call lists the roots again.
     pub(super) async fn forget_roots(&self) {
-        if self.0.options.roots.is_empty() {
+        if self.options.roots.is_empty() {
             self.close().await;
         }
     }

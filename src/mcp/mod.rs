@@ -167,6 +167,14 @@ impl SessionServers {
     }
 }
 
+/// The tools of a server that its settings do not exclude.
+pub(crate) fn used_tools<'a>(
+    spec: &'a ServerSpec,
+    listed: &'a [Arc<ListedTool>],
+) -> impl Iterator<Item = &'a Arc<ListedTool>> {
+    listed.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name))
+}
+
 fn servers_json(servers: &[Arc<Server>]) -> Value {
     servers.iter().map(|server| server_json(server)).collect()
 }
@@ -229,9 +237,7 @@ fn server_status(server: &Server, state: &ServerState) -> Option<ServerStatus> {
     match &state.phase {
         ServerPhase::Starting => None,
         ServerPhase::Ready => {
-            let filter = &server.spec.tool_filter;
-            let tools = state.tools.iter().filter(|tool| filter.matches(&tool.tool.name));
-            Some(ServerStatus::Ready(tools.count()))
+            Some(ServerStatus::Ready(used_tools(&server.spec, &state.tools).count()))
         }
         ServerPhase::Failed(why) if !state.is_restarting => Some(ServerStatus::Failed(why.clone())),
         ServerPhase::Failed(why) => Some(ServerStatus::Down(why.clone())),
@@ -259,9 +265,7 @@ impl ServerTools {
         }
         let known: HashMap<_, _> =
             self.tools.drain(..).map(|tool| (tool.name.clone(), tool)).collect();
-        let filter = &server.spec.tool_filter;
-        let selected = list.iter().filter(|listed| filter.matches(&listed.tool.name));
-        let tools = selected.map(|listed| {
+        let tools = used_tools(&server.spec, list).map(|listed| {
             let name = names.name_of(&server.spec.name, &listed.tool.name);
             match known.get(&name).filter(|tool| tool.listed.tool == listed.tool) {
                 Some(known) => Arc::clone(known),

@@ -14,12 +14,10 @@ use crate::tools::{
 };
 use tokio::task::spawn_blocking;
 use turnwright_guard::RemoteCallGuard;
-use turnwright_mcp::JsonObject;
-use turnwright_mcp::ListedTool;
-use turnwright_mcp::Server;
-use turnwright_mcp::WaitingCall;
-use turnwright_mcp::{CallContext, call, resources};
-use turnwright_mcp::{CallError, InputRequestContext};
+use turnwright_mcp::{
+    CallContext, CallError, InputRequestContext, JsonObject, ListedTool, Server, WaitingCall, call,
+    resources,
+};
 use turnwright_policy::permission::{Mode, Pass, markdown_code};
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,

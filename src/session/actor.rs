@@ -392,7 +392,7 @@ impl SessionActor {
     /// answer.
     fn prefetch_model_list(&mut self) {
         let model = self.conversation.selection.get().model;
-        if self.host.should_prefetch_list(&model) {
+        if self.host.models.should_prefetch(model.as_ref()) {
             let stop = self.lifecycle.stop.clone();
             self.model_choice.fetch_list(Arc::clone(&self.host), model, stop);
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{SessionHost, effective_policy};
 use crate::config::{McpServerSettings, McpSettings, SettingsSnapshot};
-use crate::mcp::SessionServers;
+use crate::mcp::{SessionServers, used_tools};
 use crate::tools::RemoteTools;
 use turnwright_mcp::{
     ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState, ServerTimeouts,
@@ -48,16 +48,6 @@ fn server_settings(settings: &SettingsSnapshot<'_>) -> (McpSettings, Vec<String>
         })
         .collect();
     (settings, notices)
-}
-
-/// The client's servers, and those of the settings with other names.
-fn with_configured(
-    servers: Vec<ServerSpec>,
-    settings: &McpSettings,
-    folder: &Path,
-) -> Vec<ServerSpec> {
-    let configured = settings.servers.iter().map(|server| configured(server, folder));
-    servers.into_iter().chain(configured).collect()
 }
 
 fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
@@ -134,7 +124,8 @@ impl ServerLaunch {
         folder: &Path,
     ) -> ServerLaunch {
         let (settings, notices) = server_settings(settings);
-        let specs = unique_by_name(with_configured(servers, &settings, folder));
+        let configured = settings.servers.iter().map(|server| configured(server, folder));
+        let specs = unique_by_name(servers.into_iter().chain(configured).collect());
         ServerLaunch { specs, wait: settings.wait, notices }
     }
 }
@@ -191,11 +182,7 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
             revision: state.revision.clone(),
-            tools: state
-                .tools
-                .iter()
-                .filter(|listed| spec.tool_filter.matches(&listed.tool.name))
-                .count(),
+        tools: used_tools(spec, &state.tools).count(),
             prompts: state.prompts.len(),
         }),
         ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),

@@ -18,12 +18,12 @@ impl RequestMethod for SetSessionTitle {
 
     fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
         let id = SessionId::from(params.session_id.0.as_ref());
-        let notifier = connection.session(&id).map(SessionHandle::title_notifier);
+        let open = connection.session(&id).map(SessionHandle::probe);
         let done = Completion::new(move |result: Result<String, Error>| {
             let new_title = result.as_ref().ok().cloned();
             reply.done(|title: String| SetSessionTitleResponse::new(title)).complete(result);
-            if let (Some(notifier), Some(title)) = (notifier, new_title) {
-                notifier.notify(title);
+            if let (Some(open), Some(title)) = (open, new_title) {
+                open.report_title(title);
             }
         });
         stored_sessions::set_title(&connection.host, id, &params.title, done);

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::methods::RequestMethod;
 use super::remote::{CurrentClient, DetachedSession, RemoteSessions};
 use super::responder::Responder;
 use super::schema::{
@@ -67,11 +67,11 @@ macro_rules! opening_requests {
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
 
 /// Opens a session for a client of version 1. `respond` makes the response.
-pub(super) fn open<M: RequestMethod>(
+pub(super) fn open<R: Serialize + 'static>(
     connection: &mut Connection,
     wanted: Result<WantedSession, Error>,
-    reply: Responder<M>,
-    respond: impl FnOnce(&SessionId, Option<SessionModeState>, Vec<SessionConfigOption>) -> M::Result
+    reply: Responder<R>,
+    respond: impl FnOnce(&SessionId, Option<SessionModeState>, Vec<SessionConfigOption>) -> R
     + Send
     + 'static,
 ) {
@@ -96,10 +96,10 @@ pub(super) fn open<M: RequestMethod>(
 }
 
 /// Opens a new session, or a fork of one, for a client of version 2.
-pub(super) fn open_as_new_v2<M: RequestMethod<Result = Value>>(
+pub(super) fn open_as_new_v2(
     connection: &mut Connection,
     wanted: Result<WantedSession, Error>,
-    reply: Responder<M>,
+    reply: Responder<Value>,
 ) {
     let wanted = match wanted {
         Ok(wanted) => wanted,

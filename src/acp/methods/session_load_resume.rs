@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::mcp_servers::{read_with_servers, read_with_typed_servers};
 use crate::acp::opening::{self, OpeningRequest};
@@ -19,72 +18,60 @@ use crate::error::Error;
 use crate::session::{SessionOrigin, WantedSession};
 use turnwright_types::ids::SessionId;
 
-pub(super) struct LoadSession;
-
-impl RequestMethod for LoadSession {
-    const NAME: &'static str = "session/load";
-    // The MCP servers are corrected before the rest is read.
-    type Params = Value;
-    type Result = LoadSessionResponse;
-
-    fn handle(connection: &mut Connection, mut params: Self::Params, reply: Responder<Self>) {
-        let wanted =
-            read_with_servers(Self::NAME, &mut params).and_then(|opening: LoadSessionRequest| {
-                let id = SessionId::from(opening.session_id.0.as_ref());
-                opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
-            });
-        opening::open(connection, wanted, reply, |_, modes, options| {
-            LoadSessionResponse::new().modes(modes).config_options(options)
+/// The MCP servers are corrected before the rest is read.
+pub(super) fn load_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<LoadSessionResponse>,
+) {
+    let wanted =
+        read_with_servers(reply.method(), &mut params).and_then(|opening: LoadSessionRequest| {
+            let id = SessionId::from(opening.session_id.0.as_ref());
+            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
         });
-    }
+    opening::open(connection, wanted, reply, |_, modes, options| {
+        LoadSessionResponse::new().modes(modes).config_options(options)
+    });
 }
 
-pub(super) struct ResumeSession;
-
-impl RequestMethod for ResumeSession {
-    const NAME: &'static str = "session/resume";
-    // The MCP servers are corrected before the rest is read.
-    type Params = Value;
-    type Result = ResumeSessionResponse;
-
-    fn handle(connection: &mut Connection, mut params: Self::Params, reply: Responder<Self>) {
-        let wanted = read_with_servers(Self::NAME, &mut params)
-            .and_then(|opening| wanted_session(connection, opening, false));
-        opening::open(connection, wanted, reply, |_, modes, options| {
-            ResumeSessionResponse::new().modes(modes).config_options(options)
-        });
-    }
+/// The MCP servers are corrected before the rest is read.
+pub(super) fn resume_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<ResumeSessionResponse>,
+) {
+    let wanted = read_with_servers(reply.method(), &mut params)
+        .and_then(|opening| wanted_session(connection, opening, false));
+    opening::open(connection, wanted, reply, |_, modes, options| {
+        ResumeSessionResponse::new().modes(modes).config_options(options)
+    });
 }
 
-pub(super) struct ResumeSessionV2;
-
-impl RequestMethod for ResumeSessionV2 {
-    const NAME: &'static str = "session/resume";
-    type Params = Value;
-    type Result = Value;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let replay = replays(&params);
-        let wanted = read_with_typed_servers(Self::NAME, params)
-            .and_then(|opening| wanted_session(connection, opening, replay?));
-        let wanted = match wanted {
-            Ok(wanted) => wanted,
-            Err(error) => return reply.fail(&error),
-        };
-        let client = opening::client_v2(connection, &wanted);
-        let resumed = Arc::clone(&client);
-        let request = reply.id().clone();
-        let done = Completion::new(move |settings: Result<_, Error>| match settings {
-            Ok(settings) => {
-                // The client learns the state of a session before it may prompt it (R-TWO-6).
-                resumed.report_idle();
-                reply.ok(&json!({ "configOptions": v2::settings(settings) }));
-            }
-            Err(error) => reply.fail(&error),
-        });
-        let client = opening::client_side_v2(client);
-        opening::open_session(connection, request, wanted, client, done);
-    }
+pub(super) fn resume_session_v2(
+    connection: &mut Connection,
+    params: Value,
+    reply: Responder<Value>,
+) {
+    let replay = replays(&params);
+    let wanted = read_with_typed_servers(reply.method(), params)
+        .and_then(|opening| wanted_session(connection, opening, replay?));
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => return reply.fail(&error),
+    };
+    let client = opening::client_v2(connection, &wanted);
+    let resumed = Arc::clone(&client);
+    let request = reply.id().clone();
+    let done = Completion::new(move |settings: Result<_, Error>| match settings {
+        Ok(settings) => {
+            // The client learns the state of a session before it may prompt it (R-TWO-6).
+            resumed.report_idle();
+            reply.ok(&json!({ "configOptions": v2::settings(settings) }));
+        }
+        Err(error) => reply.fail(&error),
+    });
+    let client = opening::client_side_v2(client);
+    opening::open_session(connection, request, wanted, client, done);
 }
 
 fn wanted_session(

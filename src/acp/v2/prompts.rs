@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use super::encode::send_changed;
 use crate::acp::connection::Connection;
 use crate::acp::error::to_rpc;
-use crate::acp::methods::RequestMethod;
-use crate::acp::methods::session_prompt::PromptV2;
+use crate::acp::methods::session_prompt;
 use crate::acp::responder::Responder;
 use crate::acp::to_wire::{stop_meta, token_usage};
 use crate::completion::Completion;
@@ -28,7 +27,7 @@ pub(in crate::acp) struct PromptLedger(Arc<Mutex<HashMap<PromptKey, OpenPrompt>>
 
 struct OpenPrompt {
     /// `None` once the prompt is answered. The request can be cancelled until then.
-    reply: Option<(Responder<PromptV2>, Arc<()>)>,
+    reply: Option<(Responder<Value>, Arc<()>)>,
     /// True if its turn has begun.
     has_begun: bool,
 }
@@ -40,7 +39,7 @@ impl PromptLedger {
         key: PromptKey,
         session: SessionId,
         outbox: Outbox,
-        reply: Responder<PromptV2>,
+        reply: Responder<Value>,
         in_flight: Arc<()>,
     ) -> Completion<PromptEnd> {
         let prompt = OpenPrompt { reply: Some((reply, in_flight)), has_begun: false };
@@ -128,7 +127,7 @@ impl PromptEnding {
 impl Drop for PromptEnding {
     fn drop(&mut self) {
         if !self.is_over {
-            self.end(Err(Error::Internal { place: PromptV2::NAME }));
+            self.end(Err(Error::Internal { place: session_prompt::METHOD }));
         }
     }
 }

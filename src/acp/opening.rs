@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::remote::{CurrentClient, DetachedSession, RemoteSessions};
+use super::remote::{CurrentClient, RemoteSession, RemoteSessions};
 use super::responder::Responder;
 use super::schema::{
     ForkSessionRequest, LoadSessionRequest, NewSessionRequest, ResumeSessionRequest,
@@ -22,7 +22,7 @@ use super::{client_options, mcp_servers};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{
-    self, ClientSide, OpenRequest, Replayed, SessionOrigin, Takeover, WantedSession,
+    self, ClientSide, OpenRequest, Replayed, SessionHandle, SessionOrigin, Takeover, WantedSession,
 };
 use turnwright_rpc::RequestId;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
@@ -187,12 +187,11 @@ pub(super) fn open_session(
 fn take_over(
     connection: &mut Connection,
     WantedSession { id, servers, .. }: WantedSession,
-    detached: DetachedSession,
+    (handle, session): (SessionHandle, RemoteSession),
     client: ClientSide,
     replay: bool,
     done: Completion<Vec<ConfigOption>>,
 ) {
-    let DetachedSession { handle, session } = detached;
     let remote_client = Arc::clone(&session.client);
     let known_as = id.clone();
     let mut follow: Box<dyn FnMut(_, _) -> Completion<PromptEnd> + Send> = match connection.version

@@ -48,9 +48,9 @@ pub(super) struct McpHandler {
     runner: parking_lot::Mutex<Option<Arc<StandaloneCalls>>>,
     /// One permit: only one call at a time creates the runner.
     creating_runner: Semaphore,
-    /// Questions that wait for the next round of their call, by `requestState`.
+    /// Calls whose questions wait for the next round, by `requestState`.
     // Held only to search a short list.
-    pending_questions: parking_lot::Mutex<Vec<(String, PendingQuestion)>>,
+    pending_questions: parking_lot::Mutex<Vec<(String, ToolCall, PermissionRequest)>>,
     /// True if the client has said in its handshake that it has roots.
     has_roots: AtomicBool,
 }
@@ -77,13 +77,6 @@ impl ToolCall {
         let state = params["requestState"].as_str().map(str::to_owned);
         Ok(ToolCall { name, arguments, responses: params["inputResponses"].take(), state })
     }
-}
-
-/// A question that waits for the next round of its call.
-struct PendingQuestion {
-    name: String,
-    arguments: Map<String, Value>,
-    question: PermissionRequest,
 }
 
 impl McpHandler {
@@ -166,25 +159,24 @@ impl McpHandler {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
         let mut pending = self.pending_questions.lock();
         let index =
-            pending.iter().position(|(entry, _)| entry == state).ok_or_else(unknown_state)?;
-        let (_, previous) = pending.remove(index);
+            pending.iter().position(|(entry, ..)| entry == state).ok_or_else(unknown_state)?;
+        let (_, previous, question) = pending.remove(index);
         if previous.name != call.name || previous.arguments != call.arguments {
             return Err(unknown_state());
         }
-        let answer = parse_answer(&call.responses[PERMISSION_KEY], &previous.question);
-        Ok(QuestionRound { previous: Some((previous.question, answer)), pending: None })
+        let answer = parse_answer(&call.responses[PERMISSION_KEY], &question);
+        Ok(QuestionRound { previous: Some((question, answer)), pending: None })
     }
 
     /// Makes the result that lets the client ask its user and call again.
     async fn input_required(&self, call: ToolCall, question: PermissionRequest) -> Option<Value> {
         let form = elicitation(&question).await?;
         let state = SessionId::random().as_str().to_owned();
-        let ToolCall { name, arguments, .. } = call;
         let mut pending = self.pending_questions.lock();
         if pending.len() >= MAX_PENDING_QUESTIONS {
             pending.remove(0);
         }
-        pending.push((state.clone(), PendingQuestion { name, arguments, question }));
+        pending.push((state.clone(), call, question));
         Some(json!({
             "resultType": "input_required",
             "inputRequests": { PERMISSION_KEY: { "method": ELICITATION, "params": form } },
@@ -286,6 +278,8 @@ fn unknown_state() -> RpcError {
 }
 
 fn limit_error(why: &LimitExceeded) -> RpcError {
-    let wait = u64::try_from(why.retry_after().as_millis()).unwrap_or(u64::MAX).max(1);
-    RpcError::application(BUSY, why.to_string(), json!({ "retryAfterMs": wait }))
+    let (LimitExceeded::Rate(wait) | LimitExceeded::Concurrency(wait)) = why;
+    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let text = format!("{why}. Try again in {millis} ms");
+    RpcError::application(BUSY, text, json!({ "retryAfterMs": millis }))
 }

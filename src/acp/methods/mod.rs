@@ -9,7 +9,6 @@ mod authenticate;
 mod cancel;
 mod history;
 mod initialize;
-mod mcp_message;
 mod providers;
 mod session_close;
 mod session_delete_archive;
@@ -76,5 +75,6 @@ type NotificationHandler = fn(&mut Connection, &Params);
 pub(super) static NOTIFICATIONS: &[(&str, NotificationHandler)] = &[
     ("session/cancel", cancel::session),
     ("$/cancel_request", cancel::request),
-    (linked_servers::METHOD, mcp_message::deliver),
+    // From a server that runs within the client.
+    (linked_servers::METHOD, |connection, params| connection.linked_requests.deliver(params)),
 ];

@@ -36,6 +36,7 @@ const MAX_ROOTS: usize = 64;
 const MAX_PENDING_QUESTIONS: usize = 16;
 /// The key of our question among the input requests of a result.
 const PERMISSION_KEY: &str = "permission";
+
 /// The MCP server.
 pub(super) struct McpHandler {
     host: Arc<SessionHost>,

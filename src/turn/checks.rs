@@ -19,7 +19,9 @@ use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Arguments, AssistantMessage, Message, StopReason, ToolCall};
+use turnwright_types::message::{
+    Arguments, AssistantMessage, Message, StopReason, ToolCall, within_context,
+};
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate};
@@ -155,8 +157,7 @@ impl Turn {
              what your edits have caused, or say why it stays:\n{report}"
         );
         turnwright_types::redact::redact_in_place(&mut context);
-        // The text must not be able to close the `<context>` element around it.
-        self.push_context(context.replace("</context", "< /context"));
+        self.push_context(within_context(&context));
         TurnStep::Sample
     }
 

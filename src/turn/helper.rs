@@ -27,7 +27,7 @@ use turnwright_llm::Model;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{History, PromptPart, StopReason, UserMessage};
+use turnwright_types::message::{History, PromptPart, StopReason, UserMessage, within_context};
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -126,8 +126,8 @@ impl TurnHelpers {
                     Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
                 };
-                // It may become a part of the context, whose element it must not close.
-                session.helpers.add_news(news.replace("</context", "< /context"));
+                // It may become a part of the context.
+                session.helpers.add_news(within_context(&news));
             })
         });
         if !is_started {

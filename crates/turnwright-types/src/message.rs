@@ -448,6 +448,11 @@ pub fn render_parts(parts: &[PromptPart]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
+/// Keeps a text from closing the `<context>` element around it.
+pub fn within_context(text: &str) -> String {
+    text.replace("</context", "< /context")
+}
+
 /// Appends one part as the model reads it to `text`.
 pub fn render_part(part: &PromptPart, text: &mut String) {
     match part {

@@ -12,6 +12,7 @@ use super::split;
 use crate::tools::{self, ToolEnv};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::message::within_context;
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
@@ -158,8 +159,7 @@ impl CommandText {
                 format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
             }
         };
-        // The text must not be able to close the `<context>` element around it.
-        Some(text.replace("</context", "< /context"))
+        Some(within_context(&text))
     }
 }
 

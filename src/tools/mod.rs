@@ -86,12 +86,6 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     ]
 }
 
-/// The search for MCP tools. It knows the MCP tools of one session, so each session has its own;
-/// the model is told of it only when there are too many MCP tools to advertise all.
-fn new_tool_search(remote_tools: RemoteTools) -> Arc<dyn AnyTool> {
-    Arc::new(registry::ToolSearch(remote_tools))
-}
-
 /// A built-in tool.
 pub trait Tool: Debug + Send + Sync + 'static {
     const NAME: &'static str;

@@ -129,6 +129,8 @@ impl Registry {
 pub struct Toolbox {
     built_in: Arc<Registry>,
     remote: RemoteTools,
+    /// It knows the MCP tools of one session. The model is told of it only when there are too many of them to
+    /// advertise all.
     search: Arc<dyn AnyTool>,
     /// The only tools of the session, if it is restricted.
     allowed: OnceLock<Arc<AllowedTools>>,
@@ -149,7 +151,7 @@ struct AdvertisedSpecs {
 
 impl Toolbox {
     pub fn new(built_in: Arc<Registry>, remote: RemoteTools) -> Toolbox {
-        let search = super::new_tool_search(remote.clone());
+        let search = Arc::new(ToolSearch(remote.clone()));
         Toolbox { built_in, remote, search, allowed: OnceLock::new(), advertised: Mutex::default() }
     }
 

@@ -172,7 +172,7 @@ pub(crate) fn used_tools<'a>(
     spec: &'a ServerSpec,
     listed: &'a [Arc<ListedTool>],
 ) -> impl Iterator<Item = &'a Arc<ListedTool>> {
-    listed.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name))
+    listed.iter().filter(move |listed| spec.tool_filter.matches(&listed.tool.name))
 }
 
 fn servers_json(servers: &[Arc<Server>]) -> Value {

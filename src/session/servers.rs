@@ -182,7 +182,7 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
             revision: state.revision.clone(),
-        tools: used_tools(spec, &state.tools).count(),
+            tools: used_tools(spec, &state.tools).count(),
             prompts: state.prompts.len(),
         }),
         ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),

@@ -1,4 +1,5 @@
-//! `authenticate`, which version 2 calls `auth/login`: the client chooses an auth method.
+//! `authenticate`, which version 2 calls `auth/login`: the client chooses an auth method. Only version 2 has
+//! `auth/logout`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -37,4 +38,18 @@ pub(super) fn log_in(connection: &mut Connection, params: LoginRequest, reply: R
     let task = offer::authenticate(host, None, offer, params.method_id, done);
     // A session that is opened next finds the method in effect.
     connection.offer = offer::later(host, task);
+}
+
+/// Stored keys stay: they belong to the user and not to this client.
+pub(super) fn log_out(connection: &mut Connection, _: Value, reply: Responder<Value>) {
+    let host = connection.host.clone();
+    let offer = connection.offer.clone();
+    // A login that was requested before is finished first.
+    let task = async move {
+        let offer = offer.await;
+        host.log_out();
+        reply.ok(&json!({}));
+        offer
+    };
+    connection.offer = offer::later(&connection.host, task);
 }

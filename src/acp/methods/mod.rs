@@ -3,7 +3,6 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "each handler owns its parameters")]
 
-mod auth_logout;
 pub(super) mod auth_status;
 mod authenticate;
 mod cancel;
@@ -12,10 +11,8 @@ mod initialize;
 mod providers;
 mod session_close;
 mod session_delete_archive;
-mod session_fork;
 mod session_list;
-mod session_load_resume;
-mod session_new;
+mod session_open;
 pub(super) mod session_prompt;
 mod session_set_config_option;
 mod session_set_mode_model;
@@ -37,18 +34,18 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     v2(INITIALIZE, |call| call.serve(initialize::initialize_v2)),
     v1("authenticate", |call| call.serve(authenticate::authenticate)),
     v2("auth/login", |call| call.serve(authenticate::log_in)),
-    v2("auth/logout", |call| call.serve(auth_logout::log_out)),
+    v2("auth/logout", |call| call.serve(authenticate::log_out)),
     v1("auth/status", |call| call.serve(auth_status::auth_status)),
     v1("providers/list", |call| call.serve(providers::list_providers)),
     v1("providers/set", |call| call.serve(providers::set_provider)),
     v1("providers/disable", |call| call.serve(providers::disable_provider)),
-    v1("session/new", |call| call.serve(session_new::new_session)),
-    v2("session/new", |call| call.serve(session_new::new_session_v2)),
-    v1("session/load", |call| call.serve(session_load_resume::load_session)),
-    v1("session/resume", |call| call.serve(session_load_resume::resume_session)),
-    v2("session/resume", |call| call.serve(session_load_resume::resume_session_v2)),
-    v1("session/fork", |call| call.serve(session_fork::fork_session)),
-    v2("session/fork", |call| call.serve(session_fork::fork_session_v2)),
+    v1("session/new", |call| call.serve(session_open::new_session)),
+    v2("session/new", |call| call.serve(session_open::new_session_v2)),
+    v1("session/load", |call| call.serve(session_open::load_session)),
+    v1("session/resume", |call| call.serve(session_open::resume_session)),
+    v2("session/resume", |call| call.serve(session_open::resume_session_v2)),
+    v1("session/fork", |call| call.serve(session_open::fork_session)),
+    v2("session/fork", |call| call.serve(session_open::fork_session_v2)),
     v1("session/close", |call| call.serve(session_close::close_session)),
     v2("session/close", |call| call.serve(session_close::close_session_v2)),
     both("session/list", |call| call.serve(session_list::list_sessions)),

@@ -1,5 +1,6 @@
-//! `session/load` and `session/resume`, which open a stored session with and without a replay of its conversation.
-//! Version 2 has only `session/resume`, whose parameters ask for the replay.
+//! `session/new`, `session/load`, `session/resume` and `session/fork` (unstable), which open a session: a new one, a
+//! stored one with and without a replay of its conversation, and a new one that begins with the conversation of
+//! another. Version 2 has no `session/load`; the parameters of its `session/resume` ask for the replay.
 
 use std::sync::Arc;
 
@@ -10,7 +11,8 @@ use crate::acp::mcp_servers::{read_with_servers, read_with_typed_servers};
 use crate::acp::opening::{self, OpeningRequest};
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
-    LoadSessionRequest, LoadSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    ForkSessionRequest, ForkSessionResponse, LoadSessionRequest, LoadSessionResponse,
+    NewSessionRequest, NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
 };
 use crate::acp::v2;
 use crate::completion::Completion;
@@ -18,7 +20,43 @@ use crate::error::Error;
 use crate::session::{SessionOrigin, WantedSession};
 use turnwright_types::ids::SessionId;
 
-/// The MCP servers are corrected before the rest is read.
+/// The MCP servers are corrected before the rest is read, here and below.
+pub(super) fn new_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<NewSessionResponse>,
+) {
+    let wanted = read_with_servers(reply.method(), &mut params)
+        .and_then(|opening| wanted_new(connection, opening));
+    opening::open(connection, wanted, reply, |id, modes, options| {
+        NewSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
+    });
+}
+
+pub(super) fn new_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
+    let wanted = read_with_typed_servers(reply.method(), params)
+        .and_then(|opening| wanted_new(connection, opening));
+    opening::open_as_new_v2(connection, wanted, reply);
+}
+
+pub(super) fn fork_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<ForkSessionResponse>,
+) {
+    let wanted = read_with_servers(reply.method(), &mut params)
+        .and_then(|opening| wanted_fork(connection, opening));
+    opening::open(connection, wanted, reply, |id, modes, options| {
+        ForkSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
+    });
+}
+
+pub(super) fn fork_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
+    let wanted = read_with_typed_servers(reply.method(), params)
+        .and_then(|opening| wanted_fork(connection, opening));
+    opening::open_as_new_v2(connection, wanted, reply);
+}
+
 pub(super) fn load_session(
     connection: &mut Connection,
     mut params: Value,
@@ -34,14 +72,13 @@ pub(super) fn load_session(
     });
 }
 
-/// The MCP servers are corrected before the rest is read.
 pub(super) fn resume_session(
     connection: &mut Connection,
     mut params: Value,
     reply: Responder<ResumeSessionResponse>,
 ) {
     let wanted = read_with_servers(reply.method(), &mut params)
-        .and_then(|opening| wanted_session(connection, opening, false));
+        .and_then(|opening| wanted_stored(connection, opening, false));
     opening::open(connection, wanted, reply, |_, modes, options| {
         ResumeSessionResponse::new().modes(modes).config_options(options)
     });
@@ -54,7 +91,7 @@ pub(super) fn resume_session_v2(
 ) {
     let replay = replays(&params);
     let wanted = read_with_typed_servers(reply.method(), params)
-        .and_then(|opening| wanted_session(connection, opening, replay?));
+        .and_then(|opening| wanted_stored(connection, opening, replay?));
     let wanted = match wanted {
         Ok(wanted) => wanted,
         Err(error) => return reply.fail(&error),
@@ -74,7 +111,19 @@ pub(super) fn resume_session_v2(
     opening::open_session(connection, request, wanted, client, done);
 }
 
-fn wanted_session(
+fn wanted_new(connection: &Connection, opening: NewSessionRequest) -> Result<WantedSession, Error> {
+    opening.into_wanted(connection, SessionId::random(), SessionOrigin::New)
+}
+
+fn wanted_fork(
+    connection: &Connection,
+    opening: ForkSessionRequest,
+) -> Result<WantedSession, Error> {
+    let source = SessionId::from(opening.session_id.0.as_ref());
+    opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
+}
+
+fn wanted_stored(
     connection: &Connection,
     opening: ResumeSessionRequest,
     replay: bool,

@@ -21,6 +21,9 @@ const MAX_SESSIONS: usize = 256;
 const MAX_DETACHED: usize = 256;
 
 /// The sessions of all connections of the process, which each connection can look up.
+// Held only to look something up.
+pub(super) type SharedSessions = Arc<Mutex<KnownSessions>>;
+
 #[derive(Default)]
 pub(super) struct KnownSessions {
     /// Those whose connections were lost.
@@ -47,8 +50,7 @@ pub(in crate::acp) struct RemoteSession {
 
 /// The sessions of one remote connection.
 pub(in crate::acp) struct RemoteSessions {
-    // Held only to look something up.
-    known: Arc<Mutex<KnownSessions>>,
+    known: SharedSessions,
     /// How long a session goes on without a connection.
     keep: Duration,
     /// The keys of the connection's prompts.
@@ -58,7 +60,7 @@ pub(in crate::acp) struct RemoteSessions {
 
 impl RemoteSessions {
     pub(super) fn new(
-        known: Arc<Mutex<KnownSessions>>,
+        known: SharedSessions,
         keep: Duration,
         prompts: Range<PromptKey>,
     ) -> RemoteSessions {

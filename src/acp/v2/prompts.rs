@@ -55,7 +55,8 @@ impl PromptLedger {
     ) -> Completion<PromptEnd> {
         self.0.lock().insert(key, prompt);
         let prompts = self.clone();
-        PromptEnding { key, session, prompts, outbox, is_over: false }.into_completion()
+        let mut ending = PromptEnding { key, session, prompts, outbox, is_over: false };
+        Completion::new(move |result| ending.end(result))
     }
 
     /// The turn of a prompt begins.
@@ -84,10 +85,6 @@ impl PromptLedger {
         }
     }
 
-    fn remove(&self, key: PromptKey) -> Option<OpenPrompt> {
-        self.0.lock().remove(&key)
-    }
-
     /// Returns true if the prompt waits for the running turn to read it: it has no turn of its own.
     fn has_joined(&self, key: PromptKey, result: &Result<PromptEnd, Error>) -> bool {
         let is_end = matches!(result, Ok(end) if end.stop != StopReason::Cancelled);
@@ -105,16 +102,13 @@ struct PromptEnding {
 }
 
 impl PromptEnding {
-    fn into_completion(mut self) -> Completion<PromptEnd> {
-        Completion::new(move |result| self.end(result))
-    }
-
     fn end(&mut self, result: Result<PromptEnd, Error>) {
         self.is_over = true;
         if self.prompts.has_joined(self.key, &result) {
             return;
         }
-        let Some(OpenPrompt { reply, has_begun }) = self.prompts.remove(self.key) else { return };
+        let ended = self.prompts.0.lock().remove(&self.key);
+        let Some(OpenPrompt { reply, has_begun }) = ended else { return };
         if let Some((reply, _)) = reply {
             reply.fail(result.as_ref().err().unwrap_or(&Error::Cancelled));
         }

@@ -38,7 +38,7 @@ use turnwright_workspace::exec::ProgramActivity;
 #[derive(Debug)]
 pub(crate) struct SessionServers {
     servers: Vec<Arc<Server>>,
-    remote_tools: RemoteTools,
+    remote_tools: Arc<RemoteTools>,
     changed: Arc<Notify>,
     stop: DropGuard,
     tracker: TaskTracker,
@@ -50,7 +50,7 @@ impl SessionServers {
         pool: &ServerPool,
         specs: &[ServerSpec],
         env: &ServerEnv,
-        remote_tools: RemoteTools,
+        remote_tools: Arc<RemoteTools>,
         patience: Duration,
         outside: (&Arc<dyn MachineFacts>, SessionId),
     ) -> SessionServers {
@@ -71,7 +71,7 @@ impl SessionServers {
         let changed = Arc::new(Notify::new());
         let collector = ToolCollector {
             servers: servers.clone(),
-            remote_tools: remote_tools.clone(),
+            remote_tools: Arc::clone(&remote_tools),
             names: ToolNames::default(),
             changed: Arc::clone(&changed),
             facts: Arc::clone(facts),
@@ -182,7 +182,7 @@ fn servers_json(servers: &[Arc<Server>]) -> Value {
 /// Collects the tools of the servers.
 struct ToolCollector {
     servers: Vec<Arc<Server>>,
-    remote_tools: RemoteTools,
+    remote_tools: Arc<RemoteTools>,
     names: ToolNames,
     changed: Arc<Notify>,
     facts: Arc<dyn MachineFacts>,

@@ -102,7 +102,7 @@ impl SessionActor {
         }
         let stop = self.lifecycle.stop.clone();
         let mode = self.conversation.mode().clone();
-        let remote_tools = self.conversation.tools.remote_tools().clone();
+        let remote_tools = Arc::clone(self.conversation.tools.remote_tools());
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
             let announce_at = self.announcements.commands_due();

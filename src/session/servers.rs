@@ -4,6 +4,7 @@ mod sandbox;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{SessionHost, effective_policy};
@@ -136,7 +137,7 @@ impl SessionHost {
         &self,
         launch: &ServerLaunch,
         env: &ServerEnv,
-        remote_tools: RemoteTools,
+        remote_tools: Arc<RemoteTools>,
         session: SessionId,
     ) -> SessionServers {
         let ServerLaunch { specs, wait, .. } = launch;
@@ -163,7 +164,7 @@ impl SessionHost {
         let env = self.server_env(&confinement, &roots, &policy.rules, true);
         // Without a session nothing is recorded.
         let no_session = SessionId::from("");
-        let servers = self.launch_servers(&launch, &env, RemoteTools::default(), no_session);
+        let servers = self.launch_servers(&launch, &env, Arc::default(), no_session);
         let times = servers.wait_until_settled().await;
         checks.extend(servers.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }

@@ -128,7 +128,7 @@ impl Registry {
 #[derive(Debug)]
 pub struct Toolbox {
     built_in: Arc<Registry>,
-    remote: RemoteTools,
+    remote: Arc<RemoteTools>,
     /// It knows the MCP tools of one session. The model is told of it only when there are too many of them to
     /// advertise all.
     search: Arc<dyn AnyTool>,
@@ -150,8 +150,9 @@ struct AdvertisedSpecs {
 }
 
 impl Toolbox {
-    pub fn new(built_in: Arc<Registry>, remote: RemoteTools) -> Toolbox {
-        let search = Arc::new(ToolSearch(remote.clone()));
+    pub fn new(built_in: Arc<Registry>) -> Toolbox {
+        let remote = Arc::default();
+        let search = Arc::new(ToolSearch(Arc::clone(&remote)));
         Toolbox { built_in, remote, search, allowed: OnceLock::new(), advertised: Mutex::default() }
     }
 
@@ -159,13 +160,13 @@ impl Toolbox {
     /// session itself can use. Only MCP tools that are available now are among them.
     pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
         let allowed = AllowedTools::of_helper(names, self.allowed.get().cloned());
-        let helper = Toolbox::new(Arc::clone(&self.built_in), RemoteTools::default());
+        let helper = Toolbox::new(Arc::clone(&self.built_in));
         helper.restrict(allowed);
         helper.remote.set_tools(self.remote.index().tools().to_vec());
         helper
     }
 
-    pub fn remote_tools(&self) -> &RemoteTools {
+    pub fn remote_tools(&self) -> &Arc<RemoteTools> {
         &self.remote
     }
 

@@ -249,7 +249,7 @@ mod tests {
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
     use super::*;
-    use crate::tools::{CallPlan, CallSite, Registry, RemoteTools, Tool, ToolCtx, Toolbox};
+    use crate::tools::{CallPlan, CallSite, Registry, Tool, ToolCtx, Toolbox};
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
 
@@ -286,8 +286,7 @@ mod tests {
         let replies = vec![calls(), calls(), ScriptedReply::Text("Done.")];
         let mut fixture = turn_fixture(replies, false, None);
         let registry = Registry::new(vec![Arc::new(TestTool::<true>), Arc::new(TestTool::<false>)]);
-        fixture.conversation.tools =
-            Arc::new(Toolbox::new(Arc::new(registry), RemoteTools::default()));
+        fixture.conversation.tools = Arc::new(Toolbox::new(Arc::new(registry)));
         let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
         fixture.conversation.checks.set(vec![check]);
         let begun = Instant::now();

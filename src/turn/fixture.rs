@@ -17,7 +17,7 @@ use super::{
     SharedModelSelection, SharedSpending, Told,
 };
 use crate::error::Error;
-use crate::tools::{AnyTool, Registry, RemoteTools, SharedValue, ToolEnv, Toolbox, built_in};
+use crate::tools::{AnyTool, Registry, SharedValue, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,
@@ -244,7 +244,7 @@ pub(crate) fn turn_fixture(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
             ReasoningEffort::Default,
         ),
-        tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), RemoteTools::default())),
+        tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)))),
         env: Arc::new(env),
         told: Told::default(),
         grants: SharedGrants::default(),

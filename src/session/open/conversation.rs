@@ -8,7 +8,7 @@ use super::ClientSide;
 use super::load::LoadedSession;
 use crate::session::SessionHost;
 use crate::session::effective_policy::EffectivePolicy;
-use crate::tools::{HelperSet, RemoteTools, SessionShared, SharedValue, ToolEnv, Toolbox};
+use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
     AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants,
     SharedModelSelection, SharedSpending, StandaloneCalls, Told,
@@ -41,7 +41,7 @@ impl SessionHost {
             models: ModelFinder::new(move |name| host.model_named(name)),
             system_prompt: loaded.system_prompt,
             selection: SharedModelSelection::new(model, effort),
-            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
+            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools))),
             env: Arc::new(env),
             told: Told::default(),
             grants: SharedGrants::default(),

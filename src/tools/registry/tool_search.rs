@@ -32,7 +32,7 @@ const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 
 /// Searches the MCP tools of one session.
 #[derive(Debug)]
-pub(in crate::tools) struct ToolSearch(pub(in crate::tools) RemoteTools);
+pub(in crate::tools) struct ToolSearch(pub(in crate::tools) Arc<RemoteTools>);
 
 /// Find tools of the MCP servers. Found tools can be called afterwards.
 #[derive(Debug, Deserialize, JsonSchema)]

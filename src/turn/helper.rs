@@ -27,7 +27,7 @@ use turnwright_llm::Model;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{History, PromptPart, StopReason, UserMessage, within_context};
+use turnwright_types::message::{PromptPart, StopReason, UserMessage, within_context};
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -254,8 +254,7 @@ impl OpenHelper {
     async fn run_turn(&self, conversation: Conversation, parts: Vec<PromptPart>) -> FinishedTurn {
         let CallTokens { call, turn } = self.tokens.clone();
         let env = Arc::clone(&conversation.env);
-        let turn =
-            Turn::of_helper(conversation, History::default(), UserMessage { parts }, call, turn);
+        let turn = Turn::of_helper(conversation, UserMessage { parts }, call, turn);
         let mut turn = pin!(turn.run());
         let mut due = tokio::time::interval(CARD_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);

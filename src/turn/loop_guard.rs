@@ -2,7 +2,7 @@
 //! then with a question to the user.
 
 use super::loop_detector::{EndedCall, LoopFinding, Repetition};
-use super::{Turn, TurnStep, redacted};
+use super::{Turn, TurnStep, redacted, stopped_note};
 use crate::tools;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
@@ -136,7 +136,9 @@ impl Turn {
                 StopReason::MaxTurnRequests
             }
         };
-        self.note_stop("the same was done again and again");
+        if let Some(note) = stopped_note(&self.history, "the same was done again and again") {
+            self.push_hidden_message(note);
+        }
         TurnStep::End(Ok(reason))
     }
 

@@ -167,15 +167,13 @@ impl Turn {
     /// A turn of a helper.
     fn of_helper(
         conversation: Conversation,
-        history: History,
         prompt: UserMessage,
         cancel: CancellationToken,
         session_turn: CancellationToken,
     ) -> Turn {
-        let limits = conversation.limits;
-        let turn = Turn::without_helpers(conversation, history, prompt, cancel);
         // All its limits but that of requests are shared with the session.
-        let meter = SpendingMeter::new(limits, &History::default());
+        let meter = SpendingMeter::new(conversation.limits, &History::default());
+        let turn = Turn::without_helpers(conversation, History::default(), prompt, cancel);
         let helper = Some(HelperTurn { session_turn, shared: Default::default() });
         Turn { meter, helper, ..turn }
     }
@@ -389,13 +387,6 @@ impl Turn {
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
         self.last_hidden = Some(self.conversation.log().add_entry(entry));
-    }
-
-    /// Tells the model why it was stopped, if no answer of it is the last message.
-    fn note_stop(&mut self, why: &str) {
-        if let Some(note) = stopped_note(&self.history, why) {
-            self.push_hidden_message(note);
-        }
     }
 
     /// Tells the model that the user has changed the mode during the turn.

@@ -13,11 +13,12 @@ use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
 use turnwright_types::update::{PromptKey, Update};
 use turnwright_workspace::helper_types::HelperType;
 
+use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::{CallOrigin, CallRunner};
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, Check, ModelFinder, SharedModelSelection,
-    SharedSpending, SpendingLimits, Told,
+    CacheGuard, CancellableCalls, Check, ModelFinder, SharedModelSelection, SharedSpending,
+    SpendingLimits, Told,
 };
 
 /// The permission answers that a conversation remembers.
@@ -51,7 +52,7 @@ pub(crate) struct Conversation {
     /// The spending of the session, including that of helpers.
     pub spending: SharedSpending,
     /// The calls that wait or run, also those of helpers.
-    pub queue: AdmissionQueue,
+    pub queue: Arc<AdmissionQueue>,
     /// The calls that the user can cancel one by one; those of helpers are not shown as calls.
     pub cancellable: CancellableCalls,
     /// Finds the models of helpers.
@@ -99,7 +100,7 @@ impl Conversation {
             max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
             limits: self.limits,
             spending: self.spending.clone(),
-            queue: self.queue.clone(),
+            queue: Arc::clone(&self.queue),
             models: self.models.clone(),
         }
     }
@@ -211,7 +212,7 @@ impl Conversation {
     /// Makes the runner of its calls, with these answers to questions.
     pub(super) fn runner(&self, grants: SharedGrants) -> CallRunner {
         let env = Arc::clone(&self.env);
-        CallRunner::new(env, grants, CallOrigin::Conversation, self.queue.clone())
+        CallRunner::new(env, grants, CallOrigin::Conversation, Arc::clone(&self.queue))
     }
 
     /// The facts that decide which tools the model is offered.

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants,
-    SharedModelSelection, SharedSpending, Told,
+    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
+    SharedSpending, Told,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, SharedValue, ToolEnv, Toolbox, built_in};
@@ -253,7 +253,7 @@ pub(crate) fn turn_fixture(
         cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),
         spending: SharedSpending::default(),
-        queue: AdmissionQueue::default(),
+        queue: Arc::default(),
         cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
     };

@@ -52,7 +52,6 @@ use room::make_room::RoomState;
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
 pub(crate) use cache_guard::CacheGuard;
-pub(crate) use calls::admission_queue::AdmissionQueue;
 pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;

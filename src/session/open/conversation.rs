@@ -10,8 +10,8 @@ use crate::session::SessionHost;
 use crate::session::effective_policy::EffectivePolicy;
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
-    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants,
-    SharedModelSelection, SharedSpending, StandaloneCalls, Told,
+    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
+    SharedSpending, StandaloneCalls, Told,
 };
 use turnwright_guard::ConfinementSettings;
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
@@ -36,7 +36,7 @@ impl SessionHost {
         let host = Arc::clone(self);
         Conversation {
             spending: SharedSpending::default(),
-            queue: AdmissionQueue::default(),
+            queue: Arc::default(),
             cancellable: CancellableCalls::default(),
             models: ModelFinder::new(move |name| host.model_named(name)),
             system_prompt: loaded.system_prompt,

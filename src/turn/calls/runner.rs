@@ -144,7 +144,7 @@ pub(in crate::turn) struct CallRunner {
     pub(super) env: Arc<ToolEnv>,
     pub(in crate::turn) grants: SharedGrants,
     pub(super) origin: CallOrigin,
-    queue: AdmissionQueue,
+    queue: Arc<AdmissionQueue>,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
     pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
 }
@@ -154,7 +154,7 @@ impl CallRunner {
         env: Arc<ToolEnv>,
         grants: SharedGrants,
         origin: CallOrigin,
-        queue: AdmissionQueue,
+        queue: Arc<AdmissionQueue>,
     ) -> CallRunner {
         CallRunner { env, grants, origin, queue, helpers: None }
     }

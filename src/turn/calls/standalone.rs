@@ -6,7 +6,6 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::admission_queue::AdmissionQueue;
 use super::cancellable_calls::CallTokens;
 use super::runner::{CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
@@ -20,9 +19,8 @@ pub(crate) struct StandaloneCalls(CallRunner);
 impl StandaloneCalls {
     pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
         let origin = CallOrigin::McpClient;
-        let queue = AdmissionQueue::default();
         let grants = SharedGrants::default();
-        StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, queue))
+        StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, Arc::default()))
     }
 
     pub(crate) fn env(&self) -> &Arc<ToolEnv> {

@@ -19,21 +19,16 @@ use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
-// Held only to copy a pointer.
+// Held only to look through two short lists.
 #[derive(Clone, Debug, Default)]
-pub(in crate::session) struct CustomCommands(Arc<Mutex<LastScan>>);
-
-#[derive(Debug, Default)]
-struct LastScan {
-    files: Arc<FileCommands>,
-    /// True after a scan until somebody asks for its result.
-    is_new: bool,
-}
+pub(in crate::session) struct CustomCommands(Arc<Mutex<FileCommands>>);
 
 #[derive(Debug, Default)]
 struct FileCommands {
     commands: Vec<CustomCommand>,
     skills: Vec<Skill>,
+    /// True after a scan until somebody asks for its result.
+    is_new: bool,
 }
 
 /// The text that a slash command stands for.
@@ -49,15 +44,11 @@ impl CustomCommands {
     pub(in crate::session) async fn rescan(&self, env: &Arc<ToolEnv>) {
         let env = Arc::clone(env);
         let stop = CancellationToken::new();
-        let scan = {
-            let stop = stop.clone();
-            move || tools::custom_commands(&env, &stop)
-        };
-        let scanning = spawn_blocking(scan);
+        let token = stop.clone();
+        let scanning = spawn_blocking(move || tools::custom_commands(&env, &token));
         let scanned = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await;
         if let Ok(Ok((commands, skills))) = scanned {
-            let files = Arc::new(FileCommands { commands, skills });
-            *self.0.lock() = LastScan { files, is_new: true };
+            *self.0.lock() = FileCommands { commands, skills, is_new: true };
         }
         // A search that is still going on stops at the next file.
         stop.cancel();
@@ -74,7 +65,7 @@ impl CustomCommands {
     }
 
     pub(in crate::session) fn find(&self, name: &str) -> Option<CommandText> {
-        let files = Arc::clone(&self.0.lock().files);
+        let files = self.0.lock();
         if let Some(command) = named(&files.commands, name, |command| &command.name) {
             return Some(CommandText::File(command.clone()));
         }
@@ -83,7 +74,7 @@ impl CustomCommands {
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
     pub(in crate::session) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
-        let files = Arc::clone(&self.0.lock().files);
+        let files = self.0.lock();
         let commands = files.commands.iter().map(|command| SlashCommand {
             name: command.name.clone(),
             description: if command.is_of_project() {

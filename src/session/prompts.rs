@@ -21,7 +21,6 @@ use turnwright_mcp::PromptRequest;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
 use turnwright_types::text;
-use turnwright_types::update::Update;
 
 /// The most characters of a command that the turn's record keeps.
 const MAX_COMMAND_CHARS: usize = 500;
@@ -93,7 +92,7 @@ impl SessionActor {
         let log_notices = self.conversation.log().take_notices();
         let news = log_notices.into_iter().chain(facts.take_notice());
         for notice in notices.into_iter().chain(news) {
-            self.conversation.client().update(Update::Notice(notice));
+            self.conversation.notify(notice);
         }
     }
 
@@ -312,8 +311,7 @@ fn report_omissions(conversation: &Conversation, prompt: &UserMessage) {
     });
     if let Some(what) = omitted {
         let name = model.name();
-        let text = format!("{name} does not accept {what}s; one was left out.");
-        conversation.client().update(Update::Notice(text));
+        conversation.notify(format!("{name} does not accept {what}s; one was left out."));
     }
 }
 

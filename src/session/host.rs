@@ -41,10 +41,7 @@ pub(crate) struct SessionHost {
     pub(super) process: Arc<ProcessShared>,
     /// Begun and ended by `/record`. A session knows it only as the world outside.
     recording: Recording,
-    /// True if the client has chosen the built-in model. It is used as long as no other is configured.
-    offline: AtomicBool,
-    /// True after `auth/logout`, until the client logs in.
-    is_logged_out: AtomicBool,
+    login: LoginState,
     pub(super) models: ModelCache,
     store: Store,
     /// The offered models when the last session was opened, so that a turn reads no files for it.
@@ -57,6 +54,14 @@ pub(crate) struct SessionHost {
     pub(super) new_client: Mutex<Option<String>>,
     /// Commands are prepared for once.
     preparation: Once,
+}
+
+/// The state that the client has chosen with `authenticate` and `auth/logout`.
+#[derive(Debug, Default)]
+struct LoginState {
+    /// True if the built-in model was chosen. It is used as long as no other is configured.
+    offline: AtomicBool,
+    is_logged_out: AtomicBool,
 }
 
 /// The models that the settings offer.
@@ -105,8 +110,7 @@ impl SessionHost {
             environment,
             process: Arc::new(process),
             recording,
-            offline: AtomicBool::new(false),
-            is_logged_out: AtomicBool::new(false),
+            login: LoginState::default(),
             models,
             offered: Mutex::default(),
             new_client: Mutex::default(),
@@ -130,23 +134,23 @@ impl SessionHost {
 
     /// Where the keys are, for the client to show. Reads files.
     pub(crate) fn account_status(&self) -> AccountStatus {
-        self.config.snapshot().account_status(self.offline.load(Ordering::Relaxed))
+        self.config.snapshot().account_status(self.login.offline.load(Ordering::Relaxed))
     }
 
     /// Opens no session until the client has logged in again. Stored keys stay.
     pub(crate) fn log_out(&self) {
-        self.offline.store(false, Ordering::Relaxed);
-        self.is_logged_out.store(true, Ordering::Relaxed);
+        self.login.offline.store(false, Ordering::Relaxed);
+        self.login.is_logged_out.store(true, Ordering::Relaxed);
     }
 
     /// Undoes [`SessionHost::log_out`].
     pub(crate) fn log_in(&self) {
-        self.is_logged_out.store(false, Ordering::Relaxed);
+        self.login.is_logged_out.store(false, Ordering::Relaxed);
     }
 
     /// Uses the built-in offline model until another one is configured.
     pub(crate) fn use_offline(&self) {
-        self.offline.store(true, Ordering::Relaxed);
+        self.login.offline.store(true, Ordering::Relaxed);
     }
 
     /// Prepares for commands in the background, so that the first one does not wait: probes the sandbox,
@@ -248,12 +252,14 @@ impl SessionHost {
 
     /// The default model, with which sessions start. Reads the files with its key and its profile.
     pub(crate) fn model(&self, settings: &SettingsSnapshot<'_>) -> Result<Arc<dyn Model>, Error> {
-        if self.is_logged_out.load(Ordering::Relaxed) {
+        if self.login.is_logged_out.load(Ordering::Relaxed) {
             return Err(Error::NoModelConfigured(LOGGED_OUT.to_owned()));
         }
         redact::register_keys(settings.secrets()).map_err(settings_error)?;
         let provider = match settings.provider().map_err(settings_error)? {
-            Provider::Unconfigured if self.offline.load(Ordering::Relaxed) => Provider::Offline,
+            Provider::Unconfigured if self.login.offline.load(Ordering::Relaxed) => {
+                Provider::Offline
+            }
             Provider::Unconfigured => {
                 return Err(Error::NoModelConfigured(settings.missing_model()));
             }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright::internals::{
-    AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, Toolbox, built_in,
-};
+use turnwright::internals::{AnyTool, OfferContext, PreparedCall, Registry, Toolbox, built_in};
 use turnwright_types::effect::CallView;
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
@@ -61,7 +59,7 @@ fn specs(tools: &Toolbox) -> usize {
 }
 
 fn toolbox(tools: &[Arc<dyn AnyTool>]) -> Toolbox {
-    let toolbox = Toolbox::new(Arc::new(Registry::new(built_in())), RemoteTools::default());
+    let toolbox = Toolbox::new(Arc::new(Registry::new(built_in())));
     toolbox.specs(&OfferContext::default(), None);
     toolbox.remote_tools().set_tools(tools.to_vec());
     toolbox

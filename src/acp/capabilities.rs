@@ -4,8 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::error::read_params;
-use super::methods::RequestMethod;
-use super::methods::initialize::Initialize;
+use super::methods::INITIALIZE;
 use super::schema::{
     AuthMethod, AuthMethodAgent, AuthMethodTerminal, ClientCapabilities, ElicitationCapabilities,
     InitializeRequest,
@@ -56,7 +55,7 @@ pub(super) enum LoginSupport {
 pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
     let version = params.get("protocolVersion").and_then(Value::as_u64);
     let is_newer = version == Some(2) || version > Some(2) && has_newer_form(params);
-    let request: InitializeRequest = read_params(Initialize::NAME, params)?;
+    let request: InitializeRequest = read_params(INITIALIZE, params)?;
     if is_newer {
         // The v1 fields of a newer client mean nothing: it offers neither files nor terminals,
         // whatever they say (R-INIT-14).

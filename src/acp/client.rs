@@ -31,7 +31,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The error codes of a client for a file that does not exist, and for a method that it advertised but
 /// does not have. In both cases the file is read from disk instead.
 const RESOURCE_NOT_FOUND: i32 = -32002;
-const METHOD_NOT_FOUND: i32 = -32601;
+pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 /// The error code of a client that has failed, which is not a refusal unless its text says so.
 const INTERNAL_ERROR: i32 = -32603;
 

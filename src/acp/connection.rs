@@ -61,7 +61,7 @@ pub(super) struct Connection {
     /// The places for requests without an answer.
     pub(super) unanswered: Arc<Semaphore>,
     /// The requests to MCP servers of the client.
-    pub(super) linked_requests: LinkedRequests,
+    pub(super) linked_requests: Arc<LinkedRequests>,
     /// Fixed by the first `initialize`.
     pub(super) version: Version,
     /// True if the settings allow version 2, once a client has asked for another one than 1.
@@ -143,7 +143,7 @@ impl Connection {
             busy: HashMap::new(),
             in_flight: InFlightRequests::default(),
             unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED)),
-            linked_requests: LinkedRequests::default(),
+            linked_requests: Arc::default(),
             version: Version::default(),
             allows_v2: false,
             prompts: PromptLedger::default(),

@@ -33,11 +33,8 @@ const MAX_NOTIFICATION_BYTES: usize = 64 * 1024;
 const SERVER_UNAVAILABLE: i32 = -33001;
 
 /// The requests to MCP servers of the client that are not answered yet.
-#[derive(Clone, Debug, Default)]
-pub(super) struct LinkedRequests(Arc<RunningRequests>);
-
 #[derive(Debug, Default)]
-struct RunningRequests {
+pub(super) struct LinkedRequests {
     last_id: AtomicU64,
     // Held only for one map operation.
     requests: Mutex<HashMap<String, NotificationTarget>>,
@@ -62,7 +59,7 @@ impl LinkedRequests {
             Ok(notification) => notification,
             Err(error) => return tracing::debug!(%error, "malformed parameters of mcp/message"),
         };
-        let requests = self.0.requests.lock();
+        let requests = self.requests.lock();
         let target = requests.get(notification.request_id.0.as_ref());
         match target.filter(|target| target.server == notification.server_id) {
             Some(target) => {
@@ -74,12 +71,12 @@ impl LinkedRequests {
         }
     }
 
-    fn register(&self, server: &McpServerAcpId) -> RegisteredRequest {
-        let id = format!("mcp-{}", self.0.last_id.fetch_add(1, Ordering::Relaxed) + 1);
+    fn register(self: &Arc<Self>, server: &McpServerAcpId) -> RegisteredRequest {
+        let id = format!("mcp-{}", self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, notifications) = mpsc::channel(MAX_WAITING);
         let target = NotificationTarget { server: server.clone(), sender };
-        self.0.requests.lock().insert(id.clone(), target);
-        RegisteredRequest { id, notifications, all: self.clone() }
+        self.requests.lock().insert(id.clone(), target);
+        RegisteredRequest { id, notifications, all: Arc::clone(self) }
     }
 }
 
@@ -87,27 +84,21 @@ impl LinkedRequests {
 struct RegisteredRequest {
     id: String,
     notifications: mpsc::Receiver<MessageMcpNotification>,
-    all: LinkedRequests,
+    all: Arc<LinkedRequests>,
 }
 
 impl Drop for RegisteredRequest {
     fn drop(&mut self) {
-        self.all.0.requests.lock().remove(&self.id);
+        self.all.requests.lock().remove(&self.id);
     }
 }
 
 /// An MCP server of the client.
 #[derive(Debug)]
 pub(super) struct ClientServer {
-    peer: Peer,
-    requests: LinkedRequests,
-    id: McpServerAcpId,
-}
-
-impl ClientServer {
-    pub(super) fn new(peer: Peer, requests: LinkedRequests, id: McpServerAcpId) -> ClientServer {
-        ClientServer { peer, requests, id }
-    }
+    pub(super) peer: Peer,
+    pub(super) requests: Arc<LinkedRequests>,
+    pub(super) id: McpServerAcpId,
 }
 
 impl ServerLink for ClientServer {

@@ -1,5 +1,7 @@
 //! Converts the MCP servers that a client requests for a session to server specs.
 
+use std::sync::Arc;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
@@ -195,9 +197,11 @@ fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec,
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }
         McpServer::Acp(server) => {
-            let peer = connection.peer.clone();
-            let requests = connection.linked_requests.clone();
-            let link = ClientServer::new(peer, requests, server.server_id);
+            let link = ClientServer {
+                peer: connection.peer.clone(),
+                requests: Arc::clone(&connection.linked_requests),
+                id: server.server_id,
+            };
             let reach = ServerTransport::Linked(LinkedServer::new(link));
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::methods::RequestMethod;
-use super::remote::{CurrentClient, DetachedSession, RemoteSessions};
+use super::remote::{CurrentClient, RemoteSession, RemoteSessions};
 use super::responder::Responder;
 use super::schema::{
     ForkSessionRequest, LoadSessionRequest, NewSessionRequest, ResumeSessionRequest,
@@ -22,7 +22,7 @@ use super::{client_options, mcp_servers};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{
-    self, ClientSide, OpenRequest, Replayed, SessionOrigin, Takeover, WantedSession,
+    self, ClientSide, OpenRequest, Replayed, SessionHandle, SessionOrigin, Takeover, WantedSession,
 };
 use turnwright_rpc::RequestId;
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
@@ -67,11 +67,11 @@ macro_rules! opening_requests {
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
 
 /// Opens a session for a client of version 1. `respond` makes the response.
-pub(super) fn open<M: RequestMethod>(
+pub(super) fn open<R: Serialize + 'static>(
     connection: &mut Connection,
     wanted: Result<WantedSession, Error>,
-    reply: Responder<M>,
-    respond: impl FnOnce(&SessionId, Option<SessionModeState>, Vec<SessionConfigOption>) -> M::Result
+    reply: Responder<R>,
+    respond: impl FnOnce(&SessionId, Option<SessionModeState>, Vec<SessionConfigOption>) -> R
     + Send
     + 'static,
 ) {
@@ -96,10 +96,10 @@ pub(super) fn open<M: RequestMethod>(
 }
 
 /// Opens a new session, or a fork of one, for a client of version 2.
-pub(super) fn open_as_new_v2<M: RequestMethod<Result = Value>>(
+pub(super) fn open_as_new_v2(
     connection: &mut Connection,
     wanted: Result<WantedSession, Error>,
-    reply: Responder<M>,
+    reply: Responder<Value>,
 ) {
     let wanted = match wanted {
         Ok(wanted) => wanted,
@@ -187,12 +187,11 @@ pub(super) fn open_session(
 fn take_over(
     connection: &mut Connection,
     WantedSession { id, servers, .. }: WantedSession,
-    detached: DetachedSession,
+    (handle, session): (SessionHandle, RemoteSession),
     client: ClientSide,
     replay: bool,
     done: Completion<Vec<ConfigOption>>,
 ) {
-    let DetachedSession { handle, session } = detached;
     let remote_client = Arc::clone(&session.client);
     let known_as = id.clone();
     let mut follow: Box<dyn FnMut(_, _) -> Completion<PromptEnd> + Send> = match connection.version

@@ -2,8 +2,9 @@
 
 use std::marker::PhantomData;
 
+use serde::Serialize;
+
 use super::error::to_rpc;
-use super::methods::RequestMethod;
 use crate::completion::Completion;
 use crate::error::Error;
 use tokio::sync::OwnedSemaphorePermit;
@@ -12,18 +13,24 @@ use turnwright_rpc::{Outbox, RequestId};
 /// Answers one request. Answering consumes it. If it is dropped unanswered (by a panic, a forgotten
 /// branch, a full mailbox), it answers with an error, so that no client waits for ever (R-ERR-1).
 #[must_use = "every request must be answered"]
-pub(super) struct Responder<M: RequestMethod> {
+pub(super) struct Responder<R> {
     id: RequestId,
+    method: &'static str,
     is_answered: bool,
     outbox: Outbox,
     /// The place among the unanswered requests of the connection.
     _place: OwnedSemaphorePermit,
-    method: PhantomData<fn(M)>,
+    result: PhantomData<fn(R)>,
 }
 
-impl<M: RequestMethod> Responder<M> {
-    pub(super) fn new(id: RequestId, outbox: Outbox, place: OwnedSemaphorePermit) -> Responder<M> {
-        Responder { id, is_answered: false, outbox, _place: place, method: PhantomData }
+impl<R: Serialize + 'static> Responder<R> {
+    pub(super) fn new(
+        id: RequestId,
+        method: &'static str,
+        outbox: Outbox,
+        place: OwnedSemaphorePermit,
+    ) -> Responder<R> {
+        Responder { id, method, is_answered: false, outbox, _place: place, result: PhantomData }
     }
 
     /// The request's id, under which the client may cancel it.
@@ -31,7 +38,12 @@ impl<M: RequestMethod> Responder<M> {
         &self.id
     }
 
-    pub(super) fn ok(mut self, result: &M::Result) {
+    /// The name of the method.
+    pub(super) fn method(&self) -> &'static str {
+        self.method
+    }
+
+    pub(super) fn ok(mut self, result: &R) {
         self.is_answered = true;
         self.outbox.respond(&self.id, Ok(result));
     }
@@ -43,10 +55,7 @@ impl<M: RequestMethod> Responder<M> {
 
     /// Turns this into a completion for code that produces domain types and must not know the wire
     /// types. `convert` makes the response.
-    pub(super) fn done<T>(
-        self,
-        convert: impl FnOnce(T) -> M::Result + Send + 'static,
-    ) -> Completion<T> {
+    pub(super) fn done<T>(self, convert: impl FnOnce(T) -> R + Send + 'static) -> Completion<T> {
         Completion::new(move |result| match result {
             Ok(value) => self.ok(&convert(value)),
             Err(error) => self.fail(&error),
@@ -54,11 +63,12 @@ impl<M: RequestMethod> Responder<M> {
     }
 }
 
-impl<M: RequestMethod> Drop for Responder<M> {
+impl<R> Drop for Responder<R> {
     fn drop(&mut self) {
         if !self.is_answered {
-            tracing::error!(method = M::NAME, id = %self.id, "a request was dropped without an answer");
-            let error = to_rpc(&Error::Internal { place: M::NAME });
+            let method = self.method;
+            tracing::error!(method, id = %self.id, "a request was dropped without an answer");
+            let error = to_rpc(&Error::Internal { place: method });
             self.outbox.respond::<()>(&self.id, Err(&error));
         }
     }

@@ -4,10 +4,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use super::connection::{Connection, MAX_UNANSWERED};
 use super::error::{invalid_params, to_rpc, unsupported_version};
-use super::methods::initialize::Initialize;
-use super::methods::{NOTIFICATIONS, REQUESTS, RequestMethod};
+use super::methods::{INITIALIZE, NOTIFICATIONS, REQUESTS};
 use super::responder::Responder;
 use super::versions::{self, Version};
 use crate::error::Error;
@@ -17,25 +19,33 @@ use turnwright_rpc::{Params, RequestId, RpcError};
 pub(super) struct RequestRoute {
     name: &'static str,
     versions: &'static [Version],
-    serve: fn(&mut Connection, RequestId, &Params),
+    serve: fn(IncomingRequest<'_>),
+}
+
+/// A method of version 1 only, or one that version 2 has in another form.
+pub(super) const fn v1(name: &'static str, serve: fn(IncomingRequest<'_>)) -> RequestRoute {
+    RequestRoute { name, versions: &[Version::V1], serve }
+}
+
+/// A method of version 2 only, or one that version 1 has in another form.
+pub(super) const fn v2(name: &'static str, serve: fn(IncomingRequest<'_>)) -> RequestRoute {
+    RequestRoute { name, versions: &[Version::V2], serve }
+}
+
+/// A method with the same parameters and results in both versions.
+pub(super) const fn both(name: &'static str, serve: fn(IncomingRequest<'_>)) -> RequestRoute {
+    RequestRoute { name, versions: &[Version::V1, Version::V2], serve }
+}
+
+/// A request whose parameters are not read yet.
+pub(super) struct IncomingRequest<'a> {
+    connection: &'a mut Connection,
+    method: &'static str,
+    id: RequestId,
+    params: &'a Params,
 }
 
 impl RequestRoute {
-    /// A method of version 1 only, or one that version 2 has in another form.
-    pub(super) const fn v1<M: RequestMethod>() -> RequestRoute {
-        RequestRoute { name: M::NAME, versions: &[Version::V1], serve: serve::<M> }
-    }
-
-    /// A method of version 2 only, or one that version 1 has in another form.
-    pub(super) const fn v2<M: RequestMethod>() -> RequestRoute {
-        RequestRoute { name: M::NAME, versions: &[Version::V2], serve: serve::<M> }
-    }
-
-    /// A method with the same parameters and results in both versions.
-    pub(super) const fn both<M: RequestMethod>() -> RequestRoute {
-        RequestRoute { name: M::NAME, versions: &[Version::V1, Version::V2], serve: serve::<M> }
-    }
-
     fn is_for(&self, method: &str, version: Version) -> bool {
         self.name == method && self.versions.contains(&version)
     }
@@ -44,7 +54,7 @@ impl RequestRoute {
 impl Connection {
     /// Handles one request.
     pub(super) fn dispatch(&mut self, id: RequestId, method: &str, params: &Params) {
-        if self.client.is_none() && method == Initialize::NAME {
+        if self.client.is_none() && method == INITIALIZE {
             match versions::choose(params, self.allows_v2) {
                 Some(version) => self.version = version,
                 None => {
@@ -61,13 +71,11 @@ impl Connection {
             let error = to_rpc(&Error::InvalidState("A request must have an id".to_owned()));
             return self.peer.outbox().respond::<()>(&id, Err(&error));
         }
-        match REQUESTS.iter().find(|route| route.is_for(method, version)) {
-            Some(route) => (route.serve)(self, id, params),
-            None => {
-                let error = RpcError::method_not_found(method);
-                self.peer.outbox().respond::<()>(&id, Err(&error));
-            }
-        }
+        let Some(route) = REQUESTS.iter().find(|route| route.is_for(method, version)) else {
+            let error = RpcError::method_not_found(method);
+            return self.peer.outbox().respond::<()>(&id, Err(&error));
+        };
+        (route.serve)(IncomingRequest { connection: self, method: route.name, id, params });
     }
 
     /// Handles one notification. It is never answered, even if it is malformed (R-ERR-2).
@@ -79,21 +87,28 @@ impl Connection {
     }
 }
 
-/// Reads the parameters of a request and hands it to its handler.
-fn serve<M: RequestMethod>(connection: &mut Connection, id: RequestId, params: &Params) {
-    let outbox = connection.peer.outbox().clone();
-    let Ok(place) = Arc::clone(&connection.unanswered).try_acquire_owned() else {
-        let text = format!("{MAX_UNANSWERED} requests are not answered yet. Wait or cancel");
-        return outbox.respond::<()>(&id, Err(&to_rpc(&Error::InvalidState(text))));
-    };
-    let reply = Responder::<M>::new(id, outbox, place);
-    let parsed = match params.read::<M::Params>() {
-        Ok(parsed) => parsed,
-        Err(error) => return reply.fail(&invalid_params(M::NAME, params.text(), &error)),
-    };
-    // A handler that panics drops its responder, which answers the request. The connection goes on.
-    if catch_unwind(AssertUnwindSafe(|| M::handle(connection, parsed, reply))).is_err() {
-        tracing::error!(method = M::NAME, "a handler panicked");
+impl IncomingRequest<'_> {
+    /// Reads the parameters and hands them to this handler. It must not wait: what takes time is left to a
+    /// task or to the session, which gets the responder.
+    pub(super) fn serve<P: DeserializeOwned, R: Serialize + 'static>(
+        self,
+        handle: fn(&mut Connection, P, Responder<R>),
+    ) {
+        let IncomingRequest { connection, method, id, params } = self;
+        let outbox = connection.peer.outbox().clone();
+        let Ok(place) = Arc::clone(&connection.unanswered).try_acquire_owned() else {
+            let text = format!("{MAX_UNANSWERED} requests are not answered yet. Wait or cancel");
+            return outbox.respond::<()>(&id, Err(&to_rpc(&Error::InvalidState(text))));
+        };
+        let reply = Responder::new(id, method, outbox, place);
+        let parsed = match params.read() {
+            Ok(parsed) => parsed,
+            Err(error) => return reply.fail(&invalid_params(method, params.text(), &error)),
+        };
+        // A handler that panics drops its responder, which answers the request. The connection goes on.
+        if catch_unwind(AssertUnwindSafe(|| handle(connection, parsed, reply))).is_err() {
+            tracing::error!(method, "a handler panicked");
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::client::{AcpClient, error_text};
+use super::client::{AcpClient, METHOD_NOT_FOUND, error_text};
 use super::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReleaseTerminalRequest, SessionId,
     TerminalId as WireId, TerminalOutputRequest, WaitForTerminalExitRequest,
@@ -35,8 +35,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// cannot be executed.
 const DENIALS: [&str; 5] =
     ["permission denied for", "denied by", "rejected by", "declined by", "not allowed by"];
-/// The error code of a client that has no terminals.
-const METHOD_NOT_FOUND: i32 = -32601;
 
 impl AcpClient {
     /// How this client shows the output of commands.

@@ -10,7 +10,6 @@ use tokio::sync::Semaphore;
 
 use super::capabilities::{self, ClientCaps, LoginSupport};
 use super::error::to_rpc;
-use super::methods::session_prompt::Prompt;
 use super::responder::Responder;
 use super::user_question::permission_answer;
 use crate::error::Error;
@@ -67,9 +66,9 @@ fn written(write: impl FnOnce(&Outbox)) -> Vec<Value> {
     lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect()
 }
 
-fn responder(id: RequestId, outbox: &Outbox) -> Responder<Prompt> {
+fn responder(id: RequestId, outbox: &Outbox) -> Responder<Value> {
     let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    Responder::new(id, outbox.clone(), place)
+    Responder::new(id, "session/prompt", outbox.clone(), place)
 }
 
 #[test]

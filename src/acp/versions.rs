@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::methods::RequestMethod;
-use super::methods::initialize::Initialize;
+use super::methods::INITIALIZE;
 use turnwright_rpc::Params;
 
 /// A version that we speak.
@@ -16,7 +15,7 @@ pub(super) enum Version {
 
 /// Returns true if this request asks for a version whose answer depends on the settings: any but 1.
 pub(super) fn is_open_to_choice(method: &str, params: &Params) -> bool {
-    method == Initialize::NAME && requested(params).is_some_and(|version| version != 1)
+    method == INITIALIZE && requested(params).is_some_and(|version| version != 1)
 }
 
 /// The highest version that we speak and that is not above the requested one (R-TWO-2). `None` if there is

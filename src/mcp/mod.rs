@@ -38,7 +38,7 @@ use turnwright_workspace::exec::ProgramActivity;
 #[derive(Debug)]
 pub(crate) struct SessionServers {
     servers: Vec<Arc<Server>>,
-    remote_tools: RemoteTools,
+    remote_tools: Arc<RemoteTools>,
     changed: Arc<Notify>,
     stop: DropGuard,
     tracker: TaskTracker,
@@ -50,7 +50,7 @@ impl SessionServers {
         pool: &ServerPool,
         specs: &[ServerSpec],
         env: &ServerEnv,
-        remote_tools: RemoteTools,
+        remote_tools: Arc<RemoteTools>,
         patience: Duration,
         outside: (&Arc<dyn MachineFacts>, SessionId),
     ) -> SessionServers {
@@ -71,7 +71,7 @@ impl SessionServers {
         let changed = Arc::new(Notify::new());
         let collector = ToolCollector {
             servers: servers.clone(),
-            remote_tools: remote_tools.clone(),
+            remote_tools: Arc::clone(&remote_tools),
             names: ToolNames::default(),
             changed: Arc::clone(&changed),
             facts: Arc::clone(facts),
@@ -167,6 +167,14 @@ impl SessionServers {
     }
 }
 
+/// The tools of a server that its settings do not exclude.
+pub(crate) fn used_tools<'a>(
+    spec: &'a ServerSpec,
+    listed: &'a [Arc<ListedTool>],
+) -> impl Iterator<Item = &'a Arc<ListedTool>> {
+    listed.iter().filter(move |listed| spec.tool_filter.matches(&listed.tool.name))
+}
+
 fn servers_json(servers: &[Arc<Server>]) -> Value {
     servers.iter().map(|server| server_json(server)).collect()
 }
@@ -174,7 +182,7 @@ fn servers_json(servers: &[Arc<Server>]) -> Value {
 /// Collects the tools of the servers.
 struct ToolCollector {
     servers: Vec<Arc<Server>>,
-    remote_tools: RemoteTools,
+    remote_tools: Arc<RemoteTools>,
     names: ToolNames,
     changed: Arc<Notify>,
     facts: Arc<dyn MachineFacts>,
@@ -229,9 +237,7 @@ fn server_status(server: &Server, state: &ServerState) -> Option<ServerStatus> {
     match &state.phase {
         ServerPhase::Starting => None,
         ServerPhase::Ready => {
-            let filter = &server.spec.tool_filter;
-            let tools = state.tools.iter().filter(|tool| filter.matches(&tool.tool.name));
-            Some(ServerStatus::Ready(tools.count()))
+            Some(ServerStatus::Ready(used_tools(&server.spec, &state.tools).count()))
         }
         ServerPhase::Failed(why) if !state.is_restarting => Some(ServerStatus::Failed(why.clone())),
         ServerPhase::Failed(why) => Some(ServerStatus::Down(why.clone())),
@@ -259,9 +265,7 @@ impl ServerTools {
         }
         let known: HashMap<_, _> =
             self.tools.drain(..).map(|tool| (tool.name.clone(), tool)).collect();
-        let filter = &server.spec.tool_filter;
-        let selected = list.iter().filter(|listed| filter.matches(&listed.tool.name));
-        let tools = selected.map(|listed| {
+        let tools = used_tools(&server.spec, list).map(|listed| {
             let name = names.name_of(&server.spec.name, &listed.tool.name);
             match known.get(&name).filter(|tool| tool.listed.tool == listed.tool) {
                 Some(known) => Arc::clone(known),

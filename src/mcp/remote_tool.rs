@@ -14,11 +14,7 @@ use crate::tools::{
 };
 use tokio::task::spawn_blocking;
 use turnwright_guard::RemoteCallGuard;
-use turnwright_mcp::JsonObject;
-use turnwright_mcp::ListedTool;
-use turnwright_mcp::Server;
-use turnwright_mcp::WaitingCall;
-use turnwright_mcp::{CallError, call, resources};
+use turnwright_mcp::{CallError, JsonObject, ListedTool, Server, WaitingCall, call, resources};
 use turnwright_policy::permission::{Mode, Pass, markdown_code};
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
@@ -61,7 +57,7 @@ impl RemoteTool {
             title.push_str(&format!(" ({hint})"));
         }
         let title = shorten_title(escape_hidden_line(&title));
-        CallView { title, kind: self.listed.kind(), locations: Vec::new() }
+        CallView::new(title, self.listed.kind())
     }
 
     /// Validates the arguments, after repairing unambiguous mistakes.

@@ -6,9 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::tools::ToolOutcome;
-use turnwright_mcp::SchemaValidator;
-use turnwright_mcp::bounded_text;
-use turnwright_mcp::{ResultBlock, ToolResult};
+use turnwright_mcp::{ResultBlock, SchemaValidator, ToolResult, bounded_text};
 use turnwright_types::effect::{CallContent, escape_hidden_line, fenced, terminal_safe};
 use turnwright_types::message::Media;
 use turnwright_types::redact;

@@ -32,9 +32,11 @@ struct TokenBucket {
 }
 
 /// The limit that a call exceeds, with the delay after which to try again.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum LimitExceeded {
+    #[error("Too many calls: at most {CALLS_PER_SECOND} a second")]
     Rate(Duration),
+    #[error("Too many calls at the same time: at most {MAX_CONCURRENT_CALLS}")]
     Concurrency(Duration),
 }
 
@@ -67,34 +69,6 @@ impl TokenBucket {
         }
         self.calls -= 1.0;
         Ok(())
-    }
-}
-
-impl LimitExceeded {
-    /// The delay after which to try again.
-    pub(super) fn retry_after(&self) -> Duration {
-        let (LimitExceeded::Rate(wait) | LimitExceeded::Concurrency(wait)) = self;
-        *wait
-    }
-}
-
-impl std::fmt::Display for LimitExceeded {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let wait = self.retry_after().as_millis().max(1);
-        match self {
-            LimitExceeded::Rate(_) => {
-                write!(
-                    formatter,
-                    "Too many calls: at most {CALLS_PER_SECOND} a second. Try again in {wait} ms"
-                )
-            }
-            LimitExceeded::Concurrency(_) => {
-                write!(
-                    formatter,
-                    "Too many calls at the same time: at most {MAX_CONCURRENT_CALLS}. Try again in {wait} ms"
-                )
-            }
-        }
     }
 }
 

@@ -299,11 +299,7 @@ mod tests {
         PermissionRequest {
             call: CallId::from("1"),
             name: "write_file".to_owned(),
-            view: CallView {
-                title: "Write a".to_owned(),
-                kind: ToolKind::Edit,
-                locations: Vec::new(),
-            },
+            view: CallView::new("Write a", ToolKind::Edit),
             content: vec![CallContent::Text("why".to_owned())],
             raw_input: Value::Null,
             choices: vec![

@@ -36,11 +36,9 @@ const MAX_ROOTS: usize = 64;
 const MAX_PENDING_QUESTIONS: usize = 16;
 /// The key of our question among the input requests of a result.
 const PERMISSION_KEY: &str = "permission";
-/// The MCP server. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct McpHandler(Arc<HandlerInner>);
 
-struct HandlerInner {
+/// The MCP server.
+pub(super) struct McpHandler {
     host: Arc<SessionHost>,
     options: McpServerOptions,
     tools: OfferedTools,
@@ -51,9 +49,9 @@ struct HandlerInner {
     runner: parking_lot::Mutex<Option<Arc<StandaloneCalls>>>,
     /// One permit: only one call at a time creates the runner.
     creating_runner: Semaphore,
-    /// Questions that wait for the next round of their call, by `requestState`.
+    /// Calls whose questions wait for the next round, by `requestState`.
     // Held only to search a short list.
-    pending_questions: parking_lot::Mutex<Vec<(String, PendingQuestion)>>,
+    pending_questions: parking_lot::Mutex<Vec<(String, ToolCall, PermissionRequest)>>,
     /// True if the client has said in its handshake that it has roots.
     has_roots: AtomicBool,
 }
@@ -82,20 +80,13 @@ impl ToolCall {
     }
 }
 
-/// A question that waits for the next round of its call.
-struct PendingQuestion {
-    name: String,
-    arguments: Map<String, Value>,
-    question: PermissionRequest,
-}
-
 impl McpHandler {
     pub(super) fn new(
         host: Arc<SessionHost>,
         options: McpServerOptions,
         outbox: Outbox,
     ) -> McpHandler {
-        McpHandler(Arc::new(HandlerInner {
+        McpHandler {
             host,
             options,
             tools: OfferedTools::new(),
@@ -105,45 +96,45 @@ impl McpHandler {
             creating_runner: Semaphore::new(1),
             pending_questions: parking_lot::Mutex::default(),
             has_roots: AtomicBool::new(false),
-        }))
+        }
     }
 
     /// Stores the capabilities from the client's handshake.
     pub(super) fn set_client_capabilities(&self, capabilities: &Value) {
-        self.0.has_roots.store(capabilities["roots"].is_object(), Ordering::Relaxed);
+        self.has_roots.store(capabilities["roots"].is_object(), Ordering::Relaxed);
     }
 
     /// Ends all running commands and waits for their end.
     pub(super) async fn close(&self) {
-        let runner = self.0.runner.lock().take();
+        let runner = self.runner.lock().take();
         if let Some(runner) = runner {
             runner.env().jobs.close().await;
         }
     }
 
     /// Returns the runner of calls, and creates it if there is none.
-    async fn runner(&self, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
-        let _permit = self.0.creating_runner.acquire().await;
-        if let Some(runner) = self.0.runner.lock().clone() {
+    async fn runner(self: &Arc<Self>, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
+        let _permit = self.creating_runner.acquire().await;
+        if let Some(runner) = self.runner.lock().clone() {
             return Ok(runner);
         }
-        let folders = match self.0.options.roots.as_slice() {
-            [] if self.0.has_roots.load(Ordering::Relaxed) => client_roots(peer).await,
+        let folders = match self.options.roots.as_slice() {
+            [] if self.has_roots.load(Ordering::Relaxed) => client_roots(peer).await,
             roots => roots.to_vec(),
         };
-        let inner = Arc::clone(&self.0);
+        let own = Arc::clone(self);
         // Creating the runner reads rule files.
         let created = spawn_blocking(move || {
-            let roots = checked_roots(&folders, &inner.options.cwd)?;
-            let client = Arc::clone(&inner.calls);
-            Ok::<_, String>(inner.host.standalone_calls(roots, client, inner.options.mode))
+            let roots = checked_roots(&folders, &own.options.cwd)?;
+            let client = Arc::clone(&own.calls);
+            Ok::<_, String>(own.host.standalone_calls(roots, client, own.options.mode))
         });
         let (runner, notices) = created.await.map_err(|error| error.to_string())??;
         for notice in notices {
             tracing::warn!("{notice}");
         }
         let runner = Arc::new(runner);
-        *self.0.runner.lock() = Some(Arc::clone(&runner));
+        *self.runner.lock() = Some(Arc::clone(&runner));
         Ok(runner)
     }
 
@@ -167,27 +158,26 @@ impl McpHandler {
     /// Takes the question and answer of the previous round, if this call is the next one.
     fn take_previous_round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
-        let mut pending = self.0.pending_questions.lock();
+        let mut pending = self.pending_questions.lock();
         let index =
-            pending.iter().position(|(entry, _)| entry == state).ok_or_else(unknown_state)?;
-        let (_, previous) = pending.remove(index);
+            pending.iter().position(|(entry, ..)| entry == state).ok_or_else(unknown_state)?;
+        let (_, previous, question) = pending.remove(index);
         if previous.name != call.name || previous.arguments != call.arguments {
             return Err(unknown_state());
         }
-        let answer = parse_answer(&call.responses[PERMISSION_KEY], &previous.question);
-        Ok(QuestionRound { previous: Some((previous.question, answer)), pending: None })
+        let answer = parse_answer(&call.responses[PERMISSION_KEY], &question);
+        Ok(QuestionRound { previous: Some((question, answer)), pending: None })
     }
 
     /// Makes the result that lets the client ask its user and call again.
     async fn input_required(&self, call: ToolCall, question: PermissionRequest) -> Option<Value> {
         let form = elicitation(&question).await?;
         let state = SessionId::random().as_str().to_owned();
-        let ToolCall { name, arguments, .. } = call;
-        let mut pending = self.0.pending_questions.lock();
+        let mut pending = self.pending_questions.lock();
         if pending.len() >= MAX_PENDING_QUESTIONS {
             pending.remove(0);
         }
-        pending.push((state.clone(), PendingQuestion { name, arguments, question }));
+        pending.push((state.clone(), call, question));
         Some(json!({
             "resultType": "input_required",
             "inputRequests": { PERMISSION_KEY: { "method": ELICITATION, "params": form } },
@@ -196,16 +186,20 @@ impl McpHandler {
     }
 
     pub(super) fn list_tools(&self, cursor: Option<&str>) -> Answer {
-        self.0.tools.page(cursor, PAGE_SIZE)
+        self.tools.page(cursor, PAGE_SIZE)
     }
 
-    pub(super) async fn call_tool(&self, mut request: ClientRequest, peer: Peer) -> Answer {
+    pub(super) async fn call_tool(
+        self: &Arc<Self>,
+        mut request: ClientRequest,
+        peer: Peer,
+    ) -> Answer {
         let call = ToolCall::read(&mut request.params)?;
-        let Some(tool) = self.0.tools.find(&call.name) else {
-            let text = format!("Unknown tool. There are: {}", self.0.tools.names());
+        let Some(tool) = self.tools.find(&call.name) else {
+            let text = format!("Unknown tool. There are: {}", self.tools.names());
             return Err(RpcError::invalid_params(&text));
         };
-        let _slot = self.0.limits.acquire().map_err(|error| limit_error(&error))?;
+        let _slot = self.limits.acquire().map_err(|error| limit_error(&error))?;
         let ask_method = self.ask_method(&call, &request, peer.clone())?;
         let runner = match self.runner(&peer).await {
             Ok(runner) => runner,
@@ -213,11 +207,10 @@ impl McpHandler {
         };
         let token = Some(request.params["_meta"]["progressToken"].take())
             .filter(|token| token.is_string() || token.is_number());
-        let guard =
-            self.0.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
+        let guard = self.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
         let arguments = Value::Object(call.arguments.clone());
         let (tool, arguments) = match patch_call(tool.name(), &arguments) {
-            Some(patch) => (self.0.tools.find("apply_patch").unwrap_or(tool), patch),
+            Some(patch) => (self.tools.find("apply_patch").unwrap_or(tool), patch),
             None => (tool, arguments),
         };
         let outcome = runner.run(guard.id.clone(), tool, arguments, request.cancel).await;
@@ -231,7 +224,7 @@ impl McpHandler {
 
     /// Ends all commands, which were started under the old roots. The next call lists the roots again.
     pub(super) async fn forget_roots(&self) {
-        if self.0.options.roots.is_empty() {
+        if self.options.roots.is_empty() {
             self.close().await;
         }
     }
@@ -286,6 +279,8 @@ fn unknown_state() -> RpcError {
 }
 
 fn limit_error(why: &LimitExceeded) -> RpcError {
-    let wait = u64::try_from(why.retry_after().as_millis()).unwrap_or(u64::MAX).max(1);
-    RpcError::application(BUSY, why.to_string(), json!({ "retryAfterMs": wait }))
+    let (LimitExceeded::Rate(wait) | LimitExceeded::Concurrency(wait)) = why;
+    let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
+    let text = format!("{why}. Try again in {millis} ms");
+    RpcError::application(BUSY, text, json!({ "retryAfterMs": millis }))
 }

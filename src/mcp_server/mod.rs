@@ -47,9 +47,9 @@ pub(crate) async fn serve(
     let input = LineReader::start(stdio.input)?;
     let stop = CancellationToken::new();
     let host = Arc::new(SessionHost::new(config, stop.clone()));
-    let handler = McpHandler::new(Arc::clone(&host), options, outbox.clone());
+    let handler = Arc::new(McpHandler::new(Arc::clone(&host), options, outbox.clone()));
     let peer = Peer::with_withdrawal(outbox.clone(), "notifications/cancelled");
-    let requests = RequestLoop::new(handler.clone(), outbox.clone(), peer);
+    let requests = RequestLoop::new(Arc::clone(&handler), outbox.clone(), peer);
     let mut serving = std::pin::pin!(requests.run(input, stop.clone()));
     let has_ended = tokio::select! {
         () = &mut serving => true,

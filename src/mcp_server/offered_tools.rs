@@ -16,43 +16,26 @@ const CURSOR_PREFIX: &str = "after:";
 /// The offered tools and their annotations. All other tools are about a session: its plan, history,
 /// questions, notes and skills.
 const OFFERED_TOOLS: &[(&str, ToolBehavior)] = &[
-    (
-        "read_file",
-        ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false },
-    ),
-    ("list_dir", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false }),
-    (
-        "find_files",
-        ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false },
-    ),
-    ("grep", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false }),
-    (
-        "write_file",
-        ToolBehavior { is_destructive: true, is_idempotent: true, is_open_world: false },
-    ),
-    (
-        "edit_file",
-        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: false },
-    ),
-    (
-        "apply_patch",
-        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: false },
-    ),
-    (
-        "move_path",
-        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: false },
-    ),
-    (
-        "delete_path",
-        ToolBehavior { is_destructive: true, is_idempotent: true, is_open_world: false },
-    ),
-    ("exec", ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: true }),
-    (
-        "exec_output",
-        ToolBehavior { is_destructive: true, is_idempotent: false, is_open_world: true },
-    ),
-    ("web_fetch", ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: true }),
+    ("read_file", READS),
+    ("list_dir", READS),
+    ("find_files", READS),
+    ("grep", READS),
+    ("write_file", REPLACES),
+    ("edit_file", CHANGES),
+    ("apply_patch", CHANGES),
+    ("move_path", CHANGES),
+    ("delete_path", REPLACES),
+    ("exec", RUNS_COMMANDS),
+    ("exec_output", RUNS_COMMANDS),
+    ("web_fetch", FETCHES),
 ];
+
+const READS: ToolBehavior =
+    ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false };
+const REPLACES: ToolBehavior = ToolBehavior { is_destructive: true, ..READS };
+const CHANGES: ToolBehavior = ToolBehavior { is_idempotent: false, ..REPLACES };
+const RUNS_COMMANDS: ToolBehavior = ToolBehavior { is_open_world: true, ..CHANGES };
+const FETCHES: ToolBehavior = ToolBehavior { is_open_world: true, ..READS };
 
 /// The possible effects of a tool, for the annotations that some clients base their own questions on.
 #[derive(Clone, Copy, Debug)]

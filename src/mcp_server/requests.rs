@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -68,19 +67,19 @@ enum HandshakeState {
 
 /// Reads and answers the requests of the client.
 pub(super) struct RequestLoop {
-    handler: McpHandler,
+    handler: Arc<McpHandler>,
     outbox: Outbox,
     peer: Peer,
     handshake: HandshakeState,
-    running: RequestTokens,
-    tasks: JoinSet<()>,
+    running: RequestTable,
+    /// The work of requests, and other work, which ends with `None`.
+    tasks: JoinSet<Option<EndedRequest>>,
 }
 
-/// The requests without an answer. Clones share them.
-// Held only for one map operation.
-#[derive(Clone, Default)]
-struct RequestTokens(Arc<Mutex<RequestTable>>);
+/// A request with its number and its answer, if it has one.
+type EndedRequest = (RequestId, u64, Result<Option<Value>, RpcError>);
 
+/// The requests without an answer.
 #[derive(Default)]
 struct RequestTable {
     /// The number of the last request, because a client may use the id of a withdrawn one again.
@@ -88,49 +87,45 @@ struct RequestTable {
     by_id: HashMap<RequestId, (u64, CancellationToken)>,
 }
 
-impl RequestTokens {
+impl RequestTable {
     /// Adds a request. Returns its number, with which it is removed at its end.
-    fn add(&self, id: &RequestId, cancel: CancellationToken) -> Result<u64, RpcError> {
-        let mut table = self.0.lock();
-        if table.by_id.len() >= MAX_RUNNING {
+    fn add(&mut self, id: &RequestId, cancel: CancellationToken) -> Result<u64, RpcError> {
+        if self.by_id.len() >= MAX_RUNNING {
             return Err(RpcError::internal_error("too many requests are running".to_owned()));
         }
-        if table.by_id.contains_key(id) {
+        if self.by_id.contains_key(id) {
             return Err(RpcError::invalid_request("a request with this id is running"));
         }
-        table.last_number += 1;
-        let number = table.last_number;
-        table.by_id.insert(id.clone(), (number, cancel));
-        Ok(number)
+        self.last_number += 1;
+        self.by_id.insert(id.clone(), (self.last_number, cancel));
+        Ok(self.last_number)
     }
 
     /// Cancels a request that the client has withdrawn. It is not answered.
-    fn withdraw(&self, id: &RequestId) {
-        let withdrawn = self.0.lock().by_id.remove(id);
-        if let Some((_, cancel)) = withdrawn {
+    fn withdraw(&mut self, id: &RequestId) {
+        if let Some((_, cancel)) = self.by_id.remove(id) {
             cancel.cancel();
         }
     }
 
     /// Removes a request that has ended. Returns false if it was withdrawn, even if another one has its id now.
-    fn finish(&self, id: &RequestId, number: u64) -> bool {
-        let mut table = self.0.lock();
-        let is_awaited = table.by_id.get(id).is_some_and(|(latest, _)| *latest == number);
+    fn finish(&mut self, id: &RequestId, number: u64) -> bool {
+        let is_awaited = self.by_id.get(id).is_some_and(|(latest, _)| *latest == number);
         if is_awaited {
-            table.by_id.remove(id);
+            self.by_id.remove(id);
         }
         is_awaited
     }
 }
 
 impl RequestLoop {
-    pub(super) fn new(handler: McpHandler, outbox: Outbox, peer: Peer) -> RequestLoop {
+    pub(super) fn new(handler: Arc<McpHandler>, outbox: Outbox, peer: Peer) -> RequestLoop {
         RequestLoop {
             handler,
             outbox,
             peer,
             handshake: HandshakeState::Pending,
-            running: RequestTokens::default(),
+            running: RequestTable::default(),
             tasks: JoinSet::new(),
         }
     }
@@ -142,7 +137,10 @@ impl RequestLoop {
             let line = tokio::select! {
                 biased;
                 () = stop.cancelled() => None,
-                Some(_) = self.tasks.join_next() => continue,
+                Some(ended) = self.tasks.join_next() => {
+                    self.on_end(ended.ok().flatten());
+                    continue;
+                }
                 line = next_line(&mut input, &self.outbox) => line,
             };
             match line {
@@ -156,7 +154,26 @@ impl RequestLoop {
         }
         stop.cancel();
         self.peer.fail_all();
-        while self.tasks.join_next().await.is_some() {}
+        while let Some(ended) = self.tasks.join_next().await {
+            self.on_end(ended.ok().flatten());
+        }
+    }
+
+    /// Answers a request that has ended, unless it was withdrawn.
+    fn on_end(&mut self, ended: Option<EndedRequest>) {
+        if let Some((id, number, answer)) = ended
+            && self.running.finish(&id, number)
+        {
+            self.respond(&id, answer);
+        }
+    }
+
+    fn respond(&self, id: &RequestId, answer: Result<Option<Value>, RpcError>) {
+        match answer {
+            Ok(Some(result)) => self.outbox.respond(id, Ok(&result)),
+            Ok(None) => {}
+            Err(error) => self.outbox.respond::<()>(id, Err(&error)),
+        }
     }
 
     fn handle(&mut self, message: RpcMessage, stop: &CancellationToken) {
@@ -175,11 +192,7 @@ impl RequestLoop {
             RpcMessage::Request { id, method, params } => {
                 let started =
                     read_params(&params).and_then(|params| self.start(&id, &method, params, stop));
-                match started {
-                    Ok(Some(result)) => self.outbox.respond(&id, Ok(&result)),
-                    Ok(None) => {}
-                    Err(error) => self.outbox.respond::<()>(&id, Err(&error)),
-                }
+                self.respond(&id, started);
             }
         }
     }
@@ -192,8 +205,11 @@ impl RequestLoop {
                 }
             }
             "notifications/roots/list_changed" => {
-                let handler = self.handler.clone();
-                self.tasks.spawn(async move { handler.forget_roots().await });
+                let handler = Arc::clone(&self.handler);
+                self.tasks.spawn(async move {
+                    handler.forget_roots().await;
+                    None
+                });
             }
             _ => {}
         }
@@ -234,7 +250,7 @@ impl RequestLoop {
                 Ok(Some(if is_new { mark_cacheable(page) } else { page }))
             }
             "tools/call" => {
-                let handler = self.handler.clone();
+                let handler = Arc::clone(&self.handler);
                 let peer = self.peer.clone();
                 self.spawn(id, request.cancel.clone(), async move {
                     let result = handler.call_tool(request, peer).await?;
@@ -259,7 +275,7 @@ impl RequestLoop {
         }
     }
 
-    /// Runs a request in a task, which answers it unless it was withdrawn.
+    /// Runs a request in a task.
     fn spawn(
         &mut self,
         id: &RequestId,
@@ -267,18 +283,8 @@ impl RequestLoop {
         work: impl Future<Output = Result<Option<Value>, RpcError>> + Send + 'static,
     ) -> Result<Option<Value>, RpcError> {
         let number = self.running.add(id, cancel)?;
-        let running = self.running.clone();
-        let outbox = self.outbox.clone();
         let id = id.clone();
-        self.tasks.spawn(async move {
-            let answer = work.await;
-            let is_awaited = running.finish(&id, number);
-            match answer {
-                Ok(Some(result)) if is_awaited => outbox.respond(&id, Ok(&result)),
-                Err(error) if is_awaited => outbox.respond::<()>(&id, Err(&error)),
-                _ => {}
-            }
-        });
+        self.tasks.spawn(async move { Some((id, number, work.await)) });
         Ok(None)
     }
 
@@ -390,7 +396,7 @@ mod tests {
 
     #[test]
     fn a_withdrawn_request_does_not_end_the_next_one_with_its_id() {
-        let running = RequestTokens::default();
+        let mut running = RequestTable::default();
         let id = RequestId::parse(&RawValue::from_string("7".to_owned()).unwrap()).unwrap();
         let first = CancellationToken::new();
         let first_number = running.add(&id, first.clone()).unwrap();

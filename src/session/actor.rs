@@ -102,7 +102,7 @@ impl SessionActor {
         }
         let stop = self.lifecycle.stop.clone();
         let mode = self.conversation.mode().clone();
-        let remote_tools = self.conversation.tools.remote_tools().clone();
+        let remote_tools = Arc::clone(self.conversation.tools.remote_tools());
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
             let announce_at = self.announcements.commands_due();
@@ -392,7 +392,7 @@ impl SessionActor {
     /// answer.
     fn prefetch_model_list(&mut self) {
         let model = self.conversation.selection.get().model;
-        if self.host.should_prefetch_list(&model) {
+        if self.host.models.should_prefetch(model.as_ref()) {
             let stop = self.lifecycle.stop.clone();
             self.model_choice.fetch_list(Arc::clone(&self.host), model, stop);
         }

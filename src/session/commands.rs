@@ -219,7 +219,7 @@ impl CommandCall {
 
     fn begin_turn(&self, session: &mut SessionActor, kind: TurnKind) -> MessageId {
         log_command(&session.conversation, &mut session.history, kind, &self.typed, &self.prompt);
-        MessageId::from(format!("msg-{}", session.history.mint()))
+        session.history.mint_message_id()
     }
 
     /// Answers the command at once.

@@ -42,7 +42,7 @@ pub(crate) struct SessionHost {
     /// Begun and ended by `/record`. A session knows it only as the world outside.
     recording: Recording,
     login: LoginState,
-    models: ModelCache,
+    pub(super) models: ModelCache,
     store: Store,
     /// The offered models when the last session was opened, so that a turn reads no files for it.
     // Held only to copy a few names.
@@ -65,7 +65,7 @@ struct LoginState {
 }
 
 /// The models that the settings offer.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct OfferedModels {
     names: Vec<String>,
     /// True if providers may be asked for their models.
@@ -208,7 +208,7 @@ impl SessionHost {
 
     /// The names of the models that can be chosen, as far as they are known.
     pub(super) fn model_choices(&self) -> Vec<String> {
-        let mut names = self.offered().names;
+        let mut names = self.offered.lock().names.clone();
         for name in self.models.all_listed() {
             if !names.contains(&name) {
                 names.push(name);
@@ -218,24 +218,8 @@ impl SessionHost {
         names
     }
 
-    /// All models of this model's provider. The provider is asked at most once a day.
-    pub(super) async fn list_models(
-        &self,
-        model: &Arc<dyn Model>,
-    ) -> Result<Vec<String>, LlmError> {
-        self.models.list(model.as_ref()).await
-    }
-
-    /// Like [`SessionHost::list_models`], but always asks the provider: there may be new models.
-    pub(super) async fn refresh_model_list(
-        &self,
-        model: &Arc<dyn Model>,
-    ) -> Result<Vec<String>, LlmError> {
-        self.models.refresh(model.as_ref()).await
-    }
-
     pub(super) fn may_list_models(&self) -> bool {
-        self.offered().may_list
+        self.offered.lock().may_list
     }
 
     /// Takes over the settings that may change while the process runs.
@@ -256,15 +240,6 @@ impl SessionHost {
         let offered = OfferedModels { names: settings.offered_models(), may_list };
         *self.offered.lock() = offered;
         redact::register_keys(settings.secrets())
-    }
-
-    fn offered(&self) -> OfferedModels {
-        self.offered.lock().clone()
-    }
-
-    /// Returns true if the model list of this provider should be fetched unasked.
-    pub(super) fn should_prefetch_list(&self, model: &Arc<dyn Model>) -> bool {
-        model.has_model_list() && self.models.should_prefetch(model.as_ref())
     }
 
     /// Returns the model with this name. Reads files, so it must not run on the runtime's thread.

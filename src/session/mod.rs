@@ -136,27 +136,21 @@ pub(crate) fn open(host: &Arc<SessionHost>, request: OpenRequest) -> SessionHand
     SessionHandle { mailbox, cancelling, opening }
 }
 
-/// Tells a session's client about a title that the user has chosen, once it is stored.
-#[derive(Debug)]
-pub(crate) struct TitleNotifier(mpsc::WeakSender<SessionMessage>);
-
-impl TitleNotifier {
-    /// Reports the session's new title.
-    pub(crate) fn notify(self, title: String) {
-        if let Some(mailbox) = self.0.upgrade() {
-            // If the session is busy or gone, the client does not need its title now.
-            mailbox.try_send(SessionMessage::TitleChosen(title)).ok();
-        }
-    }
-}
-
-/// Tells whether a session is open, without keeping it open.
+/// A session that this does not keep open.
 #[derive(Debug)]
 pub(crate) struct SessionProbe(mpsc::WeakSender<SessionMessage>);
 
 impl SessionProbe {
     pub(crate) fn is_open(&self) -> bool {
         self.0.upgrade().is_some_and(|mailbox| !mailbox.is_closed())
+    }
+
+    /// Tells the session's client about a title that the user has chosen, once it is stored.
+    pub(crate) fn report_title(&self, title: String) {
+        if let Some(mailbox) = self.0.upgrade() {
+            // If the session is busy or gone, the client does not need its title now.
+            mailbox.try_send(SessionMessage::TitleChosen(title)).ok();
+        }
     }
 }
 
@@ -206,11 +200,6 @@ impl SessionHandle {
         done: Completion<Vec<ConfigOption>>,
     ) {
         self.send(SessionMessage::Set { setting, value, done });
-    }
-
-    /// Returns a notifier for a title that is chosen later. It does not keep the session open.
-    pub(crate) fn title_notifier(&self) -> TitleNotifier {
-        TitleNotifier(self.mailbox.downgrade())
     }
 
     pub(crate) fn probe(&self) -> SessionProbe {

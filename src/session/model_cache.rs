@@ -167,7 +167,8 @@ impl ModelCache {
         })
     }
 
-    /// All models of this model's provider, by the names under which they can be chosen.
+    /// All models of this model's provider, by the names under which they can be chosen. The provider is asked
+    /// at most once a day.
     pub(super) async fn list(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
         match self.listed(model).filter(|_| !self.is_outdated(model)) {
             Some(names) => Ok(names),
@@ -175,10 +176,10 @@ impl ModelCache {
         }
     }
 
-    /// Returns true if the provider's list should be fetched now. If so, it returns false for some minutes
+    /// Returns true if the provider's list should be fetched unasked. If so, it returns false for some minutes
     /// afterwards.
     pub(super) fn should_prefetch(&self, model: &dyn Model) -> bool {
-        let is_outdated = self.is_outdated(model);
+        let is_outdated = model.has_model_list() && self.is_outdated(model);
         if is_outdated {
             let known = ModelList { names: Vec::new(), outdated_at: Instant::now() };
             let mut lists = self.lists.lock();
@@ -193,7 +194,7 @@ impl ModelCache {
         lists.get(&model.server_id()).is_none_or(|list| list.outdated_at <= Instant::now())
     }
 
-    /// Like [`ModelCache::list`], but always asks the provider.
+    /// Like [`ModelCache::list`], but always asks the provider: there may be new models.
     pub(super) async fn refresh(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
         let names = model.list_models().await?;
         let full = names.iter().map(|name| model.qualified_name(name)).collect();

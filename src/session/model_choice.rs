@@ -78,10 +78,10 @@ impl ModelChoice {
         model: Arc<dyn Model>,
         stop: CancellationToken,
     ) {
-        self.begin_list();
+        self.pending += 1;
         self.queries.push(Box::pin(async move {
             if let Some(Err(error)) =
-                stop.run_until_cancelled(host.refresh_model_list(&model)).await
+                stop.run_until_cancelled(host.models.refresh(model.as_ref())).await
             {
                 tracing::debug!(%error, "the models could not be listed");
             }
@@ -109,10 +109,6 @@ impl ModelChoice {
             self.applied = number;
         }
         is_newer
-    }
-
-    fn begin_list(&mut self) {
-        self.pending += 1;
     }
 
     pub(super) fn end_list(&mut self) {
@@ -144,7 +140,7 @@ mod tests {
     #[test]
     fn the_number_of_pending_queries_is_limited() {
         let mut choice = ModelChoice::default();
-        choice.begin_list();
+        choice.pending += 1;
         while choice.begin_change().is_ok() {}
         assert_eq!((choice.requested, choice.pending), (7, MAX_PENDING));
         choice.end_list();

@@ -19,10 +19,8 @@ use tokio::task::spawn_blocking;
 use turnwright_mcp::PromptRequest;
 use turnwright_recording::outside::in_session;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
 use turnwright_types::text;
-use turnwright_types::update::Update;
 
 /// The most characters of a command that the turn's record keeps.
 const MAX_COMMAND_CHARS: usize = 500;
@@ -94,7 +92,7 @@ impl SessionActor {
         let log_notices = self.conversation.log().take_notices();
         let news = log_notices.into_iter().chain(facts.take_notice());
         for notice in notices.into_iter().chain(news) {
-            self.conversation.client().update(Update::Notice(notice));
+            self.conversation.notify(notice);
         }
     }
 
@@ -193,7 +191,7 @@ impl SessionActor {
                     log_command(&conversation, &mut history, TurnKind::Command, &typed, &prompt);
                     let stop = match refused {
                         Some(Err(why)) => {
-                            let message = MessageId::from(format!("msg-{}", history.mint()));
+                            let message = history.mint_message_id();
                             conversation.say(message, why);
                             StopReason::EndTurn
                         }
@@ -296,7 +294,7 @@ pub(super) fn log_command(
     turnwright_types::redact::redact_in_place(&mut words);
     let log = conversation.log();
     log.begin_turn(kind, words);
-    let id = MessageId::from(format!("msg-{}", history.mint()));
+    let id = history.mint_message_id();
     let message = Arc::new(Message::User(prompt.clone()));
     conversation.report_message(None, &id, &message);
     log.add_entry(Entry::Message { id, message, audience: Audience::User });
@@ -313,8 +311,7 @@ fn report_omissions(conversation: &Conversation, prompt: &UserMessage) {
     });
     if let Some(what) = omitted {
         let name = model.name();
-        let text = format!("{name} does not accept {what}s; one was left out.");
-        conversation.client().update(Update::Notice(text));
+        conversation.notify(format!("{name} does not accept {what}s; one was left out."));
     }
 }
 

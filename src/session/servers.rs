@@ -4,10 +4,11 @@ mod sandbox;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{SessionHost, effective_policy};
-use crate::mcp::SessionServers;
+use crate::mcp::{SessionServers, used_tools};
 use crate::tools::RemoteTools;
 use turnwright_config::{McpServerSettings, McpSettings, SettingsSnapshot};
 use turnwright_mcp::{
@@ -48,16 +49,6 @@ fn server_settings(settings: &SettingsSnapshot<'_>) -> (McpSettings, Vec<String>
         })
         .collect();
     (settings, notices)
-}
-
-/// The client's servers, and those of the settings with other names.
-fn with_configured(
-    servers: Vec<ServerSpec>,
-    settings: &McpSettings,
-    folder: &Path,
-) -> Vec<ServerSpec> {
-    let configured = settings.servers.iter().map(|server| configured(server, folder));
-    servers.into_iter().chain(configured).collect()
 }
 
 fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
@@ -134,7 +125,8 @@ impl ServerLaunch {
         folder: &Path,
     ) -> ServerLaunch {
         let (settings, notices) = server_settings(settings);
-        let specs = unique_by_name(with_configured(servers, &settings, folder));
+        let configured = settings.servers.iter().map(|server| configured(server, folder));
+        let specs = unique_by_name(servers.into_iter().chain(configured).collect());
         ServerLaunch { specs, wait: settings.wait, notices }
     }
 }
@@ -145,7 +137,7 @@ impl SessionHost {
         &self,
         launch: &ServerLaunch,
         env: &ServerEnv,
-        remote_tools: RemoteTools,
+        remote_tools: Arc<RemoteTools>,
         session: SessionId,
     ) -> SessionServers {
         let ServerLaunch { specs, wait, .. } = launch;
@@ -172,7 +164,7 @@ impl SessionHost {
         let env = self.server_env(&confinement, &roots, &policy.rules, true);
         // Without a session nothing is recorded.
         let no_session = SessionId::from("");
-        let servers = self.launch_servers(&launch, &env, RemoteTools::default(), no_session);
+        let servers = self.launch_servers(&launch, &env, Arc::default(), no_session);
         let times = servers.wait_until_settled().await;
         checks.extend(servers.states().into_iter().zip(times).map(|((spec, state), took)| {
             ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
@@ -191,11 +183,7 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
             revision: state.revision.clone(),
-            tools: state
-                .tools
-                .iter()
-                .filter(|listed| spec.tool_filter.matches(&listed.tool.name))
-                .count(),
+            tools: used_tools(spec, &state.tools).count(),
             prompts: state.prompts.len(),
         }),
         ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),

@@ -101,7 +101,7 @@ pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<Chose
     if host.model_choices().contains(&name) || !host.may_list_models() {
         return Ok(ChosenModel { model, doubt: None });
     }
-    let names = match host.refresh_model_list(&model).await {
+    let names = match host.models.refresh(model.as_ref()).await {
         Ok(names) => names,
         Err(error) => {
             tracing::info!(%error, "the models could not be listed");

@@ -164,7 +164,7 @@ impl UndoContext {
             can_cancel: false,
         });
         let under_way = CallUpdate::new(card.id.clone(), ToolCallStatus::InProgress);
-        tell(Update::CallUpdate(Box::new(under_way)));
+        tell(under_way.into());
         let diffs = self.log_intent(&card.id, &wanted).await;
         self.log.set_target_turns(&numbers).written().await;
         let (wanted, unsaved) = self.split_saved(wanted).await;
@@ -197,7 +197,7 @@ impl UndoContext {
             ..CallOutcome::default()
         };
         self.log.finish_call(&card.id, settled.clone()).written().await;
-        tell(Update::CallUpdate(Box::new(turn::final_update(&card.id, &settled))));
+        tell(turn::final_update(&card.id, &settled).into());
         report
     }
 

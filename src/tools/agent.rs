@@ -119,5 +119,5 @@ impl Tool for Agent {
 
 fn view(args: &AgentArgs) -> CallView {
     let title = format!("{}: {}", escape_hidden_line(args.kind()), args.title());
-    CallView { title: shorten_title(title), kind: Agent::KIND, locations: Vec::new() }
+    CallView::new(shorten_title(title), Agent::KIND)
 }

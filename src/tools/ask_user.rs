@@ -43,7 +43,7 @@ impl Tool for AskUser {
 
     fn plan(&self, args: &mut AskUserArgs, _: &mut CallSite<'_>) -> CallPlan {
         let title = question_title(&args.question);
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
     async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
@@ -69,18 +69,13 @@ impl Tool for AskUser {
                 "The question was withdrawn; there is no answer.",
             )),
             UserReply::InConversation => {
-                ctx.env.ask_in_conversation(shown.clone());
-                ToolOutcome {
-                    ok: true,
-                    text: format!(
-                        "The user is asked this; the turn ends, and the next message is the \
-                         answer:\n{shown}"
-                    ),
-                    view: None,
-                    raw: json!({ "message": ASKED }),
-                    content: vec![CallContent::Text(ASKED.to_owned())],
-                    images: Vec::new(),
-                }
+                let text = format!(
+                    "The user is asked this; the turn ends, and the next message is the \
+                     answer:\n{shown}"
+                );
+                ctx.env.ask_in_conversation(shown);
+                let content = vec![CallContent::Text(ASKED.to_owned())];
+                ToolOutcome::done(text, content, json!({ "message": ASKED }))
             }
             UserReply::Unsupported => ToolOutcome::failed(
                 "This client cannot show the question. Ask it in the text of your answer and end \
@@ -110,14 +105,9 @@ fn numbered(question: &str, options: &[String], several: bool) -> String {
 
 fn answer_outcome(words: &[String]) -> ToolOutcome {
     let answer = words.join("\n");
-    ToolOutcome {
-        ok: true,
-        text: format!("The user answers: {answer}"),
-        view: None,
-        raw: json!({ "answer": answer }),
-        content: vec![CallContent::Text(answer)],
-        images: Vec::new(),
-    }
+    let text = format!("The user answers: {answer}");
+    let raw = json!({ "answer": answer });
+    ToolOutcome::done(text, vec![CallContent::Text(answer)], raw)
 }
 
 fn question_title(question: &str) -> String {

@@ -11,7 +11,7 @@ use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{CallContent, CallView, ToolKind, escape_hidden};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
 const MAX_PLAN_CHARS: usize = 40_000;
 
@@ -46,8 +46,7 @@ impl Tool for ExitPlan {
     }
 
     fn plan(&self, _: &mut ExitPlanArgs, _: &mut CallSite<'_>) -> CallPlan {
-        let title = Self::PENDING_TITLE.to_owned();
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(Self::PENDING_TITLE, Self::KIND))
     }
 
     async fn run(&self, args: ExitPlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
@@ -61,7 +60,7 @@ impl Tool for ExitPlan {
         let shown = CallContent::Text(plan);
         let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
         update.content = Some(vec![shown.clone()]);
-        ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+        ctx.env.client.update(update.into());
         let inquiry = UserQuestion {
             call: ctx.call.clone(),
             question: "Carry out this plan?".to_owned(),
@@ -74,14 +73,7 @@ impl Tool for ExitPlan {
             && let CallContent::Text(plan) = &shown
         {
             ctx.env.ask_in_conversation(format!("{plan}\n\n{HOW_TO_AGREE}"));
-            return ToolOutcome {
-                ok: true,
-                text: SHOWN.to_owned(),
-                view: None,
-                raw: json!({ "mode": Mode::Plan.id() }),
-                content: vec![shown],
-                images: Vec::new(),
-            };
+            return ToolOutcome::done(SHOWN, vec![shown], json!({ "mode": Mode::Plan.id() }));
         }
         let mut outcome = apply_answer(reply, ctx);
         outcome.content.insert(0, shown);
@@ -127,12 +119,5 @@ fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
     }
     ctx.env.shared.mode.choose(mode);
     let text = format!("The user agrees. The mode is `{}` now: carry out the plan.", mode.id());
-    ToolOutcome {
-        ok: true,
-        view: None,
-        content: Vec::new(),
-        raw: json!({ "mode": mode.id() }),
-        text,
-        images: Vec::new(),
-    }
+    ToolOutcome::done(text, Vec::new(), json!({ "mode": mode.id() }))
 }

@@ -12,6 +12,9 @@ mod read_file;
 mod search_common;
 mod write_file;
 
+use turnwright_types::effect::{Location, ResolvedPath};
+use turnwright_workspace::files::Roots;
+
 pub(super) use apply_patch::ApplyPatch;
 pub(super) use delete_path::DeletePath;
 pub(crate) use edit_common::{current_place, edited_path};
@@ -23,3 +26,8 @@ pub(super) use list_dir::ListDir;
 pub(super) use move_path::MovePath;
 pub(super) use read_file::ReadFile;
 pub(super) use write_file::WriteFile;
+
+/// The places that a card links to.
+fn locations(roots: &Roots, targets: &[ResolvedPath], line: Option<u32>) -> Vec<Location> {
+    targets.iter().map(|target| Location { path: roots.client_path(target), line }).collect()
+}

@@ -9,7 +9,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_store::CallStatus;
 use turnwright_store::history::{CallRecord, HistoryPage, HistoryQuery, find_calls};
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
+    CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::ids::SessionId;
 use turnwright_types::text;
@@ -58,11 +58,7 @@ impl Tool for History {
         let filters = [&args.query, &args.tool, &args.status];
         let first = filters.into_iter().find(|filter| !filter.is_empty());
         let what = escape_hidden_line(text::first_chars(first.map_or("all", |filter| filter), 80));
-        let mut view = CallView {
-            title: format!("History: \"{what}\""),
-            kind: Self::KIND,
-            locations: Vec::new(),
-        };
+        let mut view = CallView::new(format!("History: \"{what}\""), Self::KIND);
         if args.session == HistoryScope::Current {
             return CallPlan::in_session(view);
         }
@@ -94,15 +90,7 @@ impl Tool for History {
             Ok(page) => page,
             Err(error) => return ToolOutcome::failed(error.to_string()),
         };
-        let text = render(&args, &page);
-        ToolOutcome {
-            ok: true,
-            content: vec![CallContent::Text(text.clone())],
-            text,
-            view: None,
-            raw: json!({ "rows": page.rows.len() }),
-            images: Vec::new(),
-        }
+        ToolOutcome::done_as_shown(render(&args, &page), json!({ "rows": page.rows.len() }))
     }
 }
 

@@ -112,7 +112,7 @@ impl Tool for Memory {
         };
         let name = if args.action == NoteAction::List { "notes" } else { args.name() };
         let title = format!("{verb}: {}", clip_name(name));
-        let mut view = CallView { title, kind, locations: Vec::new() };
+        let mut view = CallView::new(title, kind);
         let is_change = args.changes() && args.check_name().is_ok();
         let Some(folder) = args.folder(site.env).filter(|_| is_change) else {
             // It only reads notes, or it is invalid and `preview` reports that.
@@ -255,7 +255,7 @@ async fn write(
     let text = format!("{done}: {name}, {} bytes.", after.len());
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
-    outcome_with(text, vec![CallContent::Diff { path, old, new: after, fate: FileFate::Kept }])
+    diff_outcome(text, CallContent::Diff { path, old, new: after, fate: FileFate::Kept })
 }
 
 async fn delete(
@@ -277,9 +277,9 @@ async fn delete(
     }
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
-    outcome_with(
+    diff_outcome(
         format!("Forgotten: {name}."),
-        vec![CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted }],
+        CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted },
     )
 }
 
@@ -336,13 +336,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 fn text_outcome(text: String) -> ToolOutcome {
-    let content = vec![CallContent::Text(text.clone())];
-    outcome_with(text, content)
+    let raw = json!({ "bytes": text.len() });
+    ToolOutcome::done_as_shown(text, raw)
 }
 
-fn outcome_with(text: String, content: Vec<CallContent>) -> ToolOutcome {
+fn diff_outcome(text: String, diff: CallContent) -> ToolOutcome {
     let raw = json!({ "bytes": text.len() });
-    ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
+    ToolOutcome::done(text, vec![diff], raw)
 }
 
 fn clip_name(name: &str) -> String {

@@ -56,10 +56,12 @@ pub(crate) use project_context::{
     PROJECT_READ_TIMEOUT, ProjectContext, custom_commands, describe_notes, describe_skills,
     folder_instructions, project_sources, read_project_context,
 };
-pub(crate) use registry::{AllowedTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight};
-pub use registry::{OfferContext, Registry, RemoteTools, Toolbox};
+pub(crate) use registry::{
+    AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight,
+};
+pub use registry::{OfferContext, Registry, Toolbox};
 pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
-pub(crate) use tool_env::{ProcessShared, SessionShared, SharedRules, ToolEnv, UserFolders};
+pub(crate) use tool_env::{ProcessShared, SessionShared, SharedValue, ToolEnv, UserFolders};
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
@@ -84,12 +86,6 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         Arc::new(ask_user::AskUser),
         Arc::new(exit_plan::ExitPlan),
     ]
-}
-
-/// The search for MCP tools. It knows the MCP tools of one session, so each session has its own;
-/// the model is told of it only when there are too many MCP tools to advertise all.
-fn new_tool_search(remote_tools: RemoteTools) -> Arc<dyn AnyTool> {
-    Arc::new(registry::ToolSearch(remote_tools))
 }
 
 /// A built-in tool.
@@ -195,6 +191,21 @@ pub struct ToolOutcome {
 }
 
 impl ToolOutcome {
+    /// A call that did what was asked.
+    pub(crate) fn done(
+        text: impl Into<String>,
+        content: Vec<CallContent>,
+        raw: Value,
+    ) -> ToolOutcome {
+        ToolOutcome { ok: true, text: text.into(), view: None, content, raw, images: Vec::new() }
+    }
+
+    /// The same, with a card that shows the text for the model.
+    fn done_as_shown(text: String, raw: Value) -> ToolOutcome {
+        let content = vec![CallContent::Text(text.clone())];
+        ToolOutcome::done(text, content, raw)
+    }
+
     /// A failed call. The user reads the first sentence of the reason.
     pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
         ToolOutcome::refused(reason.into())
@@ -332,11 +343,7 @@ impl<T: Tool> AnyTool for T {
     }
 
     fn pending_view(&self) -> Option<CallView> {
-        T::HAS_CARD.then(|| CallView {
-            title: T::PENDING_TITLE.to_owned(),
-            kind: T::KIND,
-            locations: Vec::new(),
-        })
+        T::HAS_CARD.then(|| CallView::new(T::PENDING_TITLE, T::KIND))
     }
 
     fn shown_arguments(&self) -> &'static [ShownArgument] {

@@ -87,8 +87,7 @@ impl Tool for Plan {
     type Preview = ();
 
     fn plan(&self, _: &mut PlanArgs, _: &mut CallSite<'_>) -> CallPlan {
-        let title = Self::PENDING_TITLE.to_owned();
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(Self::PENDING_TITLE, Self::KIND))
     }
 
     async fn run(&self, args: PlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
@@ -98,14 +97,7 @@ impl Tool for Plan {
         ctx.env.log.flush().written().await;
         ctx.env.client.update(Update::Plan(entries));
         // The list is not repeated, because the model has just written it.
-        ToolOutcome {
-            ok: true,
-            text: "The plan is shown.".to_owned(),
-            view: None,
-            content: Vec::new(),
-            raw: json!({ "entries": count }),
-            images: Vec::new(),
-        }
+        ToolOutcome::done("The plan is shown.", Vec::new(), json!({ "entries": count }))
     }
 }
 

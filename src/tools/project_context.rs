@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ToolEnv, UserFolders};
 use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::message::within_context;
 use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
@@ -58,8 +59,7 @@ pub(crate) fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> P
             "\nSkills (load one with `skill` when the work is what it is for):\n{catalogue}"
         ));
     }
-    // The text must not be able to close the `<context>` element around it.
-    let text = text.trim_start().replace("</context", "< /context");
+    let text = within_context(text.trim_start());
     ProjectContext { text, skills, unreadable }
 }
 

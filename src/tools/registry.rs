@@ -15,8 +15,7 @@ use serde_json::Value;
 pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
 use advertised_tools::{fits_window, schema_budget};
 pub(crate) use allowed_tools::AllowedTools;
-pub use remote_tools::RemoteTools;
-pub(crate) use remote_tools::ServerStatus;
+pub(crate) use remote_tools::{RemoteTools, ServerStatus};
 pub(super) use tool_search::ToolSearch;
 
 use super::AnyTool;
@@ -128,7 +127,9 @@ impl Registry {
 #[derive(Debug)]
 pub struct Toolbox {
     built_in: Arc<Registry>,
-    remote: RemoteTools,
+    remote: Arc<RemoteTools>,
+    /// It knows the MCP tools of one session. The model is told of it only when there are too many of them to
+    /// advertise all.
     search: Arc<dyn AnyTool>,
     /// The only tools of the session, if it is restricted.
     allowed: OnceLock<Arc<AllowedTools>>,
@@ -148,8 +149,9 @@ struct AdvertisedSpecs {
 }
 
 impl Toolbox {
-    pub fn new(built_in: Arc<Registry>, remote: RemoteTools) -> Toolbox {
-        let search = super::new_tool_search(remote.clone());
+    pub fn new(built_in: Arc<Registry>) -> Toolbox {
+        let remote = Arc::default();
+        let search = Arc::new(ToolSearch(Arc::clone(&remote)));
         Toolbox { built_in, remote, search, allowed: OnceLock::new(), advertised: Mutex::default() }
     }
 
@@ -157,13 +159,13 @@ impl Toolbox {
     /// session itself can use. Only MCP tools that are available now are among them.
     pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
         let allowed = AllowedTools::of_helper(names, self.allowed.get().cloned());
-        let helper = Toolbox::new(Arc::clone(&self.built_in), RemoteTools::default());
+        let helper = Toolbox::new(Arc::clone(&self.built_in));
         helper.restrict(allowed);
         helper.remote.set_tools(self.remote.index().tools().to_vec());
         helper
     }
 
-    pub fn remote_tools(&self) -> &RemoteTools {
+    pub fn remote_tools(&self) -> &Arc<RemoteTools> {
         &self.remote
     }
 

@@ -52,7 +52,7 @@ impl Tool for LoadSkill {
     fn plan(&self, args: &mut LoadSkillArgs, _: &mut CallSite<'_>) -> CallPlan {
         let name = text::cut(escape_hidden_line(args.name.trim()), 100);
         let title = format!("Skill: {name}");
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
     async fn run(&self, args: LoadSkillArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
@@ -94,7 +94,7 @@ impl Tool for LoadSkill {
 
 fn loaded_outcome(text: String) -> ToolOutcome {
     let raw = json!({ "bytes": text.len() });
-    ToolOutcome { ok: true, text, view: None, content: Vec::new(), raw, images: Vec::new() }
+    ToolOutcome::done(text, Vec::new(), raw)
 }
 
 fn unknown_skill_message(name: &str, names: &[String]) -> String {

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    OfferContext, Registry, RemoteTools, Tool, Toolbox, agent, arguments, ask_user, built_in,
-    commands, exit_plan, files, history, memory, plan, registry, skill, web_fetch,
+    OfferContext, Registry, Tool, Toolbox, agent, arguments, ask_user, built_in, commands,
+    exit_plan, files, history, memory, plan, registry, skill, web_fetch,
 };
 
 fn toolbox() -> Toolbox {
-    Toolbox::new(Arc::new(Registry::new(built_in())), RemoteTools::default())
+    Toolbox::new(Arc::new(Registry::new(built_in())))
 }
 
 /// The context in which all tools are advertised.

@@ -212,18 +212,22 @@ impl ProcessShared {
     }
 }
 
-/// The permission rules of a session, set by the session and read by its turn.
+/// A value that the session sets and its turns read. Clones share it.
 // Held only to copy a pointer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedRules(Arc<Mutex<Arc<PolicyRules>>>);
+pub(crate) struct SharedValue<T>(Arc<Mutex<Arc<T>>>);
 
-impl SharedRules {
-    pub(crate) fn get(&self) -> Arc<PolicyRules> {
+impl<T> SharedValue<T> {
+    pub(crate) fn new(value: T) -> SharedValue<T> {
+        SharedValue(Arc::new(Mutex::new(Arc::new(value))))
+    }
+
+    pub(crate) fn get(&self) -> Arc<T> {
         Arc::clone(&self.0.lock())
     }
 
-    pub(crate) fn set(&self, policy: PolicyRules) {
-        *self.0.lock() = Arc::new(policy);
+    pub(crate) fn set(&self, value: T) {
+        *self.0.lock() = Arc::new(value);
     }
 }
 
@@ -239,7 +243,7 @@ pub struct SessionShared {
     pub mode: SharedMode,
     /// The permission rules, by which a call is judged. A tool needs them for what it shows without naming it. A
     /// change applies from the next effect on.
-    pub(crate) rules: SharedRules,
+    pub(crate) rules: SharedValue<PolicyRules>,
     pub confinement: Arc<ConfinementSettings>,
     /// Watches the protected paths while commands run. It is one for all conversations, because what one of
     /// them was allowed to change is no intrusion for the other.
@@ -255,7 +259,7 @@ impl SessionShared {
         process: Arc<ProcessShared>,
         command_environment: Environment,
         mode: SharedMode,
-        rules: SharedRules,
+        rules: SharedValue<PolicyRules>,
         confinement: ConfinementSettings,
     ) -> SessionShared {
         SessionShared {

@@ -153,7 +153,7 @@ fn view(args: &WebFetchArgs) -> CallView {
         Err(_) => args.url.clone(),
     };
     let title = shorten_title(format!("Fetch {}", escape_hidden_line(place.trim())));
-    CallView { title, kind: WebFetch::KIND, locations: Vec::new() }
+    CallView::new(title, WebFetch::KIND)
 }
 
 /// Fetches a page from a server that a command of the session has started.
@@ -246,7 +246,7 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
         raw["title"] = title.as_str().into();
     }
     let content = vec![CallContent::Text(text::clip_bytes(shown, MAX_CARD_BYTES, "…"))];
-    ToolOutcome { ok: true, text: answer, view: None, content, raw, images: Vec::new() }
+    ToolOutcome::done(answer, content, raw)
 }
 
 fn bad_status_outcome(page: &WebPage, proxy: Option<String>) -> ToolOutcome {
@@ -269,7 +269,7 @@ fn redirect_outcome(fetched: &FetchedBody, target: &str) -> ToolOutcome {
     );
     let raw = json!({ "status": fetched.status, "redirect": target });
     let content = vec![CallContent::Text(escape_hidden_line(&text).replace("\\n", "\n"))];
-    ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
+    ToolOutcome::done(text, content, raw)
 }
 
 /// The end of a part that begins at `start`: after a line, unless that line is too long.

@@ -6,7 +6,6 @@ mod news;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -14,18 +13,18 @@ use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::cancellable_calls::CallTokens;
 use crate::turn::calls::cards::{abridged_arguments, final_update, settled_call};
-use crate::turn::calls::runner::{CallEnd, CallOrigin, CallRunner};
+use crate::turn::calls::runner::CallEnd;
 use news::{CheckRun, find_news};
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
-use turnwright_types::ids::{CallId, MessageId};
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, PromptPart, StopReason, ToolCall, UserMessage,
+    Arguments, AssistantMessage, Message, StopReason, ToolCall, within_context,
 };
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{COMMAND_TOOL, CallUpdate, Update};
+use turnwright_types::update::{COMMAND_TOOL, CallUpdate};
 
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -37,21 +36,6 @@ const MAX_ROUNDS: u32 = 3;
 pub(crate) struct Check {
     pub name: String,
     pub command: String,
-}
-
-/// The checks of a session, set by the session and read by its turns.
-// Held only to copy a pointer.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct SharedChecks(Arc<Mutex<Arc<Vec<Check>>>>);
-
-impl SharedChecks {
-    pub(crate) fn set(&self, checks: Vec<Check>) {
-        *self.0.lock() = Arc::new(checks);
-    }
-
-    fn get(&self) -> Arc<Vec<Check>> {
-        Arc::clone(&self.0.lock())
-    }
 }
 
 /// The state of a turn's checks.
@@ -92,18 +76,12 @@ impl Turn {
         if self.checks.before.is_none() {
             return;
         }
-        let messages = &self.history.messages;
-        let answer = messages.iter().rev().find_map(|message| match message.as_ref() {
-            Message::Assistant(answer) => Some(answer),
-            Message::User(_) | Message::Tool(_) => None,
-        });
+        let mut newest = self.history.messages.iter().rev();
+        let mut results = newest.clone().map_while(|message| message.as_tool());
+        let answer = newest.find_map(|message| message.as_assistant());
         let calls = answer.map(|answer| answer.calls.as_slice()).unwrap_or_default();
-        let results = messages.iter().rev().map_while(|message| match message.as_ref() {
-            Message::Tool(result) => Some(result),
-            Message::User(_) | Message::Assistant(_) => None,
-        });
         // A helper that has failed may have edited something before.
-        let has_edited = results.into_iter().any(|result| {
+        let has_edited = results.any(|result| {
             result.ok && self.is_edit(&result.name)
                 || calls.iter().any(|call| call.id == result.call && self.edits_otherwise(call))
         });
@@ -137,10 +115,8 @@ impl Turn {
         // Commands edit files, too, and so do helpers in the background. That is not known before, so they
         // count only if the checks ran before another edit of the turn.
         self.checks.is_due |= self.conversation.env.shared.checkpoint.take_changes();
-        let is_done = match self.history.messages.last().map(AsRef::as_ref) {
-            Some(Message::Assistant(answer)) => answer.calls.is_empty(),
-            _ => false,
-        };
+        let answer = self.history.messages.last().and_then(|message| message.as_assistant());
+        let is_done = answer.is_some_and(|answer| answer.calls.is_empty());
         let has_any = self.checks.before.as_ref().is_some_and(|runs| !runs.is_empty());
         self.checks.is_due && has_any && is_done && !self.cancel.is_cancelled()
     }
@@ -170,21 +146,18 @@ impl Turn {
         let names = names.join(", ");
         self.checks.rounds += 1;
         if self.checks.rounds > MAX_ROUNDS || self.budget.take_request().is_err() {
-            let text = format!("{names} still says something new, and the turn ends all the same.");
-            self.conversation.client().update(Update::Notice(text));
+            self.conversation.notify(format!(
+                "{names} still says something new, and the turn ends all the same."
+            ));
             return end;
         }
-        let text = format!("{names} says something new. The model is told.");
-        self.conversation.client().update(Update::Notice(text));
+        self.conversation.notify(format!("{names} says something new. The model is told."));
         let mut context = format!(
             "The user's checks were run after your edits. This is new since the turn began; correct \
              what your edits have caused, or say why it stays:\n{report}"
         );
         turnwright_types::redact::redact_in_place(&mut context);
-        // The text must not be able to close the `<context>` element around it.
-        let context = context.replace("</context", "< /context");
-        let message = UserMessage { parts: vec![PromptPart::Context(context)] };
-        self.push_hidden_message(Message::User(message));
+        self.push_context(within_context(&context));
         TurnStep::Sample
     }
 
@@ -196,7 +169,7 @@ impl Turn {
         // The limit is ours, so that no check goes on in the background.
         let arguments = json!({ "command": check.command, "timeout": TIME_LIMIT.as_secs() * 2 });
         let title = format!("Check {} ({when}): {}", check.name, escape_hidden(&check.command));
-        let view = CallView { title, kind: ToolKind::Execute, locations: Vec::new() };
+        let view = CallView::new(title, ToolKind::Execute);
         self.log_check(&id, &arguments);
         self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
         self.cards.show_arguments(&id, abridged_arguments(&arguments));
@@ -221,12 +194,7 @@ impl Turn {
     ) -> CallEnd {
         let conversation = &self.conversation;
         let cancel = self.cancel.child_token();
-        let runner = CallRunner::new(
-            Arc::clone(&conversation.env),
-            SharedGrants::default(),
-            CallOrigin::Conversation,
-            conversation.queue.clone(),
-        );
+        let runner = conversation.runner(SharedGrants::default());
         let running = async {
             let tokens = CallTokens::of(&cancel);
             let (mut pending, ticket) = runner.enqueue(id.clone(), tool, arguments, tokens).await?;
@@ -258,14 +226,12 @@ impl Turn {
     /// Logs the call as one that only the user sees.
     fn log_check(&mut self, id: &CallId, arguments: &Value) {
         let call = ToolCall::new(id.clone(), id.to_string(), COMMAND_TOOL, arguments.clone());
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
-        let content = AssistantMessage::new(message.clone(), "", vec![call]);
-        let answer = Arc::new(Message::Assistant(content));
-        let audience = Audience::User;
+        let message_id = self.history.mint_message_id();
+        let answer = AssistantMessage::new(message_id.clone(), "", vec![call]);
         self.conversation.log().add_entry(Entry::Message {
-            id: message,
-            message: answer,
-            audience,
+            id: message_id,
+            message: Arc::new(Message::Assistant(answer)),
+            audience: Audience::User,
         });
     }
 }
@@ -283,7 +249,7 @@ mod tests {
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
     use super::*;
-    use crate::tools::{CallPlan, CallSite, Registry, RemoteTools, Tool, ToolCtx, Toolbox};
+    use crate::tools::{CallPlan, CallSite, Registry, Tool, ToolCtx, Toolbox};
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
 
@@ -303,7 +269,7 @@ mod tests {
 
         fn plan(&self, _: &mut AnyArgs, _: &mut CallSite<'_>) -> CallPlan {
             let title = Self::PENDING_TITLE.to_owned();
-            CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+            CallPlan::in_session(CallView::new(title, Self::KIND))
         }
 
         async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
@@ -320,8 +286,7 @@ mod tests {
         let replies = vec![calls(), calls(), ScriptedReply::Text("Done.")];
         let mut fixture = turn_fixture(replies, false, None);
         let registry = Registry::new(vec![Arc::new(TestTool::<true>), Arc::new(TestTool::<false>)]);
-        fixture.conversation.tools =
-            Arc::new(Toolbox::new(Arc::new(registry), RemoteTools::default()));
+        fixture.conversation.tools = Arc::new(Toolbox::new(Arc::new(registry)));
         let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
         fixture.conversation.checks.set(vec![check]);
         let begun = Instant::now();

@@ -2,20 +2,28 @@
 
 use std::sync::Arc;
 
-use crate::tools::{OfferContext, SharedRules, ToolEnv, Toolbox};
-use turnwright_policy::permission::{Mode, SharedMode};
+use parking_lot::Mutex;
+
+use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
+use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
 use turnwright_store::{Entry, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, PromptPart};
+use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
 use turnwright_types::update::{PromptKey, Update};
 use turnwright_workspace::helper_types::HelperType;
 
+use super::calls::admission_queue::AdmissionQueue;
+use super::calls::runner::{CallOrigin, CallRunner};
 use super::steering::JoinedMessage;
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, ModelFinder, SharedChecks, SharedGrants,
-    SharedModelSelection, SharedSpending, SpendingLimits, Told,
+    CacheGuard, CancellableCalls, Check, ModelFinder, SharedModelSelection, SharedSpending,
+    SpendingLimits, Told,
 };
+
+/// The permission answers that a conversation remembers.
+// Held only to judge.
+pub(crate) type SharedGrants = Arc<Mutex<Grants>>;
 
 /// Everything that a turn works with but the history. The session owns it and clones the handle for each of
 /// its turns; a helper has one of its own.
@@ -32,7 +40,7 @@ pub(crate) struct Conversation {
     /// The remembered permission answers. A helper in the background has a copy.
     pub grants: SharedGrants,
     /// The commands that check what the model has edited.
-    pub checks: SharedChecks,
+    pub checks: SharedValue<Vec<Check>>,
     /// The instructions for the model.
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
@@ -44,7 +52,7 @@ pub(crate) struct Conversation {
     /// The spending of the session, including that of helpers.
     pub spending: SharedSpending,
     /// The calls that wait or run, also those of helpers.
-    pub queue: AdmissionQueue,
+    pub queue: Arc<AdmissionQueue>,
     /// The calls that the user can cancel one by one; those of helpers are not shown as calls.
     pub cancellable: CancellableCalls,
     /// Finds the models of helpers.
@@ -87,12 +95,12 @@ impl Conversation {
             grants: self.grants.clone(),
             cache_guard: CacheGuard::default(),
             // The turn that has asked for the helper checks what it has edited.
-            checks: SharedChecks::default(),
+            checks: SharedValue::default(),
             cancellable: CancellableCalls::default(),
             max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
             limits: self.limits,
             spending: self.spending.clone(),
-            queue: self.queue.clone(),
+            queue: Arc::clone(&self.queue),
             models: self.models.clone(),
         }
     }
@@ -107,12 +115,17 @@ impl Conversation {
     }
 
     /// The permission rules.
-    pub(crate) fn rules(&self) -> &SharedRules {
+    pub(crate) fn rules(&self) -> &SharedValue<PolicyRules> {
         &self.env.shared.rules
     }
 
     pub(crate) fn log(&self) -> &SessionLog {
         &self.env.log
+    }
+
+    /// Shows a notice to the user.
+    pub(crate) fn notify(&self, text: String) {
+        self.client().update(Update::Notice(text));
     }
 
     /// Shows a text to the user that the model does not get.
@@ -135,7 +148,7 @@ impl Conversation {
         id: &MessageId,
         message: &Message,
     ) {
-        if let Message::User(said) = message
+        if let Some(said) = message.as_user()
             && self.client().follows_prompts()
         {
             let message = id.clone();
@@ -159,10 +172,9 @@ impl Conversation {
 
     /// Sends the pending notices of the session log and of the MCP tools to the client.
     pub(crate) fn send_notices(&self) {
-        for news in
-            self.log().take_notices().into_iter().chain(self.tools.remote_tools().take_notices())
-        {
-            self.client().update(Update::Notice(news));
+        let of_servers = self.tools.remote_tools().take_notices();
+        for notice in self.log().take_notices().into_iter().chain(of_servers) {
+            self.notify(notice);
         }
     }
 
@@ -181,10 +193,7 @@ impl Conversation {
     /// If the conversation's last line about the mode is still correct, marks it as told, so that
     /// it is not repeated.
     pub(crate) fn restore_announced_mode(&self, history: &History) {
-        let users = history.messages.iter().rev().filter_map(|message| match message.as_ref() {
-            Message::User(user) => Some(user),
-            _ => None,
-        });
+        let users = history.messages.iter().rev().filter_map(|message| message.as_user());
         let parts = users.flat_map(|user| user.parts.iter().rev());
         let mut lines = parts.filter_map(|part| match part {
             PromptPart::Context(text) => text.lines().rfind(|line| line.starts_with(MODE_PREFIX)),
@@ -193,6 +202,17 @@ impl Conversation {
         if lines.next() == Some(self.mode_line().trim_end()) {
             self.told.tell_mode(self.mode().get());
         }
+    }
+
+    /// The tools that a model with this window is offered.
+    pub(crate) fn specs(&self, window: u64) -> ToolSpecs {
+        self.tools.specs(&self.offer(), Some(window))
+    }
+
+    /// Makes the runner of its calls, with these answers to questions.
+    pub(super) fn runner(&self, grants: SharedGrants) -> CallRunner {
+        let env = Arc::clone(&self.env);
+        CallRunner::new(env, grants, CallOrigin::Conversation, Arc::clone(&self.queue))
     }
 
     /// The facts that decide which tools the model is offered.

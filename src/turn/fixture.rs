@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
-    SharedGrants, SharedModelSelection, SharedSpending, Told,
+    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
+    SharedSpending, Told,
 };
 use crate::error::Error;
-use crate::tools::{AnyTool, Registry, RemoteTools, ToolEnv, Toolbox, built_in};
+use crate::tools::{AnyTool, Registry, SharedValue, ToolEnv, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,
@@ -244,16 +244,16 @@ pub(crate) fn turn_fixture(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
             ReasoningEffort::Default,
         ),
-        tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)), RemoteTools::default())),
+        tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)))),
         env: Arc::new(env),
         told: Told::default(),
         grants: SharedGrants::default(),
-        checks: SharedChecks::default(),
+        checks: SharedValue::default(),
         max_requests: 10,
         cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),
         spending: SharedSpending::default(),
-        queue: AdmissionQueue::default(),
+        queue: Arc::default(),
         cancellable: CancellableCalls::default(),
         models: ModelFinder::new(|_| Err(Error::Cancelled)),
     };

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
@@ -26,7 +27,7 @@ use turnwright_recording::outside::in_same_session;
 use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{History, Message, PromptPart, StopReason, UserMessage};
+use turnwright_types::message::{PromptPart, StopReason, UserMessage, within_context};
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -108,7 +109,9 @@ impl TurnHelpers {
         call: CallId,
         record: HelperRecord,
     ) -> ToolOutcome {
-        self.conversation.grants = self.conversation.grants.detached();
+        // It shares no later answers.
+        let grants = self.conversation.grants.lock().clone();
+        self.conversation.grants = Arc::new(Mutex::new(grants));
         let env = Arc::clone(&self.conversation.env);
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
@@ -123,8 +126,8 @@ impl TurnHelpers {
                     Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
                 };
-                // It may become a part of the context, whose element it must not close.
-                session.helpers.add_news(news.replace("</context", "< /context"));
+                // It may become a part of the context.
+                session.helpers.add_news(within_context(&news));
             })
         });
         if !is_started {
@@ -136,8 +139,8 @@ impl TurnHelpers {
             "The {started} works in the background. You are told its answer once, when it is done: go \
              on with something else, or end your turn."
         );
-        let shown = format!("Works in the background as {id}");
-        done(text, shown, json!({ "id": id }))
+        let shown = CallContent::Text(format!("Works in the background as {id}"));
+        ToolOutcome::done(text, vec![shown], json!({ "id": id }))
     }
 
     /// Runs a helper to its end.
@@ -251,8 +254,7 @@ impl OpenHelper {
     async fn run_turn(&self, conversation: Conversation, parts: Vec<PromptPart>) -> FinishedTurn {
         let CallTokens { call, turn } = self.tokens.clone();
         let env = Arc::clone(&conversation.env);
-        let turn =
-            Turn::of_helper(conversation, History::default(), UserMessage { parts }, call, turn);
+        let turn = Turn::of_helper(conversation, UserMessage { parts }, call, turn);
         let mut turn = pin!(turn.run());
         let mut due = tokio::time::interval(CARD_INTERVAL);
         due.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -281,7 +283,7 @@ impl HelperEnd {
         match self.result {
             Ok(text) => {
                 let shown = format!("{text}\n\n{}", transcript.unwrap_or_default());
-                done(text, shown, raw)
+                ToolOutcome::done(text, vec![CallContent::Text(shown)], raw)
             }
             Err(refusal) => {
                 let mut outcome = ToolOutcome::refused(refusal);
@@ -290,11 +292,6 @@ impl HelperEnd {
             }
         }
     }
-}
-
-fn done(text: String, shown: String, raw: serde_json::Value) -> ToolOutcome {
-    let content = vec![CallContent::Text(shown)];
-    ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
 }
 
 fn cancelled() -> ToolRefusal {
@@ -309,14 +306,11 @@ fn short_id(call: &CallId) -> String {
 /// The answer of a helper, or why there is none.
 fn answer(finished: FinishedTurn) -> Result<String, ToolRefusal> {
     let answers =
-        finished.history.messages.iter().rev().filter_map(|message| match message.as_ref() {
-            // A note of ours about the end of the turn has no identifier.
-            Message::Assistant(answer) if !answer.id.as_str().is_empty() => {
-                Some(answer.text.trim())
-            }
-            _ => None,
-        });
-    let text = answers.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        finished.history.messages.iter().rev().filter_map(|message| message.as_assistant());
+    // A note of ours about the end of the turn has no identifier.
+    let mut texts =
+        answers.filter(|answer| !answer.id.as_str().is_empty()).map(|answer| answer.text.trim());
+    let text = texts.find(|text| !text.is_empty()).unwrap_or_default();
     let why = match finished.result {
         Ok(StopReason::EndTurn) if !text.is_empty() => return Ok(text.to_owned()),
         Ok(StopReason::MaxTurnRequests) if !text.is_empty() => {

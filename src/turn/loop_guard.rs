@@ -1,14 +1,11 @@
 //! Handles a model that goes round in circles: first with a word to the model, in the result of the call,
 //! then with a question to the user.
 
-use std::sync::Arc;
-
 use super::loop_detector::{EndedCall, LoopFinding, Repetition};
-use super::{Turn, TurnStep, redacted};
+use super::{Turn, TurnStep, redacted, stopped_note};
 use crate::tools;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
-use turnwright_types::ids::CallId;
 use turnwright_types::message::{
     Arguments, AssistantMessage, Message, StopReason, ToolCall, ToolMessage, UserMessage,
 };
@@ -112,22 +109,17 @@ impl Turn {
             return self.ask_for_report();
         }
         let what = description(repetition, &call);
-        let question = UserQuestion {
-            call: call.id.clone(),
-            question: format!("{what} Shall it go on?"),
-            options: [GO_ON, STOP, GUIDE].map(str::to_owned).to_vec(),
-            allows_multiple: false,
+        let options = [GO_ON, STOP, GUIDE].map(str::to_owned).to_vec();
+        let Some(reply) = self.ask(&call, format!("{what} Shall it go on?"), options).await else {
+            return TurnStep::End(Ok(StopReason::Cancelled));
         };
-        let client = Arc::clone(self.conversation.client());
-        let asking = self.cancel.run_until_cancelled(client.ask_user(question));
-        let Some(reply) = asking.await else { return TurnStep::End(Ok(StopReason::Cancelled)) };
         let reason = match reply {
             UserReply::Answered(words) if words.first().is_some_and(|word| word == GO_ON) => {
                 self.loops.reset();
                 return TurnStep::Sample;
             }
             UserReply::Answered(words) if words.first().is_some_and(|word| word == GUIDE) => {
-                match self.ask_for_guidance(call.id).await {
+                match self.ask_for_guidance(&call).await {
                     Some(step) => return step,
                     None => StopReason::EndTurn,
                 }
@@ -144,22 +136,30 @@ impl Turn {
                 StopReason::MaxTurnRequests
             }
         };
-        self.note_stop("the same was done again and again");
+        if let Some(note) = stopped_note(&self.history, "the same was done again and again") {
+            self.push_hidden_message(note);
+        }
         TurnStep::End(Ok(reason))
+    }
+
+    /// Asks the user something about a call. Returns `None` if the turn was cancelled.
+    async fn ask(
+        &self,
+        call: &ToolCall,
+        question: String,
+        options: Vec<String>,
+    ) -> Option<UserReply> {
+        let call = call.id.clone();
+        let question = UserQuestion { call, question, options, allows_multiple: false };
+        let asking = self.conversation.client().ask_user(question);
+        self.cancel.run_until_cancelled(asking).await
     }
 
     /// Asks the user what the model should do instead, which it reads before its next request. `None` if
     /// the user does not say it now.
-    async fn ask_for_guidance(&mut self, call: CallId) -> Option<TurnStep> {
-        let question = UserQuestion {
-            call,
-            question: "What should the model do instead?".to_owned(),
-            options: Vec::new(),
-            allows_multiple: false,
-        };
-        let client = Arc::clone(self.conversation.client());
-        let asking = self.cancel.run_until_cancelled(client.ask_user(question));
-        let Some(reply) = asking.await else {
+    async fn ask_for_guidance(&mut self, call: &ToolCall) -> Option<TurnStep> {
+        let question = "What should the model do instead?".to_owned();
+        let Some(reply) = self.ask(call, question, Vec::new()).await else {
             return Some(TurnStep::End(Ok(StopReason::Cancelled)));
         };
         if let UserReply::Answered(words) = reply

@@ -16,7 +16,6 @@ mod prompt;
 mod room;
 mod selection;
 mod conversation;
-mod shared_grants;
 mod steering;
 mod told;
 
@@ -39,11 +38,10 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
     History, Message, PromptPart, Spending, StopReason, ToolCall, UserMessage,
 };
-use turnwright_types::update::Update;
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::cards::OpenCards;
-use calls::runner::{self, CallOrigin, CallRunner};
+use calls::runner::{self, CallRunner};
 use checks::TurnChecks;
 use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
@@ -54,12 +52,11 @@ use room::make_room::RoomState;
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
 pub(crate) use cache_guard::CacheGuard;
-pub(crate) use calls::admission_queue::AdmissionQueue;
 pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
-pub(crate) use checks::{Check, SharedChecks};
-pub(crate) use conversation::Conversation;
+pub(crate) use checks::Check;
+pub(crate) use conversation::{Conversation, SharedGrants};
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
@@ -68,7 +65,6 @@ pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
 pub(crate) use selection::{ModelSelection, SharedModelSelection};
-pub(crate) use shared_grants::SharedGrants;
 pub(crate) use steering::SteeringQueue;
 pub(crate) use told::Told;
 
@@ -170,15 +166,13 @@ impl Turn {
     /// A turn of a helper.
     fn of_helper(
         conversation: Conversation,
-        history: History,
         prompt: UserMessage,
         cancel: CancellationToken,
         session_turn: CancellationToken,
     ) -> Turn {
-        let limits = conversation.limits;
-        let turn = Turn::without_helpers(conversation, history, prompt, cancel);
         // All its limits but that of requests are shared with the session.
-        let meter = SpendingMeter::new(limits, &History::default());
+        let meter = SpendingMeter::new(conversation.limits, &History::default());
+        let turn = Turn::without_helpers(conversation, History::default(), prompt, cancel);
         let helper = Some(HelperTurn { session_turn, shared: Default::default() });
         Turn { meter, helper, ..turn }
     }
@@ -203,12 +197,7 @@ impl Turn {
         );
         conversation.log().begin_turn(TurnKind::Prompt, redacted(&excerpt));
         let known_changes = conversation.env.shared.checkpoint.change_count();
-        let runner = CallRunner::new(
-            Arc::clone(&conversation.env),
-            conversation.grants.clone(),
-            CallOrigin::Conversation,
-            conversation.queue.clone(),
-        );
+        let runner = conversation.runner(conversation.grants.clone());
         Turn {
             conversation,
             cancel,
@@ -350,12 +339,11 @@ impl Turn {
         }
         let late = remote_tools.take_late_servers();
         if !late.is_empty() {
-            let text = format!(
+            self.conversation.notify(format!(
                 "Not connected yet: {}. The turn starts without these MCP servers; their tools are \
                  added as soon as they connect.",
                 late.join(", ")
-            );
-            self.conversation.client().update(Update::Notice(text));
+            ));
         }
     }
 
@@ -365,10 +353,12 @@ impl Turn {
         let Some(message) = self.history.messages.get(self.prompt.first_message).cloned() else {
             return;
         };
-        let id = MessageId::from(format!("msg-{}", self.history.mint()));
-        let audience = Audience::Both;
-        let entry = Entry::Message { id: id.clone(), message: Arc::clone(&message), audience };
-        self.conversation.log().add_entry(entry);
+        let id = self.history.mint_message_id();
+        self.conversation.log().add_entry(Entry::Message {
+            id: id.clone(),
+            message: Arc::clone(&message),
+            audience: Audience::Both,
+        });
         self.prompt.unreported = Some((id, message));
     }
 
@@ -383,21 +373,19 @@ impl Turn {
         }
     }
 
+    /// Tells the model something that the user does not see.
+    fn push_context(&mut self, text: String) {
+        self.push_hidden_message(Message::User(UserMessage::context(text)));
+    }
+
     /// Adds a message that the model gets and the user does not see.
     fn push_hidden_message(&mut self, message: Message) {
         self.history.push(message);
         let Some(message) = self.history.messages.last().cloned() else { return };
-        let id = MessageId::from(format!("msg-{}", self.history.mint()));
+        let id = self.history.mint_message_id();
         let audience = Audience::Model;
         let entry = Entry::Message { id, message, audience };
         self.last_hidden = Some(self.conversation.log().add_entry(entry));
-    }
-
-    /// Tells the model why it was stopped, if no answer of it is the last message.
-    fn note_stop(&mut self, why: &str) {
-        if let Some(note) = stopped_note(&self.history, why) {
-            self.push_hidden_message(note);
-        }
     }
 
     /// Tells the model that the user has changed the mode during the turn.
@@ -405,23 +393,20 @@ impl Turn {
         if self.conversation.told.knows_mode()
             && let Some(line) = self.conversation.mode_context()
         {
-            let text = format!("The user has changed the mode.\n{line}");
-            let message = UserMessage { parts: vec![PromptPart::Context(text)] };
-            self.push_hidden_message(Message::User(message));
+            self.push_context(format!("The user has changed the mode.\n{line}"));
         }
     }
 
     /// Tells the model that it is another day than it knows.
     fn announce_date(&mut self) {
         if let Some(line) = new_date_line(&self.history) {
-            let message = UserMessage { parts: vec![PromptPart::Context(line)] };
-            self.push_hidden_message(Message::User(message));
+            self.push_context(line);
         }
     }
 
     async fn wait(&mut self, delay: Duration, why: Option<String>) -> TurnStep {
         if let Some(why) = why {
-            self.conversation.client().update(Update::Notice(why));
+            self.conversation.notify(why);
         }
         let mut left = delay;
         loop {
@@ -430,9 +415,7 @@ impl Turn {
             let sleep = tokio::time::sleep(left.saturating_sub(next.unwrap_or_default()));
             let is_over = self.cancel.run_until_cancelled(sleep).await.is_none();
             let Some(next) = next.filter(|_| !is_over) else { return TurnStep::Sample };
-            self.conversation
-                .client()
-                .update(Update::Notice(format!("{} s left.", next.as_secs())));
+            self.conversation.notify(format!("{} s left.", next.as_secs()));
             left = next;
         }
     }

@@ -9,7 +9,7 @@ use super::{Turn, TurnStep};
 use turnwright_store::{Audience, Entry, SessionLog};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, UserMessage};
-use turnwright_types::update::{PromptKey, Update};
+use turnwright_types::update::PromptKey;
 
 /// The most messages that may wait for the next request.
 const MAX_WAITING: usize = 32;
@@ -87,7 +87,7 @@ impl SteeringQueue {
             message.parts.extend(context.map(|text| PromptPart::Context(text.to_owned())));
             history.push(Message::User(message));
             let Some(message) = history.messages.last().cloned() else { continue };
-            let id = MessageId::from(format!("msg-{}", history.mint()));
+            let id = history.mint_message_id();
             joined.push(JoinedMessage { prompt, id: id.clone(), message: Arc::clone(&message) });
             let entry = Entry::Message { id, message, audience: Audience::Both };
             log.replace_entries(vec![seq], log.reserve_seq(), entry);
@@ -151,7 +151,7 @@ impl Turn {
         let is_unread = !joined.is_empty();
         self.conversation.report_joined(joined);
         if is_unread {
-            self.conversation.client().update(Update::Notice(UNREAD_NOTICE.to_owned()));
+            self.conversation.notify(UNREAD_NOTICE.to_owned());
         }
     }
 }

@@ -19,6 +19,7 @@ use super::*;
 use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind};
+use turnwright_types::update::Update;
 
 /// A tool that panics in the step that its argument names.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Tool for PanickingTool {
     fn plan(&self, args: &mut PanicArgs, _: &mut CallSite<'_>) -> CallPlan {
         args.panic_at("plan");
         let title = Self::PENDING_TITLE.to_owned();
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
     async fn preview(
@@ -180,7 +181,7 @@ impl Tool for HangingTool {
             std::thread::sleep(Duration::from_millis(5));
         }
         let title = Self::PENDING_TITLE.to_owned();
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
     async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {

@@ -106,7 +106,10 @@ pub(crate) async fn apply(
     // Folders get their mode last, because nothing can be created in a read-only folder.
     for restore in all.iter_mut().rev().filter(|restore| restore.result.is_ok()) {
         if let FileState::Folder { mode } = restore.to {
-            restore.result = in_parent(&restore.path, move |path| set_mode(path, mode, None)).await;
+            restore.result = in_folder(&restore.path, nofollow::open_folder, move |path| {
+                set_mode(path, mode, None)
+            })
+            .await;
         }
     }
     // An editor may answer before it formats and saves.
@@ -146,7 +149,7 @@ impl RestoreWork<'_> {
             self.files.forget_seen(&target);
         }
         let was = restore.was.clone();
-        in_parent(&restore.path, move |path| {
+        in_folder(&restore.path, nofollow::open_folder, move |path| {
             let now = state_of(path)?;
             if !is_same_state(&now, &was) {
                 return Err(io::Error::other("it was changed at the last moment"));
@@ -175,7 +178,10 @@ impl RestoreWork<'_> {
             {
                 let mode = *mode;
                 let was = restore.was.clone();
-                in_parent(&restore.path, move |path| set_mode(path, mode, Some(&was))).await
+                in_folder(&restore.path, nofollow::open_folder, move |path| {
+                    set_mode(path, mode, Some(&was))
+                })
+                .await
             }
             (was, FileState::File { hash, mode, .. }) => {
                 let there = match was {
@@ -191,13 +197,15 @@ impl RestoreWork<'_> {
             }
             (_, FileState::Link { target }) => {
                 let target = target.clone();
-                in_created_parent(&restore.path, move |path| nofollow::create_link(&target, path))
-                    .await
+                in_folder(&restore.path, nofollow::create_folder, move |path| {
+                    nofollow::create_link(&target, path)
+                })
+                .await
             }
             // Its mode is set at the end.
             (_, FileState::Folder { .. }) if is_same_kind => Ok(()),
             (_, FileState::Folder { .. }) => {
-                in_created_parent(&restore.path, |path| fs::create_dir(path)).await
+                in_folder(&restore.path, nofollow::create_folder, |path| fs::create_dir(path)).await
             }
             (_, FileState::Absent | FileState::Unknown { .. }) => Ok(()),
         }
@@ -223,25 +231,10 @@ fn parse_sha256(hash: &str) -> Result<[u8; 32], RestoreError> {
     bytes.try_into().map_err(|_| "its hash is malformed".into())
 }
 
-/// Runs `work` on a path through its pinned parent folder.
-async fn in_parent(
-    path: &Path,
-    work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<(), RestoreError> {
-    blocking(path, nofollow::open_folder, work).await
-}
-
-/// The same; missing parent folders are created.
-async fn in_created_parent(
-    path: &Path,
-    work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<(), RestoreError> {
-    blocking(path, nofollow::create_folder, work).await
-}
-
 type PinnedParent = io::Result<(Option<fs::File>, PathBuf)>;
 
-async fn blocking(
+/// Runs `work` on a path through its parent folder, which `hold` pins or creates.
+async fn in_folder(
     path: &Path,
     hold: fn(&Path) -> PinnedParent,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,

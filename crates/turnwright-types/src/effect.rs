@@ -295,6 +295,13 @@ pub struct CallView {
     pub locations: Vec<Location>,
 }
 
+impl CallView {
+    /// The head of a card without files.
+    pub fn new(title: impl Into<String>, kind: ToolKind) -> CallView {
+        CallView { title: title.into(), kind, locations: Vec::new() }
+    }
+}
+
 /// A file, or a line in it, that the client can open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {

@@ -361,9 +361,38 @@ impl History {
         self.minted += 1;
         self.minted
     }
+
+    /// Returns the identifier of a new message.
+    pub fn mint_message_id(&mut self) -> MessageId {
+        MessageId::from(format!("msg-{}", self.mint()))
+    }
 }
 
 impl Message {
+    /// Returns the message if it is the user's.
+    pub fn as_user(&self) -> Option<&UserMessage> {
+        match self {
+            Message::User(user) => Some(user),
+            _ => None,
+        }
+    }
+
+    /// Returns the message if it is an answer of the model.
+    pub fn as_assistant(&self) -> Option<&AssistantMessage> {
+        match self {
+            Message::Assistant(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Returns the message if it is the result of a call.
+    pub fn as_tool(&self) -> Option<&ToolMessage> {
+        match self {
+            Message::Tool(result) => Some(result),
+            _ => None,
+        }
+    }
+
     pub fn has_images(&self) -> bool {
         match self {
             Message::User(user) => {
@@ -390,6 +419,16 @@ impl UserMessage {
         UserMessage { parts: vec![PromptPart::Text(text.into())] }
     }
 
+    /// Creates a message with nothing but context, which the user has not written.
+    pub fn context(text: String) -> UserMessage {
+        UserMessage { parts: vec![PromptPart::Context(text)] }
+    }
+
+    /// The parts that the user has written or attached.
+    pub fn own_parts(&self) -> impl Iterator<Item = &PromptPart> {
+        self.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)))
+    }
+
     /// Returns the prompt as the model reads it. Links become Markdown links, and attachments are
     /// delimited so that the model can tell them from the user's own words.
     pub fn render(&self) -> Cow<'_, str> {
@@ -407,6 +446,11 @@ pub fn render_parts(parts: &[PromptPart]) -> Cow<'_, str> {
         render_part(part, &mut text);
     }
     Cow::Owned(text)
+}
+
+/// Keeps a text from closing the `<context>` element around it.
+pub fn within_context(text: &str) -> String {
+    text.replace("</context", "< /context")
 }
 
 /// Appends one part as the model reads it to `text`.

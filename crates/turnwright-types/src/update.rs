@@ -212,6 +212,12 @@ impl CallUpdate {
     }
 }
 
+impl From<CallUpdate> for Update {
+    fn from(update: CallUpdate) -> Update {
+        Update::CallUpdate(Box::new(update))
+    }
+}
+
 /// The state of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolCallStatus {

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
@@ -14,23 +13,19 @@ use tokio::task::spawn_blocking;
 use turnwright_config::{AccountStatus, SignIn};
 use turnwright_rpc::Peer;
 
-pub(super) struct AuthStatus;
-
-impl RequestMethod for AuthStatus {
-    const NAME: &'static str = "auth/status";
-    type Params = AuthStatusRequest;
-    type Result = AuthStatusResponse;
-
-    fn handle(connection: &mut Connection, _: Self::Params, reply: Responder<Self>) {
-        let host = Arc::clone(&connection.host);
-        let offer = connection.offer.clone();
-        connection.host.spawn(async move {
-            // An `authenticate` that came before is part of the answer.
-            offer.await;
-            let AccountStatus { sign_in, accounts } = account_status(host).await;
-            reply.ok(&AuthStatusResponse::new(state(sign_in)).accounts(wire_accounts(accounts)));
-        });
-    }
+pub(super) fn auth_status(
+    connection: &mut Connection,
+    _: AuthStatusRequest,
+    reply: Responder<AuthStatusResponse>,
+) {
+    let host = Arc::clone(&connection.host);
+    let offer = connection.offer.clone();
+    connection.host.spawn(async move {
+        // An `authenticate` that came before is part of the answer.
+        offer.await;
+        let AccountStatus { sign_in, accounts } = account_status(host).await;
+        reply.ok(&AuthStatusResponse::new(state(sign_in)).accounts(wire_accounts(accounts)));
+    });
 }
 
 /// Tells the client if its last request has changed what `auth/status` would answer.

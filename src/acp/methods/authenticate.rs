@@ -1,34 +1,28 @@
-//! `authenticate`, which version 2 calls `auth/login`: the client chooses an auth method.
+//! `authenticate`, which version 2 calls `auth/login`: the client chooses an auth method. Only version 2 has
+//! `auth/logout`.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::offer;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{AuthenticateRequest, AuthenticateResponse};
 
-pub(super) struct Authenticate;
-
-impl RequestMethod for Authenticate {
-    const NAME: &'static str = "authenticate";
-    type Params = AuthenticateRequest;
-    type Result = AuthenticateResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let host = &connection.host;
-        let offer = connection.offer.clone();
-        let peer = connection.peer.clone();
-        let done = reply.done(|()| AuthenticateResponse::new());
-        let method = params.method_id.0.to_string();
-        let task = offer::authenticate(host, Some(peer), offer, method, done);
-        // A session that is opened next finds the method in effect.
-        connection.offer = offer::later(host, task);
-    }
+pub(super) fn authenticate(
+    connection: &mut Connection,
+    params: AuthenticateRequest,
+    reply: Responder<AuthenticateResponse>,
+) {
+    let host = &connection.host;
+    let offer = connection.offer.clone();
+    let peer = connection.peer.clone();
+    let done = reply.done(|()| AuthenticateResponse::new());
+    let method = params.method_id.0.to_string();
+    let task = offer::authenticate(host, Some(peer), offer, method, done);
+    // A session that is opened next finds the method in effect.
+    connection.offer = offer::later(host, task);
 }
-
-pub(super) struct LogIn;
 
 /// The parameters of `auth/login`.
 #[derive(Debug, Deserialize)]
@@ -37,17 +31,25 @@ pub(super) struct LoginRequest {
     method_id: String,
 }
 
-impl RequestMethod for LogIn {
-    const NAME: &'static str = "auth/login";
-    type Params = LoginRequest;
-    type Result = Value;
+pub(super) fn log_in(connection: &mut Connection, params: LoginRequest, reply: Responder<Value>) {
+    let host = &connection.host;
+    let offer = connection.offer.clone();
+    let done = reply.done(|()| json!({}));
+    let task = offer::authenticate(host, None, offer, params.method_id, done);
+    // A session that is opened next finds the method in effect.
+    connection.offer = offer::later(host, task);
+}
 
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let host = &connection.host;
-        let offer = connection.offer.clone();
-        let done = reply.done(|()| json!({}));
-        let task = offer::authenticate(host, None, offer, params.method_id, done);
-        // A session that is opened next finds the method in effect.
-        connection.offer = offer::later(host, task);
-    }
+/// Stored keys stay: they belong to the user and not to this client.
+pub(super) fn log_out(connection: &mut Connection, _: Value, reply: Responder<Value>) {
+    let host = connection.host.clone();
+    let offer = connection.offer.clone();
+    // A login that was requested before is finished first.
+    let task = async move {
+        let offer = offer.await;
+        host.log_out();
+        reply.ok(&json!({}));
+        offer
+    };
+    connection.offer = offer::later(&connection.host, task);
 }

@@ -4,7 +4,6 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::RequestMethod;
 use crate::acp::connection::{CancelTarget, Connection};
 use crate::acp::responder::Responder;
 use crate::acp::schema::CancelNotification;
@@ -38,8 +37,6 @@ pub(super) fn request(connection: &mut Connection, params: &Params) {
     }
 }
 
-pub(super) struct CancelToolCall;
-
 /// The parameters of `tool_call/cancel`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -48,18 +45,14 @@ pub(super) struct CancelToolCallRequest {
     tool_call_id: String,
 }
 
-impl RequestMethod for CancelToolCall {
-    const NAME: &'static str = "tool_call/cancel";
-    type Params = CancelToolCallRequest;
-    type Result = Value;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let part = TurnPart::Call(CallId::from(params.tool_call_id));
-        cancel_part(connection, &params.session_id, part, reply);
-    }
+pub(super) fn cancel_tool_call(
+    connection: &mut Connection,
+    params: CancelToolCallRequest,
+    reply: Responder<Value>,
+) {
+    let part = TurnPart::Call(CallId::from(params.tool_call_id));
+    cancel_part(connection, &params.session_id, part, reply);
 }
-
-pub(super) struct CancelTerminal;
 
 /// The parameters of `terminal/cancel`.
 #[derive(Debug, Deserialize)]
@@ -69,23 +62,16 @@ pub(super) struct CancelTerminalRequest {
     terminal_id: String,
 }
 
-impl RequestMethod for CancelTerminal {
-    const NAME: &'static str = "terminal/cancel";
-    type Params = CancelTerminalRequest;
-    type Result = Value;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let part = TurnPart::Terminal(CallId::from(params.terminal_id));
-        cancel_part(connection, &params.session_id, part, reply);
-    }
+pub(super) fn cancel_terminal(
+    connection: &mut Connection,
+    params: CancelTerminalRequest,
+    reply: Responder<Value>,
+) {
+    let part = TurnPart::Terminal(CallId::from(params.terminal_id));
+    cancel_part(connection, &params.session_id, part, reply);
 }
 
-fn cancel_part<M: RequestMethod<Result = Value>>(
-    connection: &Connection,
-    session: &str,
-    part: TurnPart,
-    reply: Responder<M>,
-) {
+fn cancel_part(connection: &Connection, session: &str, part: TurnPart, reply: Responder<Value>) {
     match connection.session(&SessionId::from(session)) {
         Some(handle) => handle.cancel_part(part, reply.done(|()| json!({}))),
         None => reply.fail(&Error::SessionNotFound(session.to_owned())),

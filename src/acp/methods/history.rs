@@ -4,7 +4,6 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::error::Error;
@@ -16,7 +15,8 @@ use turnwright_types::timestamp::rfc3339_millis;
 const DEFAULT_LIMIT: usize = 100;
 const MAX_LIMIT: usize = 1_000;
 
-pub(super) struct GetMessages;
+/// The name of the method.
+pub(super) const METHOD: &str = "_turnwright/history";
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,30 +26,28 @@ pub(super) struct HistoryRequest {
     before: Option<String>,
 }
 
-impl RequestMethod for GetMessages {
-    const NAME: &'static str = "_turnwright/history";
-    type Params = HistoryRequest;
-    type Result = Value;
-
-    /// Returns messages of a session with their tool calls, the oldest first: the latest ones, or those
-    /// before a `nextCursor`.
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let HistoryRequest { session_id, limit, before } = params;
-        let limit = limit.unwrap_or(DEFAULT_LIMIT);
-        if !(1..=MAX_LIMIT).contains(&limit) {
-            return reply.fail(&Error::InvalidParams(format!("`limit` must be 1 to {MAX_LIMIT}")));
-        }
-        let id = SessionId::from(session_id.as_str());
-        let done = reply.done(move |page: HistoryPage<MessageRecord>| {
-            let messages: Vec<_> = page.rows.iter().rev().map(message).collect();
-            let mut answer = json!({ "sessionId": session_id, "messages": messages });
-            if let Some(next) = page.next {
-                answer["nextCursor"] = next.to_string().into();
-            }
-            answer
-        });
-        session::history(&connection.host, id, limit, before.as_deref(), done);
+/// Returns messages of a session with their tool calls, the oldest first: the latest ones, or those
+/// before a `nextCursor`.
+pub(super) fn get_messages(
+    connection: &mut Connection,
+    params: HistoryRequest,
+    reply: Responder<Value>,
+) {
+    let HistoryRequest { session_id, limit, before } = params;
+    let limit = limit.unwrap_or(DEFAULT_LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        return reply.fail(&Error::InvalidParams(format!("`limit` must be 1 to {MAX_LIMIT}")));
     }
+    let id = SessionId::from(session_id.as_str());
+    let done = reply.done(move |page: HistoryPage<MessageRecord>| {
+        let messages: Vec<_> = page.rows.iter().rev().map(message).collect();
+        let mut answer = json!({ "sessionId": session_id, "messages": messages });
+        if let Some(next) = page.next {
+            answer["nextCursor"] = next.to_string().into();
+        }
+        answer
+    });
+    session::history(&connection.host, id, limit, before.as_deref(), done);
 }
 
 fn message(said: &MessageRecord) -> Value {

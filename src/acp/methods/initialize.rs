@@ -2,9 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::RequestMethod;
-use super::history::GetMessages;
-use super::session_steering::Steer;
+use super::{history, session_steering};
 use crate::acp::capabilities::{ClientCaps, auth_methods, read_client_caps, read_v2_client_caps};
 use crate::acp::connection::Connection;
 use crate::acp::offer;
@@ -23,67 +21,55 @@ use crate::error::Error;
 use crate::session::Modalities;
 use agent_client_protocol_schema::ProtocolVersion;
 
-pub(in crate::acp) struct Initialize;
-
-impl RequestMethod for Initialize {
-    const NAME: &'static str = "initialize";
-    // Any version of the protocol is accepted.
-    type Params = Value;
-    type Result = InitializeResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let mut client = match read_client_caps(&params) {
-            Ok(client) => client,
-            Err(error) => return reply.fail(&error),
-        };
-        if connection.remote.is_some() {
-            // The client's own terminals may be on another machine. It can draw those of commands that run here.
-            client.terminal = false;
-        }
-        let info = &params["clientInfo"];
-        if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
-            connection.host.store().set_client_name(name);
-        }
-        connection.host.set_client(&params, "clientInfo", "clientCapabilities");
-        // A second `initialize` is handled like the first; open sessions keep the old capabilities.
-        connection.client = Some(client);
-        let task = offer::make(&connection.host, move |is_configured, modalities| {
-            let answer = response(is_configured, modalities, client);
-            reply.ok(&answer);
-            answer.auth_methods
-        });
-        connection.offer = offer::later(&connection.host, task);
+/// Any version of the protocol is accepted.
+pub(super) fn initialize(
+    connection: &mut Connection,
+    params: Value,
+    reply: Responder<InitializeResponse>,
+) {
+    let mut client = match read_client_caps(&params) {
+        Ok(client) => client,
+        Err(error) => return reply.fail(&error),
+    };
+    if connection.remote.is_some() {
+        // The client's own terminals may be on another machine. It can draw those of commands that run here.
+        client.terminal = false;
     }
+    let info = &params["clientInfo"];
+    if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
+        connection.host.store().set_client_name(name);
+    }
+    connection.host.set_client(&params, "clientInfo", "clientCapabilities");
+    // A second `initialize` is handled like the first; open sessions keep the old capabilities.
+    connection.client = Some(client);
+    let task = offer::make(&connection.host, move |is_configured, modalities| {
+        let answer = response(is_configured, modalities, client);
+        reply.ok(&answer);
+        answer.auth_methods
+    });
+    connection.offer = offer::later(&connection.host, task);
 }
 
-pub(super) struct InitializeV2;
-
-impl RequestMethod for InitializeV2 {
-    const NAME: &'static str = "initialize";
-    type Params = Value;
-    type Result = Value;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let version = params.get("protocolVersion").and_then(Value::as_u64);
-        if !version.is_some_and(|version| (2..=u64::from(u16::MAX)).contains(&version)) {
-            return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
-        }
-        let info = &params["info"];
-        let (Some(name), Some(_)) = (info["name"].as_str(), info["version"].as_str()) else {
-            return reply.fail(&refused("`info` must have a `name` and a `version`"));
-        };
-        connection.host.store().set_client_name(info["title"].as_str().unwrap_or(name));
-        connection.host.set_client(&params, "info", "capabilities");
-        let caps = read_v2_client_caps(&params);
-        connection.client = Some(caps);
-        connection.version = Version::V2;
-        let task = offer::make(&connection.host, move |is_configured, modalities| {
-            let methods = auth_methods(is_configured, caps);
-            reply.ok(&response_v2(&methods, modalities));
-            methods
-        });
-        connection.offer = offer::later(&connection.host, task);
+pub(super) fn initialize_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
+    let version = params.get("protocolVersion").and_then(Value::as_u64);
+    if !version.is_some_and(|version| (2..=u64::from(u16::MAX)).contains(&version)) {
+        return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
     }
+    let info = &params["info"];
+    let (Some(name), Some(_)) = (info["name"].as_str(), info["version"].as_str()) else {
+        return reply.fail(&refused("`info` must have a `name` and a `version`"));
+    };
+    connection.host.store().set_client_name(info["title"].as_str().unwrap_or(name));
+    connection.host.set_client(&params, "info", "capabilities");
+    let caps = read_v2_client_caps(&params);
+    connection.client = Some(caps);
+    connection.version = Version::V2;
+    let task = offer::make(&connection.host, move |is_configured, modalities| {
+        let methods = auth_methods(is_configured, caps);
+        reply.ok(&response_v2(&methods, modalities));
+        methods
+    });
+    connection.offer = offer::later(&connection.host, task);
 }
 
 fn refused(why: &str) -> Error {
@@ -177,7 +163,7 @@ fn auth_method_v2(offered: &AuthMethod) -> Option<Value> {
 
 /// The `_meta` of the agent's capabilities.
 fn advertised_methods() -> Map<String, Value> {
-    let methods = json!([GetMessages::NAME, Steer::NAME]);
+    let methods = json!([history::METHOD, session_steering::METHOD]);
     [("turnwright/methods".to_owned(), methods)].into_iter().collect()
 }
 

@@ -1,20 +1,18 @@
 //! The methods that a client may call. Each has its file, or shares one with a few that belong together, and
 //! version 2 of a method stands beside version 1. The two tables list all of them.
 
-mod auth_logout;
+#![expect(clippy::needless_pass_by_value, reason = "each handler owns its parameters")]
+
 pub(super) mod auth_status;
 mod authenticate;
 mod cancel;
 mod history;
-pub(super) mod initialize;
-mod mcp_message;
+mod initialize;
 mod providers;
 mod session_close;
 mod session_delete_archive;
-mod session_fork;
 mod session_list;
-mod session_load_resume;
-mod session_new;
+mod session_open;
 pub(super) mod session_prompt;
 mod session_set_config_option;
 mod session_set_mode_model;
@@ -22,63 +20,50 @@ mod session_set_title;
 mod session_status;
 mod session_steering;
 
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
 use super::connection::Connection;
 use super::linked_servers;
-use super::responder::Responder;
-use super::router::RequestRoute;
+use super::router::{RequestRoute, both, v1, v2};
 use turnwright_rpc::Params;
 
-/// A request that a client may send.
-pub(super) trait RequestMethod: Sized + 'static {
-    /// The name on the wire.
-    const NAME: &'static str;
-    type Params: DeserializeOwned;
-    type Result: Serialize;
-
-    /// Handles a request without waiting. What takes time is left to a task or to the session, which gets
-    /// `reply`.
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>);
-}
+/// The name of the method that begins a connection.
+pub(super) const INITIALIZE: &str = "initialize";
 
 /// The requests, each with the versions of the protocol that have it.
 pub(super) static REQUESTS: &[RequestRoute] = &[
-    RequestRoute::v1::<initialize::Initialize>(),
-    RequestRoute::v2::<initialize::InitializeV2>(),
-    RequestRoute::v1::<authenticate::Authenticate>(),
-    RequestRoute::v2::<authenticate::LogIn>(),
-    RequestRoute::v2::<auth_logout::LogOut>(),
-    RequestRoute::v1::<auth_status::AuthStatus>(),
-    RequestRoute::v1::<providers::ListProviders>(),
-    RequestRoute::v1::<providers::SetProvider>(),
-    RequestRoute::v1::<providers::DisableProvider>(),
-    RequestRoute::v1::<session_new::NewSession>(),
-    RequestRoute::v2::<session_new::NewSessionV2>(),
-    RequestRoute::v1::<session_load_resume::LoadSession>(),
-    RequestRoute::v1::<session_load_resume::ResumeSession>(),
-    RequestRoute::v2::<session_load_resume::ResumeSessionV2>(),
-    RequestRoute::v1::<session_fork::ForkSession>(),
-    RequestRoute::v2::<session_fork::ForkSessionV2>(),
-    RequestRoute::v1::<session_close::CloseSession>(),
-    RequestRoute::v2::<session_close::CloseSessionV2>(),
-    RequestRoute::both::<session_list::ListSessions>(),
-    RequestRoute::both::<session_delete_archive::DeleteSession>(),
-    RequestRoute::both::<session_delete_archive::ArchiveSession>(),
-    RequestRoute::both::<session_delete_archive::UnarchiveSession>(),
-    RequestRoute::both::<session_status::GetSessionStatus>(),
-    RequestRoute::both::<session_set_title::SetSessionTitle>(),
-    RequestRoute::v1::<session_prompt::Prompt>(),
-    RequestRoute::v2::<session_prompt::PromptV2>(),
-    RequestRoute::v2::<cancel::CancelToolCall>(),
-    RequestRoute::v2::<cancel::CancelTerminal>(),
-    RequestRoute::v1::<session_set_mode_model::SetMode>(),
-    RequestRoute::v1::<session_set_mode_model::SetModel>(),
-    RequestRoute::v1::<session_set_config_option::SetConfigOption>(),
-    RequestRoute::v2::<session_set_config_option::SetConfigOptionV2>(),
-    RequestRoute::both::<session_steering::Steer>(),
-    RequestRoute::both::<history::GetMessages>(),
+    v1(INITIALIZE, |call| call.serve(initialize::initialize)),
+    v2(INITIALIZE, |call| call.serve(initialize::initialize_v2)),
+    v1("authenticate", |call| call.serve(authenticate::authenticate)),
+    v2("auth/login", |call| call.serve(authenticate::log_in)),
+    v2("auth/logout", |call| call.serve(authenticate::log_out)),
+    v1("auth/status", |call| call.serve(auth_status::auth_status)),
+    v1("providers/list", |call| call.serve(providers::list_providers)),
+    v1("providers/set", |call| call.serve(providers::set_provider)),
+    v1("providers/disable", |call| call.serve(providers::disable_provider)),
+    v1("session/new", |call| call.serve(session_open::new_session)),
+    v2("session/new", |call| call.serve(session_open::new_session_v2)),
+    v1("session/load", |call| call.serve(session_open::load_session)),
+    v1("session/resume", |call| call.serve(session_open::resume_session)),
+    v2("session/resume", |call| call.serve(session_open::resume_session_v2)),
+    v1("session/fork", |call| call.serve(session_open::fork_session)),
+    v2("session/fork", |call| call.serve(session_open::fork_session_v2)),
+    v1("session/close", |call| call.serve(session_close::close_session)),
+    v2("session/close", |call| call.serve(session_close::close_session_v2)),
+    both("session/list", |call| call.serve(session_list::list_sessions)),
+    both("session/delete", |call| call.serve(session_delete_archive::delete_session)),
+    both("session/archive", |call| call.serve(session_delete_archive::archive_session)),
+    both("session/unarchive", |call| call.serve(session_delete_archive::unarchive_session)),
+    both("session/status", |call| call.serve(session_status::get_session_status)),
+    both("session/set_title", |call| call.serve(session_set_title::set_session_title)),
+    v1(session_prompt::METHOD, |call| call.serve(session_prompt::prompt)),
+    v2(session_prompt::METHOD, |call| call.serve(session_prompt::prompt_v2)),
+    v2("tool_call/cancel", |call| call.serve(cancel::cancel_tool_call)),
+    v2("terminal/cancel", |call| call.serve(cancel::cancel_terminal)),
+    v1("session/set_mode", |call| call.serve(session_set_mode_model::set_mode)),
+    v1("session/set_model", |call| call.serve(session_set_mode_model::set_model)),
+    v1("session/set_config_option", |call| call.serve(session_set_config_option::set_option)),
+    v2("session/set_config_option", |call| call.serve(session_set_config_option::set_option_v2)),
+    both(session_steering::METHOD, |call| call.serve(session_steering::steer)),
+    both(history::METHOD, |call| call.serve(history::get_messages)),
 ];
 
 type NotificationHandler = fn(&mut Connection, &Params);
@@ -87,5 +72,6 @@ type NotificationHandler = fn(&mut Connection, &Params);
 pub(super) static NOTIFICATIONS: &[(&str, NotificationHandler)] = &[
     ("session/cancel", cancel::session),
     ("$/cancel_request", cancel::request),
-    (linked_servers::METHOD, mcp_message::deliver),
+    // From a server that runs within the client.
+    (linked_servers::METHOD, |connection, params| connection.linked_requests.deliver(params)),
 ];

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::RequestMethod;
 use super::auth_status::{account_status, notify_change};
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
@@ -21,60 +20,45 @@ use turnwright_types::redact;
 /// The only provider that a client can set: the one with which sessions start.
 const DEFAULT_PROVIDER: &str = "default";
 
-pub(super) struct ListProviders;
+pub(super) fn list_providers(
+    connection: &mut Connection,
+    _: ListProvidersRequest,
+    reply: Responder<ListProvidersResponse>,
+) {
+    let host = Arc::clone(&connection.host);
+    connection.host.spawn(async move {
+        let base_url = spawn_blocking(move || host.config().snapshot().default_base_url()).await;
+        let current =
+            base_url.ok().flatten().map(|url| ProviderCurrentConfig::new(LlmProtocol::OpenAi, url));
+        let apis = vec![LlmProtocol::OpenAi];
+        let provider = ProviderInfo::new(DEFAULT_PROVIDER, apis, false, current);
+        reply.ok(&ListProvidersResponse::new(vec![provider]));
+    });
+}
 
-impl RequestMethod for ListProviders {
-    const NAME: &'static str = "providers/list";
-    type Params = ListProvidersRequest;
-    type Result = ListProvidersResponse;
-
-    fn handle(connection: &mut Connection, _: Self::Params, reply: Responder<Self>) {
-        let host = Arc::clone(&connection.host);
-        connection.host.spawn(async move {
-            let base_url =
-                spawn_blocking(move || host.config().snapshot().default_base_url()).await;
-            let current = base_url
-                .ok()
-                .flatten()
-                .map(|url| ProviderCurrentConfig::new(LlmProtocol::OpenAi, url));
-            let apis = vec![LlmProtocol::OpenAi];
-            let provider = ProviderInfo::new(DEFAULT_PROVIDER, apis, false, current);
-            reply.ok(&ListProvidersResponse::new(vec![provider]));
-        });
+pub(super) fn set_provider(
+    connection: &mut Connection,
+    params: SetProviderRequest,
+    reply: Responder<SetProviderResponse>,
+) {
+    match wanted_provider(params) {
+        Ok(provider) => change(connection, provider, || reply.ok(&SetProviderResponse::new())),
+        Err(error) => reply.fail(&error),
     }
 }
 
-pub(super) struct SetProvider;
-
-impl RequestMethod for SetProvider {
-    const NAME: &'static str = "providers/set";
-    type Params = SetProviderRequest;
-    type Result = SetProviderResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        match wanted_provider(params) {
-            Ok(provider) => change(connection, provider, || reply.ok(&SetProviderResponse::new())),
-            Err(error) => reply.fail(&error),
-        }
+pub(super) fn disable_provider(
+    connection: &mut Connection,
+    params: DisableProviderRequest,
+    reply: Responder<DisableProviderResponse>,
+) {
+    // One that does not exist is disabled already.
+    if &*params.provider_id.0 != DEFAULT_PROVIDER {
+        return reply.ok(&DisableProviderResponse::new());
     }
-}
-
-pub(super) struct DisableProvider;
-
-impl RequestMethod for DisableProvider {
-    const NAME: &'static str = "providers/disable";
-    type Params = DisableProviderRequest;
-    type Result = DisableProviderResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        // One that does not exist is disabled already.
-        if &*params.provider_id.0 != DEFAULT_PROVIDER {
-            return reply.ok(&DisableProviderResponse::new());
-        }
-        change(connection, ClientProvider::Disabled, || {
-            reply.ok(&DisableProviderResponse::new());
-        });
-    }
+    change(connection, ClientProvider::Disabled, || {
+        reply.ok(&DisableProviderResponse::new());
+    });
 }
 
 fn wanted_provider(params: SetProviderRequest) -> Result<ClientProvider, Error> {

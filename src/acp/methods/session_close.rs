@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{CloseSessionRequest, CloseSessionResponse};
@@ -10,37 +9,29 @@ use crate::error::Error;
 use crate::session::stored_sessions;
 use turnwright_types::ids::SessionId;
 
-pub(super) struct CloseSession;
-
-impl RequestMethod for CloseSession {
-    const NAME: &'static str = "session/close";
-    type Params = CloseSessionRequest;
-    type Result = CloseSessionResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let id = SessionId::from(params.session_id.0.as_ref());
-        if connection.session(&id).is_none() {
-            return reply.fail(&Error::SessionNotFound(id.to_string()));
-        }
-        let closed = connection.close_session(&id);
-        connection.block_session_until(id, closed.clone());
-        let done = reply.done(|()| CloseSessionResponse::new());
-        stored_sessions::report_closed(&connection.host, closed, done);
+pub(super) fn close_session(
+    connection: &mut Connection,
+    params: CloseSessionRequest,
+    reply: Responder<CloseSessionResponse>,
+) {
+    let id = SessionId::from(params.session_id.0.as_ref());
+    if connection.session(&id).is_none() {
+        return reply.fail(&Error::SessionNotFound(id.to_string()));
     }
+    let closed = connection.close_session(&id);
+    connection.block_session_until(id, closed.clone());
+    let done = reply.done(|()| CloseSessionResponse::new());
+    stored_sessions::report_closed(&connection.host, closed, done);
 }
 
-pub(super) struct CloseSessionV2;
-
-impl RequestMethod for CloseSessionV2 {
-    const NAME: &'static str = "session/close";
-    type Params = CloseSessionRequest;
-    type Result = Value;
-
-    /// Closing a session that is not open succeeds.
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let id = SessionId::from(params.session_id.0.as_ref());
-        let closed = connection.close_session(&id);
-        connection.block_session_until(id, closed.clone());
-        stored_sessions::report_closed(&connection.host, closed, reply.done(|()| json!({})));
-    }
+/// Closing a session that is not open succeeds.
+pub(super) fn close_session_v2(
+    connection: &mut Connection,
+    params: CloseSessionRequest,
+    reply: Responder<Value>,
+) {
+    let id = SessionId::from(params.session_id.0.as_ref());
+    let closed = connection.close_session(&id);
+    connection.block_session_until(id, closed.clone());
+    stored_sessions::report_closed(&connection.host, closed, reply.done(|()| json!({})));
 }

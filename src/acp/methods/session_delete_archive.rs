@@ -1,7 +1,8 @@
 //! `session/delete`, and the unstable `session/archive` and `session/unarchive`. A session that is open is closed
 //! before it is deleted or archived.
 
-use super::RequestMethod;
+use serde::Serialize;
+
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
@@ -13,60 +14,47 @@ use crate::session::stored_sessions;
 use tokio_util::sync::CancellationToken;
 use turnwright_types::ids::SessionId;
 
-pub(super) struct DeleteSession;
-
-impl RequestMethod for DeleteSession {
-    const NAME: &'static str = "session/delete";
-    type Params = DeleteSessionRequest;
-    type Result = DeleteSessionResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let id = SessionId::from(params.session_id.0.as_ref());
-        let Some((closed, done)) = close(connection, &id, reply, DeleteSessionResponse::new) else {
-            return;
-        };
-        stored_sessions::delete(&connection.host, id, closed, done);
-    }
+pub(super) fn delete_session(
+    connection: &mut Connection,
+    params: DeleteSessionRequest,
+    reply: Responder<DeleteSessionResponse>,
+) {
+    let id = SessionId::from(params.session_id.0.as_ref());
+    let Some((closed, done)) = close(connection, &id, reply, DeleteSessionResponse::new) else {
+        return;
+    };
+    stored_sessions::delete(&connection.host, id, closed, done);
 }
 
-pub(super) struct ArchiveSession;
-
-impl RequestMethod for ArchiveSession {
-    const NAME: &'static str = "session/archive";
-    type Params = ArchiveSessionRequest;
-    type Result = ArchiveSessionResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let id = SessionId::from(params.session_id.0.as_ref());
-        let Some((closed, done)) = close(connection, &id, reply, ArchiveSessionResponse::new)
-        else {
-            return;
-        };
-        stored_sessions::archive(&connection.host, id, Some(closed), done);
-    }
+pub(super) fn archive_session(
+    connection: &mut Connection,
+    params: ArchiveSessionRequest,
+    reply: Responder<ArchiveSessionResponse>,
+) {
+    let id = SessionId::from(params.session_id.0.as_ref());
+    let Some((closed, done)) = close(connection, &id, reply, ArchiveSessionResponse::new) else {
+        return;
+    };
+    stored_sessions::archive(&connection.host, id, Some(closed), done);
 }
 
-pub(super) struct UnarchiveSession;
-
-impl RequestMethod for UnarchiveSession {
-    const NAME: &'static str = "session/unarchive";
-    type Params = UnarchiveSessionRequest;
-    type Result = UnarchiveSessionResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let id = SessionId::from(params.session_id.0.as_ref());
-        let done = reply.done(|()| UnarchiveSessionResponse::new());
-        stored_sessions::archive(&connection.host, id, None, done);
-    }
+pub(super) fn unarchive_session(
+    connection: &mut Connection,
+    params: UnarchiveSessionRequest,
+    reply: Responder<UnarchiveSessionResponse>,
+) {
+    let id = SessionId::from(params.session_id.0.as_ref());
+    let done = reply.done(|()| UnarchiveSessionResponse::new());
+    stored_sessions::archive(&connection.host, id, None, done);
 }
 
 /// Closes a session, which stays blocked until the returned completion is used. Answers the request if the
 /// session is open on another connection.
-fn close<M: RequestMethod>(
+fn close<R: Serialize + 'static>(
     connection: &mut Connection,
     id: &SessionId,
-    reply: Responder<M>,
-    response: impl FnOnce() -> M::Result + Send + 'static,
+    reply: Responder<R>,
+    response: impl FnOnce() -> R + Send + 'static,
 ) -> Option<(CancellationToken, Completion<()>)> {
     if let Err(error) = connection.check_not_elsewhere(id) {
         reply.fail(&error);

@@ -1,6 +1,5 @@
 //! `session/list`, which pages through the stored sessions.
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
@@ -12,44 +11,40 @@ use crate::session::stored_sessions::{self, ListRequest, SessionPage};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::timestamp;
 
-pub(super) struct ListSessions;
-
-impl RequestMethod for ListSessions {
-    const NAME: &'static str = "session/list";
-    type Params = ListSessionsRequest;
-    type Result = ListSessionsResponse;
-
-    /// Some clients request the list every few seconds, also while a turn runs.
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let ListSessionsRequest { cwd, cursor, archived, .. } = params;
-        let archived = match archived.unwrap_or_default() {
-            SessionArchiveFilter::Exclude => Some(false),
-            SessionArchiveFilter::Include => None,
-            SessionArchiveFilter::Only => Some(true),
-            _ => {
-                let text = "`archived` must be exclude, include or only";
-                return reply.fail(&Error::InvalidParams(text.to_owned()));
-            }
-        };
-        let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
-        let open = connection
-            .sessions
-            .iter()
-            .filter(|(_, handle)| handle.is_open())
-            .map(|(id, _)| id.clone())
-            .collect();
-        let done = reply.done(move |SessionPage { sessions, next }| {
-            drop(in_flight);
-            let sessions = sessions.into_iter().map(session_info).collect();
-            ListSessionsResponse::new(sessions).next_cursor(next)
-        });
-        stored_sessions::list(
-            &connection.host,
-            ListRequest { cwd, archived, cursor, open },
-            cancel,
-            done,
-        );
-    }
+/// Some clients request the list every few seconds, also while a turn runs.
+pub(super) fn list_sessions(
+    connection: &mut Connection,
+    params: ListSessionsRequest,
+    reply: Responder<ListSessionsResponse>,
+) {
+    let ListSessionsRequest { cwd, cursor, archived, .. } = params;
+    let archived = match archived.unwrap_or_default() {
+        SessionArchiveFilter::Exclude => Some(false),
+        SessionArchiveFilter::Include => None,
+        SessionArchiveFilter::Only => Some(true),
+        _ => {
+            let text = "`archived` must be exclude, include or only";
+            return reply.fail(&Error::InvalidParams(text.to_owned()));
+        }
+    };
+    let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
+    let open = connection
+        .sessions
+        .iter()
+        .filter(|(_, handle)| handle.is_open())
+        .map(|(id, _)| id.clone())
+        .collect();
+    let done = reply.done(move |SessionPage { sessions, next }| {
+        drop(in_flight);
+        let sessions = sessions.into_iter().map(session_info).collect();
+        ListSessionsResponse::new(sessions).next_cursor(next)
+    });
+    stored_sessions::list(
+        &connection.host,
+        ListRequest { cwd, archived, cursor, open },
+        cancel,
+        done,
+    );
 }
 
 fn session_info(row: SessionRow) -> SessionInfo {

@@ -3,7 +3,6 @@
 
 use serde_json::Value;
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{PromptRequest, PromptResponse};
@@ -12,54 +11,47 @@ use crate::error::Error;
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
 
-pub(in crate::acp) struct Prompt;
+/// The name of the method.
+pub(in crate::acp) const METHOD: &str = "session/prompt";
 
-impl RequestMethod for Prompt {
-    const NAME: &'static str = "session/prompt";
-    type Params = PromptRequest;
-    type Result = PromptResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let session = SessionId::from(params.session_id.0.as_ref());
-        let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open())
-        else {
-            return reply.fail(&Error::SessionNotFound(session.to_string()));
-        };
-        let prompt = match from_wire::prompt(params.prompt) {
-            Ok(prompt) => prompt,
-            Err(error) => return reply.fail(&error),
-        };
-        let (key, in_flight) =
-            connection.in_flight.register_prompt(reply.id().clone(), session.clone());
-        let done = reply.done(move |end: PromptEnd| {
-            drop(in_flight);
-            to_wire::prompt_end(end)
-        });
-        handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
-    }
+pub(super) fn prompt(
+    connection: &mut Connection,
+    params: PromptRequest,
+    reply: Responder<PromptResponse>,
+) {
+    let session = SessionId::from(params.session_id.0.as_ref());
+    let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
+        return reply.fail(&Error::SessionNotFound(session.to_string()));
+    };
+    let prompt = match from_wire::prompt(params.prompt) {
+        Ok(prompt) => prompt,
+        Err(error) => return reply.fail(&error),
+    };
+    let (key, in_flight) =
+        connection.in_flight.register_prompt(reply.id().clone(), session.clone());
+    let done = reply.done(move |end: PromptEnd| {
+        drop(in_flight);
+        to_wire::prompt_end(end)
+    });
+    handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
-pub(in crate::acp) struct PromptV2;
-
-impl RequestMethod for PromptV2 {
-    const NAME: &'static str = "session/prompt";
-    type Params = PromptRequest;
-    type Result = Value;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let session = SessionId::from(params.session_id.0.as_ref());
-        let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open())
-        else {
-            return reply.fail(&Error::SessionNotFound(session.to_string()));
-        };
-        let prompt = match from_wire::prompt(params.prompt) {
-            Ok(prompt) => prompt,
-            Err(error) => return reply.fail(&error),
-        };
-        let (key, in_flight) =
-            connection.in_flight.register_prompt(reply.id().clone(), session.clone());
-        let outbox = connection.peer.outbox().clone();
-        let done = connection.prompts.add(key, session.clone(), outbox, reply, in_flight);
-        handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
-    }
+pub(super) fn prompt_v2(
+    connection: &mut Connection,
+    params: PromptRequest,
+    reply: Responder<Value>,
+) {
+    let session = SessionId::from(params.session_id.0.as_ref());
+    let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
+        return reply.fail(&Error::SessionNotFound(session.to_string()));
+    };
+    let prompt = match from_wire::prompt(params.prompt) {
+        Ok(prompt) => prompt,
+        Err(error) => return reply.fail(&error),
+    };
+    let (key, in_flight) =
+        connection.in_flight.register_prompt(reply.id().clone(), session.clone());
+    let outbox = connection.peer.outbox().clone();
+    let done = connection.prompts.add(key, session.clone(), outbox, reply, in_flight);
+    handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }

@@ -1,6 +1,5 @@
 //! `session/set_title` (unstable): the user names a session.
 
-use super::RequestMethod;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{SetSessionTitleRequest, SetSessionTitleResponse};
@@ -9,23 +8,19 @@ use crate::error::Error;
 use crate::session::{SessionHandle, stored_sessions};
 use turnwright_types::ids::SessionId;
 
-pub(super) struct SetSessionTitle;
-
-impl RequestMethod for SetSessionTitle {
-    const NAME: &'static str = "session/set_title";
-    type Params = SetSessionTitleRequest;
-    type Result = SetSessionTitleResponse;
-
-    fn handle(connection: &mut Connection, params: Self::Params, reply: Responder<Self>) {
-        let id = SessionId::from(params.session_id.0.as_ref());
-        let notifier = connection.session(&id).map(SessionHandle::title_notifier);
-        let done = Completion::new(move |result: Result<String, Error>| {
-            let new_title = result.as_ref().ok().cloned();
-            reply.done(|title: String| SetSessionTitleResponse::new(title)).complete(result);
-            if let (Some(notifier), Some(title)) = (notifier, new_title) {
-                notifier.notify(title);
-            }
-        });
-        stored_sessions::set_title(&connection.host, id, &params.title, done);
-    }
+pub(super) fn set_session_title(
+    connection: &mut Connection,
+    params: SetSessionTitleRequest,
+    reply: Responder<SetSessionTitleResponse>,
+) {
+    let id = SessionId::from(params.session_id.0.as_ref());
+    let open = connection.session(&id).map(SessionHandle::probe);
+    let done = Completion::new(move |result: Result<String, Error>| {
+        let new_title = result.as_ref().ok().cloned();
+        reply.done(|title: String| SetSessionTitleResponse::new(title)).complete(result);
+        if let (Some(open), Some(title)) = (open, new_title) {
+            open.report_title(title);
+        }
+    });
+    stored_sessions::set_title(&connection.host, id, &params.title, done);
 }

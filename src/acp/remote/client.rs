@@ -241,13 +241,9 @@ impl EditorBuffers for RemoteClient {
 
     fn read<'a>(&'a self, path: &'a Path) -> BoxFuture<'a, Result<String, BufferError>> {
         Box::pin(async move {
-            match self.buffers() {
-                Some(buffers) => {
-                    let read = buffers.read(path).await;
-                    self.unless_lost(read)
-                }
-                None => Err(BufferError::NotFound),
-            }
+            let Some(buffers) = self.buffers() else { return Err(BufferError::NotFound) };
+            let read = buffers.read(path).await;
+            self.unless_lost(read)
         })
     }
 
@@ -257,13 +253,9 @@ impl EditorBuffers for RemoteClient {
         text: &'a str,
     ) -> BoxFuture<'a, Result<(), BufferError>> {
         Box::pin(async move {
-            match self.buffers() {
-                Some(buffers) => {
-                    let written = buffers.write(path, text).await;
-                    self.unless_lost(written)
-                }
-                None => Err(BufferError::NotFound),
-            }
+            let Some(buffers) = self.buffers() else { return Err(BufferError::NotFound) };
+            let written = buffers.write(path, text).await;
+            self.unless_lost(written)
         })
     }
 }

@@ -22,11 +22,10 @@ const MAX_DETACHED: usize = 256;
 
 /// The sessions of all connections of the process, which each connection can look up.
 // Held only to look something up.
-#[derive(Default)]
-pub(super) struct SharedSessions(Mutex<KnownSessions>);
+pub(super) type SharedSessions = Arc<Mutex<KnownSessions>>;
 
 #[derive(Default)]
-struct KnownSessions {
+pub(super) struct KnownSessions {
     /// Those whose connections were lost.
     detached: HashMap<SessionId, KeptSession>,
     /// Those that have a connection.
@@ -42,12 +41,6 @@ struct KeptSession {
     folders: Vec<PathBuf>,
 }
 
-/// A session without a connection that a client takes over.
-pub(in crate::acp) struct DetachedSession {
-    pub(in crate::acp) handle: SessionHandle,
-    pub(in crate::acp) session: RemoteSession,
-}
-
 /// A session as a remote connection knows it.
 pub(in crate::acp) struct RemoteSession {
     pub(in crate::acp) client: Arc<RemoteClient>,
@@ -57,7 +50,7 @@ pub(in crate::acp) struct RemoteSession {
 
 /// The sessions of one remote connection.
 pub(in crate::acp) struct RemoteSessions {
-    shared: Arc<SharedSessions>,
+    known: SharedSessions,
     /// How long a session goes on without a connection.
     keep: Duration,
     /// The keys of the connection's prompts.
@@ -67,11 +60,11 @@ pub(in crate::acp) struct RemoteSessions {
 
 impl RemoteSessions {
     pub(super) fn new(
-        shared: Arc<SharedSessions>,
+        known: SharedSessions,
         keep: Duration,
         prompts: Range<PromptKey>,
     ) -> RemoteSessions {
-        RemoteSessions { shared, keep, prompts, open: HashMap::new() }
+        RemoteSessions { known, keep, prompts, open: HashMap::new() }
     }
 
     /// The keys that the connection's prompts have.
@@ -103,7 +96,7 @@ impl RemoteSessions {
 
     /// Tells the other connections that this one has the session.
     pub(in crate::acp) fn claim(&self, id: &SessionId, handle: &SessionHandle) {
-        let mut known = self.shared.0.lock();
+        let mut known = self.known.lock();
         known.open.retain(|_, probe| probe.is_open());
         known.open.insert(id.clone(), handle.probe());
     }
@@ -111,7 +104,7 @@ impl RemoteSessions {
     /// Returns true if another connection has the session.
     pub(in crate::acp) fn is_open_elsewhere(&self, id: &SessionId) -> bool {
         let is_own = self.open.contains_key(id);
-        !is_own && self.shared.0.lock().open.get(id).is_some_and(SessionProbe::is_open)
+        !is_own && self.known.lock().open.get(id).is_some_and(SessionProbe::is_open)
     }
 
     /// Adds a session that the connection takes over.
@@ -145,20 +138,20 @@ impl RemoteSessions {
         id: &SessionId,
         cwd: &Path,
         folders: &[PathBuf],
-    ) -> Option<DetachedSession> {
-        let detached = &mut self.shared.0.lock().detached;
+    ) -> Option<(SessionHandle, RemoteSession)> {
+        let detached = &mut self.known.lock().detached;
         let session = detached.get(id).filter(|kept| kept.handle.is_open())?;
         if session.cwd != cwd || session.folders != folders {
             return None;
         }
         let client = session.client.upgrade()?;
         let KeptSession { handle, cwd, folders, .. } = detached.remove(id)?;
-        Some(DetachedSession { handle, session: RemoteSession { client, cwd, folders } })
+        Some((handle, RemoteSession { client, cwd, folders }))
     }
 
     /// Takes a session that is without a connection, to close it.
     pub(in crate::acp) fn take_handle(&self, id: &SessionId) -> Option<SessionHandle> {
-        let detached = self.shared.0.lock().detached.remove(id)?;
+        let detached = self.known.lock().detached.remove(id)?;
         Some(detached.handle).filter(SessionHandle::is_open)
     }
 
@@ -172,7 +165,7 @@ impl RemoteSessions {
             if !handle.detach(self.keep) {
                 continue;
             }
-            let mut known = self.shared.0.lock();
+            let mut known = self.known.lock();
             known.open.remove(&id);
             let detached = &mut known.detached;
             detached.retain(|_, kept| kept.handle.is_open());

@@ -288,7 +288,7 @@ impl Merged {
         let mut update = CallUpdate::new(id.clone(), status);
         update.can_cancel = *can_cancel || changes.is_some_and(|changes| changes.can_cancel);
         let is_needed = update.can_cancel && !status.is_final();
-        is_needed.then(|| Update::CallUpdate(Box::new(update)))
+        is_needed.then(|| update.into())
     }
 
     /// The updates that say this, without the first bytes of a text.
@@ -334,9 +334,9 @@ fn call_updates(changes: &CallUpdate) -> Vec<Update> {
         shown.content = Some(vec![CallContent::Terminal(last.id.as_str().into())]);
         let mut drawn = running();
         drawn.terminal = Some(output);
-        updates.extend([shown, drawn].map(|update| Update::CallUpdate(Box::new(update))));
+        updates.extend([shown, drawn].map(Update::from));
     }
-    updates.push(Update::CallUpdate(Box::new(last)));
+    updates.push(last.into());
     updates
 }
 
@@ -410,7 +410,7 @@ mod tests {
     fn call(id: &str) -> Update {
         let title = "make".to_owned();
         let kind = ToolKind::Execute;
-        let view = CallView { title, kind, locations: Vec::new() };
+        let view = CallView::new(title, kind);
         Update::ToolCall {
             id: id.into(),
             name: "exec".to_owned(),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     fn change(id: &str, status: ToolCallStatus) -> Update {
-        Update::CallUpdate(Box::new(CallUpdate::new(id.into(), status)))
+        CallUpdate::new(id.into(), status).into()
     }
 
     fn journal(updates: &[Update]) -> Journal {

@@ -7,5 +7,5 @@ mod journal;
 mod server;
 
 pub(super) use client::CurrentClient;
-pub(super) use detached::{DetachedSession, RemoteSessions};
+pub(super) use detached::{RemoteSession, RemoteSessions};
 pub(crate) use server::serve_remote;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::detached::{RemoteSessions, SharedSessions};
+use super::detached::RemoteSessions;
 use crate::acp::connection::{
     BLOCKING_TIMEOUT, Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing,
 };
@@ -91,12 +91,12 @@ fn serve_connections(
     keep: Duration,
     closing: CancellationToken,
 ) -> ServeConnection {
-    let shared = Arc::new(SharedSessions::default());
+    let known = Arc::default();
     Arc::new(move |remote: RemoteConnection| {
         let RemoteConnection { number, mut input, outbox, end } = remote;
         let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
         let prompts = first_key..first_key.saturating_add(PROMPT_KEYS_PER_CONNECTION);
-        let sessions = RemoteSessions::new(Arc::clone(&shared), keep, prompts);
+        let sessions = RemoteSessions::new(Arc::clone(&known), keep, prompts);
         let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
         connection.make_remote(sessions);
         let host = Arc::clone(&host);

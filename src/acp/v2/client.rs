@@ -396,7 +396,7 @@ mod tests {
     fn command_with(terminal: Option<TerminalDelta>) -> Vec<Value> {
         let title = "make".to_owned();
         let kind = ToolKind::Execute;
-        let view = CallView { title, kind, locations: Vec::new() };
+        let view = CallView::new(title, kind);
         let raw_input = Some(json!({ "command": "make" }));
         let id = "call-1".into();
         let name = COMMAND_TOOL.to_owned();
@@ -407,7 +407,7 @@ mod tests {
         let mut drawn = update(ToolCallStatus::InProgress);
         drawn.terminal = terminal;
         let failed = update(ToolCallStatus::Failed);
-        let changes = [shown, drawn, failed].map(|change| Update::CallUpdate(Box::new(change)));
+        let changes = [shown, drawn, failed].map(|change| change.into());
         sent(std::iter::once(first).chain(changes).collect())
     }
 

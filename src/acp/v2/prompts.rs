@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 use super::encode::send_changed;
 use crate::acp::connection::Connection;
 use crate::acp::error::to_rpc;
-use crate::acp::methods::RequestMethod;
-use crate::acp::methods::session_prompt::PromptV2;
+use crate::acp::methods::session_prompt;
 use crate::acp::responder::Responder;
 use crate::acp::to_wire::{stop_meta, token_usage};
 use crate::completion::Completion;
@@ -28,7 +27,7 @@ pub(in crate::acp) struct PromptLedger(Arc<Mutex<HashMap<PromptKey, OpenPrompt>>
 
 struct OpenPrompt {
     /// `None` once the prompt is answered. The request can be cancelled until then.
-    reply: Option<(Responder<PromptV2>, Arc<()>)>,
+    reply: Option<(Responder<Value>, Arc<()>)>,
     /// True if its turn has begun.
     has_begun: bool,
 }
@@ -40,7 +39,7 @@ impl PromptLedger {
         key: PromptKey,
         session: SessionId,
         outbox: Outbox,
-        reply: Responder<PromptV2>,
+        reply: Responder<Value>,
         in_flight: Arc<()>,
     ) -> Completion<PromptEnd> {
         let prompt = OpenPrompt { reply: Some((reply, in_flight)), has_begun: false };
@@ -56,7 +55,8 @@ impl PromptLedger {
     ) -> Completion<PromptEnd> {
         self.0.lock().insert(key, prompt);
         let prompts = self.clone();
-        PromptEnding { key, session, prompts, outbox, is_over: false }.into_completion()
+        let mut ending = PromptEnding { key, session, prompts, outbox, is_over: false };
+        Completion::new(move |result| ending.end(result))
     }
 
     /// The turn of a prompt begins.
@@ -85,10 +85,6 @@ impl PromptLedger {
         }
     }
 
-    fn remove(&self, key: PromptKey) -> Option<OpenPrompt> {
-        self.0.lock().remove(&key)
-    }
-
     /// Returns true if the prompt waits for the running turn to read it: it has no turn of its own.
     fn has_joined(&self, key: PromptKey, result: &Result<PromptEnd, Error>) -> bool {
         let is_end = matches!(result, Ok(end) if end.stop != StopReason::Cancelled);
@@ -106,16 +102,13 @@ struct PromptEnding {
 }
 
 impl PromptEnding {
-    fn into_completion(mut self) -> Completion<PromptEnd> {
-        Completion::new(move |result| self.end(result))
-    }
-
     fn end(&mut self, result: Result<PromptEnd, Error>) {
         self.is_over = true;
         if self.prompts.has_joined(self.key, &result) {
             return;
         }
-        let Some(OpenPrompt { reply, has_begun }) = self.prompts.remove(self.key) else { return };
+        let ended = self.prompts.0.lock().remove(&self.key);
+        let Some(OpenPrompt { reply, has_begun }) = ended else { return };
         if let Some((reply, _)) = reply {
             reply.fail(result.as_ref().err().unwrap_or(&Error::Cancelled));
         }
@@ -128,7 +121,7 @@ impl PromptEnding {
 impl Drop for PromptEnding {
     fn drop(&mut self) {
         if !self.is_over {
-            self.end(Err(Error::Internal { place: PromptV2::NAME }));
+            self.end(Err(Error::Internal { place: session_prompt::METHOD }));
         }
     }
 }

@@ -12,27 +12,23 @@ use super::split;
 use crate::tools::{self, ToolEnv};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::message::within_context;
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
-// Held only to copy a pointer.
+// Held only to look through two short lists.
 #[derive(Clone, Debug, Default)]
-pub(in crate::session) struct CustomCommands(Arc<Mutex<LastScan>>);
-
-#[derive(Debug, Default)]
-struct LastScan {
-    files: Arc<FileCommands>,
-    /// True after a scan until somebody asks for its result.
-    is_new: bool,
-}
+pub(in crate::session) struct CustomCommands(Arc<Mutex<FileCommands>>);
 
 #[derive(Debug, Default)]
 struct FileCommands {
     commands: Vec<CustomCommand>,
     skills: Vec<Skill>,
+    /// True after a scan until somebody asks for its result.
+    is_new: bool,
 }
 
 /// The text that a slash command stands for.
@@ -48,15 +44,11 @@ impl CustomCommands {
     pub(in crate::session) async fn rescan(&self, env: &Arc<ToolEnv>) {
         let env = Arc::clone(env);
         let stop = CancellationToken::new();
-        let scan = {
-            let stop = stop.clone();
-            move || tools::custom_commands(&env, &stop)
-        };
-        let scanning = spawn_blocking(scan);
+        let token = stop.clone();
+        let scanning = spawn_blocking(move || tools::custom_commands(&env, &token));
         let scanned = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await;
         if let Ok(Ok((commands, skills))) = scanned {
-            let files = Arc::new(FileCommands { commands, skills });
-            *self.0.lock() = LastScan { files, is_new: true };
+            *self.0.lock() = FileCommands { commands, skills, is_new: true };
         }
         // A search that is still going on stops at the next file.
         stop.cancel();
@@ -73,7 +65,7 @@ impl CustomCommands {
     }
 
     pub(in crate::session) fn find(&self, name: &str) -> Option<CommandText> {
-        let files = Arc::clone(&self.0.lock().files);
+        let files = self.0.lock();
         if let Some(command) = named(&files.commands, name, |command| &command.name) {
             return Some(CommandText::File(command.clone()));
         }
@@ -82,7 +74,7 @@ impl CustomCommands {
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
     pub(in crate::session) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
-        let files = Arc::clone(&self.0.lock().files);
+        let files = self.0.lock();
         let commands = files.commands.iter().map(|command| SlashCommand {
             name: command.name.clone(),
             description: if command.is_of_project() {
@@ -158,8 +150,7 @@ impl CommandText {
                 format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
             }
         };
-        // The text must not be able to close the `<context>` element around it.
-        Some(text.replace("</context", "< /context"))
+        Some(within_context(&text))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
-use crate::mcp::SessionServers;
+use crate::mcp::{SessionServers, used_tools};
 use turnwright_config::McpSettings;
 use turnwright_mcp::{
     ListedTool, ServerPhase, ServerSource, ServerSpec, ServerState, ServerTransport,
@@ -106,8 +106,7 @@ fn ready(spec: &ServerSpec, state: &ServerState) -> String {
         text.push_str(&format!(": {}", short_line(&state.title)));
     }
     text.push_str(&format!(", revision {}", short_line(&state.revision)));
-    let wanted =
-        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).count();
+    let wanted = used_tools(spec, &state.tools).count();
     text.push_str(&counted(wanted, "tool"));
     if wanted < state.tools.len() {
         text.push_str(&format!(" of {}", state.tools.len()));
@@ -127,8 +126,7 @@ fn counted(number: usize, one: &str) -> String {
 
 fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String {
     let mut text = summary(spec, state);
-    let tools: Vec<_> =
-        state.tools.iter().filter(|listed| spec.tool_filter.matches(&listed.tool.name)).collect();
+    let tools: Vec<_> = used_tools(spec, &state.tools).collect();
     if !tools.is_empty() {
         text.push_str("\nTools, as permission rules name them:\n\n");
     }

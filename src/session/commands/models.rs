@@ -20,7 +20,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
 /// Lists the models of this model's provider, and the others of the settings.
 async fn list(host: &SessionHost, model: &Arc<dyn Model>) -> String {
     let may_list = host.may_list_models();
-    let listed = if may_list { host.list_models(model).await } else { Ok(Vec::new()) };
+    let listed = if may_list { host.models.list(model.as_ref()).await } else { Ok(Vec::new()) };
     let names = match listed {
         Ok(names) => names,
         Err(error) => {

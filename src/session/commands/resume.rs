@@ -15,7 +15,6 @@ use crate::session::stored_sessions::{ListRequest, find_page};
 use crate::turn::{Conversation, FinishedTurn};
 use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, StopReason};
 use turnwright_types::timestamp::local_time;
 use turnwright_types::update::Update;
@@ -63,7 +62,7 @@ impl ResumeTask {
         let answer = self.answer(&mut history).await;
         let log = self.conversation.log();
         let stop = StopReason::EndTurn;
-        let message = MessageId::from(format!("msg-{}", history.mint()));
+        let message = history.mint_message_id();
         let (text, stop) = match answer {
             Ok(Answer::Copied(text)) => {
                 self.conversation.say(message, text);

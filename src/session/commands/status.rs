@@ -3,7 +3,7 @@
 use super::{CommandCall, PromptWork, SessionActor};
 use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
-use turnwright_types::message::{History, Message, PromptPart};
+use turnwright_types::message::History;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     call.answer(session, |session| status(&session.history, &session.conversation))
@@ -14,13 +14,8 @@ pub(super) fn cost(session: &mut SessionActor, call: CommandCall) -> PromptWork 
 }
 
 fn status(history: &History, conversation: &Conversation) -> String {
-    let typed = history.messages.iter().filter(|message| match message.as_ref() {
-        Message::User(user) => {
-            user.parts.iter().any(|part| !matches!(part, PromptPart::Context(_)))
-        }
-        Message::Assistant(_) | Message::Tool(_) => false,
-    });
-    let prompts = typed.count();
+    let users = history.messages.iter().filter_map(|message| message.as_user());
+    let prompts = users.filter(|user| user.own_parts().next().is_some()).count();
     let mode = conversation.mode().get();
     let roots = conversation.env.files.roots();
     let others = roots

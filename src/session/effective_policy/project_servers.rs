@@ -182,11 +182,8 @@ fn from_object<T: DeserializeOwned>(value: &Value) -> Result<T, EntryError> {
     if !value.is_object() {
         return Err(EntryError::NotAnObject);
     }
-    read_json(&value.to_string())
-}
-
-fn read_json<T: DeserializeOwned>(text: &str) -> Result<T, EntryError> {
-    serde_json::from_str(text).map_err(|error| EntryError::Json(json_error_text(text, &error)))
+    let text = value.to_string();
+    serde_json::from_str(&text).map_err(|error| EntryError::Json(json_error_text(&text, &error)))
 }
 
 fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {

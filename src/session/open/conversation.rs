@@ -8,13 +8,13 @@ use super::ClientSide;
 use super::load::LoadedSession;
 use crate::session::SessionHost;
 use crate::session::effective_policy::EffectivePolicy;
-use crate::tools::{HelperSet, RemoteTools, SessionShared, SharedRules, ToolEnv, Toolbox};
+use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
-    AdmissionQueue, CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedChecks,
-    SharedGrants, SharedModelSelection, SharedSpending, StandaloneCalls, Told,
+    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
+    SharedSpending, StandaloneCalls, Told,
 };
 use turnwright_guard::ConfinementSettings;
-use turnwright_policy::permission::{Mode, SharedMode};
+use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
@@ -29,20 +29,19 @@ impl SessionHost {
         client: ClientSide,
     ) -> Conversation {
         let LoadedSession { roots, mut policy, confinement, model, effort, .. } = loaded;
-        let checks = SharedChecks::default();
-        checks.set(take(&mut policy.checks));
+        let checks = SharedValue::new(take(&mut policy.checks));
         let log = SessionLog::new(self.store().clone(), id.clone());
         let mut env = self.tool_env(id, roots, policy, confinement, client);
         env.log = log;
         let host = Arc::clone(self);
         Conversation {
             spending: SharedSpending::default(),
-            queue: AdmissionQueue::default(),
+            queue: Arc::default(),
             cancellable: CancellableCalls::default(),
             models: ModelFinder::new(move |name| host.model_named(name)),
             system_prompt: loaded.system_prompt,
             selection: SharedModelSelection::new(model, effort),
-            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools), RemoteTools::default())),
+            tools: Arc::new(Toolbox::new(Arc::clone(&self.tools))),
             env: Arc::new(env),
             told: Told::default(),
             grants: SharedGrants::default(),
@@ -86,8 +85,7 @@ impl SessionHost {
         ClientSide { client, buffers, display }: ClientSide,
     ) -> ToolEnv {
         let mode = SharedMode::new(policy.mode, policy.max_mode);
-        let rules = SharedRules::default();
-        rules.set(policy.rules);
+        let rules = SharedValue::new(policy.rules);
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
         let process = Arc::clone(&self.process);
         let environment = self.environment.clone();
@@ -103,7 +101,7 @@ fn with_session_tmp(
     roots: Roots,
     confinement: &ConfinementSettings,
     mode: &SharedMode,
-    rules: &SharedRules,
+    rules: &SharedValue<PolicyRules>,
 ) -> Roots {
     let tmp = Path::new("/tmp");
     if confinement.writable.iter().any(|path| tmp.starts_with(path)) {

@@ -28,7 +28,7 @@ impl EarlyMessages {
             }
             SessionMessage::Close { .. } => self.messages.push(message),
             message if self.messages.len() < MAILBOX_CAPACITY => self.messages.push(message),
-            message => refuse(message),
+            message => refuse(message, Error::InvalidState(TOO_MANY_REQUESTS.to_owned())),
         }
     }
 
@@ -51,19 +51,13 @@ impl EarlyMessages {
                 SessionMessage::Prompt { done, .. } => {
                     done.complete(Ok(StopReason::Cancelled.into()));
                 }
-                SessionMessage::SetMode { done, .. } => done.complete(Err(Error::Cancelled)),
-                SessionMessage::Set { done, .. } => done.complete(Err(Error::Cancelled)),
-                SessionMessage::CancelPart { done, .. } => done.complete(Err(Error::Cancelled)),
                 SessionMessage::Steer { done, .. } => done.complete(Ok(false)),
                 SessionMessage::TakeOver(takeover) => {
                     let ended = "The session has just ended. Open it again".to_owned();
                     takeover.done.complete(Err(Error::InvalidState(ended)));
                 }
                 SessionMessage::Close { done } => closings.push(done),
-                SessionMessage::Cancel
-                | SessionMessage::CancelPrompt(_)
-                | SessionMessage::Detach { .. }
-                | SessionMessage::TitleChosen(_) => {}
+                message => refuse(message, Error::Cancelled),
             }
         }
         closings
@@ -93,24 +87,21 @@ impl EarlyMessages {
     }
 }
 
-fn refuse(message: SessionMessage) {
+/// Answers a message with this error, if somebody waits for its answer.
+fn refuse(message: SessionMessage, why: Error) {
     match message {
-        SessionMessage::CancelPart { done, .. } => done.complete(Err(busy())),
-        SessionMessage::SetMode { done, .. } => done.complete(Err(busy())),
-        SessionMessage::Set { done, .. } => done.complete(Err(busy())),
-        SessionMessage::Prompt { done, .. } => done.complete(Err(busy())),
-        SessionMessage::Steer { done, .. } => done.complete(Err(busy())),
-        SessionMessage::TakeOver(takeover) => takeover.done.complete(Err(busy())),
+        SessionMessage::CancelPart { done, .. } => done.complete(Err(why)),
+        SessionMessage::SetMode { done, .. } => done.complete(Err(why)),
+        SessionMessage::Set { done, .. } => done.complete(Err(why)),
+        SessionMessage::Prompt { done, .. } => done.complete(Err(why)),
+        SessionMessage::Steer { done, .. } => done.complete(Err(why)),
+        SessionMessage::TakeOver(takeover) => takeover.done.complete(Err(why)),
         SessionMessage::Close { .. }
         | SessionMessage::Cancel
         | SessionMessage::CancelPrompt(_)
         | SessionMessage::Detach { .. }
         | SessionMessage::TitleChosen(_) => {}
     }
-}
-
-fn busy() -> Error {
-    Error::InvalidState(TOO_MANY_REQUESTS.to_owned())
 }
 
 #[cfg(test)]

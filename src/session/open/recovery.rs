@@ -106,7 +106,7 @@ fn interrupted_answer(draft: AnswerDraft) -> (u64, u64, SystemTime, Entry) {
 fn card_view(row: &CallRow, conversation: &Conversation) -> (Option<CallView>, bool) {
     let Ok(tool) = conversation.tools.find(&row.tool) else {
         let title = escape_hidden_line(&row.tool);
-        return (Some(CallView { title, kind: ToolKind::Other, locations: Vec::new() }), false);
+        return (Some(CallView::new(title, ToolKind::Other)), false);
     };
     let first = tool.pending_view();
     let Arguments::Object(arguments) = row.arguments.clone() else { return (first, false) };

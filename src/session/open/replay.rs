@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::turn;
 use turnwright_store::{Audience, CallRow, Entry, StoredEntry};
 use turnwright_types::ids::{CallId, MessageId};
-use turnwright_types::message::{Arguments, History, Message, PromptPart, ToolMessage};
+use turnwright_types::message::{Arguments, History, Message, ToolMessage};
 use turnwright_types::update::{CompactionState, Update};
 
 /// The updates for one entry. What no longer matters is left out: notices, and the steps of a card
@@ -27,7 +27,7 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
             let last = turn::failed_update(&id, why);
             vec![
                 Update::ToolCall { id, name, view, raw_input: None, can_cancel: false },
-                Update::CallUpdate(Box::new(last)),
+                last.into(),
             ]
         }
         Entry::Compacted { id, replacement, .. } => {
@@ -46,8 +46,8 @@ pub(super) fn updates(stored: &StoredEntry, last_plan: Option<u64>) -> Vec<Updat
 fn message_updates(id: &MessageId, message: &Message, calls: &[CallRow]) -> Vec<Update> {
     match message {
         Message::User(user) => {
-            let own = user.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)));
-            own.map(|part| Update::UserChunk { message: id.clone(), part: part.clone() }).collect()
+            let own = user.own_parts().cloned();
+            own.map(|part| Update::UserChunk { message: id.clone(), part }).collect()
         }
         Message::Assistant(answer) => {
             let mut updates = Vec::new();
@@ -85,7 +85,7 @@ fn card_updates(row: &CallRow) -> Vec<Update> {
     let name = row.tool.clone();
     let first = Update::ToolCall { id, name, view, raw_input, can_cancel: false };
     let last = turn::final_update(&row.call, &row.outcome);
-    vec![first, Update::CallUpdate(Box::new(last))]
+    vec![first, last.into()]
 }
 
 pub(in crate::session) fn add_entry(builder: &mut HistoryBuilder, stored: StoredEntry) {
@@ -106,9 +106,16 @@ pub(in crate::session) fn add_entry(builder: &mut HistoryBuilder, stored: Stored
         Entry::Compacted { replacement, kept, max_result, .. } => {
             builder.compact(replacement, kept, max_result);
         }
-        Entry::Pruned { kept } => builder.prune(kept),
-        Entry::ImagesLeftOut => builder.leave_out_images(None),
-        Entry::SomeImagesLeftOut { images } => builder.leave_out_images(Some(&images)),
+        Entry::Pruned { kept } => {
+            builder.change(|messages| turn::prune(messages, kept));
+            builder.is_shortened = true;
+        }
+        Entry::ImagesLeftOut => builder.change(|messages| {
+            turn::leave_out_images(messages, None);
+        }),
+        Entry::SomeImagesLeftOut { images } => builder.change(|messages| {
+            turn::leave_out_images(messages, Some(&images));
+        }),
         Entry::Refused => builder.messages.retain(|(of, _)| *of != turn),
         _ => {}
     }
@@ -138,30 +145,22 @@ impl HistoryBuilder {
         self.is_shortened = true;
     }
 
-    fn prune(&mut self, kept: usize) {
+    /// Changes messages, of which none is added or removed.
+    fn change(&mut self, change: impl FnOnce(&mut [Arc<Message>])) {
         let (turns, mut messages): (Vec<_>, Vec<_>) = self.messages.drain(..).unzip();
-        turn::prune(&mut messages, kept);
-        self.messages = turns.into_iter().zip(messages).collect();
-        self.is_shortened = true;
-    }
-
-    fn leave_out_images(&mut self, only: Option<&[usize]>) {
-        let (turns, mut messages): (Vec<_>, Vec<_>) = self.messages.drain(..).unzip();
-        turn::leave_out_images(&mut messages, only);
+        change(&mut messages);
         self.messages = turns.into_iter().zip(messages).collect();
     }
 
     /// The provider's identifier and function name of a call of the last answer.
     fn provider_ids(&self, row: &CallRow) -> (String, String) {
-        let answers =
-            self.messages.iter().rev().filter_map(|(_, message)| match message.as_ref() {
-                Message::Assistant(answer) => Some(answer),
-                _ => None,
-            });
-        let calls = answers.take(1).flat_map(|answer| answer.calls.iter());
-        let mut matching = calls.filter(|call| call.id == row.call);
-        let found = matching.next().map(|call| (call.provider_id.clone(), call.name.clone()));
-        found.unwrap_or_else(|| (String::new(), row.tool.clone()))
+        let last = self.messages.iter().rev().find_map(|(_, message)| message.as_assistant());
+        let mut calls = last.into_iter().flat_map(|answer| &answer.calls);
+        let found = calls.find(|call| call.id == row.call);
+        found.map_or_else(
+            || (String::new(), row.tool.clone()),
+            |call| (call.provider_id.clone(), call.name.clone()),
+        )
     }
 
     pub(in crate::session) fn build(self, minted: u64, cost: Option<f64>) -> History {

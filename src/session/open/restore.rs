@@ -18,7 +18,7 @@ use turnwright_store::{
     Audience, Entry, RewoundEntries, SessionRow, Store, StoreError, StoredEntry, read, sessions,
 };
 use turnwright_types::client::Client;
-use turnwright_types::ids::{MessageId, SessionId};
+use turnwright_types::ids::SessionId;
 use turnwright_types::message::History;
 use turnwright_types::update::Update;
 
@@ -56,7 +56,7 @@ fn separate_unanswered_prompt(history: &mut History, conversation: &Conversation
     let Some(note) = turn::stopped_note(history, "the agent ended") else { return };
     history.push(note);
     let Some(message) = history.messages.last().cloned() else { return };
-    let id = MessageId::from(format!("msg-{}", history.mint()));
+    let id = history.mint_message_id();
     conversation.log().add_entry(Entry::Message { id, message, audience: Audience::Model });
 }
 

@@ -206,7 +206,7 @@ impl SessionActor {
         watch: Option<ServerWatch>,
     ) -> Arc<Notify> {
         self.announcements.add_notices(take(&mut launch.notices));
-        let remote_tools = self.conversation.tools.remote_tools().clone();
+        let remote_tools = Arc::clone(self.conversation.tools.remote_tools());
         let session = self.conversation.env.session.clone();
         let servers = self.host.launch_servers(&launch, env, remote_tools, session);
         if let Some(watch) = watch {

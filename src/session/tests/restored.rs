@@ -308,7 +308,7 @@ impl LogWriter {
 }
 
 fn view() -> CallView {
-    CallView { title: "Write a".to_owned(), kind: ToolKind::Edit, locations: Vec::new() }
+    CallView::new("Write a", ToolKind::Edit)
 }
 
 /// Checks what is restored after these writes and no others.

@@ -60,7 +60,7 @@ impl Tool for SampleTool {
 
     fn plan(&self, _: &mut SampleArgs, _: &mut CallSite<'_>) -> CallPlan {
         let title = Self::PENDING_TITLE.to_owned();
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
     async fn run(&self, _: SampleArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {

@@ -113,7 +113,7 @@ impl Tool for ExecOutput {
             (None, Some(_)) => format!("Stop {id}"),
             (None, None) => format!("Output of {id}"),
         };
-        let view = CallView { title, kind: Self::KIND, locations: Vec::new() };
+        let view = CallView::new(title, Self::KIND);
         let mut effects = Vec::new();
         if args.input().is_some() {
             effects.push(args.input_effect());

@@ -122,7 +122,7 @@ impl<'a> LiveOutput<'a> {
     fn show(&self, content: CallContent) {
         let mut update = CallUpdate::new(self.ctx.call.clone(), ToolCallStatus::InProgress);
         update.content = Some(vec![content]);
-        self.ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+        self.ctx.env.client.update(update.into());
     }
 
     /// Shows the output of the command. Never returns.
@@ -288,7 +288,7 @@ impl DrawnTerminal {
         self.cost += json_len(&delta.text).max(delta.text.len().div_ceil(3) * 4) + ENVELOPE_BYTES;
         let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
         update.terminal = Some(delta);
-        ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+        ctx.env.client.update(update.into());
     }
 }
 

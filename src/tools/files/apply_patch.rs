@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::edit_common;
+use super::{edit_common, locations};
 use crate::tools::shown_argument::{PATCH, ShownArgument};
 use crate::tools::{
     CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
@@ -75,11 +75,7 @@ fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
         [one] => format!("Patch {}", roots.display_path(one)),
         more => format!("Patch {} files", more.len()),
     };
-    let locations = targets
-        .iter()
-        .map(|target| Location { path: roots.client_path(target), line: Some(1) })
-        .collect();
-    CallView { title, kind: ApplyPatch::KIND, locations }
+    CallView { title, kind: ApplyPatch::KIND, locations: locations(roots, targets, Some(1)) }
 }
 
 impl Tool for ApplyPatch {

@@ -4,11 +4,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::locations;
 use crate::tools::shown_argument::{PATH, ShownArgument};
 use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
+    CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, display};
@@ -127,17 +128,10 @@ impl Tool for DeletePath {
         if surveyed.is_folder {
             view.title.push_str(&format!(" ({gone} files)"));
         }
-        ToolOutcome {
-            ok: true,
-            raw: json!({ "result": text, "files": gone }),
-            text,
-            view: Some(view),
-            content: vec![CallContent::Text(deleted_list(
-                &files.roots().display_path(target),
-                &surveyed,
-            ))],
-            images: Vec::new(),
-        }
+        let list = deleted_list(&files.roots().display_path(target), &surveyed);
+        let raw = json!({ "result": text, "files": gone });
+        let outcome = ToolOutcome::done(text, vec![CallContent::Text(list)], raw);
+        ToolOutcome { view: Some(view), ..outcome }
     }
 }
 
@@ -145,11 +139,7 @@ fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let title = targets
         .first()
         .map_or("Delete".to_owned(), |target| format!("Delete {}", roots.display_path(target)));
-    let locations = targets
-        .iter()
-        .map(|target| Location { path: roots.client_path(target), line: None })
-        .collect();
-    CallView { title, kind: DeletePath::KIND, locations }
+    CallView { title, kind: DeletePath::KIND, locations: locations(roots, targets, None) }
 }
 
 /// The list of the deleted entries, for the card.

@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::edit_common;
+use super::{edit_common, locations};
 use crate::tools::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
 use crate::tools::{
     CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
@@ -257,8 +257,6 @@ fn headline(name: &str, applied: &AppliedEdits) -> String {
 
 fn view(targets: &[ResolvedPath], roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
     let line = Some(applied.map_or(1, edit_common::first_changed_line));
-    let locations =
-        targets.iter().map(|target| Location { path: roots.client_path(target), line }).collect();
     let mut title = targets
         .first()
         .map_or("Edit file".to_owned(), |target| format!("Edit {}", roots.display_path(target)));
@@ -268,5 +266,5 @@ fn view(targets: &[ResolvedPath], roots: &Roots, applied: Option<&AppliedEdits>)
             applied.line_counts.added, applied.line_counts.removed
         ));
     }
-    CallView { title, kind: ToolKind::Edit, locations }
+    CallView { title, kind: ToolKind::Edit, locations: locations(roots, targets, line) }
 }

@@ -4,13 +4,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::locations;
 use super::search_common::{self, count};
 use crate::tools::shown_argument::{PATH, ShownArgument};
 use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{
-    CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
-};
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_workspace::files::FileError;
 use turnwright_workspace::files::display;
 use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
@@ -48,10 +47,7 @@ impl Tool for ListDir {
     fn plan(&self, args: &mut ListDirArgs, site: &mut CallSite<'_>) -> CallPlan {
         let targets = site.resolve_all(self.path_arguments(args));
         let roots = site.roots();
-        let locations = targets
-            .iter()
-            .map(|target| Location { path: roots.client_path(target), line: None })
-            .collect();
+        let locations = locations(roots, &targets, None);
         let title = targets.first().map_or(Self::PENDING_TITLE.to_owned(), |target| {
             format!("List {}", roots.display_path(target))
         });
@@ -80,7 +76,7 @@ impl Tool for ListDir {
         let text = show(&tree);
         let raw = json!({ "entries": tree.entries.len(), "truncated": tree.omitted > 0 });
         let content = outcome::card_content(&text);
-        ToolOutcome { ok: true, text, view: None, content, raw, images: Vec::new() }
+        ToolOutcome::done(text, content, raw)
     }
 }
 

@@ -4,9 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::locations;
 use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, Location, ResolvedPath, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError};
 
@@ -37,15 +38,12 @@ impl Tool for MovePath {
     fn plan(&self, args: &mut MovePathArgs, site: &mut CallSite<'_>) -> CallPlan {
         let targets = site.resolve_entries(self.path_arguments(args));
         let roots = site.roots();
-        let locations = targets
-            .iter()
-            .map(|target| Location { path: roots.client_path(target), line: None })
-            .collect();
         let [from, to] = targets.as_slice() else {
-            let title = Self::PENDING_TITLE.to_owned();
-            let view = CallView { title, kind: Self::KIND, locations };
+            // A call names two paths.
+            let view = CallView::new(Self::PENDING_TITLE, Self::KIND);
             return CallPlan { view, effects: Vec::new() };
         };
+        let locations = locations(roots, &targets, None);
         let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
         // A move makes the contents readable at a new path, so it counts as reading them.
         let effects = vec![
@@ -115,18 +113,10 @@ impl Tool for MovePath {
             return ToolOutcome::failed(format!("{} → {}: {error}", args.from, args.to));
         }
         let text = format!("Moved {} to {}.", args.from, args.to);
-        let path = roots.client_path(to);
-        ToolOutcome {
-            ok: true,
-            raw: json!({ "result": text }),
-            content: vec![CallContent::Text(text.clone())],
-            text,
-            view: Some(CallView {
-                title: format!("Move {} → {}", roots.display_path(from), roots.display_path(to)),
-                kind: Self::KIND,
-                locations: vec![Location { path, line: None }],
-            }),
-            images: Vec::new(),
-        }
+        let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
+        let locations = locations(roots, std::slice::from_ref(to), None);
+        let view = Some(CallView { title, kind: Self::KIND, locations });
+        let raw = json!({ "result": text });
+        ToolOutcome { view, ..ToolOutcome::done_as_shown(text, raw) }
     }
 }

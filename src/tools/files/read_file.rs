@@ -8,15 +8,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::list_dir;
+use super::{list_dir, locations};
 use crate::tools::shown_argument::{PATH, ShownArgument};
 use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use show::{MAX_CALL_BYTES, ShownText};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind,
-};
+use turnwright_types::effect::{CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{BinaryFile, FileError, Files, LineWindow, ReadContent, Roots};
@@ -155,9 +153,7 @@ fn view(args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallVie
         several => format!("Read {} files", several.len()),
     };
     let line = args.start_line.and_then(|line| u32::try_from(line).ok()).filter(|line| *line > 0);
-    let locations =
-        targets.iter().map(|target| Location { path: roots.client_path(target), line }).collect();
-    CallView { title, kind: ReadFile::KIND, locations }
+    CallView { title, kind: ReadFile::KIND, locations: locations(roots, targets, line) }
 }
 
 /// The result of reading a path.

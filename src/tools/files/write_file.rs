@@ -6,13 +6,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::edit_common;
+use super::{edit_common, locations};
 use crate::tools::shown_argument::{CONTENT, PATH, ShownArgument};
 use crate::tools::{CallPlan, CallSite, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
 };
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
@@ -168,14 +168,9 @@ impl Tool for WriteFile {
                 " The editor changed the text when it saved it: read it before you edit.",
             );
         }
-        ToolOutcome {
-            ok: true,
-            raw: json!({ "result": text, "lines": lines, "bytes": bytes }),
-            text,
-            view: Some(view(args.verb(), std::slice::from_ref(target), ctx.env.files.roots())),
-            content: vec![diff],
-            images: Vec::new(),
-        }
+        let raw = json!({ "result": text, "lines": lines, "bytes": bytes });
+        let view = view(args.verb(), std::slice::from_ref(target), ctx.env.files.roots());
+        ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) }
     }
 }
 
@@ -215,9 +210,5 @@ fn view(verb: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let title = targets
         .first()
         .map_or(verb.to_owned(), |target| format!("{verb} {}", roots.display_path(target)));
-    let locations = targets
-        .iter()
-        .map(|target| Location { path: roots.client_path(target), line: Some(1) })
-        .collect();
-    CallView { title, kind: WriteFile::KIND, locations }
+    CallView { title, kind: WriteFile::KIND, locations: locations(roots, targets, Some(1)) }
 }

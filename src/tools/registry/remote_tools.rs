@@ -20,11 +20,8 @@ const MAX_REMOVED: usize = 400;
 const MAX_NOTICES: usize = 100;
 
 /// The MCP tools of one session.
-#[derive(Clone, Debug, Default)]
-pub struct RemoteTools(Arc<RemoteToolsInner>);
-
 #[derive(Debug, Default)]
-struct RemoteToolsInner {
+pub struct RemoteTools {
     // Held only to copy pointers and names.
     state: Mutex<RemoteToolsState>,
     /// Servers that are neither ready nor known to have failed.
@@ -78,14 +75,14 @@ impl RemoteTools {
     /// Announces servers that are being started. The next turn waits for them, at most for
     /// `wait_limit`.
     pub fn expect_servers(&self, servers: Vec<String>, wait_limit: Duration) {
-        self.0.state.lock().wait_limit = (!servers.is_empty()).then_some(wait_limit);
-        self.0.pending_servers.send_replace(servers);
+        self.state.lock().wait_limit = (!servers.is_empty()).then_some(wait_limit);
+        self.pending_servers.send_replace(servers);
     }
 
     /// Sets the status of a server. The user gets a notice when it becomes unavailable, once, and
     /// when it recovers.
     pub fn set_server_status(&self, server: &str, status: &ServerStatus) {
-        let mut state = self.0.state.lock();
+        let mut state = self.state.lock();
         let known = state.known_status.entry(server.to_owned()).or_default();
         let (now, notice) = match (status, *known) {
             (ServerStatus::Ready(count), KnownStatus::Late | KnownStatus::Failed) => {
@@ -107,11 +104,11 @@ impl RemoteTools {
             state.notices.push_back(notice);
             let surplus = state.notices.len().saturating_sub(MAX_NOTICES);
             state.notices.drain(..surplus);
-            self.0.notice_added.notify_one();
+            self.notice_added.notify_one();
         }
         // Still under the lock, so that `take_late_servers` never reports a server whose status is
         // already known.
-        self.0.pending_servers.send_if_modified(|pending| {
+        self.pending_servers.send_if_modified(|pending| {
             let before = pending.len();
             pending.retain(|name| name != server);
             pending.len() < before
@@ -121,7 +118,7 @@ impl RemoteTools {
     /// Restricts the session to these tools. Others are neither offered nor found from then on.
     pub(in crate::tools) fn restrict(&self, allowed: Arc<AllowedTools>) {
         let tools = {
-            let mut state = self.0.state.lock();
+            let mut state = self.state.lock();
             state.allowed = Some(allowed);
             state.index.tools().to_vec()
         };
@@ -130,7 +127,7 @@ impl RemoteTools {
 
     /// Replaces the tools of all servers.
     pub fn set_tools(&self, mut tools: Vec<Arc<dyn AnyTool>>) {
-        let mut state = self.0.state.lock();
+        let mut state = self.state.lock();
         if let Some(allowed) = &state.allowed {
             tools.retain(|tool| allowed.contains_remote(tool.name()));
         }
@@ -152,17 +149,17 @@ impl RemoteTools {
 
     /// The current tools.
     pub fn index(&self) -> Arc<ToolIndex> {
-        Arc::clone(&self.0.state.lock().index)
+        Arc::clone(&self.state.lock().index)
     }
 
     /// Returns true if a tool of that name was available and is not any more.
     pub fn was_removed(&self, name: &str) -> bool {
-        self.0.state.lock().removed.iter().any(|removed| removed == name)
+        self.state.lock().removed.iter().any(|removed| removed == name)
     }
 
     /// Changes whenever the advertised tools may have changed.
     pub(in crate::tools) fn revision(&self) -> u64 {
-        self.0.state.lock().revision
+        self.state.lock().revision
     }
 
     /// The tools to advertise now, with the search tool at its position; and the revision that they
@@ -172,7 +169,7 @@ impl RemoteTools {
         budget: usize,
         search: &Arc<dyn AnyTool>,
     ) -> (u64, Vec<Arc<dyn AnyTool>>) {
-        let mut state = self.0.state.lock();
+        let mut state = self.state.lock();
         let index = Arc::clone(&state.index);
         let names = state.advertised.update(&index, budget, search.name()).iter();
         let tools = names
@@ -184,12 +181,12 @@ impl RemoteTools {
 
     /// Returns true if the model has to search for tools.
     pub(in crate::tools) fn uses_search(&self) -> bool {
-        self.0.state.lock().advertised.uses_search()
+        self.state.lock().advertised.uses_search()
     }
 
     /// Marks tools as used by the model: they are advertised from the next request on.
     pub(in crate::tools) fn load<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        let mut state = self.0.state.lock();
+        let mut state = self.state.lock();
         let mut is_new = false;
         for name in names {
             is_new |= state.advertised.load(name);
@@ -200,21 +197,21 @@ impl RemoteTools {
     /// The time to wait for servers that are being started. Returned only once: the caller does
     /// wait.
     pub fn take_wait_limit(&self) -> Option<Duration> {
-        self.0.state.lock().wait_limit.take()
+        self.state.lock().wait_limit.take()
     }
 
     /// Waits until every server is ready or known to have failed.
     pub async fn servers_settled(&self) {
         // This cannot fail: `self` keeps the sender alive.
-        let mut pending = self.0.pending_servers.subscribe();
+        let mut pending = self.pending_servers.subscribe();
         pending.wait_for(Vec::is_empty).await.ok();
     }
 
     /// The servers that are still starting. The caller tells the user, who gets a notice when they
     /// connect.
     pub fn take_late_servers(&self) -> Vec<String> {
-        let mut state = self.0.state.lock();
-        let late = self.0.pending_servers.borrow().clone();
+        let mut state = self.state.lock();
+        let late = self.pending_servers.borrow().clone();
         for server in &late {
             state.known_status.insert(server.clone(), KnownStatus::Late);
         }
@@ -223,11 +220,11 @@ impl RemoteTools {
 
     /// The notices for the user since the last call.
     pub fn take_notices(&self) -> Vec<String> {
-        self.0.state.lock().notices.drain(..).collect()
+        self.state.lock().notices.drain(..).collect()
     }
 
     /// Waits until there may be notices.
     pub async fn notice_arrived(&self) {
-        self.0.notice_added.notified().await;
+        self.notice_added.notified().await;
     }
 }

@@ -12,7 +12,7 @@ use crate::tools::{
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, ToolKind, escape_hidden_line};
+use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
 use turnwright_types::text;
 
@@ -32,7 +32,7 @@ const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 
 /// Searches the MCP tools of one session.
 #[derive(Debug)]
-pub(in crate::tools) struct ToolSearch(pub(in crate::tools) RemoteTools);
+pub(in crate::tools) struct ToolSearch(pub(in crate::tools) Arc<RemoteTools>);
 
 /// Find tools of the MCP servers. Found tools can be called afterwards.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -55,7 +55,7 @@ impl Tool for ToolSearch {
     fn plan(&self, args: &mut ToolSearchArgs, _: &mut CallSite<'_>) -> CallPlan {
         let what = text::cut(escape_hidden_line(args.query.trim()), 100);
         let title = format!("Search tools: {what}");
-        CallPlan::in_session(CallView { title, kind: Self::KIND, locations: Vec::new() })
+        CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
     async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
@@ -69,14 +69,7 @@ impl Tool for ToolSearch {
         };
         let names: Vec<_> = found.iter().map(|tool| tool.name()).collect();
         self.0.load(names.iter().copied());
-        ToolOutcome {
-            ok: true,
-            content: vec![CallContent::Text(text.clone())],
-            raw: json!({ "tools": names }),
-            text,
-            view: None,
-            images: Vec::new(),
-        }
+        ToolOutcome::done_as_shown(text, json!({ "tools": names }))
     }
 }
 

@@ -5,10 +5,8 @@ use crate::turn::room::compaction::window;
 use crate::turn::told::OnceNotice;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::{
-    AssistantMessage, History, Message, PromptPart, ProviderState, StopReason, TokenUsage,
-    UserMessage,
+    AssistantMessage, History, Message, PromptPart, StopReason, TokenUsage, UserMessage,
 };
 use turnwright_types::text;
 use turnwright_types::token_meter::{text_weight, weight_of};
@@ -55,7 +53,7 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
             _ => format!("{FULL} Answer now."),
         },
     };
-    UserMessage { parts: vec![PromptPart::Context(text)] }
+    UserMessage::context(text)
 }
 
 fn is_nudge(message: &Message) -> bool {
@@ -85,17 +83,12 @@ pub(crate) fn stopped_note(history: &History, why: &str) -> Option<Message> {
         Message::Assistant(answer) => !answer.text.trim().is_empty() || !answer.calls.is_empty(),
         Message::User(_) | Message::Tool(_) => true,
     })?;
-    (!matches!(last.as_ref(), Message::Assistant(_))).then(|| {
-        Message::Assistant(AssistantMessage {
-            // The client never gets this message.
-            id: MessageId::from(String::new()),
-            text: format!("[Stopped here: {why}.]"),
-            thought: String::new(),
-            calls: Vec::new(),
-            interrupted: false,
-            provider_state: ProviderState::default(),
-        })
-    })
+    if last.as_assistant().is_some() {
+        return None;
+    }
+    // It has no identifier, because the client never gets it.
+    let note = AssistantMessage::new("", format!("[Stopped here: {why}.]"), Vec::new());
+    Some(Message::Assistant(note))
 }
 
 impl Turn {
@@ -105,13 +98,6 @@ impl Turn {
         let taken = self.history.messages.pop_if(|last| is_nudge(last));
         if let (Some(_), Some(seq)) = (taken, self.last_hidden) {
             self.conversation.log().remove_entry(seq);
-        }
-    }
-
-    /// Tells the user about a failure that ends the turn without being an error.
-    pub(super) fn report_failure(&mut self, error: &LlmError) {
-        if error.kind() == ErrorKind::Refused {
-            self.report_refusal(error.message().unwrap_or_default());
         }
     }
 
@@ -145,24 +131,17 @@ impl Turn {
         });
     }
 
-    /// Tells the user that the window was full again when the model went on after room was made.
-    pub(super) fn report_full_window(&mut self) {
-        let text = "The answer was cut off, because the model's window is full. The conversation is \
-                    compacted before the next request: say \"go on\".";
-        self.say(text.to_owned());
-    }
-
     /// If the server does not support the chosen effort, falls back to the default and tells the
     /// user.
     pub(super) fn report_missing_effort(&self, selection: &ModelSelection) {
         let ModelSelection { model, effort } = selection;
         if *effort != ReasoningEffort::Default && model.rejects_effort(*effort) {
             self.conversation.selection.set_effort(ReasoningEffort::Default);
-            self.conversation.client().update(Update::Notice(format!(
+            self.conversation.notify(format!(
                 "{} does not have the reasoning effort `{}`; its default is used.",
                 model.name(),
                 effort.id()
-            )));
+            ));
         }
     }
 
@@ -171,10 +150,10 @@ impl Turn {
         if let Some(url) = model.corrected_base_url()
             && self.conversation.told.first_time(OnceNotice::BaseUrl)
         {
-            self.conversation.client().update(Update::Notice(format!(
+            self.conversation.notify(format!(
                 "The base URL lacks `/v1`, so {url} is used. Set that as `base_url` in the \
                  settings, or as OPENAI_BASE_URL."
-            )));
+            ));
         }
     }
 }

@@ -191,7 +191,7 @@ impl AnswerListener<'_> {
             update = card.progress(now, self.cwd);
         }
         if let Some(update) = update {
-            self.client.update(Update::CallUpdate(Box::new(update)));
+            self.client.update(update.into());
         }
     }
 
@@ -277,7 +277,7 @@ pub(super) fn open_card(
                 "" => "A call without a name".to_owned(),
                 name => clip_name(&escape_hidden_line(name)),
             };
-            let view = CallView { title, kind: ToolKind::Other, locations: Vec::new() };
+            let view = CallView::new(title, ToolKind::Other);
             (clip_name(&escape_hidden_line(name)), Some(view), COMMON_ARGUMENTS)
         }
     };

@@ -7,7 +7,6 @@ use crate::turn::Turn;
 use turnwright_llm::LlmError;
 use turnwright_store::Entry;
 use turnwright_types::message::{Message, PromptPart};
-use turnwright_types::update::Update;
 
 /// How many images are left out one at a time before all new images are left out.
 const MAX_TRIALS: usize = 4;
@@ -36,7 +35,7 @@ impl Turn {
     pub(super) fn leave_out(&mut self, images: Vec<usize>, error: &LlmError) {
         if leave_out_images(&mut self.history.messages, Some(&images)) {
             let what = if images.len() == 1 { "it was" } else { "some images were" };
-            self.conversation.client().update(Update::Notice(left_out_notice(error, what)));
+            self.conversation.notify(left_out_notice(error, what));
             self.conversation.log().add_entry(Entry::SomeImagesLeftOut { images });
         }
     }

@@ -29,6 +29,9 @@ use turnwright_types::update::Update;
 
 /// Why a call of an answer after which the turn ends is not executed.
 const ENDED: &str = "Not executed: the turn ended here.";
+/// Tells the user that the window was full again when the model went on after room was made.
+const FULL_AGAIN: &str = "The answer was cut off, because the model's window is full. The \
+                          conversation is compacted before the next request: say \"go on\".";
 
 /// The part of an answer that was received.
 struct ReceivedAnswer {
@@ -54,7 +57,7 @@ impl Turn {
         self.cancel.run_until_cancelled(self.conversation.client().wait_for_capacity()).await;
         let selection = self.conversation.selection.get();
         let mut request = self.next_request(&selection);
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let message = self.history.mint_message_id();
         let received = self.receive_without_refused_images(&selection, &mut request, &message);
         let ReceivedAnswer { answer, outcome, omits_media } = received.await;
         self.report_missing_effort(&selection);
@@ -79,7 +82,10 @@ impl Turn {
                     self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
                     return TurnStep::MakeRoom(error, answer.shown());
                 }
-                self.report_failure(&error);
+                // A refusal ends the turn without being an error.
+                if error.kind() == ErrorKind::Refused {
+                    self.report_refusal(error.message().unwrap_or_default());
+                }
                 SampleOutcome::Failed { error, shown: answer.shown() }
             }
             Some(Ok(reply)) => {
@@ -129,7 +135,7 @@ impl Turn {
         let request = context::request(
             Arc::clone(&conversation.system_prompt),
             &self.history,
-            conversation.tools.specs(&conversation.offer(), Some(window)),
+            conversation.specs(window),
             selection.effort,
         );
         conversation.cache_guard.check(selection.model.name(), &request);
@@ -199,7 +205,7 @@ impl Turn {
         let is_full = matches!(sampled, SampleOutcome::Reply { fills_window: true, .. });
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
         if is_full && matches!(step, TurnStep::End(Ok(StopReason::MaxTokens))) {
-            self.report_full_window();
+            self.say(FULL_AGAIN.to_owned());
         }
         if !matches!(step, TurnStep::RunCalls(_) | TurnStep::Summarize(..)) {
             self.abandon_calls(calls, ToolRefusal::new(ENDED, ENDED)).await;
@@ -393,7 +399,7 @@ impl Turn {
 
     /// Shows a text to the user that the model does not get.
     pub(in crate::turn) fn say(&mut self, text: String) {
-        let message = MessageId::from(format!("msg-{}", self.history.mint()));
+        let message = self.history.mint_message_id();
         self.conversation.say(message, text);
     }
 }

@@ -178,8 +178,7 @@ mod tests {
     use turnwright_types::effect::ToolKind;
 
     fn streaming_call(verb: &str) -> StreamingCall {
-        let view =
-            CallView { title: verb.to_owned(), kind: ToolKind::Other, locations: Vec::new() };
+        let view = CallView::new(verb, ToolKind::Other);
         StreamingCall::new("call-1".into(), Some(view), COMMON_ARGUMENTS, Instant::now())
     }
 

@@ -15,11 +15,8 @@ use turnwright_types::effect::Effect;
 pub(super) const MAX_CONCURRENT_CALLS: usize = 8;
 
 /// The calls that wait or run, in the order of their arrival.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AdmissionQueue(Arc<SharedQueue>);
-
 #[derive(Debug, Default)]
-struct SharedQueue {
+pub(crate) struct AdmissionQueue {
     // Held only to look at a short list.
     calls: Mutex<QueuedCalls>,
     changed: Notify,
@@ -27,16 +24,16 @@ struct SharedQueue {
 
 impl AdmissionQueue {
     /// Adds a call to the end of the queue.
-    pub(in crate::turn) fn enqueue(&self, effects: Vec<Effect>) -> AdmissionTicket {
-        let number = self.0.calls.lock().push(effects);
-        AdmissionTicket { queue: self.clone(), number }
+    pub(in crate::turn) fn enqueue(self: &Arc<Self>, effects: Vec<Effect>) -> AdmissionTicket {
+        let number = self.calls.lock().push(effects);
+        AdmissionTicket { queue: Arc::clone(self), number }
     }
 }
 
 /// A call's place in the queue. Dropping it removes the call.
 #[derive(Debug)]
 pub(in crate::turn) struct AdmissionTicket {
-    queue: AdmissionQueue,
+    queue: Arc<AdmissionQueue>,
     number: u64,
 }
 
@@ -50,9 +47,9 @@ impl AdmissionTicket {
     /// Replaces the call's effects, after its paths were resolved again. Returns true if it may
     /// continue; if not, it has to wait for admission again.
     pub(super) fn readmit(&self, effects: &[Effect]) -> bool {
-        let is_admitted = self.queue.0.calls.lock().readmit(self.number, effects);
+        let is_admitted = self.queue.calls.lock().readmit(self.number, effects);
         if !is_admitted {
-            self.queue.0.changed.notify_waiters();
+            self.queue.changed.notify_waiters();
         }
         is_admitted
     }
@@ -70,18 +67,18 @@ impl AdmissionTicket {
     }
 
     fn set(&self, state: CallState) {
-        self.queue.0.calls.lock().set(self.number, state);
-        self.queue.0.changed.notify_waiters();
+        self.queue.calls.lock().set(self.number, state);
+        self.queue.changed.notify_waiters();
     }
 
     /// Waits until `holds` returns true. Returns false if it did so at once.
     async fn wait_until(&self, mut holds: impl FnMut(&mut QueuedCalls) -> bool) -> bool {
         let mut has_waited = false;
         loop {
-            let changed = self.queue.0.changed.notified();
+            let changed = self.queue.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if holds(&mut self.queue.0.calls.lock()) {
+            if holds(&mut self.queue.calls.lock()) {
                 return has_waited;
             }
             has_waited = true;
@@ -92,8 +89,8 @@ impl AdmissionTicket {
 
 impl Drop for AdmissionTicket {
     fn drop(&mut self) {
-        self.queue.0.calls.lock().remove(self.number);
-        self.queue.0.changed.notify_waiters();
+        self.queue.calls.lock().remove(self.number);
+        self.queue.changed.notify_waiters();
     }
 }
 
@@ -315,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_dropped_ticket_admits_the_calls_that_waited_for_it() {
-        let queue = AdmissionQueue::default();
+        let queue = Arc::new(AdmissionQueue::default());
         let write = |path| vec![effect(&format!("write {path}"))];
         let tickets = ["/w/a", "/w/a", "/w/b"].map(|path| queue.enqueue(write(path)));
         let [first, same, other] = tickets;

@@ -15,7 +15,6 @@ use crate::tools::{ToolOutcome, patch_call};
 use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{Turn, TurnStep};
 use turnwright_store::CallOutcome;
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -75,7 +74,7 @@ impl Turn {
                 None => self.step_after_calls(),
             }
         } else {
-            let id = MessageId::from(format!("msg-{}", self.history.mint()));
+            let id = self.history.mint_message_id();
             self.conversation.say(id, questions.join("\n\n"));
             TurnStep::End(Ok(StopReason::EndTurn))
         }

@@ -89,7 +89,7 @@ impl OpenCards {
                 update.view = Some(card.view.clone());
                 update.raw_input = Some(raw_input);
                 update.can_cancel = self.cancellable.contains(id);
-                self.client.update(Update::CallUpdate(Box::new(update)));
+                self.client.update(update.into());
             }
             _ => {
                 self.show_up_to(id, Some(raw_input));
@@ -166,7 +166,7 @@ impl OpenCards {
         if let Some(place) = self.show_up_to(&last.id, None) {
             self.open.remove(place);
             self.cancellable.remove(&last.id);
-            self.client.update(Update::CallUpdate(Box::new(last)));
+            self.client.update(last.into());
         }
     }
 

@@ -27,16 +27,11 @@ const CANCEL_GRACE: Duration = Duration::from_millis(20);
 
 /// Records the file changes of one call.
 #[derive(Default)]
-pub(super) struct FileChangeRecorder {
-    call: RecordedCall,
-    /// The note that the call has begun, if it is written while the call runs.
-    begun: Option<PendingWrite>,
-}
-
-#[derive(Default)]
-enum RecordedCall {
+pub(super) enum FileChangeRecorder {
     #[default]
     Nothing,
+    /// Only the note that a call to a server has begun, which is written while the call runs.
+    Remote(PendingWrite),
     Edit(Box<TrackedEdit>),
     Command {
         /// The folders before the command; `None` if they were too large to scan or the scan was
@@ -50,14 +45,15 @@ enum RecordedCall {
 }
 
 /// Records the state of the files before a command.
-async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> RecordedCall {
+async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> FileChangeRecorder {
     let env = &ctx.env;
     // The changes of a running job that gets input are due to that input.
     let is_input = pass.effects().iter().any(|effect| matches!(effect, Effect::Input { .. }));
     let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
     let before = before(env.shared.checkpoint.clone(), &ctx.cancel).await;
     begun.written().await;
-    RecordedCall::Command { before, jobs, check: RepositoryCheck::of(pass, ctx).map(Box::new) }
+    let check = RepositoryCheck::of(pass, ctx).map(Box::new);
+    FileChangeRecorder::Command { before, jobs, check }
 }
 
 impl FileChangeRecorder {
@@ -80,14 +76,15 @@ impl FileChangeRecorder {
             // Nobody waits: if the write is lost, the history says that the call had not begun, which
             // makes no difference, because its sandbox lets it change nothing.
             note(ChangeIntent::default()).in_background();
-            return Some((prepared, FileChangeRecorder::default()));
+            return Some((prepared, FileChangeRecorder::Nothing));
         }
         if pass.effects().iter().all(|effect| matches!(effect, Effect::Remote(_))) {
             // The server is called while this is written. What it has answered is shown only afterwards; for a
             // tool that reads by the user's word, nobody waits.
-            let writing = note(ChangeIntent::default());
-            let begun = Some(writing).filter(|_| durability == Durability::PowerLoss);
-            return Some((prepared, FileChangeRecorder { begun, ..FileChangeRecorder::default() }));
+            let begun = note(ChangeIntent::default());
+            let is_awaited = durability == Durability::PowerLoss;
+            let recorder = Some(begun).filter(|_| is_awaited).map(FileChangeRecorder::Remote);
+            return Some((prepared, recorder.unwrap_or_default()));
         }
         let runs_command = pass
             .effects()
@@ -96,7 +93,7 @@ impl FileChangeRecorder {
         // Without a log nothing can be undone, but what a command leaves behind is checked all the same.
         if !env.log.is_enabled() && !runs_command {
             note(ChangeIntent::default()).written().await;
-            return Some((prepared, FileChangeRecorder::default()));
+            return Some((prepared, FileChangeRecorder::Nothing));
         }
         env.command_site().watch_files();
         // This wait is bounded.
@@ -104,18 +101,16 @@ impl FileChangeRecorder {
         if runs_command {
             let files = vec![CallChanges::of_running_command()];
             let begun = note(ChangeIntent { files, bytes: Vec::new() });
-            let call = begin_command(pass, ctx, begun).await;
-            return Some((prepared, FileChangeRecorder { call, begun: None }));
+            return Some((prepared, begin_command(pass, ctx, begun).await));
         }
         let (written, deleted) = written_and_deleted(pass.effects());
         if written.is_empty() && deleted.is_empty() {
             note(ChangeIntent::default()).written().await;
-            return Some((prepared, FileChangeRecorder::default()));
+            return Some((prepared, FileChangeRecorder::Nothing));
         }
         let (intent, edit, prepared) = begin_edit(prepared, written, deleted, ctx).await?;
         note(intent).written().await;
-        let call = RecordedCall::Edit(Box::new(edit));
-        Some((prepared, FileChangeRecorder { call, begun: None }))
+        Some((prepared, FileChangeRecorder::Edit(Box::new(edit))))
     }
 
     /// Finds out what has changed, and adds a warning to the outcome about changes that cannot be
@@ -123,22 +118,23 @@ impl FileChangeRecorder {
     pub(super) async fn end(self, ctx: &ToolCtx, outcome: &mut ToolOutcome) -> CallChanges {
         let env = &ctx.env;
         let checkpoint = ctx.env.shared.checkpoint.clone();
-        if let Some(begun) = self.begun {
-            begun.written().await;
-        }
         let mut is_settled_command = false;
-        let mut changes = match self.call {
-            RecordedCall::Nothing => CallChanges::default(),
-            RecordedCall::Edit(edit) => {
+        let mut changes = match self {
+            FileChangeRecorder::Nothing => CallChanges::default(),
+            FileChangeRecorder::Remote(begun) => {
+                begun.written().await;
+                CallChanges::default()
+            }
+            FileChangeRecorder::Edit(edit) => {
                 let written = env.files.take_written(edit.targets());
                 let finding = spawn_blocking(move || edit.changes(&checkpoint, written));
                 finding.await.unwrap_or_default()
             }
-            RecordedCall::Command { before: None, .. } => {
+            FileChangeRecorder::Command { before: None, .. } => {
                 is_settled_command = true;
                 CallChanges { is_unknown: !ctx.cancel.is_cancelled(), ..CallChanges::default() }
             }
-            RecordedCall::Command { before: Some(before), jobs, check } => {
+            FileChangeRecorder::Command { before: Some(before), jobs, check } => {
                 let goes_on = env.jobs.running_ids().iter().any(|job| !jobs.contains(job));
                 if goes_on {
                     checkpoint.note_background_command(&env.log.recorded_call(&ctx.call));
@@ -183,7 +179,7 @@ async fn begin_edit(
 }
 
 /// The check of the repositories that a confined command has made.
-struct RepositoryCheck {
+pub(super) struct RepositoryCheck {
     /// Where the command may write beyond its sandbox.
     allowed: Vec<PathBuf>,
     /// True if it may make virtual environments of Python.

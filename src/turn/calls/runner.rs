@@ -39,7 +39,7 @@ use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+use turnwright_types::update::{CallUpdate, ToolCallStatus};
 use turnwright_workspace::checkpoint::CallChanges;
 
 /// How long a tool with side effects may take to stop after a cancel.
@@ -144,7 +144,7 @@ pub(in crate::turn) struct CallRunner {
     pub(super) env: Arc<ToolEnv>,
     pub(in crate::turn) grants: SharedGrants,
     pub(super) origin: CallOrigin,
-    queue: AdmissionQueue,
+    queue: Arc<AdmissionQueue>,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
     pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
 }
@@ -154,7 +154,7 @@ impl CallRunner {
         env: Arc<ToolEnv>,
         grants: SharedGrants,
         origin: CallOrigin,
-        queue: AdmissionQueue,
+        queue: Arc<AdmissionQueue>,
     ) -> CallRunner {
         CallRunner { env, grants, origin, queue, helpers: None }
     }
@@ -384,10 +384,15 @@ impl PendingCall {
     /// The view for the card of the call, now that it is planned.
     pub(super) fn card_view(&self) -> CallView {
         let view = self.plan.view.clone();
-        match KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
+        match self.kept() {
             Some(kept) => kept.view(view),
             None => view,
         }
+    }
+
+    /// Returns the call with its kept answers, if its answers are kept.
+    fn kept(&self) -> Option<KeptCall<'_>> {
+        KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref())
     }
 
     /// Plans the call by what is on the disk now.
@@ -411,8 +416,7 @@ impl PendingCall {
 
     /// Asks the tool what the call would do. Changes nothing.
     async fn preview(&mut self) -> Result<Vec<CallContent>, ToolRefusal> {
-        let kept = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref());
-        if let Some(preview) = kept.as_ref().and_then(KeptCall::recorded_preview) {
+        if let Some(preview) = self.kept().and_then(|kept| kept.recorded_preview()) {
             return preview;
         }
         let cancel = self.ctx.cancel.clone();
@@ -426,7 +430,7 @@ impl PendingCall {
         if is_misplaced && !self.plan.effects.iter().all(is_droppable) {
             preview = Err(hidden_secrets::refusal());
         }
-        if let Some(kept) = KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref()) {
+        if let Some(kept) = self.kept() {
             kept.record_preview(&preview);
         }
         preview
@@ -486,7 +490,7 @@ impl PendingCall {
         }
         if view.is_some() {
             let update = CallUpdate::new(id, ToolCallStatus::InProgress);
-            ctx.env.client.update(Update::CallUpdate(Box::new(update)));
+            ctx.env.client.update(update.into());
         }
         let runs_calls = prepared.runs_calls();
         let running = catch_panic(async {

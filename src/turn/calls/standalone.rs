@@ -6,13 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::admission_queue::AdmissionQueue;
 use super::cancellable_calls::CallTokens;
-use super::runner::{CallEnd, CallOrigin, CallRunner};
+use super::runner::{CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use turnwright_types::ids::CallId;
-use turnwright_types::refusal::ToolRefusal;
 
 /// Runs standalone calls under one policy and one set of grants.
 #[derive(Debug)]
@@ -21,9 +19,8 @@ pub(crate) struct StandaloneCalls(CallRunner);
 impl StandaloneCalls {
     pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
         let origin = CallOrigin::McpClient;
-        let queue = AdmissionQueue::default();
         let grants = SharedGrants::default();
-        StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, queue))
+        StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, Arc::default()))
     }
 
     pub(crate) fn env(&self) -> &Arc<ToolEnv> {
@@ -38,25 +35,14 @@ impl StandaloneCalls {
         arguments: Value,
         cancel: CancellationToken,
     ) -> ToolOutcome {
-        let mut outcome = match self.attempt(id, tool, arguments, cancel).await {
-            Ok(end) => end.outcome,
+        let tokens = CallTokens::of(&cancel);
+        let mut outcome = match self.0.enqueue(id, tool, arguments, tokens).await {
+            Ok((call, ticket)) => self.0.clone().run(call, ticket).await.outcome,
             Err(refusal) => ToolOutcome::refused(refusal),
         };
         if let Some(news) = self.env().command_news() {
             outcome.add_line(&news);
         }
         outcome
-    }
-
-    async fn attempt(
-        &self,
-        id: CallId,
-        tool: Arc<dyn AnyTool>,
-        arguments: Value,
-        cancel: CancellationToken,
-    ) -> Result<CallEnd, ToolRefusal> {
-        let tokens = CallTokens::of(&cancel);
-        let (call, ticket) = self.0.enqueue(id, tool, arguments, tokens).await?;
-        Ok(self.0.clone().run(call, ticket).await)
     }
 }

@@ -107,7 +107,7 @@ impl HelperClient {
         let mut update = CallUpdate::new(self.call.clone(), ToolCallStatus::InProgress);
         update.view = Some(self.view.clone());
         update.content = Some(vec![CallContent::Text(text)]);
-        self.session.client.update(Update::CallUpdate(Box::new(update)));
+        self.session.client.update(update.into());
     }
 
     /// Asks while a turn of the session runs. The card of the call that has started the helper has its
@@ -178,7 +178,7 @@ impl Drop for QuestionCard<'_> {
             let mut update = CallUpdate::new(self.call.clone(), *state);
             let text = if self.is_allowed { "Allowed" } else { "Not allowed" };
             update.content = Some(vec![CallContent::Text(text.to_owned())]);
-            self.client.update(Update::CallUpdate(Box::new(update)));
+            self.client.update(update.into());
         }
     }
 }

@@ -4,9 +4,8 @@
 use crate::turn::limits::ReachedLimit;
 use crate::turn::{Turn, TurnStep};
 use turnwright_llm::Model;
-use turnwright_types::message::{Message, PromptPart, ToolCall, UserMessage};
+use turnwright_types::message::ToolCall;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::Update;
 
 /// Asks for the last answer of a turn.
 const SUMMARY: &str = "Say in a few sentences what is done, what is not, and what comes next.";
@@ -31,11 +30,10 @@ impl Turn {
         let is_first = self.history.spent.requests == 1 && !self.is_helper();
         let is_cost_unknown = self.history.cost.is_none() && model.price().is_none();
         if is_first && is_cost_unknown && self.conversation.limits.has_cost() {
-            let text = format!(
+            self.conversation.notify(format!(
                 "The price of {} is not known, so a limit of cost has no effect.",
                 model.name()
-            );
-            self.conversation.client().update(Update::Notice(text));
+            ));
         }
     }
 
@@ -45,7 +43,7 @@ impl Turn {
         let notices = self.meter.take_notices(now);
         // The user is told about the spending of helpers when the turn of the session goes on.
         for notice in notices.into_iter().filter(|_| !self.is_helper()) {
-            self.conversation.client().update(Update::Notice(notice));
+            self.conversation.notify(notice);
         }
         self.budget.reached = self.meter.reached(now);
     }
@@ -73,19 +71,16 @@ impl Turn {
         );
         self.abandon_calls(calls, why).await;
         let wanted = if self.is_helper() { REPORT } else { SUMMARY };
-        let text = format!("The {limit_text} is reached. No tool runs any more. {wanted}");
-        let message = UserMessage { parts: vec![PromptPart::Context(text)] };
-        self.push_hidden_message(Message::User(message));
+        self.push_context(format!("The {limit_text} is reached. No tool runs any more. {wanted}"));
         self.budget.ending = Some(limit);
         TurnStep::Sample
     }
 
     /// Makes the last request of a helper that goes round in circles. Its user is not asked.
     pub(in crate::turn) fn ask_for_report(&mut self) -> TurnStep {
-        let text =
-            format!("You have done the same again and again. No tool runs any more. {REPORT}");
-        let message = UserMessage { parts: vec![PromptPart::Context(text)] };
-        self.push_hidden_message(Message::User(message));
+        self.push_context(format!(
+            "You have done the same again and again. No tool runs any more. {REPORT}"
+        ));
         let requests = u32::try_from(self.history.spent.requests).unwrap_or(u32::MAX);
         self.budget.ending = Some(ReachedLimit::turn_requests(requests));
         TurnStep::Sample

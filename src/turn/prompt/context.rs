@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use crate::turn::room::handoff::context_parts;
 use turnwright_llm::{ReasoningEffort, Request};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{History, Message, ToolSpecs};
+use turnwright_types::message::{History, ToolSpecs};
 use turnwright_types::repair::repair;
 use turnwright_types::timestamp::local_day;
 use turnwright_workspace::files::Roots;
@@ -72,10 +72,8 @@ pub(in crate::turn) fn request(
 /// possible: some models fail when their identifiers come back changed.
 pub(in crate::turn) fn unique_provider_id(history: &History, wanted: &str, ours: &str) -> String {
     let is_taken = |id: &str| {
-        history.messages.iter().any(|message| match message.as_ref() {
-            Message::Assistant(answer) => answer.calls.iter().any(|call| call.provider_id == id),
-            Message::User(_) | Message::Tool(_) => false,
-        })
+        let answers = history.messages.iter().filter_map(|message| message.as_assistant());
+        answers.flat_map(|answer| &answer.calls).any(|call| call.provider_id == id)
     };
     if !wanted.is_empty() && !is_taken(wanted) {
         return wanted.to_owned();
@@ -89,7 +87,7 @@ pub(in crate::turn) fn unique_provider_id(history: &History, wanted: &str, ours:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::message::{AssistantMessage, ToolCall};
+    use turnwright_types::message::{AssistantMessage, Message, ToolCall};
 
     #[test]
     fn a_name_stands_in_place_of_ours_and_further_instructions_follow() {

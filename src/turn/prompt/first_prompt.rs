@@ -10,7 +10,6 @@ use crate::turn::Turn;
 use tokio::task::spawn_blocking;
 use turnwright_recording::outside::{AnswerKind, Keeping};
 use turnwright_types::message::{Message, PromptPart};
-use turnwright_types::update::Update;
 
 /// The name of the text among kept answers.
 const PROJECT_CONTEXT: &str = "project context";
@@ -71,9 +70,9 @@ impl Turn {
     /// Adds a context as it is kept, and names the files of instructions that are not text.
     fn use_context(&mut self, kept: &Value) {
         for name in kept[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            self.conversation.client().update(Update::Notice(format!(
+            self.conversation.notify(format!(
                 "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
-            )));
+            ));
         }
         let text = kept.as_str().or_else(|| kept[TEXT].as_str());
         self.add_context(text.unwrap_or_default().to_owned());
@@ -83,10 +82,10 @@ impl Turn {
     fn report_missing_context(&mut self, why: &str) {
         let is_known = self.conversation.told.set_lacks_instructions(true);
         if !is_known {
-            self.conversation.client().update(Update::Notice(format!(
+            self.conversation.notify(format!(
                 "The project's instructions, notes and skills {why}, so the model does not have \
                  them. Your next prompt tries again."
-            )));
+            ));
         }
         if !is_known || self.prompt.first_message == 0 {
             self.add_context(format!(

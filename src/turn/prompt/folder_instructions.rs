@@ -11,7 +11,6 @@ use crate::turn::Turn;
 use tokio::task::spawn_blocking;
 use turnwright_recording::outside::{AnswerKind, Keeping};
 use turnwright_types::effect::Effect;
-use turnwright_types::message::Message;
 use turnwright_workspace::files::Roots;
 
 /// The name of the text among kept answers.
@@ -136,10 +135,8 @@ impl Turn {
     /// Returns true if an earlier result or prompt has the instructions with these words.
     fn has_been_told(&self, origin: &str) -> bool {
         let label = format!("\n{origin}; ");
-        self.history.messages.iter().any(|message| match message.as_ref() {
-            Message::Tool(result) => result.text.contains(&label),
-            Message::User(_) | Message::Assistant(_) => false,
-        })
+        let mut results = self.history.messages.iter().filter_map(|message| message.as_tool());
+        results.any(|result| result.text.contains(&label))
     }
 }
 

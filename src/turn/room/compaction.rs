@@ -20,7 +20,7 @@ use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Reque
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
 use turnwright_types::learned_limits::FailedSummaries;
-use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
+use turnwright_types::message::{History, Message, ToolSpecs, UserMessage};
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::token_meter::{message_weight, text_weight, weight_of};
 use turnwright_types::update::{CompactionState, Update};
@@ -53,10 +53,9 @@ pub(crate) fn window(model: &dyn Model, history: &History) -> u64 {
 /// The estimated size of the next request in tokens.
 pub(crate) fn estimated_size(conversation: &Conversation, history: &History) -> u64 {
     let window = window(conversation.selection.get().model.as_ref(), history);
-    let size = history.meter.estimate(&history.messages, || {
-        let tools = conversation.tools.specs(&conversation.offer(), Some(window));
-        fixed_weight(conversation, &tools)
-    });
+    let size = history
+        .meter
+        .estimate(&history.messages, || fixed_weight(conversation, &conversation.specs(window)));
     size.min(window)
 }
 
@@ -109,14 +108,12 @@ impl Compactor<'_> {
     /// Compacts the conversation. Unless it succeeds, nothing is changed.
     pub(in crate::turn) async fn run(mut self, reason: CompactionReason<'_>) -> CompactionOutcome {
         let id = MessageId::from(format!("sum-{}", self.history.mint()));
-        let tools = self.tools();
+        let size = window(self.selection.model.as_ref(), self.history);
+        let tools = self.conversation.specs(size);
         let fixed = fixed_weight(self.conversation, &tools);
         let meter = self.history.meter;
-        let budget = WindowBudget::new(
-            window(self.selection.model.as_ref(), self.history),
-            self.selection.model.max_output(),
-            meter.tokens(fixed),
-        );
+        let max_output = self.selection.model.max_output();
+        let budget = WindowBudget::new(size, max_output, meter.tokens(fixed));
         let mut limits = HandoffLimits::new(&budget, &meter);
         // Most of a short conversation is summarised, too.
         limits.tail = limits.tail.min(weight_of(&self.history.messages) / 4);
@@ -163,11 +160,6 @@ impl Compactor<'_> {
         let notice = format!("{done}: about {before} tokens became {after}.");
         self.report(&id, notice, after, summary);
         CompactionOutcome::Done { kept: tail.count }
-    }
-
-    fn tools(&self) -> ToolSpecs {
-        let window = window(self.selection.model.as_ref(), self.history);
-        self.conversation.tools.specs(&self.conversation.offer(), Some(window))
     }
 
     /// Makes the change in the history and in the log.
@@ -311,7 +303,7 @@ impl Compactor<'_> {
             } else if reply.is_none()
                 && let Some(notice) = silence.check()?
             {
-                client.update(Update::Notice(notice));
+                self.conversation.notify(notice);
             }
             // Calls and reasoning are no part of a summary.
             let text = batch.deltas.drain(..).filter_map(|delta| match delta {
@@ -382,7 +374,7 @@ fn summary_request(
         text.push_str("\nThe user wants this to be kept above all: ");
         text.push_str(focus);
     }
-    UserMessage { parts: vec![PromptPart::Context(text)] }
+    UserMessage::context(text)
 }
 
 /// True if another request for a summary would fail as well.

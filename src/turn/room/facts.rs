@@ -1,6 +1,7 @@
 //! The facts that a compacted conversation begins with. They come from the session itself, so that
 //! they do not depend on what the model has thought of in its summary.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -116,7 +117,7 @@ fn files_read(old: &[Arc<Message>]) -> Vec<String> {
     let earlier = old.first().and_then(|message| handoff::files_read(message)).unwrap_or_default();
     let mut files: Vec<String> = earlier.split(", ").map(str::to_owned).collect();
     for message in old {
-        let Message::Assistant(answer) = message.as_ref() else { continue };
+        let Some(answer) = message.as_assistant() else { continue };
         for call in answer.calls.iter().filter(|call| call.name == READ_TOOL) {
             let Arguments::Object(arguments) = &call.arguments else { continue };
             let one = arguments.get("path").and_then(|value| value.as_str());
@@ -149,21 +150,10 @@ fn undone(turns: &[UndoableTurn]) -> Vec<String> {
 
 /// The newest failed results that no later call of the same tool has made good.
 fn open_errors(old: &[Arc<Message>]) -> Vec<&ToolMessage> {
-    let results = old.iter().rev().filter_map(|message| match message.as_ref() {
-        Message::Tool(tool) => Some(tool),
-        _ => None,
-    });
-    let mut good = Vec::new();
-    let mut open = Vec::new();
-    for result in results.take(NEWEST_RESULTS) {
-        if result.ok {
-            good.push(&result.name);
-        } else if !good.contains(&&result.name) {
-            good.push(&result.name);
-            open.push(result);
-        }
-    }
-    open
+    let newest = old.iter().rev().filter_map(|message| message.as_tool()).take(NEWEST_RESULTS);
+    // A result that comes after counts instead of those of the same tool before.
+    let mut known = HashSet::new();
+    newest.filter(|result| known.insert(&result.name) && !result.ok).collect()
 }
 
 #[cfg(test)]

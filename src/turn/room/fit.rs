@@ -37,7 +37,7 @@ pub(super) fn fit(messages: &mut Vec<Arc<Message>>, max_weight: u64) {
     }
     // The rest must not begin with results of a call that is gone.
     let rest = messages.iter().skip(1 + dropped).take(droppable - dropped);
-    dropped += rest.take_while(|message| matches!(message.as_ref(), Message::Tool(_))).count();
+    dropped += rest.take_while(|message| message.as_tool().is_some()).count();
     messages.drain(1..=dropped);
 }
 

@@ -43,26 +43,25 @@ impl KeptTail {
     /// Chooses what to keep. A step is kept with all its results or not at all; the last one is
     /// always kept if the model has not answered its results yet, and so is what the user has said last.
     pub(in crate::turn) fn choose(messages: &[Arc<Message>], limits: &HandoffLimits) -> KeptTail {
-        let unanswered = messages.iter().rev().take_while(|message| is_result(message)).count();
-        let max_result = (limits.tail / (unanswered as u64 + 1)).max(MIN_RESULT_BYTES);
         let newest = messages.iter().rev();
-        let waiting =
-            newest.take_while(|message| matches!(message.as_ref(), Message::User(_))).count();
+        let unanswered = newest.clone().take_while(|message| message.as_tool().is_some()).count();
+        let max_result = (limits.tail / (unanswered as u64 + 1)).max(MIN_RESULT_BYTES);
+        let waiting = newest.take_while(|message| message.as_user().is_some()).count();
         // A prompt that waits for its answer is not among the words of the user.
         let limit = limits.tail + if waiting > 0 { limits.user_words } else { 0 };
         let mut weight = 0;
         let mut count = 0;
         for (newer, message) in messages.iter().skip(1).rev().enumerate() {
-            let own = match message.as_ref() {
-                Message::Tool(tool) => text_weight(&tool.text).min(max_result),
-                _ => message_weight(message),
+            let result = message.as_tool();
+            weight += match result {
+                Some(result) => text_weight(&result.text).min(max_result),
+                None => message_weight(message),
             };
-            weight += own;
             let must_stay = unanswered > 0 && newer <= unanswered || newer < waiting;
             if weight > limit && !must_stay {
                 break;
             }
-            if !is_result(message) {
+            if result.is_none() {
                 count = newer + 1;
             }
         }
@@ -74,16 +73,12 @@ impl KeptTail {
     pub(super) fn widen(&mut self, messages: &[Arc<Message>], room: u64) {
         let kept = &messages[messages.len() - self.count..];
         let (results, others): (Vec<_>, Vec<_>) =
-            kept.iter().partition(|message| is_result(message));
+            kept.iter().partition(|message| message.as_tool().is_some());
         let taken: u64 = others.iter().map(|message| message_weight(message)).sum();
         let share = room.saturating_sub(taken).checked_div(results.len() as u64);
         let max_result = usize::try_from(share.unwrap_or_default()).unwrap_or(usize::MAX);
         self.max_result = self.max_result.max(max_result);
     }
-}
-
-fn is_result(message: &Message) -> bool {
-    matches!(message, Message::Tool(_))
 }
 
 /// Replaces everything but the kept messages by one.
@@ -96,7 +91,7 @@ pub(crate) fn compact(
     let tail = messages.split_off(messages.len().saturating_sub(kept));
     *messages = vec![replacement];
     // A result without its call would make the conversation invalid.
-    let tail = tail.into_iter().skip_while(|message| is_result(message));
+    let tail = tail.into_iter().skip_while(|message| message.as_tool().is_some());
     // A shared message would stand for what was rendered before it.
     messages.extend(tail.map(|message| Arc::new(with_cut_result(&message, max_result))));
 }
@@ -132,9 +127,7 @@ pub(in crate::turn) fn replacement(
     }
     parts.push(format!("{FACTS_HEAD}{}", cut_to_weight(facts, limits.facts)));
     let mut parts: Vec<_> = parts.into_iter().map(PromptPart::Context).collect();
-    if let Some(Message::User(prompt)) =
-        prompt.and_then(|index| messages.get(index)).map(AsRef::as_ref)
-    {
+    if let Some(prompt) = prompt.and_then(|index| messages.get(index)?.as_user()) {
         parts.extend(own_parts(prompt, limits.media));
     }
     UserMessage { parts }
@@ -142,8 +135,7 @@ pub(in crate::turn) fn replacement(
 
 /// Returns the user's own parts of a prompt, with as many pictures and recordings as have this weight.
 fn own_parts(prompt: &UserMessage, mut media: u64) -> Vec<PromptPart> {
-    let own = prompt.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)));
-    let kept = own.map(|part| {
+    let kept = prompt.own_parts().map(|part| {
         let Some(note) = left_out_note(part) else { return part.clone() };
         match media.checked_sub(part_weight(part)) {
             Some(left) => {
@@ -178,18 +170,14 @@ pub(super) fn files_read(message: &Message) -> Option<&str> {
 
 /// True if the conversation begins with a replacement.
 pub(super) fn is_compacted(messages: &[Arc<Message>]) -> bool {
-    messages
-        .first()
-        .is_some_and(|message| context_parts(message).any(|text| text.starts_with(FACTS_HEAD)))
+    let mut context = messages.first().into_iter().flat_map(|first| context_parts(first));
+    context.any(|text| text.starts_with(FACTS_HEAD))
 }
 
 /// Returns the context in a message of the user, which is not the user's own words.
 pub(in crate::turn) fn context_parts(message: &Message) -> impl Iterator<Item = &str> {
-    let parts = match message {
-        Message::User(user) => user.parts.as_slice(),
-        Message::Assistant(_) | Message::Tool(_) => &[],
-    };
-    parts.iter().filter_map(|part| match part {
+    let parts = message.as_user().into_iter().flat_map(|user| &user.parts);
+    parts.filter_map(|part| match part {
         PromptPart::Context(text) => Some(text.as_str()),
         _ => None,
     })

@@ -18,10 +18,9 @@ use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
 use turnwright_types::learned_limits::LearnedWindow;
-use turnwright_types::message::{Message, PromptPart, StopReason, TokenUsage, ToolMessage};
+use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage, UserMessage};
 use turnwright_types::patience::timeout;
 use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
-use turnwright_types::update::Update;
 
 /// How often in a row a request may be too long before the turn gives up.
 const MAX_OVERFLOWS: u32 = 3;
@@ -77,10 +76,7 @@ impl Turn {
         }
         let window = compaction::window(selection.model.as_ref(), &self.history);
         let conversation = self.conversation.clone();
-        let fixed = || {
-            let tools = conversation.tools.specs(&conversation.offer(), Some(window));
-            compaction::fixed_weight(&conversation, &tools)
-        };
+        let fixed = || compaction::fixed_weight(&conversation, &conversation.specs(window));
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Far below each limit nothing has to be counted.
         if estimate < window / 10 * 4 && window >= SMALL_WINDOW {
@@ -108,11 +104,11 @@ impl Turn {
         }
         if is_crowded && !std::mem::replace(&mut self.room.is_crowding_told, true) {
             let name = selection.model.name();
-            self.conversation.client().update(Update::Notice(format!(
+            self.conversation.notify(format!(
                 "{name} reads the same again and again, because what it needs at the same time does not \
                  fit into its window of {window} tokens. Give it a smaller task, or choose a model with a \
                  larger window."
-            )));
+            ));
         }
         let selection = self.summarising_model(selection, estimate);
         self.compact(selection, CompactionReason::NearlyFull).await;
@@ -128,8 +124,7 @@ impl Turn {
         if meter.tokens(weight) < window / 16 {
             return Vec::new();
         }
-        let tools = self.conversation.tools.specs(&self.conversation.offer(), Some(window));
-        let fixed = compaction::fixed_weight(&self.conversation, &tools);
+        let fixed = compaction::fixed_weight(&self.conversation, &self.conversation.specs(window));
         let max_output = selection.model.max_output();
         let budget = WindowBudget::new(window, max_output, meter.tokens(fixed));
         let mut left = meter.weight(budget.results_room());
@@ -235,11 +230,9 @@ impl Turn {
 
     /// The tokens of the prompt that waits for its answer, without the context that comes with it.
     pub(in crate::turn) fn prompt_tokens(&self) -> u64 {
-        let parts = match self.history.messages.get(self.prompt.index).map(AsRef::as_ref) {
-            Some(Message::User(prompt)) => prompt.parts.as_slice(),
-            _ => &[],
-        };
-        let own = parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)));
+        let message = self.history.messages.get(self.prompt.index);
+        let prompt = message.and_then(|message| message.as_user());
+        let own = prompt.into_iter().flat_map(UserMessage::own_parts);
         self.history.meter.tokens(own.map(part_weight).sum())
     }
 
@@ -360,11 +353,11 @@ impl Turn {
             || "The conversation is kept shorter for now".to_owned(),
             |tokens| format!("Its window is known to have {tokens} tokens, so nothing is changed"),
         );
-        self.conversation.client().update(Update::Notice(format!(
+        self.conversation.notify(format!(
             "The server seems to have cut the prompt: it counts {} tokens where about {sent} were sent. \
              {consequence}. With Ollama, set num_ctx or OLLAMA_CONTEXT_LENGTH for more.",
             usage.input
-        )));
+        ));
     }
 
     /// Tells the user once that the window is small, or that its size is not known when that begins to
@@ -397,7 +390,7 @@ impl Turn {
             return;
         };
         if self.conversation.told.first_time(kind) {
-            self.conversation.client().update(Update::Notice(notice));
+            self.conversation.notify(notice);
         }
     }
 }

@@ -50,17 +50,14 @@ pub(in crate::turn) fn messages_to_keep(
 /// The number of messages at the end whose results have this weight together, or which the model has not
 /// read yet.
 fn newest(messages: &[Arc<Message>], weight: u64) -> usize {
-    let unread = messages.iter().rev().take_while(|message| is_result(message)).count();
+    let newest = messages.iter().rev();
+    let unread = newest.clone().take_while(|message| message.as_tool().is_some()).count();
     let mut results = 0;
-    let fitting = messages.iter().rev().take_while(|message| {
-        results += if is_result(message) { message_weight(message) } else { 0 };
+    let fitting = newest.take_while(|message| {
+        results += if message.as_tool().is_some() { message_weight(message) } else { 0 };
         results <= weight
     });
     fitting.count().max(unread)
-}
-
-fn is_result(message: &Message) -> bool {
-    matches!(message, Message::Tool(_))
 }
 
 /// The indices of results that the model has asked for again after they were left out, the newest of each

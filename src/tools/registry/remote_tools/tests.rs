@@ -59,7 +59,7 @@ fn many(server: &str, count: usize) -> Vec<Arc<dyn AnyTool>> {
 }
 
 fn toolbox() -> Toolbox {
-    Toolbox::new(Arc::new(Registry::new(built_in())), RemoteTools::default())
+    Toolbox::new(Arc::new(Registry::new(built_in())))
 }
 
 fn specs(tools: &Toolbox) -> ToolSpecs {

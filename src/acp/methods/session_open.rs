@@ -1,0 +1,146 @@
+//! `session/new`, `session/load`, `session/resume` and `session/fork` (unstable), which open a session: a new one, a
+//! stored one with and without a replay of its conversation, and a new one that begins with the conversation of
+//! another. Version 2 has no `session/load`; the parameters of its `session/resume` ask for the replay.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::acp::connection::Connection;
+use crate::acp::mcp_servers::{read_with_servers, read_with_typed_servers};
+use crate::acp::opening::{self, OpeningRequest};
+use crate::acp::responder::Responder;
+use crate::acp::schema::{
+    ForkSessionRequest, ForkSessionResponse, LoadSessionRequest, LoadSessionResponse,
+    NewSessionRequest, NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+};
+use crate::acp::v2;
+use crate::completion::Completion;
+use crate::error::Error;
+use crate::session::{SessionOrigin, WantedSession};
+use turnwright_types::ids::SessionId;
+
+/// The MCP servers are corrected before the rest is read, here and below.
+pub(super) fn new_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<NewSessionResponse>,
+) {
+    let wanted = read_with_servers(reply.method(), &mut params)
+        .and_then(|opening| wanted_new(connection, opening));
+    opening::open(connection, wanted, reply, |id, modes, options| {
+        NewSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
+    });
+}
+
+pub(super) fn new_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
+    let wanted = read_with_typed_servers(reply.method(), params)
+        .and_then(|opening| wanted_new(connection, opening));
+    opening::open_as_new_v2(connection, wanted, reply);
+}
+
+pub(super) fn fork_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<ForkSessionResponse>,
+) {
+    let wanted = read_with_servers(reply.method(), &mut params)
+        .and_then(|opening| wanted_fork(connection, opening));
+    opening::open(connection, wanted, reply, |id, modes, options| {
+        ForkSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
+    });
+}
+
+pub(super) fn fork_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
+    let wanted = read_with_typed_servers(reply.method(), params)
+        .and_then(|opening| wanted_fork(connection, opening));
+    opening::open_as_new_v2(connection, wanted, reply);
+}
+
+pub(super) fn load_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<LoadSessionResponse>,
+) {
+    let wanted =
+        read_with_servers(reply.method(), &mut params).and_then(|opening: LoadSessionRequest| {
+            let id = SessionId::from(opening.session_id.0.as_ref());
+            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
+        });
+    opening::open(connection, wanted, reply, |_, modes, options| {
+        LoadSessionResponse::new().modes(modes).config_options(options)
+    });
+}
+
+pub(super) fn resume_session(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<ResumeSessionResponse>,
+) {
+    let wanted = read_with_servers(reply.method(), &mut params)
+        .and_then(|opening| wanted_stored(connection, opening, false));
+    opening::open(connection, wanted, reply, |_, modes, options| {
+        ResumeSessionResponse::new().modes(modes).config_options(options)
+    });
+}
+
+pub(super) fn resume_session_v2(
+    connection: &mut Connection,
+    params: Value,
+    reply: Responder<Value>,
+) {
+    let replay = replays(&params);
+    let wanted = read_with_typed_servers(reply.method(), params)
+        .and_then(|opening| wanted_stored(connection, opening, replay?));
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => return reply.fail(&error),
+    };
+    let client = opening::client_v2(connection, &wanted);
+    let resumed = Arc::clone(&client);
+    let request = reply.id().clone();
+    let done = Completion::new(move |settings: Result<_, Error>| match settings {
+        Ok(settings) => {
+            // The client learns the state of a session before it may prompt it (R-TWO-6).
+            resumed.report_idle();
+            reply.ok(&json!({ "configOptions": v2::settings(settings) }));
+        }
+        Err(error) => reply.fail(&error),
+    });
+    let client = opening::client_side_v2(client);
+    opening::open_session(connection, request, wanted, client, done);
+}
+
+fn wanted_new(connection: &Connection, opening: NewSessionRequest) -> Result<WantedSession, Error> {
+    opening.into_wanted(connection, SessionId::random(), SessionOrigin::New)
+}
+
+fn wanted_fork(
+    connection: &Connection,
+    opening: ForkSessionRequest,
+) -> Result<WantedSession, Error> {
+    let source = SessionId::from(opening.session_id.0.as_ref());
+    opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
+}
+
+fn wanted_stored(
+    connection: &Connection,
+    opening: ResumeSessionRequest,
+    replay: bool,
+) -> Result<WantedSession, Error> {
+    let id = SessionId::from(opening.session_id.0.as_ref());
+    opening.into_wanted(connection, id, SessionOrigin::Stored { replay })
+}
+
+/// Returns true if the conversation is replayed. Any other cursor is refused: replaying something else, or nothing,
+/// would mislead.
+fn replays(params: &Value) -> Result<bool, Error> {
+    match params.get("replayFrom").filter(|cursor| !cursor.is_null()) {
+        None => Ok(false),
+        Some(from) if from.get("type").is_some_and(|kind| kind == "start") => Ok(true),
+        Some(_) => {
+            let text = "`replayFrom` must be of the type `start`, or absent";
+            Err(Error::InvalidParams(text.to_owned()))
+        }
+    }
+}

@@ -407,7 +407,7 @@ mod tests {
         let mut drawn = update(ToolCallStatus::InProgress);
         drawn.terminal = terminal;
         let failed = update(ToolCallStatus::Failed);
-        let changes = [shown, drawn, failed].map(|change| change.into());
+        let changes = [shown, drawn, failed].map(Into::into);
         sent(std::iter::once(first).chain(changes).collect())
     }
 

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use turnwright_policy::shell;
-use turnwright_types::dialect::ShellDialect;
-use turnwright_types::shell_script::SimpleCommand;
+use turnwright_types::shell_script::{ShellDialect, SimpleCommand};
 use turnwright_workspace::files::read_head;
 
 use crate::repository::normalize_lexically;

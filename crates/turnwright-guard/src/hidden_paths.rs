@@ -256,7 +256,7 @@ pub(crate) fn walk(
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
     use turnwright_types::effect::{PathScope, build_credential_paths, credential_paths};
     #[cfg(unix)]
     use turnwright_types::secret_file::SecretFile;

@@ -387,7 +387,7 @@ fn read_text(path: &Path, limit: usize) -> Option<String> {
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use turnwright_policy::shell::{self, GitUse};
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
 

@@ -10,7 +10,7 @@ use turnwright_policy::permission::{
     Grants, Mode, PathBases, PolicyRules, Rule, RuleAction, Scope, decide, explain, verdict_name,
 };
 use turnwright_policy::shell::{command, effects_of};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
 /// The project folder of this example. It need not exist, because deciding reads no files.

@@ -17,7 +17,6 @@ pub mod repair;
 pub mod effect;
 pub mod update;
 pub mod client;
-pub mod dialect;
 pub mod shell_script;
 pub mod file_change;
 pub mod file_id;

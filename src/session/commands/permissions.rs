@@ -235,7 +235,7 @@ fn plain(rule: &Rule) -> String {
 mod tests {
     use super::*;
     use turnwright_policy::shell;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
     use turnwright_types::effect::Effect;
 
     #[test]

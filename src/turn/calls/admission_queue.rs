@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
     use turnwright_policy::shell;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
     use turnwright_types::effect::{PathScope, ResolvedPath};
 
     fn effect(text: &str) -> Effect {

@@ -212,7 +212,7 @@ mod tests {
     use std::sync::Arc;
 
     use turnwright_policy::shell;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
 

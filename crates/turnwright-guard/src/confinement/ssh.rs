@@ -46,7 +46,7 @@ pub(super) fn only_connects(script: &shell::Script) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {

@@ -340,7 +340,7 @@ fn tracks_known_remote(setting: &GitSetting, known: &[GitSetting]) -> bool {
 mod tests {
     use proptest::prelude::*;
     use turnwright_policy::shell;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use super::super::config_parser::GitConfigError;
     use super::*;

@@ -254,7 +254,7 @@ fn button_label(rule: &str) -> String {
 mod tests {
     use super::*;
     use crate::permission::{Judgement, Pattern, Rule, RuleAction, Scope, judge};
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
     use turnwright_types::effect::{ExtraAccess, PathScope, ResolvedPath, ShellCommand};
 
     fn read(path: &str, place: PathScope) -> Effect {

@@ -358,7 +358,7 @@ fn is_full(path: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::permission::{Grants, decide};
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     fn entry(line: &str) -> AuditEntry {
         let policy = PolicyRules::default();

@@ -6,7 +6,7 @@ use super::{
     Finding, Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Reason, Scope, Verdict, decide,
 };
 use crate::shell;
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, Uncertainty,
 };

@@ -442,7 +442,7 @@ mod tests {
     use super::*;
     use crate::shell;
     use expect_test::expect;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
     use turnwright_types::effect::{ExtraAccess, ResolvedPath};
 
     #[test]

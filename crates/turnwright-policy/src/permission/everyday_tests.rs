@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
 
 use super::{

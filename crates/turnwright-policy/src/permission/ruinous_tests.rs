@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
 use super::{Grants, Mode, PathBases, PolicyRules, ProtectedPaths, decide};

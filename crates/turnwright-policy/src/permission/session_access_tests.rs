@@ -6,7 +6,7 @@ use super::{
 };
 use crate::shell;
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ResolvedPath, ShellCommand, Uncertainty,
 };

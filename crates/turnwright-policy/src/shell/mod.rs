@@ -25,7 +25,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::effect::ShellCommand;
 pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 

@@ -482,7 +482,7 @@ fn edited_by_tar(arguments: &[Word]) -> Option<Vec<Word>> {
 
 #[cfg(test)]
 mod tests {
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
 

@@ -99,7 +99,7 @@ fn is_system(word: &Word) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use std::path::Path;
 

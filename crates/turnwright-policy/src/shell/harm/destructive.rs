@@ -117,7 +117,7 @@ fn reads_program(command: &SimpleCommand) -> bool {
 mod tests {
     use super::*;
     use crate::shell::read_only::tests::simple;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn destructive_commands_are_recognised() {

@@ -500,7 +500,7 @@ fn push(words: Args<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use crate::shell::{Classification, classify, parse};
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn git_with_arguments_that_may_start_other_programs_is_not_only_git() {

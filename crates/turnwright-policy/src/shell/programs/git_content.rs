@@ -233,7 +233,7 @@ pub(super) fn may_name_object(revision: &str) -> bool {
 mod tests {
     use super::may_show_any_content;
     use crate::shell::{classify, parse};
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn git_commands_that_show_what_it_keeps_are_known_with_what_limits_them() {

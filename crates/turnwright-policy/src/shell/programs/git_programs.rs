@@ -125,7 +125,7 @@ const OWN: WordList = "clone init gc fsck prune repack archive format-patch bund
 mod tests {
     use super::*;
     use crate::shell::parse;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     fn use_of(line: &str) -> GitUse {
         GitUse::of(&parse(line, ShellDialect::Bash).commands[0])

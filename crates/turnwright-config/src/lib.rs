@@ -83,8 +83,7 @@ use environment::{
     MODEL_VARIABLE,
 };
 use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::secret::Secret;
-use turnwright_types::secret_file::SecretFile;
+use turnwright_types::secret::{Secret, SecretFile};
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";

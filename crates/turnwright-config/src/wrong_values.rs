@@ -120,7 +120,7 @@ fn expected_mode(word: &str) -> String {
 #[cfg(unix)]
 fn exposed(key_file: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
-    use turnwright_types::secret_file::EXPOSED_KEY;
+    use turnwright_types::secret::EXPOSED_KEY;
     let mode = std::fs::metadata(key_file).ok()?.permissions().mode();
     let others = match mode & 0o066 {
         0 => return None,

@@ -44,7 +44,7 @@ use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
 use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::secret_file;
+use turnwright_types::secret;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::ShownOnce;
 use turnwright_workspace::nofollow;
@@ -224,7 +224,7 @@ impl ConfinementBuilder<'_> {
         mut extra_variables: Vec<(&'static str, String)>,
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
-        secret_file::learn_shared(&self.site.state_folder);
+        secret::learn_shared(&self.site.state_folder);
         self.check_extra_access()?;
         let write = self.places_to_write(&mut extra_variables);
         create_redirect_targets(redirects, &write)?;

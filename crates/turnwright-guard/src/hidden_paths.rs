@@ -13,7 +13,7 @@ use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
 use turnwright_types::effect::{ResolvedPath, is_secret_folder, is_secret_path};
 use turnwright_types::file_id::{FileId, file_id};
-use turnwright_types::secret_file::linked_secret_files;
+use turnwright_types::secret::linked_secret_files;
 use turnwright_workspace::search::visit_unignored;
 
 pub use known_folders::KnownFolders;
@@ -259,7 +259,7 @@ mod tests {
     use turnwright_types::shell_script::ShellDialect;
     use turnwright_types::effect::{PathScope, build_credential_paths, credential_paths};
     #[cfg(unix)]
-    use turnwright_types::secret_file::SecretFile;
+    use turnwright_types::secret::SecretFile;
 
     #[test]
     fn secrets_below_a_folder_are_hidden_unless_named() {

@@ -28,7 +28,6 @@ pub mod timestamp;
 pub mod token_meter;
 pub mod redact;
 pub mod secret;
-pub mod secret_file;
 pub mod line_diff;
 pub mod patience;
 pub mod private_file;

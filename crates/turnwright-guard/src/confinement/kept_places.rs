@@ -15,7 +15,7 @@ use turnwright_types::effect::{PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::file_id::file_id;
 use turnwright_types::git_layout::GitLayout;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::secret_file::linked_secret_files;
+use turnwright_types::secret::linked_secret_files;
 use turnwright_types::shell_script::SimpleCommand;
 use turnwright_types::update::Update;
 

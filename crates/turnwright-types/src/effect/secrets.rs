@@ -5,7 +5,7 @@ mod home_places;
 
 use std::path::{Components, Path, PathBuf};
 
-use crate::secret_file::is_secret_file;
+use crate::secret::is_secret_file;
 use home_places::{HOME_BUILD_CREDENTIALS, HOME_CREDENTIALS, WINDOWS_CREDENTIALS};
 
 /// The first parts of all places that do not begin with a dot.

@@ -15,7 +15,7 @@ use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::hash::std_hash;
-use turnwright_types::secret_file::notice_other_name;
+use turnwright_types::secret::notice_other_name;
 
 /// Matches per page, or files if only files are listed.
 const PAGE_SIZE: usize = 100;

@@ -31,7 +31,7 @@ use turnwright_config::{Config, Flags, Paths, UserFile, parse_limit};
 use turnwright_rpc::Stdio;
 use turnwright_store::StoreError;
 use turnwright_terminal::prompt;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_workspace::real_path;
 

@@ -16,7 +16,7 @@ use crate::acp;
 use turnwright_config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
 use turnwright_terminal::block_on;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 use turnwright_types::secret::{self, SecretFile};

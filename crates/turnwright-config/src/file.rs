@@ -27,7 +27,7 @@ use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS, PermissionSection};
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
 

@@ -10,7 +10,7 @@ use crate::checks::{CheckTable, wrong_checks};
 use crate::file::{read_settings, unknown_setting};
 use crate::sandbox::{SandboxSection, SandboxSettings};
 use crate::{Config, ConfigError, PermissionSection, SettingsSnapshot};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 
 /// The most bytes that are read of the managed file.

@@ -82,7 +82,7 @@ use environment::{
     BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,
     MODEL_VARIABLE,
 };
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::secret::{Secret, SecretFile};
 
 /// The name of OpenAI among the well-known providers.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::presets::{is_openai_url, preset};
 use crate::provider::pasted_base_url;
 use crate::{ConfigError, OPENAI_PROVIDER, Paths};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::environment::read_variable;
 use crate::file::ConfigFile;
 use crate::{ConfigError, Paths};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 
 /// The most bytes that are read. A settings file has a few hundred lines.

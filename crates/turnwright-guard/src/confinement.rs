@@ -41,7 +41,7 @@ use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPat
 use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret;

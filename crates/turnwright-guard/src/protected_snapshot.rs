@@ -16,7 +16,7 @@ use turnwright_policy::permission::ProtectedPaths;
 
 use environment::{EnvironmentJudge, is_link_to_python};
 use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::join_first;
 use turnwright_workspace::fixed_places::FixedPlaces;
 

@@ -7,8 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::{FORMAT, FORMAT_FIELD};
-use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::error_text::{io_error_text, json_error_text};
 
 /// The most bytes that are read of a recording.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;

@@ -9,8 +9,7 @@
 
 pub mod hash;
 pub mod ids;
-pub mod io_error_text;
-pub mod json_error_text;
+pub mod error_text;
 pub mod message;
 pub mod refusal;
 pub mod repair;

@@ -8,7 +8,7 @@ use super::print;
 use crate::cli::CliError;
 use crate::session::user_rule_problems;
 use turnwright_config::{Config, SettingChange, settings_schema, settings_template};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;
 

@@ -24,7 +24,7 @@ use turnwright_policy::permission::AuditLog;
 use turnwright_sandbox::escape_tests::AttemptResult;
 use turnwright_terminal::{runtime, write_without_keys};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 
 const OFFLINE_MODEL: &str = "The offline model is built in and needs no check.";

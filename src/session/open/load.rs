@@ -20,7 +20,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_store::SessionLock;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::secret;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use turnwright_types::hash::sha256_hex;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_workspace::nofollow;
 
 pub use trust_store::{Pin, PinLookup, PinStore, TrustRecord, TrustStore};

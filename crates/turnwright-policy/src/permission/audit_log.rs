@@ -20,7 +20,7 @@ use super::lasting_grant::remote_pattern;
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
 use turnwright_types::file_lock::FileLock;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::text;

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use turnwright_config::{PRESETS, ProviderKey, ProviderPreset, StoredLogin, looks_like_key};
-use turnwright_types::io_error_text::as_sentence;
+use turnwright_types::error_text::as_sentence;
 use turnwright_types::secret::Secret;
 
 use super::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};

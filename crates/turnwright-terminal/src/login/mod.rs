@@ -13,7 +13,7 @@ use turnwright_config::{
     StoredLogin,
 };
 use turnwright_llm::Endpoint;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 
 use self::dialog::choose;
 use self::target::LoginTarget;

@@ -11,7 +11,7 @@ use crate::{block_on, prompt};
 use turnwright_config::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};
 use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protocol, RemoteModel};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::error_chain;
+use turnwright_types::error_text::error_chain;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 

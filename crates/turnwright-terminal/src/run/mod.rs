@@ -38,7 +38,7 @@ use crate::prompt::TerminalMode;
 use turnwright_config::Config;
 use turnwright_rpc::Stdio;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 
 /// The user's choices for a run.

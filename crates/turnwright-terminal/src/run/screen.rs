@@ -14,7 +14,7 @@ use super::text_style::{TerminalTraits, TextStyle, paint};
 use super::word_wrap::{WordWrap, shortened};
 use serde_json::Value;
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 
 /// Moves to the beginning of the line and clears it.
 const CLEAR_LINE: &str = "\r\x1b[K";

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::confinement::private_caches;
 use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, publish_layer};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_workspace::nofollow;
 

@@ -17,7 +17,7 @@ use turnwright_sandbox::escape_tests::{
 };
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::file_lock::is_locked;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.

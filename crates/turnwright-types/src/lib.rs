@@ -12,7 +12,6 @@ pub mod ids;
 pub mod error_text;
 pub mod message;
 pub mod refusal;
-pub mod repair;
 pub mod effect;
 pub mod update;
 pub mod client;

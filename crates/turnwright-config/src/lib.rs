@@ -15,7 +15,6 @@
 //!   trust         the files of a project, which count only as the user trusted them
 
 mod change;
-mod check;
 mod checks;
 mod client_provider;
 mod document;

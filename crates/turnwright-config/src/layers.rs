@@ -6,8 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::checks::{CheckTable, wrong_checks};
-use crate::file::{read_settings, unknown_setting};
+use crate::file::{CheckTable, read_settings, unknown_setting, wrong_checks};
 use crate::sandbox::{SandboxSection, SandboxSettings};
 use crate::{Config, ConfigError, PermissionSection, SettingsSnapshot};
 use turnwright_types::error_text::io_error_text;

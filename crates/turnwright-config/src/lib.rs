@@ -15,7 +15,6 @@
 //!   trust         the files of a project, which count only as the user trusted them
 
 mod change;
-mod checks;
 mod client_provider;
 mod document;
 mod environment;
@@ -27,7 +26,6 @@ mod limits;
 mod login_precedence;
 mod logins;
 mod paths;
-mod permissions;
 mod presets;
 mod profiles;
 mod provider;
@@ -54,18 +52,19 @@ use parking_lot::Mutex;
 use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
-pub use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};
+pub use file::{
+    AgentSection, CheckTable, MAX_CHECKS, PermissionSection, RuleEntry, SessionRetention,
+    usable as usable_checks,
+};
 pub use client_provider::{AccountStatus, ClientProvider, SignIn};
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
-pub use file::{AgentSection, SessionRetention};
 pub use key::{KeyOrigin, ProviderKey};
 pub use layers::{ManagedSettings, ProjectSettings};
 pub use limits::{LimitSettings, parse_limit};
 pub use logins::{Logins, StoredLogin};
 pub use paths::Paths;
-pub use permissions::{PermissionSection, RuleEntry};
 pub use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub use profiles::ModelProfiles;
 pub use provider::{EndpointSettings, Price, Provider, pasted_base_url};

@@ -4,9 +4,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::checks::CheckTable;
+use crate::file::{CheckTable, ConfigFile};
 use crate::environment::MODE_VARIABLE;
-use crate::file::ConfigFile;
 use crate::key::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
 use crate::user_file::LoadedFile;

@@ -20,13 +20,11 @@ mod document;
 mod environment;
 mod file;
 pub mod jsonc;
-mod key;
 mod layers;
 mod limits;
 mod login_precedence;
 mod logins;
 mod paths;
-mod presets;
 mod profiles;
 mod provider;
 mod recorded;
@@ -60,14 +58,15 @@ pub use client_provider::{AccountStatus, ClientProvider, SignIn};
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
-pub use key::{KeyOrigin, ProviderKey};
+pub use provider::{
+    EndpointSettings, KeyOrigin, PRESETS, Price, Provider, ProviderKey, ProviderPreset,
+    is_openai_url, pasted_base_url, preset,
+};
 pub use layers::{ManagedSettings, ProjectSettings};
 pub use limits::{LimitSettings, parse_limit};
 pub use logins::{Logins, StoredLogin};
 pub use paths::Paths;
-pub use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub use profiles::ModelProfiles;
-pub use provider::{EndpointSettings, Price, Provider, pasted_base_url};
 pub use sandbox::{NetworkSetting, SandboxSettings};
 pub use schema::settings_schema;
 pub use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};
@@ -207,7 +206,7 @@ impl Config {
         key_variables: &[String],
     ) -> Result<Option<String>, String> {
         let name = &*environment::variable_name(name);
-        if presets::is_key_variable(name)
+        if provider::is_key_variable(name)
             || key_variables.iter().any(|key| environment::variable_name(key) == name)
         {
             return Err(format!(

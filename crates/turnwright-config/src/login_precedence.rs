@@ -3,7 +3,7 @@
 
 use crate::environment::{BASE_URL_VARIABLE, MODEL_VARIABLE};
 use crate::file::ConfigFile;
-use crate::presets::{PRESETS, ProviderPreset, is_openai_url};
+use crate::provider::{PRESETS, ProviderPreset, is_openai_url};
 use crate::resolve::DefaultEndpoint;
 use crate::show::{BUILT_IN, first_match, key_origin};
 use crate::{

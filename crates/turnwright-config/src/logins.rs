@@ -7,8 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::presets::{is_openai_url, preset};
-use crate::provider::pasted_base_url;
+use crate::provider::{is_openai_url, pasted_base_url, preset};
 use crate::{ConfigError, OPENAI_PROVIDER, Paths};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;

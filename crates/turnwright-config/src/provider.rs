@@ -1,12 +1,14 @@
-//! The resolved provider and model, as plain values.
+//! The resolved provider and model, as plain values: the well-known providers with their base URLs and key variables,
+//! and a key with its origin, so that messages can say where the key comes from.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer};
 use url::{Host, Url};
 
-use crate::key::ProviderKey;
 use crate::table::settings;
 use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
 use turnwright_types::redact;
@@ -138,6 +140,132 @@ settings! {
     }
 }
 
+/// A well-known provider.
+#[derive(Debug)]
+pub struct ProviderPreset {
+    /// The name, as in `NAME/model`.
+    pub name: &'static str,
+    /// The base URL; `None` if every account has its own.
+    pub base_url: Option<&'static str>,
+    /// The variable that its own documentation uses for the key; none for local servers.
+    pub key_env: Option<&'static str>,
+    pub(crate) api: Protocol,
+}
+
+/// A hosted provider.
+const fn hosted(
+    name: &'static str,
+    base_url: &'static str,
+    key_env: &'static str,
+) -> ProviderPreset {
+    ProviderPreset { name, base_url: Some(base_url), key_env: Some(key_env), api: Protocol::Chat }
+}
+
+/// A server on this machine, at its default port.
+const fn local(name: &'static str, base_url: &'static str) -> ProviderPreset {
+    ProviderPreset { name, base_url: Some(base_url), key_env: None, api: Protocol::Chat }
+}
+
+/// The well-known providers, hosted ones first.
+pub const PRESETS: &[ProviderPreset] = &[
+    hosted(crate::OPENAI_PROVIDER, crate::OPENAI_BASE_URL, "OPENAI_API_KEY"),
+    ProviderPreset {
+        name: "azure",
+        base_url: None,
+        key_env: Some("AZURE_OPENAI_API_KEY"),
+        api: Protocol::Chat,
+    },
+    hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    hosted(
+        "dashscope",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+    ),
+    hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+    hosted("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    hosted("together", "https://api.together.ai/v1", "TOGETHER_API_KEY"),
+    hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    hosted("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    hosted("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    hosted("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    local("ollama", "http://localhost:11434/v1"),
+    local("lmstudio", "http://localhost:1234/v1"),
+    local("llamacpp", "http://localhost:8080/v1"),
+    local("vllm", "http://localhost:8000/v1"),
+    local("sglang", "http://localhost:30000/v1"),
+];
+
+/// Returns true if this is the base URL of OpenAI's own API.
+pub fn is_openai_url(base_url: &str) -> bool {
+    base_url.trim_end_matches('/') == crate::OPENAI_BASE_URL
+}
+
+/// The well-known provider of this name.
+pub fn preset(name: &str) -> Option<&'static ProviderPreset> {
+    PRESETS.iter().find(|provider| provider.name == name)
+}
+
+/// The names of the well-known providers.
+pub(crate) fn provider_names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|provider| provider.name)
+}
+
+/// Returns true if a well-known provider keeps its key in this variable.
+pub(crate) fn is_key_variable(name: &str) -> bool {
+    PRESETS.iter().any(|provider| provider.key_env == Some(name))
+}
+
+/// A key and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProviderKey {
+    /// The key itself.
+    pub secret: Secret,
+    /// The place that a message names.
+    pub origin: KeyOrigin,
+}
+
+/// Where a key comes from. Displayed as the name of the variable or the path of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyOrigin {
+    /// A variable of the environment.
+    Variable(String),
+    /// The file of the stored logins.
+    Login(PathBuf),
+    /// A `key_file` of the settings.
+    File(PathBuf),
+}
+
+impl KeyOrigin {
+    /// Returns advice for the user about a key that the server refuses.
+    pub fn advice(&self) -> String {
+        match self {
+            // This variable takes precedence over a stored login, so it has to be unset first.
+            KeyOrigin::Variable(name) if is_key_variable(name) => {
+                format!("Check the key in {name}, or unset it and run `turnwright login`")
+            }
+            KeyOrigin::Login(_) => {
+                format!("Check the key in {self}, or run `turnwright login` again")
+            }
+            KeyOrigin::Variable(_) | KeyOrigin::File(_) => format!("Check the key in {self}"),
+        }
+    }
+}
+
+impl fmt::Display for KeyOrigin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyOrigin::Variable(name) => formatter.write_str(name),
+            KeyOrigin::Login(path) | KeyOrigin::File(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,6 +318,49 @@ mod tests {
             assert_eq!(endpoint.silence_limit().as_secs(), expected, "{}", endpoint.base_url);
             endpoint.silence_limit = Some(Duration::from_secs(7));
             assert_eq!(endpoint.silence_limit().as_secs(), 7, "{}", endpoint.base_url);
+        }
+    }
+
+    #[test]
+    fn names_and_keys_are_unique_and_keys_are_sent_only_over_https() {
+        for (number, one) in PRESETS.iter().enumerate() {
+            for other in &PRESETS[number + 1..] {
+                assert_ne!(one.name, other.name);
+                assert!(one.base_url != other.base_url || one.base_url.is_none(), "{}", one.name);
+                assert!(one.key_env != other.key_env || one.key_env.is_none(), "{}", one.name);
+            }
+            let Some(url) = one.base_url else { continue };
+            let scheme = if one.key_env.is_some() { "https://" } else { "http://localhost:" };
+            assert!(url.starts_with(scheme) && !url.ends_with('/'), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_manual_has_the_same_table() {
+        let manual = include_str!("../../../docs/configuration.md");
+        for preset in PRESETS {
+            let url = preset.base_url.map_or("must be given".to_owned(), |url| format!("`{url}`"));
+            let key = preset.key_env.map_or("none".to_owned(), |variable| format!("`{variable}`"));
+            let row = format!("| `{}` | {url} | {key} |", preset.name);
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
+    fn the_advice_names_the_place_of_the_key() {
+        for (origin, expected) in [
+            (
+                KeyOrigin::Variable("OPENAI_API_KEY".to_owned()),
+                "Check the key in OPENAI_API_KEY, or unset it and run `turnwright login`",
+            ),
+            (KeyOrigin::Variable("MINE".to_owned()), "Check the key in MINE"),
+            (KeyOrigin::File("/c/mine.key".into()), "Check the key in /c/mine.key"),
+            (
+                KeyOrigin::Login("/c/login.json".into()),
+                "Check the key in /c/login.json, or run `turnwright login` again",
+            ),
+        ] {
+            assert_eq!(origin.advice(), expected);
         }
     }
 }

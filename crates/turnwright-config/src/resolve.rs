@@ -12,9 +12,8 @@ use crate::environment::variable_name;
 use crate::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
 };
-use crate::key::{KeyOrigin, ProviderKey};
-use crate::presets::{self, ProviderPreset, preset};
-use crate::provider::{EndpointSettings, Provider};
+use crate::provider::{EndpointSettings, KeyOrigin, Provider, ProviderKey};
+use crate::provider::{self, ProviderPreset, preset};
 use crate::{ConfigError, Logins, request_fields};
 use turnwright_llm::Protocol;
 use turnwright_types::secret::Secret;
@@ -199,7 +198,7 @@ impl ProviderSources<'_> {
 
     fn unknown_provider(&self, name: &str) -> ConfigError {
         let own = self.file.providers.keys().cloned();
-        let known: BTreeSet<_> = own.chain(presets::names().map(str::to_owned)).collect();
+        let known: BTreeSet<_> = own.chain(provider::names().map(str::to_owned)).collect();
         ConfigError::new(format!(
             "No provider is called `{}`. Known are {}. For another server set OPENAI_BASE_URL, or add \
              [providers.{0}] with a `base_url` to {}",

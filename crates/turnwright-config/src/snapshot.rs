@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::file::{CheckTable, ConfigFile};
 use crate::environment::MODE_VARIABLE;
-use crate::key::{KeyOrigin, ProviderKey};
+use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
 use crate::user_file::LoadedFile;
 use crate::{

@@ -38,7 +38,6 @@ mod snapshot;
 mod table;
 mod template;
 pub mod trust;
-mod user_file;
 mod wrong_values;
 
 use std::collections::BTreeMap;
@@ -62,7 +61,7 @@ pub use provider::{
     EndpointSettings, KeyOrigin, PRESETS, Price, Provider, ProviderKey, ProviderPreset,
     is_openai_url, pasted_base_url, preset,
 };
-pub use layers::{ManagedSettings, ProjectSettings};
+pub use layers::{ManagedSettings, ProjectSettings, UserFile};
 pub use limits::{LimitSettings, parse_limit};
 pub use logins::{Logins, StoredLogin};
 pub use paths::Paths;
@@ -73,7 +72,6 @@ pub use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variabl
 pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
 pub use template::settings_template;
-pub use user_file::UserFile;
 
 use environment::{
     BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,

@@ -8,7 +8,7 @@ use crate::file::{CheckTable, ConfigFile};
 use crate::environment::MODE_VARIABLE;
 use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
-use crate::user_file::LoadedFile;
+use crate::layers::LoadedFile;
 use crate::{
     AgentSection, ClientProvider, Config, ConfigError, DEFAULT_MAX_TURN_REQUESTS, Logins,
     McpSettings, NO_MODEL, NO_PROVIDER_ADVICE, Provider, SessionRetention,

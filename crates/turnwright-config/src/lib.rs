@@ -22,7 +22,6 @@ mod file;
 pub mod jsonc;
 mod layers;
 mod limits;
-mod login_precedence;
 mod logins;
 mod paths;
 mod profiles;

@@ -50,7 +50,7 @@ use turnwright_types::private_file;
 pub use change::{SettingChange, looks_like_key};
 pub use file::{
     AgentSection, CheckTable, MAX_CHECKS, PermissionSection, RuleEntry, SessionRetention,
-    usable as usable_checks,
+    usable_checks,
 };
 pub use client_provider::{AccountStatus, ClientProvider, SignIn};
 pub use environment::take_environment;

@@ -198,7 +198,7 @@ impl ProviderSources<'_> {
 
     fn unknown_provider(&self, name: &str) -> ConfigError {
         let own = self.file.providers.keys().cloned();
-        let known: BTreeSet<_> = own.chain(provider::names().map(str::to_owned)).collect();
+        let known: BTreeSet<_> = own.chain(provider::provider_names().map(str::to_owned)).collect();
         ConfigError::new(format!(
             "No provider is called `{}`. Known are {}. For another server set OPENAI_BASE_URL, or add \
              [providers.{0}] with a `base_url` to {}",

@@ -273,7 +273,6 @@ impl PinStore {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     #[cfg(unix)]
     use std::fs;
@@ -287,6 +286,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
     fn only_a_small_regular_file_that_is_no_link_is_read() {
         let base = tempfile::tempdir().unwrap();
         let base = real_path(base.path()).unwrap();

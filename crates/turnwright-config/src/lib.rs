@@ -5,8 +5,8 @@
 //! files are read again for each one.
 //!
 //!   table         the macro `settings!`: a setting is a row, and what follows from it
-//!   file          the sections of a settings file; `permissions`, `sandbox`, `limits` and `servers` have the rest
-//!   environment   the variables; `user_file`, `layers` and `logins` are the other sources, `paths` their places
+//!   file          the sections of a settings file; `sandbox`, `limits` and `servers` have the rest
+//!   environment   the variables; `layers`, the files, and `logins` are the other sources, `paths` their places
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
 //!   change        changes one setting in the user's file, in which `document` leaves everything else as it is

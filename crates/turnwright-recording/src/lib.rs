@@ -15,7 +15,6 @@
 //! The agent of a replay is started by the caller, so that this crate needs nothing of it.
 
 mod events;
-mod held_text;
 mod line_filter;
 pub mod outside;
 mod playback;

@@ -10,11 +10,10 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::held_text::HeldText;
+use crate::scrub::{HeldText, scrub_message, scrub_reply, text_without_keys};
 use crate::line_filter::LineFilter;
 use crate::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
 use crate::request_messages::SentMessages;
-use crate::scrub::{scrub_message, scrub_reply, text_without_keys};
 use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
 use turnwright_rpc::LineDirection;

@@ -21,7 +21,6 @@ mod playback;
 mod recorder;
 mod recording_writer;
 mod replay;
-mod request_messages;
 mod scrub;
 
 use std::sync::Arc;

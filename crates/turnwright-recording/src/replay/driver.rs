@@ -13,7 +13,7 @@ use super::observed::{
 };
 use crate::events::{EventKind, RecordedEvent};
 use crate::playback::PlaybackEvent;
-use crate::request_messages::SentMessages;
+use crate::recording_writer::SentMessages;
 
 /// How long the agent may take for a step that was immediate in the recording.
 const STEP_LIMIT: Duration = Duration::from_secs(10);

@@ -5,7 +5,6 @@
 //! [`markdown`] and [`word_wrap`].
 
 mod agent_link;
-mod call_lines;
 mod conversation;
 mod exit_status;
 mod markdown;

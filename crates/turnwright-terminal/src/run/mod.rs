@@ -13,7 +13,6 @@ mod prompt_content;
 mod run_client;
 mod screen;
 mod text_style;
-mod word_wrap;
 
 use std::io::{self, IsTerminal, Write, stderr, stdin};
 use std::path::PathBuf;

@@ -8,8 +8,7 @@
 mod inline;
 mod table;
 
-use super::text_style::TextStyle;
-use super::word_wrap::WordWrap;
+use super::text_style::{TextStyle, WordWrap};
 
 use inline::emit_inline;
 use table::{begins_table, laid_out};

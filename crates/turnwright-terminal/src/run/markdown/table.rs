@@ -4,7 +4,7 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::super::text_style::{TextStyle, paint};
-use super::super::word_wrap::WordWrap;
+use crate::run::text_style::WordWrap;
 use super::inline::{emit_inline, find_mark, mark_length};
 
 /// Stands between two columns.

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::super::text_style::{TextStyle, paint};
 use crate::run::text_style::WordWrap;
-use super::inline::{emit_inline, find_mark, mark_length};
+use super::{emit_inline, find_mark, mark_length};
 
 /// Stands between two columns.
 const SEPARATOR: &str = " │ ";

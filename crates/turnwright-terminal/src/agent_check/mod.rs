@@ -3,7 +3,6 @@
 
 mod frame_checker;
 mod script;
-mod shapes;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::dialog::quoted;
+use super::quoted;
 use super::{Login, LoginError};
 use crate::{block_on, prompt};
 use turnwright_config::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};

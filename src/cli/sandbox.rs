@@ -1,6 +1,7 @@
-//! `turnwright sandbox-probe`: the escape attempts of the sandbox check that a shell cannot make. Exits
-//! with 0 if the attempt succeeded. Hidden; it can do nothing that a shell could not do as well.
+//! `turnwright sandbox -- PROGRAM …`: runs a command in the agent's sandbox. And the launcher that an agent has started
+//! in a terminal of the editor.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,48 @@ use std::process::ExitCode;
 #[cfg(unix)]
 use std::process::{Command, Stdio};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+use super::CliError;
+use turnwright_config::Config;
+use turnwright_terminal::SandboxedCommand;
+use turnwright_workspace::exec::SOCKET_VARIABLE;
+
+/// The exit status if the command could not be started.
+const NOT_STARTED: u8 = 125;
+
+#[derive(Debug, Args)]
+pub(super) struct SandboxCliArgs {
+    /// Allow writing only to the temporary folder
+    #[arg(long)]
+    read_only: bool,
+    /// Allow network access
+    #[arg(long)]
+    network: bool,
+    /// Allow writing to this file or folder too (repeatable)
+    #[arg(long, value_name = "PATH")]
+    write: Vec<PathBuf>,
+    /// Program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+pub(super) fn run(args: SandboxCliArgs, config: &Config) -> ExitCode {
+    super::deny_memory_inspection();
+    let SandboxCliArgs { read_only, network, write, program } = args;
+    let status = SandboxedCommand { read_only, network, write, program }.run(config);
+    super::exit_code("sandbox", status.map(ExitCode::from).map_err(CliError::from), NOT_STARTED)
+}
+
+/// True if an agent has had this process started. Its arguments must not be parsed then.
+pub(super) fn is_launcher() -> bool {
+    turnwright_config::has_variable(SOCKET_VARIABLE)
+}
+
+pub(super) fn run_for_agent(config: &Config) -> ExitCode {
+    super::deny_memory_inspection();
+    turnwright_terminal::run_for_agent(config)
+}
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum SandboxProbe {
@@ -45,7 +87,7 @@ pub(in crate::cli) enum SandboxProbe {
     Wait,
 }
 
-pub(in crate::cli) fn run(probe: &SandboxProbe) -> ExitCode {
+pub(in crate::cli) fn run_probe(probe: &SandboxProbe) -> ExitCode {
     let succeeded = match probe {
         SandboxProbe::Ready => true,
         SandboxProbe::Internet { port } => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok(),
@@ -137,27 +179,27 @@ mod system {
     mod calls {
         use super::{c_char, c_int, c_long};
         unsafe extern "C" {
-            pub(super) safe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
-            pub(super) safe fn unshare(flags: c_int) -> c_int;
-            pub(super) fn truncate(path: *const c_char, length: c_long) -> c_int;
+            safe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+            safe fn unshare(flags: c_int) -> c_int;
+            fn truncate(path: *const c_char, length: c_long) -> c_int;
         }
     }
 
-    pub(super) fn netlink() -> bool {
+    fn netlink() -> bool {
         calls::socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0
     }
 
-    pub(super) fn create_user_namespace() -> bool {
+    fn create_user_namespace() -> bool {
         calls::unshare(CLONE_NEWUSER) == 0
     }
 
-    pub(super) fn set_priority(pid: i32) -> bool {
+    fn set_priority(pid: i32) -> bool {
         let process = Pid::from_raw(pid);
         let priority = rustix::process::getpriority_process(process);
         priority.and_then(|current| rustix::process::setpriority_process(process, current)).is_ok()
     }
 
-    pub(super) fn set_user_priority() -> bool {
+    fn set_user_priority() -> bool {
         const NOBODY: u32 = u32::MAX - 1;
         // That there are no such processes is said only by a system that allows the call.
         let result = rustix::process::setpriority_user(Uid::from_raw(NOBODY), 0);
@@ -165,13 +207,13 @@ mod system {
     }
 
     #[expect(unsafe_code, reason = "a system call that no dependency exposes")]
-    pub(super) fn truncate(path: &Path) -> bool {
+    fn truncate(path: &Path) -> bool {
         let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
         // SAFETY: the path ends with a zero byte and lives as long as the call.
         unsafe { calls::truncate(path.as_ptr(), 0) == 0 }
     }
 
-    pub(super) fn connect_abstract(name: &str) -> bool {
+    fn connect_abstract(name: &str) -> bool {
         let address = SocketAddr::from_abstract_name(name.as_bytes());
         address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
     }
@@ -182,27 +224,27 @@ mod system {
 mod system {
     use std::path::Path;
 
-    pub(super) fn netlink() -> bool {
+    fn netlink() -> bool {
         false
     }
 
-    pub(super) fn create_user_namespace() -> bool {
+    fn create_user_namespace() -> bool {
         false
     }
 
-    pub(super) fn truncate(_: &Path) -> bool {
+    fn truncate(_: &Path) -> bool {
         false
     }
 
-    pub(super) fn connect_abstract(_: &str) -> bool {
+    fn connect_abstract(_: &str) -> bool {
         false
     }
 
-    pub(super) fn set_priority(_: i32) -> bool {
+    fn set_priority(_: i32) -> bool {
         false
     }
 
-    pub(super) fn set_user_priority() -> bool {
+    fn set_user_priority() -> bool {
         false
     }
 }

@@ -220,7 +220,7 @@ pub fn run() -> ExitCode {
     let arguments = CliArgs::read();
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
-        return sandbox::run(probe);
+        return sandbox::run_probe(probe);
     }
     #[cfg(unix)]
     turnwright_workspace::exec::ignore_file_size_signal();
@@ -291,7 +291,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Launcher => sandbox::run_for_agent(&config),
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
-        CliCommand::SandboxProbe { probe } => sandbox::run(&probe),
+        CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
         CliCommand::Replay(args) => replay::run(&args, config),
         CliCommand::Policy(args) => policy::run(args, &config),
         CliCommand::Sessions(args) => sessions::run(args, &config),

@@ -1,5 +1,8 @@
 //! `turnwright sandbox -- PROGRAM …`: runs a command in the agent's sandbox. And the launcher that an agent has started
 //! in a terminal of the editor.
+//!
+//! `turnwright sandbox-probe`: the escape attempts of the sandbox check that a shell cannot make. Exits
+//! with 0 if the attempt succeeded. Hidden; it can do nothing that a shell could not do as well.
 
 use std::ffi::OsString;
 use std::io;

@@ -4,10 +4,9 @@
 //!
 //!   outside              all that a session knows of this: traits for the facts of the machine and for kept answers
 //!   recorder             takes what a session gets from outside, and queues it
-//!     recording_writer   writes it into the file, on a thread
+//!     recording_writer   writes it into the file, on a thread; of a request only the new messages
 //!     line_filter        decides which lines of a connection belong to the session
-//!     request_messages   finds the new messages of a request to a model
-//!     scrub              removes secrets; `held_text` finds keys that the agent says in pieces
+//!     scrub              removes secrets, also keys that the model or the agent says in pieces
 //!   events               reads the file
 //!   playback             answers from it in place of the outside world
 //!   replay               plays the client of an agent, and compares what it does with what it has done

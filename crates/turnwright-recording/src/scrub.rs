@@ -1,5 +1,6 @@
 //! Removes secrets from what is recorded, beyond the loaded keys that [`redact`] finds by their value: what
-//! a client hands over for MCP servers, and keys that a model says in pieces.
+//! a client hands over for MCP servers, and keys that a model or the agent says in pieces. Each piece of a message is a
+//! line of its own, in which nobody could recognise the half of a key.
 
 use std::collections::BTreeMap;
 

@@ -18,9 +18,8 @@ use turnwright_llm::Endpoint;
 use turnwright_types::error_text::{as_sentence, io_error_text};
 use turnwright_types::secret::Secret;
 
+use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
 use crate::{block_on, prompt};
-use self::target::LoginTarget;
-use target::{LOOK_LIMIT, Trial, find_local};
 
 /// Why a login was not stored, or not removed. The text is only shown.
 #[derive(Debug, thiserror::Error)]
@@ -90,7 +89,7 @@ impl Login<'_> {
     }
 
     /// A key that will be in the file of the logins.
-    fn new_key(&self, secret: turnwright_types::secret::Secret) -> ProviderKey {
+    fn new_key(&self, secret: Secret) -> ProviderKey {
         ProviderKey { secret, origin: KeyOrigin::Login(Logins::path(&self.config.paths)) }
     }
 

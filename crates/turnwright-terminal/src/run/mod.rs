@@ -2,7 +2,7 @@
 //! agent that an editor starts; [`agent_link`] runs it in this process.
 //!
 //! [`run_client`] sends requests and handles messages, [`screen`] shows them. The model's text goes through
-//! [`markdown`] and [`word_wrap`].
+//! [`markdown`] and [`text_style`].
 
 mod agent_link;
 mod conversation;
@@ -22,18 +22,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-#[cfg(unix)]
-use crate::prompt::TerminalMode;
-use crate::prompt::is_yes;
-use run_client::{RequestFailure, error_end};
 use self::agent_link::AgentLink;
 use self::conversation::LineEditor;
 use self::exit_status::TurnEnd;
 use self::permission_answer::{AnswerPolicy, AnswerSource};
 use self::prompt_content::STDIN;
-use self::run_client::RunClient;
+use self::run_client::{RequestFailure, RunClient, error_end};
 use self::screen::Screen;
 use self::text_style::{TerminalTraits, terminal_width};
+#[cfg(unix)]
+use crate::prompt::TerminalMode;
+use crate::prompt::is_yes;
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::{RpcError, Stdio};

@@ -4,7 +4,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use SettingsFile::{ConfigFolder, Home};
 use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 
@@ -18,6 +17,8 @@ use turnwright_types::line_diff::unified_diff;
 use turnwright_types::private_file;
 use turnwright_workspace::files::{FileError, replace_file};
 use turnwright_workspace::real_path;
+
+use SettingsFile::{ConfigFolder, Home};
 
 /// The path in the pages that stands for the running program.
 const PLACEHOLDER: &str = "/home/you/.cargo/bin/turnwright";

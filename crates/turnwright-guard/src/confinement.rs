@@ -2,7 +2,6 @@
 //! profile, environment variables, and a snapshot of the protected paths.
 
 mod environments;
-pub(crate) mod hard_links;
 mod kept_places;
 pub(crate) mod linked_files;
 mod package_managers;

@@ -20,8 +20,7 @@ pub mod signing;
 mod watch;
 
 pub use command_site::CommandSite;
-pub use confinement::hard_links::note_about_other_names;
-pub use confinement::linked_files::linked_packages;
+pub use confinement::linked_files::{linked_packages, note_about_other_names};
 pub use confinement::sandbox_profile::{ProgramAccess, SessionAccess};
 pub use confinement::{
     CommandConfinement, CommandSigning, ConfinementSettings, confine, makes_environments,

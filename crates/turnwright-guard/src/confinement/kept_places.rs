@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{ConfinementBuilder, cannot_be_written};
-use crate::confinement::hard_links::separate;
-use crate::confinement::linked_files::{ChangedLayers, SharedPlaces};
+use crate::confinement::linked_files::{ChangedLayers, SharedPlaces, separate};
 use crate::repository;
 use crate::watch::kept_history::KeptHistory;
 use crate::watch::unfinished_commands::{RunningMark, running_commands};

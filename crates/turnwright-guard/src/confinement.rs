@@ -1,11 +1,9 @@
 //! The confinement of one command: its permission and the session's sandbox settings → a sandbox
 //! profile, environment variables, and a snapshot of the protected paths.
 
-mod environments;
 mod kept_places;
 pub(crate) mod linked_files;
 mod package_managers;
-pub(crate) mod private_caches;
 mod private_tmp;
 mod network;
 pub(crate) mod sandbox_profile;
@@ -26,8 +24,8 @@ use crate::watch::kept_history::KeptHistory;
 use crate::watch::unfinished_commands::RunningMark;
 use crate::watch::{self, AllowedChanges};
 use crate::{command, hidden_paths, repository};
-use environments::environment_use;
-pub use environments::makes_environments;
+use package_managers::environment_use;
+pub use package_managers::makes_environments;
 use linked_files::{ChangedLayers, SharedPlaces};
 use network::{SSH_AGENT_VARIABLE, only_connects, proxy_addresses, ssh_agents};
 use sandbox_profile::{ProgramAccess, SessionAccess};

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::command_site::CommandSite;
 use crate::confinement::linked_files::LinkedFiles;
-use crate::confinement::private_caches;
+use crate::confinement::package_managers;
 use crate::confinement::{CommandConfinement, CommandSigning};
 use crate::hidden_paths::KnownFolders;
 use crate::protected_snapshot::ProtectedSnapshot;
@@ -280,7 +280,7 @@ impl ConfinementGuard {
             let folder = folder.to_path_buf();
             let tracker = self.tracker.clone();
             self.tracker.spawn_blocking(move || {
-                private_caches::note_use(&folder, || tracker.is_closed());
+                package_managers::note_use(&folder, || tracker.is_closed());
             });
         }
     }

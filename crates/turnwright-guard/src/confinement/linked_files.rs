@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::confinement::private_caches;
+use crate::confinement::package_managers;
 use crate::hidden_paths::outermost;
 use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, publish_layer};
 use turnwright_types::effect::Effect;
@@ -325,7 +325,7 @@ impl ChangedLayers {
         });
         let failed: Vec<_> = messages.collect();
         if let Some(place) = self.place.as_ref().filter(|_| failed.is_empty())
-            && let Err(error) = private_caches::remove(place, &|| false)
+            && let Err(error) = package_managers::remove(place, &|| false)
         {
             tracing::debug!(%error, "a layer cannot be removed");
         }

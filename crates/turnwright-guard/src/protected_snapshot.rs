@@ -2,7 +2,6 @@
 //! changes are undone, and the files that it wrote are kept in a quarantine folder where no program
 //! picks them up.
 
-mod activation;
 mod environment;
 mod scan;
 mod restore;

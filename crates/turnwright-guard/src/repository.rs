@@ -1,7 +1,6 @@
 //! The git repository that contains a folder: the place of its `.git`, and programs that its config
 //! starts. The files are the repository's own, so their content proves nothing by itself.
 
-mod config_parser;
 mod risk;
 mod settings;
 
@@ -129,7 +128,7 @@ fn read_index(
     }
     let bytes = read_index_file(&index)?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
-    let settings = config_parser::parse(&config.unwrap_or_default()).ok()?;
+    let settings = settings::parse(&config.unwrap_or_default()).ok()?;
     let has_long_names = settings.iter().any(|setting| {
         setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
     });
@@ -211,7 +210,7 @@ pub(crate) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     all.extend(["config", "ignore", "attributes"].map(|name| config.join("git").join(name)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        for setting in config_parser::parse(&text).unwrap_or_default() {
+        for setting in settings::parse(&text).unwrap_or_default() {
             if let Some(path) = setting.value
                 && NAMING_FILES.contains(&setting.key.as_str())
             {
@@ -250,7 +249,7 @@ fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
 /// Returns true if the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
     let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
-    let Ok(all) = config_parser::parse(&text) else { return false };
+    let Ok(all) = settings::parse(&text) else { return false };
     let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
     let named = setting.and_then(|setting| setting.value.as_ref());
     named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
@@ -284,7 +283,7 @@ fn named_paths(
     while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
         read += 1;
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        for setting in config_parser::parse(&text).unwrap_or_default() {
+        for setting in settings::parse(&text).unwrap_or_default() {
             for path in setting.programs(&found.top) {
                 named.push((setting.key.clone(), normalize_lexically(&path)));
             }

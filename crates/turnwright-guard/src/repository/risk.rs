@@ -9,7 +9,7 @@ use turnwright_types::effect::Uncertainty;
 use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::git_repository::GitRepository;
 
-use super::config_parser::{self, GitConfigError, GitSetting};
+use super::settings::{self, GitConfigError, GitSetting};
 use super::{
     MAX_CONFIG_BYTES, MAX_SUBMODULES, common_folder, foreign_content_risk, is_worktree, read_text,
     submodule_configs, submodules,
@@ -129,7 +129,7 @@ fn read_settings(files: &[PathBuf]) -> Result<Vec<GitSetting>, GitConfigError> {
     let mut all = Vec::new();
     for file in files.iter().filter(|file| fs::symlink_metadata(file).is_ok()) {
         let text = read_text(file, MAX_CONFIG_BYTES).ok_or(GitConfigError)?;
-        all.extend(config_parser::parse(&text)?);
+        all.extend(settings::parse(&text)?);
     }
     Ok(all)
 }

@@ -5,7 +5,6 @@ mod ignored_search;
 pub(crate) mod kept_history;
 mod other_changes;
 mod protected_check;
-mod remote_call;
 pub(crate) mod sandbox_denial;
 pub(crate) mod server_watch;
 pub(crate) mod unfinished_commands;
@@ -46,7 +45,7 @@ pub use other_changes::ChangingCall;
 use other_changes::OtherChanges;
 use protected_check::ProtectedCheck;
 pub(crate) use protected_check::{SETTLING_TIME, changed, pause_after};
-pub use remote_call::RemoteCallGuard;
+pub use server_watch::RemoteCallGuard;
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);

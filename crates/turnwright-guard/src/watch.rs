@@ -3,7 +3,6 @@
 
 mod ignored_search;
 pub(crate) mod kept_history;
-mod other_changes;
 mod protected_check;
 pub(crate) mod sandbox_denial;
 pub(crate) mod server_watch;
@@ -40,11 +39,9 @@ use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 use unfinished_commands::OtherCommands;
 
-pub(crate) use other_changes::CLOCK_LAG;
-pub use other_changes::ChangingCall;
-use other_changes::OtherChanges;
-use protected_check::ProtectedCheck;
-pub(crate) use protected_check::{SETTLING_TIME, changed, pause_after};
+pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
+pub use protected_check::ChangingCall;
+use protected_check::{OtherChanges, ProtectedCheck};
 pub use server_watch::RemoteCallGuard;
 
 /// How often the protected paths are checked while a command runs in the background.

@@ -182,27 +182,27 @@ mod system {
     mod calls {
         use super::{c_char, c_int, c_long};
         unsafe extern "C" {
-            safe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
-            safe fn unshare(flags: c_int) -> c_int;
-            fn truncate(path: *const c_char, length: c_long) -> c_int;
+            pub(super) safe fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+            pub(super) safe fn unshare(flags: c_int) -> c_int;
+            pub(super) fn truncate(path: *const c_char, length: c_long) -> c_int;
         }
     }
 
-    fn netlink() -> bool {
+    pub(super) fn netlink() -> bool {
         calls::socket(AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0
     }
 
-    fn create_user_namespace() -> bool {
+    pub(super) fn create_user_namespace() -> bool {
         calls::unshare(CLONE_NEWUSER) == 0
     }
 
-    fn set_priority(pid: i32) -> bool {
+    pub(super) fn set_priority(pid: i32) -> bool {
         let process = Pid::from_raw(pid);
         let priority = rustix::process::getpriority_process(process);
         priority.and_then(|current| rustix::process::setpriority_process(process, current)).is_ok()
     }
 
-    fn set_user_priority() -> bool {
+    pub(super) fn set_user_priority() -> bool {
         const NOBODY: u32 = u32::MAX - 1;
         // That there are no such processes is said only by a system that allows the call.
         let result = rustix::process::setpriority_user(Uid::from_raw(NOBODY), 0);
@@ -210,13 +210,13 @@ mod system {
     }
 
     #[expect(unsafe_code, reason = "a system call that no dependency exposes")]
-    fn truncate(path: &Path) -> bool {
+    pub(super) fn truncate(path: &Path) -> bool {
         let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
         // SAFETY: the path ends with a zero byte and lives as long as the call.
         unsafe { calls::truncate(path.as_ptr(), 0) == 0 }
     }
 
-    fn connect_abstract(name: &str) -> bool {
+    pub(super) fn connect_abstract(name: &str) -> bool {
         let address = SocketAddr::from_abstract_name(name.as_bytes());
         address.and_then(|address| UnixStream::connect_addr(&address)).is_ok()
     }
@@ -227,27 +227,27 @@ mod system {
 mod system {
     use std::path::Path;
 
-    fn netlink() -> bool {
+    pub(super) fn netlink() -> bool {
         false
     }
 
-    fn create_user_namespace() -> bool {
+    pub(super) fn create_user_namespace() -> bool {
         false
     }
 
-    fn truncate(_: &Path) -> bool {
+    pub(super) fn truncate(_: &Path) -> bool {
         false
     }
 
-    fn connect_abstract(_: &str) -> bool {
+    pub(super) fn connect_abstract(_: &str) -> bool {
         false
     }
 
-    fn set_priority(_: i32) -> bool {
+    pub(super) fn set_priority(_: i32) -> bool {
         false
     }
 
-    fn set_user_priority() -> bool {
+    pub(super) fn set_user_priority() -> bool {
         false
     }
 }

@@ -13,7 +13,7 @@ use turnwright_config::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, SettingsSnapshot, usable_checks,
 };
-use turnwright_guard::{ConfinementSettings, obeyed_by_git, obeyed_files, read_by_direnv};
+use turnwright_guard::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
 use turnwright_mcp::ServerSpec;
 use turnwright_policy::permission::{
     Mode, PathBases, PolicyRules, ProjectRuleStore, ProtectedPaths, Rule, RuleAction, RuleContext,

@@ -1,5 +1,8 @@
 //! Determines the effects of a command line: its words name paths, and the paths make effects. The sandbox takes
 //! care of everything that the parser does not see.
+//!
+//! A project may provide programs: rustup and other version managers run the programs that a folder's file names, even
+//! for `--version`.
 
 pub(crate) mod escalation;
 mod restricted_files;
@@ -465,8 +468,8 @@ mod tests {
             ("README.md", "path", false),
         ] {
             let dir = tempfile::tempdir().unwrap();
-            std::fs::create_dir(dir.path().join("sub")).unwrap();
-            std::fs::write(dir.path().join(name), text).unwrap();
+            fs::create_dir(dir.path().join("sub")).unwrap();
+            fs::write(dir.path().join(name), text).unwrap();
             assert_eq!(
                 untrusted_toolchain_reason(&dir.path().join("sub")).is_some(),
                 expected,
@@ -481,8 +484,8 @@ mod tests {
         let home = dir.path();
         let file = |name: &str, text: &str| {
             let path = home.join(name);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
         };
         for program in [".asdf/shims/node", ".volta/bin/tsc", "bin/node", "bin/tsc"] {
             file(program, "");
@@ -503,12 +506,12 @@ mod tests {
             ("bin", "tsc", ("node_modules/.bin/tsc", "evil"), false),
         ] {
             file(&format!("project/{}", text.0), text.1);
-            std::fs::create_dir_all(home.join("project/sub")).unwrap();
+            fs::create_dir_all(home.join("project/sub")).unwrap();
             let path = home.join(path).into_os_string();
             let environment = Environment::default().with("PATH", path).with("HOME", home);
             let reason = untrusted_version_reason(program, &home.join("project/sub"), &environment);
             assert_eq!(reason.is_some(), expected, "{program} {text:?}");
-            std::fs::remove_dir_all(home.join("project")).unwrap();
+            fs::remove_dir_all(home.join("project")).unwrap();
         }
         // The first one may be in a folder in which a silent command does not look.
         file("project/mise.toml", "[env]");

@@ -3,7 +3,7 @@
 
 mod kept_places;
 pub(crate) mod linked_files;
-mod package_managers;
+pub(crate) mod package_managers;
 mod private_tmp;
 mod network;
 pub(crate) mod sandbox_profile;

@@ -1,5 +1,6 @@
 //! Hides from a command the files that it may read without naming them, and that nobody was asked
-//! about: secrets and denied paths below the session's folders.
+//! about: secrets and denied paths below the session's folders. What was found in a folder is remembered until the
+//! folder changes, so that the next search looks only at folders.
 
 use std::collections::HashMap;
 use std::fs::{self, FileType};

@@ -1,6 +1,7 @@
-//! Files of a project that programs outside of the sandbox run or obey without knowing them by a fixed name: those that
-//! run when somebody enters a folder, because its `.envrc` reads or runs them or puts them in the search path, and those
-//! that package managers, toolchains and editors run because a settings file beside them names them.
+//! Files of a project that programs outside of the sandbox run or obey, and that have no fixed name. Some run when
+//! somebody enters a folder: its `.envrc` reads or runs them, or puts them in front of the user's programs. direnv asks
+//! about a changed `.envrc`, but not about these. Others are run by package managers, toolchains and editors, because a
+//! settings file beside them names them: `yarnPath: .yarn/releases/yarn.cjs`. They are protected as the settings are.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +14,7 @@ use turnwright_workspace::files::read_head;
 
 const ENVRC: &str = ".envrc";
 /// Longer files are not understood, and at most this many are read.
-const MAX_BYTES: usize = 64 * 1024;
+const MAX_ENVRC_BYTES: usize = 64 * 1024;
 const MAX_FILES: usize = 500;
 /// The entries of a folder that are searched for scripts.
 const MAX_ENTRIES: usize = 2_000;
@@ -33,7 +34,7 @@ pub fn read_by_direnv(folder: &Path) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut pending = vec![folder.join(ENVRC)];
     while let Some(file) = pending.pop().filter(|_| found.len() < MAX_FILES) {
-        let Some(head) = read_head(&file, None, MAX_BYTES) else { continue };
+        let Some(head) = read_head(&file, None, MAX_ENVRC_BYTES) else { continue };
         let script = shell::parse(&head.text, ShellDialect::Bash);
         // A file that `source` reads stays in the folder, `source_env` goes to the file's folder.
         let places = [folder, file.parent().unwrap_or(folder)];
@@ -161,7 +162,7 @@ const SETTINGS: [&str; 6] =
 /// The settings files that name the folder of a toolchain.
 const TOOLCHAINS: [&str; 2] = ["rust-toolchain", "rust-toolchain.toml"];
 /// More of a file is not read, and no more names are looked up.
-const MAX_BYTES: usize = 512 * 1024;
+const MAX_SETTINGS_BYTES: usize = 512 * 1024;
 const MAX_NAMES: usize = 20_000;
 /// The usual places of programs that the rest of a longer file may name.
 const USUAL_PLACES: [&str; 2] = [".yarn/plugins", ".yarn/releases"];
@@ -170,7 +171,7 @@ const USUAL_PLACES: [&str; 2] = [".yarn/plugins", ".yarn/releases"];
 pub fn named_programs(folder: &Path) -> Vec<String> {
     let mut found = BTreeSet::new();
     for name in SETTINGS.iter().chain(&TOOLCHAINS) {
-        let Some(head) = read_head(&folder.join(name), None, MAX_BYTES) else { continue };
+        let Some(head) = read_head(&folder.join(name), None, MAX_SETTINGS_BYTES) else { continue };
         let lines = head.text.lines().map(without_comment);
         let possible: BTreeSet<&str> = lines.flat_map(possible_names).collect();
         if !head.is_complete || possible.len() > MAX_NAMES {

@@ -276,7 +276,7 @@ impl ConfinementGuard {
             let folder = folder.to_path_buf();
             let tracker = self.tracker.clone();
             self.tracker.spawn_blocking(move || {
-                package_managers::note_use(&folder, || tracker.is_closed());
+                package_managers::note_cache_use(&folder, || tracker.is_closed());
             });
         }
     }

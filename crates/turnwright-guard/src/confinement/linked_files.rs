@@ -1,5 +1,7 @@
-//! Finds the files of the session's folders that have another name (hard link) outside of them. uv, pnpm and Bun
-//! link packages from a store that all projects share, so writing to such a file changes the other projects as well.
+//! Files with several names (hard links). uv, pnpm and Bun link packages from a store that all projects share, so
+//! writing to such a file of the session's folders changes the other projects as well. A command writes into layers
+//! instead of into folders with such files; when it has ended, the layers become the content of the folders, as new
+//! files. A tool writes a new file under one name, and the others keep the old one.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
@@ -325,7 +327,7 @@ impl ChangedLayers {
         });
         let failed: Vec<_> = messages.collect();
         if let Some(place) = self.place.as_ref().filter(|_| failed.is_empty())
-            && let Err(error) = package_managers::remove(place, &|| false)
+            && let Err(error) = package_managers::remove_caches(place, &|| false)
         {
             tracing::debug!(%error, "a layer cannot be removed");
         }

@@ -112,7 +112,7 @@ fn is_installed(program: &str, environment: &Environment) -> bool {
 }
 
 /// Makes a folder below the home folder that only the user may read.
-fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
+fn create_below(home: &Path, folder: &Path) -> io::Result<()> {
     // A link leads to a place that nobody has named.
     let mut above = folder.ancestors().take_while(|above| *above != home);
     if above.any(Path::is_symlink) {

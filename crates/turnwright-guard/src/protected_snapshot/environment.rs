@@ -163,7 +163,7 @@ pub(super) fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn open(path: &Path) -> Option<fs::File> {
+fn open(path: &Path) -> Option<File> {
     nofollow::open_file(&real_path(path).ok()?).ok()
 }
 

@@ -1,5 +1,5 @@
-//! Tells which settings of git are harmless, and for which commands the others matter. Pure. Any setting that
-//! is not known to be harmless may start a program.
+//! The settings of git: parses a config the way git does, and tells which settings are harmless, and for which commands
+//! the others matter. Pure. Any setting that is not known to be harmless may start a program.
 
 use std::iter::Peekable;
 use std::path::{Component, Path, PathBuf};
@@ -492,7 +492,7 @@ mod tests {
     use turnwright_policy::shell;
     use turnwright_types::shell_script::ShellDialect;
 
-    use super::{*, GitConfigError};
+    use super::*;
 
     #[test]
     fn invalid_config_is_rejected() {

@@ -1,4 +1,7 @@
 //! The user's programs that sign, and their settings, without all that a command could have put in their place.
+//!
+//! Of the settings of git that say how the user signs, only those of the user and of the system count, with what they
+//! include: commands can make repositories with settings of their own.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};

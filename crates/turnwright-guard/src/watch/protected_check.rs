@@ -1,5 +1,8 @@
 //! Checks the protected paths while one command runs and when it has ended. Files that other programs would run are
 //! taken away as soon as the system reports them.
+//!
+//! What file tools and other commands change there at the same time, because the user has allowed it, is remembered. All
+//! other changes are made by the programs in the sandbox.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

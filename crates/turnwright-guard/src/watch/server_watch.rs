@@ -1,4 +1,4 @@
-//! Watches the protected places for as long as confined MCP servers run, also between their calls. Only
+//! Watches the protected places for as long as confined MCP servers run, during their calls and between them. Only
 //! changes at a time when a server ran are taken away or reported: at all other times it was the
 //! user, or another program.
 

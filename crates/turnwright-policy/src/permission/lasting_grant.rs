@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::access_grant::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
+use super::grants::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};
 use super::describe::with_backslashes;

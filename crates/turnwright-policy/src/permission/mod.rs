@@ -9,7 +9,6 @@
 //! [`ProjectRuleStore`] keeps the rules that a user has granted for a project, and [`AuditLog`]
 //! records decisions.
 
-mod access_grant;
 mod approval;
 mod audit_log;
 mod decide;
@@ -38,7 +37,7 @@ use std::path::PathBuf;
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope};
 use turnwright_types::refusal::ToolRefusal;
 
-pub use access_grant::AccessGrant;
+pub use grants::{AccessGrant, Grants};
 pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
 pub use decide::decide;
@@ -48,7 +47,6 @@ pub use describe::{
     markdown_code, verdict_name,
 };
 pub use glob::Glob;
-pub use grants::Grants;
 pub use lasting_grant::suggest_pattern;
 pub use mode::{Mode, SharedMode};
 pub use policy_rules::{DeniedPaths, PolicyRules};

@@ -25,7 +25,6 @@ mod lasting_grant;
 mod mode;
 mod policy_rules;
 mod protected_paths;
-mod refusal;
 mod rule;
 #[cfg(test)]
 mod ruinous_tests;
@@ -207,7 +206,7 @@ pub fn judge(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: Vec<Eff
             Judgement::NeedsApproval(ApprovalRequest::new(policy, mode, grants, effects, decision))
         }
         Verdict::Deny => {
-            let refusal = refusal::refusal(&decision, mode, policy, &effects);
+            let refusal = approval::refusal(&decision, mode, policy, &effects);
             Judgement::Denied(Denial { effects, decision, refusal })
         }
     }

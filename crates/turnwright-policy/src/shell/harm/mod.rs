@@ -3,7 +3,6 @@
 //! publish something irrecoverably. `targets` finds the paths that a command deletes, changes or overwrites, and
 //! `system_paths` knows those that no command of a project has a reason to destroy.
 
-pub(super) mod catastrophic;
 pub(super) mod destructive;
 pub(super) mod ruin;
 pub(super) mod system_paths;

@@ -9,7 +9,7 @@ use super::super::args::{self, Args, is_option, operands};
 use super::super::programs::{Starts, WordList, is_in};
 use super::super::syntax::command_scanner;
 use super::super::{Script, SimpleCommand, Word, read_only};
-use super::catastrophic::SHUTDOWN;
+use super::destructive::SHUTDOWN;
 use super::destructive;
 use super::system_paths::{HOME, is_device, is_disk, is_everything, is_home, is_system};
 use super::targets::{Harm, Target};

@@ -7,10 +7,10 @@ use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, is_in, program};
-use crate::shell::harm::catastrophic::{
-    ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down, stops_system,
+use crate::shell::harm::destructive::{
+    Danger, ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down,
+    stops_system,
 };
-use crate::shell::harm::destructive::Danger;
 use crate::shell::syntax::known_words;
 use crate::shell::syntax::wrappers::word;
 

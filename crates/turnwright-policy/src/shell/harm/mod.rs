@@ -5,7 +5,6 @@
 
 pub(super) mod destructive;
 pub(super) mod ruin;
-pub(super) mod system_paths;
 pub(super) mod targets;
 
 #[cfg(test)]

@@ -11,8 +11,7 @@ use super::super::syntax::command_scanner;
 use super::super::{Script, SimpleCommand, Word, read_only};
 use super::destructive::SHUTDOWN;
 use super::destructive;
-use super::system_paths::{HOME, is_device, is_disk, is_everything, is_home, is_system};
-use super::targets::{Harm, Target};
+use super::targets::{HOME, Harm, Target, is_device, is_disk, is_everything, is_home, is_system};
 
 const FILES: &str = "deletes the system or all of a user's files";
 const SOME_FILES: &str = "may delete files of the whole system";

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::super::programs::{WordList, is_in};
 
 use super::super::harm::ruin;
-use super::super::harm::system_paths::is_home;
+use crate::shell::harm::targets::is_home;
 use super::super::{SimpleCommand, Word};
 use super::known_words;
 

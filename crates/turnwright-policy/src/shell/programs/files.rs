@@ -8,7 +8,8 @@ use crate::shell::file_use::OperandUse::{Changes, Copies, Links, Moves, Reads, T
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
-use crate::shell::read_only::{FilesRead, ReadPaths, options};
+use crate::shell::read_only::{FilesRead, ReadPaths};
+use crate::shell::args;
 
 use super::{ANYTHING, Program, is_in, program};
 use crate::shell::harm::destructive::{Danger, has_option};
@@ -264,7 +265,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 /// `@file` names a file with further arguments.
 fn strings(words: &[Word]) -> FilesRead {
     let are_plain =
-        words.iter().all(|word| !word.text.starts_with('@') && !options::may_be_option(word));
+        words.iter().all(|word| !word.text.starts_with('@') && !args::may_be_option(word));
     are_plain.then(|| Files.files(STRINGS, words, ReadPaths::default()))?
 }
 

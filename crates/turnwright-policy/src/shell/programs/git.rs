@@ -11,7 +11,7 @@ use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
+use crate::shell::args::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
 use crate::shell::{SimpleCommand, Word};
 
@@ -305,7 +305,7 @@ fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
         _ => "",
     };
     let starts_another = words.iter().any(|word| {
-        options::may_be_option(word)
+        args::may_be_option(word)
             || STARTING.iter().any(|name| is_option(&word.text, '\0', name))
             || letters.chars().any(|letter| is_option(&word.text, letter, ""))
             || word.text.contains("::")

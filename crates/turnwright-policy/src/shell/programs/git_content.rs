@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use crate::shell::args::{
-    first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
+    Argument, arguments, first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
 };
 use crate::shell::read_only::Reads;
-use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::{SimpleCommand, Word};
 
 use super::git::{GLOBAL, PLAIN, subcommand};

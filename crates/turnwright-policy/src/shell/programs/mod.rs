@@ -15,13 +15,12 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::SimpleCommand;
-use super::args::Args;
+use super::args::{Args, OptionTable};
 use super::file_use::OperandUse;
 use super::harm::destructive::Danger;
 use super::harm::targets::FindTargets;
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
-use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 
 pub(super) use git::{starts_no_other, tracks_branches};

@@ -2,7 +2,7 @@
 
 use crate::shell::file_use::OperandUse;
 use crate::shell::read_only::Operands::{self, Format, Words};
-use crate::shell::read_only::options::{Argument, arguments};
+use crate::shell::args::{Argument, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 

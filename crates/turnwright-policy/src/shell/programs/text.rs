@@ -6,7 +6,7 @@ use crate::shell::args::{self, Args};
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
-use crate::shell::read_only::options::{Argument, OptionTable, arguments};
+use crate::shell::args::{Argument, OptionTable, arguments};
 use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
 use crate::shell::{SimpleCommand, Word};
 

@@ -15,7 +15,7 @@ use crate::shell::args::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
 use crate::shell::{SimpleCommand, Word};
 
-use super::git_content::may_name_object;
+use super::git_use::may_name_object;
 use super::{Program, is_in, program};
 use crate::shell::harm::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
 use crate::shell::harm::targets;

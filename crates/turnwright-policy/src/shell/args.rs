@@ -117,11 +117,11 @@ pub(super) fn git_subcommand(words: Args<'_>) -> Option<(&str, Args<'_>)> {
 /// letter with the name of a file to read, and `-#` a number after the dash. `--all`, `--lines:`,
 /// `--color?` (only with `=`) and `--file<` are the same for long options. Abbreviations are
 /// unknown options.
-pub(in crate::shell) type OptionTable = &'static [&'static str];
+pub(super) type OptionTable = &'static [&'static str];
 
 /// One argument of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::shell) enum Argument<'a> {
+pub(super) enum Argument<'a> {
     /// An option: `n`, `--lines`.
     Option(&'a str),
     /// The value of the option before, which names a file to read.
@@ -140,7 +140,7 @@ enum OptionValue {
 }
 
 /// Iterates over the arguments. Yields `None` for one that is not known, and then ends.
-pub(in crate::shell) fn arguments<'a>(options: OptionTable, words: &'a [Word]) -> Arguments<'a> {
+pub(super) fn arguments<'a>(options: OptionTable, words: &'a [Word]) -> Arguments<'a> {
     Arguments {
         options,
         words,
@@ -153,7 +153,7 @@ pub(in crate::shell) fn arguments<'a>(options: OptionTable, words: &'a [Word]) -
 }
 
 #[derive(Debug)]
-pub(in crate::shell) struct Arguments<'a> {
+pub(super) struct Arguments<'a> {
     options: OptionTable,
     words: &'a [Word],
     /// The remaining letters of a group of options.
@@ -268,7 +268,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// True if a word is a glob that may expand to a name that begins with a dash.
-pub(in crate::shell) fn may_be_option(word: &Word) -> bool {
+pub(super) fn may_be_option(word: &Word) -> bool {
     word.is_glob && may_start_with_dash(&word.text)
 }
 

@@ -515,10 +515,10 @@ mod tests {
             let (words, _) = parse_words(text).unwrap();
             assert_eq!(words, *expected, "{text}");
             let written: Vec<_> = words.iter().map(|word| quoted(word)).collect();
-            assert_eq!(parse(&written.join(" ")).unwrap().0, words, "{written:?}");
+            assert_eq!(parse_words(&written.join(" ")).unwrap().0, words, "{written:?}");
         }
         for wrong in ["npm run test:*", "a * b", "'open", "\"open", "end\\"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+            assert!(parse_words(wrong).is_err(), "{wrong}");
         }
     }
 }

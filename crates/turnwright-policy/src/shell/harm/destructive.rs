@@ -403,7 +403,7 @@ mod tests {
             ("npm install", ""),
             ("cargo publish", "publishes something"),
         ] {
-            let script = crate::shell::parse(line, ShellDialect::Bash);
+            let script = parse(line, ShellDialect::Bash);
             assert_eq!(stakes(&script).join("; "), expected, "{line}");
         }
     }

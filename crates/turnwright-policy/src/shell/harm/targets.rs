@@ -5,11 +5,10 @@
 
 use std::path::Path;
 
-use super::super::args::{self, Args, git_subcommand, is_option, operands};
+use super::super::args::{self, Args, git_subcommand, is_option, name, operands};
 use super::super::programs::{self, is_in};
 use super::super::syntax::known_words;
 use super::super::{SimpleCommand, Word, network, read_only};
-use crate::shell::args::name;
 
 /// The harm that is done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,7 +225,7 @@ pub(in crate::shell) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
 
 /// True for a program that starts no other program. A search may run such a program for the files it selects.
 fn starts_no_program(program: &str) -> bool {
-    programs::find(args::name(program)).starts == programs::Starts::Nothing
+    programs::find(name(program)).starts == programs::Starts::Nothing
 }
 
 /// The folders in which a search starts, as targets. The default is the working directory.

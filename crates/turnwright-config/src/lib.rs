@@ -35,7 +35,6 @@ mod servers;
 mod show;
 mod snapshot;
 mod table;
-mod template;
 pub mod trust;
 mod wrong_values;
 
@@ -66,11 +65,10 @@ pub use logins::{Logins, StoredLogin};
 pub use paths::Paths;
 pub use profiles::ModelProfiles;
 pub use sandbox::{NetworkSetting, SandboxSettings};
-pub use schema::settings_schema;
+pub use schema::{settings_schema, settings_template};
 pub use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};
 pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
-pub use template::settings_template;
 
 use environment::{
     BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,

@@ -1,7 +1,6 @@
 //! Guards the protected paths while confined commands run: provides their temporary folder and
 //! checks the protected paths when each has ended, whether or not a call still waits for it.
 
-mod ignored_search;
 pub(crate) mod kept_history;
 mod protected_check;
 pub(crate) mod sandbox_denial;
@@ -24,7 +23,7 @@ use crate::confinement::package_managers;
 use crate::confinement::{CommandConfinement, CommandSigning};
 use crate::hidden_paths::KnownFolders;
 use crate::protected_snapshot::ProtectedSnapshot;
-use ignored_search::{IgnoredSearch, SearchPlace};
+use protected_check::{IgnoredSearch, OtherChanges, ProtectedCheck, SearchPlace};
 use kept_history::{HistoryKeeper, KeptHistory};
 use sandbox_denial::DenialNote;
 use server_watch::{ServerWatch, WatchedServers};
@@ -41,7 +40,6 @@ use unfinished_commands::OtherCommands;
 
 pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
 pub use protected_check::ChangingCall;
-use protected_check::{OtherChanges, ProtectedCheck};
 pub use server_watch::RemoteCallGuard;
 
 /// How often the protected paths are checked while a command runs in the background.

@@ -152,7 +152,7 @@ fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
     command.stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(lock) = lock {
         let lock = std::fs::OpenOptions::new().create(true).append(true).open(lock)?;
-        turnwright_types::file_lock::lock_now(&lock)?;
+        turnwright_types::private_file::lock_now(&lock)?;
         command.stdin(lock);
     }
     command.spawn().map(drop)

@@ -19,7 +19,6 @@ pub mod shell_script;
 pub mod file_change;
 pub mod file_id;
 pub mod file_link;
-pub mod file_lock;
 pub mod git_layout;
 pub mod look_alike;
 pub mod timestamp;

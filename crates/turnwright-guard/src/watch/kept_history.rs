@@ -15,7 +15,7 @@ use std::time::SystemTime;
 
 use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::OtherCommands;
-use turnwright_types::file_lock::FileLock;
+use turnwright_types::private_file::FileLock;
 use turnwright_types::private_file;
 use turnwright_workspace::nofollow;
 

@@ -14,7 +14,7 @@ use crate::protected_snapshot::ProtectedSnapshot;
 use crate::watch::CLOCK_LAG;
 use crate::watch::server_watch::changed_at;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::file_lock::is_locked;
+use turnwright_types::private_file::is_locked;
 use turnwright_types::private_file;
 use turnwright_types::text;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings};

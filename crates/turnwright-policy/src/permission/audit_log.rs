@@ -19,7 +19,7 @@ use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
-use turnwright_types::file_lock::FileLock;
+use turnwright_types::private_file::FileLock;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;

@@ -29,4 +29,3 @@ pub mod line_diff;
 pub mod patience;
 pub mod private_file;
 pub mod text;
-pub mod learned_limits;

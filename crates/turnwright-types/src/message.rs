@@ -11,8 +11,7 @@ use serde_json::Value;
 
 use crate::file_link::FileLink;
 use crate::ids::{CallId, MessageId};
-use crate::learned_limits::{FailedSummaries, LearnedWindow};
-use crate::token_meter::TokenMeter;
+use crate::token_meter::{FailedSummaries, LearnedWindow, TokenMeter};
 
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
 //!   change        changes one setting in the user's file, in which `document` leaves everything else as it is
-//!   schema        the settings as a JSON Schema; `template` is a file with all of them
+//!   schema        the settings as a JSON Schema, and a file with all of them
 //!   jsonc         the JSON files of editors, and of projects that name MCP servers
 //!   trust         the files of a project, which count only as the user trusted them
 

@@ -1,6 +1,7 @@
-//! The JSON Schema of the settings file: the key, type, allowed words, default and description of each
-//! setting, as the table has them. Editors complete and check the file with it; `config init` and `config set` are
-//! based on it.
+//! Every setting described: the JSON Schema of the settings file, with the key, type, allowed words, default and
+//! description of each setting as the table has them, and the text of a new settings file, which follows the schema, with
+//! a default or an example of each, commented out. Editors complete and check the file with the schema; `config init` and
+//! `config set` are based on it.
 
 use serde_json::{Value, json};
 use toml_edit::Value as TomlValue;

@@ -1,5 +1,5 @@
 //! The vocabulary of turnwright: plain data types that all other crates share. Nothing
-//! but [`file_id`], [`file_lock`], [`private_file`] and [`secret_file`] looks at files.
+//! but [`file_id`], [`private_file`] and [`secret`] looks at files.
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through

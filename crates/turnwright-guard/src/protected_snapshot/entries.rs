@@ -358,7 +358,7 @@ impl Quarantine {
             let target = self.folder.join(format!("{}-{end}", self.count));
             match File::create_new(target) {
                 Ok(mut to) => {
-                    let mut part = io::Read::take(&mut from, MAX_QUARANTINED_BYTES);
+                    let mut part = Read::take(&mut from, MAX_QUARANTINED_BYTES);
                     return io::copy(&mut part, &mut to).map(drop);
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

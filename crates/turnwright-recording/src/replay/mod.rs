@@ -1,5 +1,8 @@
 //! Runs a recorded session again, in an agent that gets its outside world from the recording, and says where the
 //! agent now behaves in another way. The caller starts the agent, which is at the other end of two pipes.
+//!
+//! The recorded prompts can also be sent to another model. The agent's requests then get the recorded answers where
+//! there are any, and an error otherwise.
 
 mod driver;
 mod observed;

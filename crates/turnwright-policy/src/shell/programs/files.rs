@@ -12,7 +12,7 @@ use crate::shell::read_only::{FilesRead, ReadPaths};
 use crate::shell::args;
 
 use super::{ANYTHING, Program, is_in, program};
-use crate::shell::harm::destructive::{Danger, has_option};
+use crate::shell::harm::{Danger, has_option};
 use crate::shell::harm::targets::is_everything;
 use crate::shell::harm::targets::{self, Target};
 

@@ -17,8 +17,7 @@ use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
 use super::{Program, is_in, program};
-use crate::shell::harm::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
-use crate::shell::harm::targets;
+use crate::shell::harm::{CHANGES, Danger, HISTORY, first_danger, has_option, targets};
 
 const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: --patch --no-patch \
     --unified: --raw --patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic \

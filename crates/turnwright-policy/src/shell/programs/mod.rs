@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use super::SimpleCommand;
 use super::args::{Args, OptionTable};
 use super::file_use::OperandUse;
-use super::harm::destructive::Danger;
+use super::harm::Danger;
 use super::harm::targets::FindTargets;
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};

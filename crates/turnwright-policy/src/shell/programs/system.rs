@@ -7,7 +7,7 @@ use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, is_in, program};
-use crate::shell::harm::destructive::{
+use crate::shell::harm::{
     Danger, ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down,
     stops_system,
 };

@@ -11,8 +11,7 @@ use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_a
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, WordList, is_in, program, projects};
-use crate::shell::harm::destructive::Danger;
-use crate::shell::harm::targets;
+use crate::shell::harm::{Danger, targets};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program("grep egrep fgrep").reads_if(grep).unknown_args(UnknownArgs::NameFiles),

@@ -15,7 +15,6 @@
 //!   trust         the files of a project, which count only as the user trusted them
 
 mod change;
-mod client_provider;
 mod document;
 mod environment;
 mod file;
@@ -27,7 +26,6 @@ mod paths;
 mod profiles;
 mod provider;
 mod recorded;
-mod request_fields;
 mod resolve;
 mod sandbox;
 mod schema;
@@ -51,14 +49,13 @@ pub use file::{
     AgentSection, CheckTable, MAX_CHECKS, PermissionSection, RuleEntry, SessionRetention,
     usable_checks,
 };
-pub use client_provider::{AccountStatus, ClientProvider, SignIn};
+pub use provider::{
+    AccountStatus, ClientProvider, EndpointSettings, KeyOrigin, PRESETS, Price, Provider,
+    ProviderKey, ProviderPreset, SignIn, is_openai_url, pasted_base_url, preset,
+};
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
-pub use provider::{
-    EndpointSettings, KeyOrigin, PRESETS, Price, Provider, ProviderKey, ProviderPreset,
-    is_openai_url, pasted_base_url, preset,
-};
 pub use layers::{ManagedSettings, ProjectSettings, UserFile};
 pub use limits::{LimitSettings, parse_limit};
 pub use logins::{Logins, StoredLogin};

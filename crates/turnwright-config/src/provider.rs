@@ -1,5 +1,6 @@
-//! The resolved provider and model, as plain values: the well-known providers with their base URLs and key variables,
-//! and a key with its origin, so that messages can say where the key comes from.
+//! Providers: the resolved one with its model, as plain values; the well-known ones with their base URLs and key
+//! variables; and the default one as the client sets it for this process. A key has an origin, so that messages can say
+//! where it comes from. The user's settings may add fields to each request to a model, such as `temperature`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +10,9 @@ use serde_json::{Map, Value};
 use serde::{Deserialize, Deserializer};
 use url::{Host, Url};
 
+use crate::resolve::{DefaultEndpoint, is_credential};
 use crate::table::settings;
+use crate::{Config, SettingsSnapshot};
 use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -266,8 +269,175 @@ impl fmt::Display for KeyOrigin {
     }
 }
 
+/// The default provider as the client has set it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ClientProvider {
+    /// Nothing: the user's settings apply.
+    #[default]
+    Unset,
+    /// The default endpoint is this one, with these headers.
+    Set { base_url: String, headers: Vec<(String, Secret)> },
+    /// There is no default provider.
+    Disabled,
+}
+
+/// The state of signing in, which opening a session may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignIn {
+    Done,
+    Missing,
+    /// The model is the offline one, or its server has no key.
+    NotNeeded,
+    /// The settings cannot be read.
+    Unknown,
+}
+
+/// Where the keys are, as far as a client may show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountStatus {
+    /// The state for the default model.
+    pub sign_in: SignIn,
+    /// The name of each account, and whether it is that of the default model.
+    pub accounts: Vec<(String, bool)>,
+}
+
+impl Config {
+    /// Replaces the default provider for this process.
+    pub fn set_client_provider(&self, provider: ClientProvider) {
+        *self.client_provider.lock() = provider;
+    }
+}
+
+impl SettingsSnapshot<'_> {
+    /// Returns true if the client has replaced or disabled the default provider.
+    pub(crate) fn is_set_by_client(&self) -> bool {
+        self.client_provider != ClientProvider::Unset
+    }
+
+    pub(crate) fn is_disabled_by_client(&self) -> bool {
+        self.client_provider == ClientProvider::Disabled
+    }
+
+    /// The endpoint that the client has set.
+    pub(crate) fn client_endpoint(&self) -> Option<DefaultEndpoint> {
+        match &self.client_provider {
+            ClientProvider::Set { base_url, headers } => Some(DefaultEndpoint {
+                base_url: base_url.clone(),
+                key: None,
+                headers: headers.clone(),
+                model: None,
+            }),
+            ClientProvider::Unset | ClientProvider::Disabled => None,
+        }
+    }
+
+    /// The credentials among the headers that the client has set.
+    pub(crate) fn client_secrets(&self) -> Vec<String> {
+        let ClientProvider::Set { headers, .. } = &self.client_provider else {
+            return Vec::new();
+        };
+        let credentials = headers.iter().filter(|header| is_credential(&header.0));
+        let values = credentials.filter_map(|header| redact::header_key(header.1.expose()));
+        values.map(str::to_owned).collect()
+    }
+
+    /// The base URL of the default provider, without secrets; `None` for the offline model or none at all.
+    pub fn default_base_url(&self) -> Option<String> {
+        match self.provider() {
+            Ok(Provider::Endpoint(endpoint)) => Some(endpoint.redacted_url()),
+            Ok(Provider::Offline | Provider::Unconfigured) | Err(_) => None,
+        }
+    }
+
+    /// Where the keys are. `is_offline` if the offline model serves where none is configured.
+    pub fn account_status(&self, is_offline: bool) -> AccountStatus {
+        let mut accounts: Vec<_> = self
+            .logins
+            .all()
+            .iter()
+            .filter(|login| login.key.is_some())
+            .map(|login| (login.name(), login.server().map(str::to_owned), false))
+            .collect();
+        let sign_in = match self.provider() {
+            Ok(Provider::Unconfigured) if !is_offline => SignIn::Missing,
+            Ok(Provider::Offline | Provider::Unconfigured) => SignIn::NotNeeded,
+            Ok(Provider::Endpoint(endpoint)) => {
+                let has_header = endpoint.headers.iter().any(|header| is_credential(&header.0));
+                if endpoint.key.is_none() && !has_header {
+                    SignIn::NotNeeded
+                } else {
+                    let server = endpoint.base_url.trim_end_matches('/');
+                    match accounts.iter_mut().find(|account| account.1.as_deref() == Some(server)) {
+                        Some(account) => account.2 = true,
+                        None => {
+                            let name = endpoint.name.unwrap_or_else(|| redact::url(server));
+                            accounts.push((name, None, true));
+                        }
+                    }
+                    SignIn::Done
+                }
+            }
+            Err(_) => SignIn::Unknown,
+        };
+        let accounts = accounts.into_iter().map(|account| (account.0, account.2)).collect();
+        AccountStatus { sign_in, accounts }
+    }
+}
+
+/// The fields that the agent sets itself, and what to set instead.
+const RESERVED: &[(&str, &str)] = &[
+    ("model", "name the model in `model`"),
+    ("messages", "it holds the conversation"),
+    ("input", "it holds the conversation"),
+    ("instructions", "set `agent.system_prompt`"),
+    ("system", "set `agent.system_prompt`"),
+    ("tools", "the agent decides which tools there are"),
+    ("tool_choice", "the agent needs the model's choice"),
+    ("functions", "the agent decides which tools there are"),
+    ("function_call", "the agent needs the model's choice"),
+    ("stream", "answers are always streamed"),
+    ("stream_options", "set the quirk `stream_options`"),
+    ("n", "one answer is read"),
+    ("background", "answers are always streamed"),
+    ("previous_response_id", "the conversation is sent with each request"),
+    ("conversation", "the conversation is sent with each request"),
+    ("max_tokens", "set `max_output`"),
+    ("max_completion_tokens", "set `max_output`"),
+    ("max_output_tokens", "set `max_output`"),
+];
+
+/// The fields of all these tables, of which later ones override earlier ones, without those that the agent
+/// sets itself.
+pub(crate) fn merge_request_fields<'a>(
+    tables: impl IntoIterator<Item = &'a Map<String, Value>>,
+) -> Map<String, Value> {
+    let fields = tables.into_iter().flatten().filter(|field| reserved(field.0).is_none());
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The errors in the fields of the setting with this key, a sentence each.
+pub(crate) fn wrong_fields(key: &str, fields: &Map<String, Value>) -> Vec<String> {
+    let wrong = fields.keys().filter_map(|name| {
+        let why = reserved(name)?;
+        Some(format!("`{key}` contains `{name}`, which the agent sets itself: {why}"))
+    });
+    wrong.collect()
+}
+
+/// The fields in one line, for display.
+pub(crate) fn describe_request_fields(fields: &Map<String, Value>) -> String {
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    fields.join(", ")
+}
+
+fn reserved(name: &str) -> Option<&'static str> {
+    RESERVED.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -362,5 +532,29 @@ mod tests {
         ] {
             assert_eq!(origin.advice(), expected);
         }
+    }
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_model_s_fields_override_its_provider_s_and_reserved_ones_are_refused_in_words() {
+        let provider = map(&json!({ "temperature": 0.2, "top_p": 0.9, "stream": false }));
+        let model = map(&json!({ "temperature": 1, "messages": [], "max_tokens": 7 }));
+        let merged = merge_request_fields([&provider, &model]);
+        assert_eq!(Value::from(merged.clone()), json!({ "temperature": 1, "top_p": 0.9 }));
+        assert_eq!(describe_request_fields(&merged), "temperature = 1, top_p = 0.9");
+        assert_eq!(wrong_fields("providers.x.request", &merged), [""; 0]);
+        let wrong = wrong_fields("providers.x.model.\"m\".request", &model);
+        assert_eq!(
+            wrong,
+            [
+                "`providers.x.model.\"m\".request` contains `messages`, which the agent sets itself: it \
+                 holds the conversation",
+                "`providers.x.model.\"m\".request` contains `max_tokens`, which the agent sets itself: \
+                 set `max_output`",
+            ]
+        );
     }
 }

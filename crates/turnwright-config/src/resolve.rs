@@ -14,7 +14,7 @@ use crate::file::{
 };
 use crate::provider::{EndpointSettings, KeyOrigin, Provider, ProviderKey};
 use crate::provider::{self, ProviderPreset, preset};
-use crate::{ConfigError, Logins, request_fields};
+use crate::{ConfigError, Logins, provider};
 use turnwright_llm::Protocol;
 use turnwright_types::secret::Secret;
 
@@ -250,7 +250,7 @@ impl ProviderSources<'_> {
     ) -> Map<String, Value> {
         let models = &self.file.models;
         let named = name.and_then(|name| models.model.get(name)).map(|section| &section.request);
-        request_fields::merge(std::iter::once(&models.request).chain(own).chain(named))
+        provider::merge(std::iter::once(&models.request).chain(own).chain(named))
     }
 
     fn assumed_window(&self) -> Option<u64> {

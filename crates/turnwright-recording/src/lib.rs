@@ -13,7 +13,6 @@
 //!
 //! The agent of a replay is started by the caller, so that this crate needs nothing of it.
 
-mod events;
 mod line_filter;
 pub mod outside;
 mod playback;
@@ -28,7 +27,7 @@ use outside::{KeptAnswers, MachineFacts};
 use playback::Playback;
 use turnwright_llm::{Exchange, Traffic};
 
-pub use events::{RecordedEvent, RecordingError, load_recording};
+pub use playback::{RecordedEvent, RecordingError, load_recording};
 pub use recorder::{RecordedSession, Recorder};
 pub use replay::{AgentFolders, StartedAgent, ask_other_model, play_back};
 

@@ -20,8 +20,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::Recording;
-use crate::events::{EventKind, RecordedEvent};
-use crate::playback::{Playback, PlaybackEvent};
+use crate::playback::{EventKind, Playback, PlaybackEvent, RecordedEvent};
 use driver::{ReplayDriver, ReplaySummary};
 use observed::{Observer, RunNormalizer};
 use turnwright_store::{Store, insert_conversation};

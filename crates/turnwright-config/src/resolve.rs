@@ -12,9 +12,10 @@ use crate::environment::variable_name;
 use crate::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
 };
-use crate::provider::{EndpointSettings, KeyOrigin, Provider, ProviderKey};
-use crate::provider::{self, ProviderPreset, preset};
-use crate::{ConfigError, Logins, provider};
+use crate::provider::{
+    self, EndpointSettings, KeyOrigin, Provider, ProviderKey, ProviderPreset, preset,
+};
+use crate::{ConfigError, Logins};
 use turnwright_llm::Protocol;
 use turnwright_types::secret::Secret;
 
@@ -250,7 +251,7 @@ impl ProviderSources<'_> {
     ) -> Map<String, Value> {
         let models = &self.file.models;
         let named = name.and_then(|name| models.model.get(name)).map(|section| &section.request);
-        provider::merge(std::iter::once(&models.request).chain(own).chain(named))
+        provider::merge_request_fields(std::iter::once(&models.request).chain(own).chain(named))
     }
 
     fn assumed_window(&self) -> Option<u64> {

@@ -59,7 +59,7 @@ impl SettingsSnapshot<'_> {
             settings.push(self.of_file(&format!("providers.{name}"), &value));
         }
         for (place, fields) in file.request_tables().iter().filter(|table| !table.1.is_empty()) {
-            let value = provider::describe(fields);
+            let value = provider::describe_request_fields(fields);
             settings.push(self.of_file(&format!("{place}.request"), &value));
         }
         settings.extend(self.logins.all().iter().map(|login| self.login_setting(login)));

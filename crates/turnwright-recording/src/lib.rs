@@ -7,8 +7,7 @@
 //!     recording_writer   writes it into the file, on a thread; of a request only the new messages
 //!     line_filter        decides which lines of a connection belong to the session
 //!     scrub              removes secrets, also keys that the model or the agent says in pieces
-//!   events               reads the file
-//!   playback             answers from it in place of the outside world
+//!   playback             reads the file, and answers from it in place of the outside world
 //!   replay               plays the client of an agent, and compares what it does with what it has done
 //!
 //! The agent of a replay is started by the caller, so that this crate needs nothing of it.

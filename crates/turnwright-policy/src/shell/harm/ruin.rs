@@ -9,8 +9,7 @@ use super::super::args::{self, Args, is_option, operands};
 use super::super::programs::{Starts, WordList, is_in};
 use super::super::syntax::command_scanner;
 use super::super::{Script, SimpleCommand, Word, read_only};
-use super::SHUTDOWN;
-use super::super::harm;
+use super::{SHUTDOWN, first_danger};
 use super::targets::{HOME, Harm, Target, is_device, is_disk, is_everything, is_home, is_system};
 
 const FILES: &str = "deletes the system or all of a user's files";
@@ -163,7 +162,7 @@ impl<'a> CommandContext<'a> {
                     worst(targets.filter_map(|target| context.assess(target)))
                 })
                 .or_else(|| {
-                    harm::first_danger(program.ruins, words, false).map(Ruin::Possible)
+                    first_danger(program.ruins, words, false).map(Ruin::Possible)
                 })
         })
     }

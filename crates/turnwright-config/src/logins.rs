@@ -65,12 +65,12 @@ impl StoredLogin {
     }
 
     /// Returns true if the login defines the default endpoint, whose models have no prefix.
-    pub(crate) fn is_default_endpoint(&self) -> bool {
+    fn is_default_endpoint(&self) -> bool {
         self.provider.as_deref().is_none_or(|provider| provider == OPENAI_PROVIDER)
     }
 
     /// The name of the chosen model in the settings.
-    pub(crate) fn full_model_name(&self) -> Option<String> {
+    fn full_model_name(&self) -> Option<String> {
         let model = self.model.as_ref()?;
         match &self.provider {
             Some(provider) if !self.is_default_endpoint() => Some(format!("{provider}/{model}")),

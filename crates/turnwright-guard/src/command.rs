@@ -404,7 +404,7 @@ const MAX_FILE_BYTES: usize = 16 * 1024;
 
 /// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
 /// Reads the disk.
-pub(crate) fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
+fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
     let mut files =
         folder.ancestors().flat_map(|folder| TOOLCHAIN_FILES.map(|name| folder.join(name)));
     files.any(|file| may_run_something(&file)).then(|| {
@@ -414,7 +414,7 @@ pub(crate) fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
 
 /// Why a program in this real folder may be the project's own if a version manager provides it; `None` if
 /// it is not, or no manager does. Reads the disk.
-pub(crate) fn untrusted_version_reason(
+fn untrusted_version_reason(
     program: &str,
     folder: &Path,
     environment: &Environment,

@@ -109,7 +109,7 @@ fn replace_strings(value: &mut Value, path: &mut String, texts: &mut BTreeMap<St
 const TEXT: &str = "/params/update/content/text";
 
 /// A line with its number and its milliseconds.
-pub(crate) type NumberedLine = (u64, u64, Value);
+type NumberedLine = (u64, u64, Value);
 
 /// The end of a message's text that may be the beginning of a key. It waits for what follows.
 #[derive(Default)]

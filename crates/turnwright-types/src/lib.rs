@@ -5,7 +5,7 @@
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`text`] takes
-//! parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
+//! parts of texts, and [`error_text`] puts errors into plain words.
 
 pub mod hash;
 pub mod ids;

@@ -151,13 +151,13 @@ pub(super) fn is_python(path: &Path) -> bool {
 }
 
 /// The paths in a folder.
-pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
 }
 
 /// The first bytes of a file.
-pub(super) fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
+fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit as u64).read_to_end(&mut bytes).ok()?;
     Some(bytes)
@@ -276,16 +276,16 @@ const MAKERS: &[&str] =
 
 /// The templates of the installed programs that make environments.
 #[derive(Debug)]
-pub(super) struct Templates(Vec<Vec<u8>>);
+struct Templates(Vec<Vec<u8>>);
 
 impl Templates {
     /// The templates that belong to an interpreter in this folder.
-    pub(super) fn of_interpreter(home: &Path, places: &FixedPlaces) -> Templates {
+    fn of_interpreter(home: &Path, places: &FixedPlaces) -> Templates {
         Templates::below(home.parent().map(Path::to_path_buf), places)
     }
 
     /// The templates that the programs in these folders bring along.
-    pub(super) fn of_programs(folders: &[PathBuf], places: &FixedPlaces) -> Templates {
+    fn of_programs(folders: &[PathBuf], places: &FixedPlaces) -> Templates {
         let mut prefixes = BTreeSet::new();
         for folder in folders.iter().filter(|folder| places.leads_to(folder).is_some()) {
             prefixes.extend(folder.parent().map(Path::to_path_buf));
@@ -371,7 +371,7 @@ impl Templates {
 
     /// Returns true if a script is one of the templates filled in for this environment, or its first lines, as
     /// long as it is being written.
-    pub(super) fn accept(&self, script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
+    fn accept(&self, script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
         script.is_empty()
             || script.ends_with(b"\n")
                 && self.0.iter().any(|template| gives(template, script, environment, places))

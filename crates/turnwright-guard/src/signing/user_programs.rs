@@ -16,7 +16,7 @@ use turnwright_workspace::exec::{Environment, PipedProcess, PipedProgram};
 use turnwright_workspace::fixed_places::FixedPlaces;
 
 /// The names of these settings, and of those that lead to further files.
-pub(super) const SETTINGS_PATTERN: &str = r"^(user\.(name|email|signingkey)|committer\.(name|email)|gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand|include\.path|includeif\..*\.path)$";
+const SETTINGS_PATTERN: &str = r"^(user\.(name|email|signingkey)|committer\.(name|email)|gpg\.(.*\.)?program|gpg\.ssh\.defaultkeycommand|include\.path|includeif\..*\.path)$";
 /// The scopes of the files that only the user and the administrator write.
 const TRUSTED_SCOPES: [&str; 2] = ["system", "global"];
 /// The characters that git removes at the ends of names and addresses, besides blanks.

@@ -356,7 +356,7 @@ impl OtherChanges {
     }
 
     /// Returns true if a command without a sandbox is remembered.
-    pub(super) fn have_been_unknown(&self) -> bool {
+    fn have_been_unknown(&self) -> bool {
         self.0.lock().iter().any(|change| change.path.is_none())
     }
 

@@ -311,12 +311,12 @@ pub(super) fn refusal(
 }
 
 /// The question was taken back before it was answered.
-pub(super) fn withdrawn() -> ToolRefusal {
+fn withdrawn() -> ToolRefusal {
     ToolRefusal::cancelled("The question about this call was withdrawn; it was not executed.")
 }
 
 /// The answer was neither yes nor no.
-pub(super) fn unclear(what: &str) -> ToolRefusal {
+fn unclear(what: &str) -> ToolRefusal {
     ToolRefusal::new(
         format!("There was no clear permission for this call ({what}); it was not executed."),
         format!("No clear permission ({what})"),

@@ -347,15 +347,15 @@ const ROOTS: &[&str] = &[
     "Error",
 ];
 
-pub(super) struct MessageShapes(Map<String, Value>);
+struct MessageShapes(Map<String, Value>);
 
 impl MessageShapes {
-    pub(super) fn load() -> MessageShapes {
+    fn load() -> MessageShapes {
         MessageShapes(serde_json::from_str(include_str!("shapes.json")).unwrap_or_default())
     }
 
     /// Checks a value against its definition. The error describes the first difference.
-    pub(super) fn check(&self, definition: &str, value: &Value) -> Result<(), String> {
+    fn check(&self, definition: &str, value: &Value) -> Result<(), String> {
         match self.0.get(definition) {
             Some(shape) => self.fits(shape, value, ""),
             None => Err(format!("no definition of {definition}")),

@@ -122,7 +122,7 @@ impl Screen {
     }
 
     /// Writes lines to stderr, each broken where it is too long.
-    pub(super) fn lines(&mut self, lines: &[StyledLine]) {
+    fn lines(&mut self, lines: &[StyledLine]) {
         self.end_message();
         self.clear_status();
         let width = self.note_width();
@@ -365,16 +365,16 @@ const MAX_FAILURE_LINES: usize = 6;
 
 /// A line for the terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct StyledLine {
-    pub(super) text: String,
-    pub(super) style: TextStyle,
+struct StyledLine {
+    text: String,
+    style: TextStyle,
     /// How far the text is indented where it is broken, if it is code: that is broken anywhere, because its spaces
     /// matter. `None` for words.
-    pub(super) code_indent: Option<usize>,
+    code_indent: Option<usize>,
 }
 
 impl StyledLine {
-    pub(super) fn words(text: String, style: TextStyle) -> StyledLine {
+    fn words(text: String, style: TextStyle) -> StyledLine {
         StyledLine { text, style, code_indent: None }
     }
 
@@ -386,7 +386,7 @@ impl StyledLine {
 
 /// A tool call as the agent has described it so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CallCard {
+struct CallCard {
     fields: serde_json::Map<String, Value>,
     is_shown: bool,
     /// A question has shown the changes.
@@ -395,7 +395,7 @@ pub(super) struct CallCard {
 
 impl CallCard {
     /// Applies an update: fields that it omits or sets to null keep their value.
-    pub(super) fn update(&mut self, update: &Value) {
+    fn update(&mut self, update: &Value) {
         let fields = update.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
         self.fields.extend(fields.map(|(name, value)| (name.clone(), value.clone())));
     }
@@ -409,7 +409,7 @@ impl CallCard {
     }
 
     /// The title in one line.
-    pub(super) fn title(&self) -> String {
+    fn title(&self) -> String {
         let title = string(self.field("title"));
         let mut lines = title.lines();
         let first = escape_hidden_line(lines.next().unwrap_or_default());
@@ -418,12 +418,12 @@ impl CallCard {
         format!("{sign}{first}{more}")
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.field("status") == "in_progress"
     }
 
     /// The lines about a call that has just ended; none before that, and none a second time.
-    pub(super) fn take_final_lines(&mut self, cwd: &Path) -> Vec<StyledLine> {
+    fn take_final_lines(&mut self, cwd: &Path) -> Vec<StyledLine> {
         let is_success = self.field("status") == "completed";
         if self.is_shown || !is_success && self.field("status") != "failed" {
             return Vec::new();
@@ -446,7 +446,7 @@ impl CallCard {
 
     /// The lines of a question about this call: all of the command and of the changes. What follows is
     /// Markdown, which explains.
-    pub(super) fn question(&mut self, cwd: &Path) -> (Vec<StyledLine>, String) {
+    fn question(&mut self, cwd: &Path) -> (Vec<StyledLine>, String) {
         self.was_asked = true;
         let whole_title = string(self.field("title"));
         let mut title = whole_title.lines();

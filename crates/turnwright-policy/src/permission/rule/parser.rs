@@ -266,7 +266,7 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
 ///
 /// # Errors
 /// If the text is not valid.
-pub(in crate::permission) fn parse_words(text: &str) -> Result<(Vec<String>, bool), RuleError> {
+fn parse_words(text: &str) -> Result<(Vec<String>, bool), RuleError> {
     let mut words: Vec<(String, bool)> = Vec::new();
     let mut word: Option<(String, bool)> = None;
     let mut chars = text.chars();

@@ -239,7 +239,6 @@ fn exists(path: &Path) -> bool {
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
-#[cfg_attr(unix, expect(clippy::disallowed_methods, reason = "a test sets up its files"))]
 mod tests {
     use std::fs;
     #[cfg(unix)]

@@ -1,5 +1,5 @@
-//! The format of `config.toml`, with its sections `[permissions]` and `[checks]`: parses it and warns about entries that
-//! have no effect. The policy crate parses the rules. Does no I/O.
+//! The format of `config.toml`, with its sections `[permissions]` and `[checks]`: parses it and warns about entries
+//! that have no effect. The policy crate parses the rules. Does no I/O.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

@@ -1,7 +1,7 @@
 //! Providers: the resolved one with its model, as plain values; the well-known ones with their base URLs and key
-//! variables; and the default one as the client sets it for this process (`providers/set`), which is kept in memory only,
-//! and gets none of the user's keys. A key has an origin, so that messages can say where it comes from. The user's
-//! settings may add fields to each request to a model, such as `temperature`.
+//! variables; and the default one as the client sets it for this process (`providers/set`), which is kept in memory
+//! only, and gets none of the user's keys. A key has an origin, so that messages can say where it comes from. The
+//! user's settings may add fields to each request to a model, such as `temperature`.
 
 use std::fmt;
 use std::path::PathBuf;

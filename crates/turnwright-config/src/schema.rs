@@ -1,7 +1,7 @@
 //! Every setting described: the JSON Schema of the settings file, with the key, type, allowed words, default and
-//! description of each setting as the table has them, and the text of a new settings file, which follows the schema, with
-//! a default or an example of each, commented out. Editors complete and check the file with the schema; `config init` and
-//! `config set` are based on it.
+//! description of each setting as the table has them, and the text of a new settings file, which follows the schema,
+//! with a default or an example of each, commented out. Editors complete and check the file with the schema; `config
+//! init` and `config set` are based on it.
 
 use serde_json::{Value, json};
 use toml_edit::Value as TomlValue;

@@ -1,6 +1,6 @@
-//! Reads a recording, says what is wrong with one that cannot be played back, and answers from it in place of the outside
-//! world. It never answers earlier than the replay has come: pieces of the model's answers and results of tools keep
-//! their places among the client's lines.
+//! Reads a recording, says what is wrong with one that cannot be played back, and answers from it in place of the
+//! outside world. It never answers earlier than the replay has come: pieces of the model's answers and results of
+//! tools keep their places among the client's lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};

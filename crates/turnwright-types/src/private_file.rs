@@ -1,6 +1,6 @@
 //! Files and folders that only their owner may read. A small file that several processes change is replaced as a
-//! whole, under a lock against other processes. A lock belongs to an open file and ends when it is closed, also when the
-//! process is killed. All functions block.
+//! whole, under a lock against other processes. A lock belongs to an open file and ends when it is closed, also when
+//! the process is killed. All functions block.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};

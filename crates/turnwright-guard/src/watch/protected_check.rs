@@ -1,12 +1,12 @@
 //! Checks the protected paths while one command runs and when it has ended. Files that other programs would run are
 //! taken away as soon as the system reports them.
 //!
-//! Ignored folders are searched, at any depth, for repositories that commands and servers have made there.
-//! Such folders may hold hundreds of thousands of files, so this takes place beside the calls, and takes
-//! at most a small part of the time. What is found is told with the next request or prompt.
+//! Ignored folders are searched, at any depth, for repositories that commands and servers have made there. Such
+//! folders may hold hundreds of thousands of files, so this takes place beside the calls, and takes at most a small
+//! part of the time. What is found is told with the next request or prompt.
 //!
-//! What file tools and other commands change there at the same time, because the user has allowed it, is remembered. All
-//! other changes are made by the programs in the sandbox.
+//! What file tools and other commands change there at the same time, because the user has allowed it, is remembered.
+//! All other changes are made by the programs in the sandbox.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Asking the user for approval: the choices that are offered, and what follows from the answer. A call that must not run
-//! has a text with instructions for the model, and a short statement for the user.
+//! Asking the user for approval: the choices that are offered, and what follows from the answer. A call that must not
+//! run has a text with instructions for the model, and a short statement for the user.
 
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};

@@ -1,8 +1,8 @@
-//! Checks every message of an agent: its form, whether each request is answered once, and the order of
-//! what belongs to a turn. It knows what was sent, and sends nothing itself.
+//! Checks every message of an agent: its form, whether each request is answered once, and the order of what belongs
+//! to a turn. It knows what was sent, and sends nothing itself.
 //!
-//! The form is the part of the protocol's JSON Schema that is needed, in `shapes.json`. The types of the protocol's crate
-//! would take 600 KB of the program, and they forgive wrong values, which a check must not.
+//! The form is the part of the protocol's JSON Schema that is needed, in `shapes.json`. The types of the protocol's
+//! crate would take 600 KB of the program, and they forgive wrong values, which a check must not.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

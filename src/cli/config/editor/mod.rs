@@ -25,9 +25,9 @@ const PLACEHOLDER: &str = "/home/you/.cargo/bin/turnwright";
 
 /// How an editor is set up.
 struct EditorGuide {
-    pub name: &'static str,
+    name: &'static str,
     page: &'static str,
-    pub settings: EditorSettings,
+    settings: EditorSettings,
 }
 
 /// Where the set-up belongs.

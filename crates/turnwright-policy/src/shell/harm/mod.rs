@@ -1,9 +1,9 @@
-//! The harm that commands can do. This file has the commands that destroy or publish something irrecoverably, which are
-//! asked about even in modes that ask about little else, and what the first line of a question names of them. Options are
-//! recognised generously, so that rather too much is asked about than too little. The texts complete a sentence that
-//! begins with "it". `ruin` decides whether a command could destroy more than the files of a project. `targets` finds the
-//! paths that a command deletes, changes or overwrites, and knows those that no command of a project has a reason to
-//! destroy.
+//! The harm that commands can do. This file has the commands that destroy or publish something irrecoverably, which
+//! are asked about even in modes that ask about little else, and what the first line of a question names of them.
+//! Options are recognised generously, so that rather too much is asked about than too little. The texts complete a
+//! sentence that begins with "it". `ruin` decides whether a command could destroy more than the files of a project.
+//! `targets` finds the paths that a command deletes, changes or overwrites, and knows those that no command of a
+//! project has a reason to destroy.
 //!
 //! Commands that would stop or ruin the whole system, on Windows too, are never run, whatever the mode and the rules
 //! say. Their list is short, because a wrong entry cannot be overridden.

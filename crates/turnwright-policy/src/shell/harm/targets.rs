@@ -1,6 +1,6 @@
-//! Finds the paths that a command deletes, changes or overwrites, as far as its arguments name them, and knows those that
-//! no command of a project has a reason to destroy: the folders of the system, homes, and disks. `ruin`
-//! decides how bad that is. Each program's row in `programs` refers to the function for its arguments. Pure: nothing is
+//! Finds the paths that a command deletes, changes or overwrites, as far as its arguments name them, and knows those
+//! that no command of a project has a reason to destroy: the folders of the system, homes, and disks. `ruin` decides
+//! how bad that is. Each program's row in `programs` refers to the function for its arguments. Pure: nothing is
 //! looked up on this machine.
 
 use std::path::Path;

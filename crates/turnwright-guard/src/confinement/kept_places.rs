@@ -49,7 +49,12 @@ impl ConfinementBuilder<'_> {
         if secrets.is_empty() {
             return Vec::new();
         }
-        let mut names = self.site.guard.linked_files.lock().names(&self.site.tracker);
+        // A search of another command may hold the lock for long, so it is only taken where the tracker has no list.
+        let mut names = self
+            .site
+            .tracker
+            .hard_linked()
+            .unwrap_or_else(|| self.site.guard.linked_files.lock().unlisted_files().collect());
         names.retain(|path| file_id(path).is_some_and(|(id, _)| secrets.contains(&id)));
         names
     }

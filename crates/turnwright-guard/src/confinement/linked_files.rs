@@ -102,12 +102,9 @@ impl LinkedFiles {
         places
     }
 
-    /// The files in the session's folders that are known to have several names, except in ignored folders.
-    pub(crate) fn names(&self, checkpoint: &ChangeTracker) -> Vec<PathBuf> {
-        checkpoint.hard_linked().unwrap_or_else(|| self.unlisted_files().collect())
-    }
-
-    fn unlisted_files(&self) -> impl Iterator<Item = PathBuf> {
+    /// The files with several names in the session's folders, except in ignored folders, as far as [`find`](Self::find)
+    /// had to search for them.
+    pub(crate) fn unlisted_files(&self) -> impl Iterator<Item = PathBuf> {
         self.unlisted.values().flat_map(|folder| folder.files.iter().cloned())
     }
 }
@@ -457,7 +454,7 @@ mod tests {
             files: vec![project.join("web/bashrc")],
         };
         assert_eq!(linked.find(&tracker, &roots), expected);
-        assert_eq!(linked.names(&tracker), expected.files);
+        assert_eq!(linked.unlisted_files().collect::<Vec<_>>(), expected.files);
         assert_eq!(linked.find(&tracker, &roots), expected, "from what is known");
     }
 

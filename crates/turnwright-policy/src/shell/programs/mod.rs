@@ -56,7 +56,7 @@ pub(super) struct Program {
     pub(super) network: NetworkUse,
     /// Words with which it works without the network all the same.
     pub(super) offline_words: WordList,
-    /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
+    /// Options, as `has_exceeding_option` finds them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
     /// True if it runs code that its operands name. A lasting permission covers only those in the folder.
     pub(super) runs_files: bool,

@@ -6,12 +6,10 @@
 //! serves a client in the same process over two pipes. The crate knows nothing of ACP or MCP.
 
 mod agent_thread;
-mod direct_output;
 mod long_line;
 mod message;
 mod outbox;
 mod peer;
-mod pending;
 mod queues;
 mod stdio;
 
@@ -25,8 +23,7 @@ pub use message::{
     some_even_if_null, write_request, write_response,
 };
 pub use outbox::{Batch, Outbox, OutgoingFilter};
-pub use peer::Peer;
-pub use pending::{MAX_PENDING_REQUESTS, PendingRequests, RequestError};
+pub use peer::{MAX_PENDING_REQUESTS, Peer, PendingRequests, RequestError};
 pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
 #[cfg(unix)]
 pub use stdio::is_hangup_ignored;

@@ -302,7 +302,7 @@ pub(crate) struct QueuedEvent {
     permits: OwnedSemaphorePermit,
 }
 
-pub(crate) type EventReceiver = mpsc::Receiver<QueuedEvent>;
+type EventReceiver = mpsc::Receiver<QueuedEvent>;
 
 /// Formats a message, which is a line of JSON, as an event.
 fn format_event(message: &[u8]) -> Bytes {

@@ -149,7 +149,7 @@ impl Drop for ResponseWaiter<'_> {
 pub const MAX_PENDING_REQUESTS: usize = 4_096;
 
 /// Called with a result that arrives after its request was given up.
-pub(super) type LateResultHandler = Arc<dyn Fn(&RawValue) + Send + Sync>;
+type LateResultHandler = Arc<dyn Fn(&RawValue) + Send + Sync>;
 
 /// Why a request that we sent has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

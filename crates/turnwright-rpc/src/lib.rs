@@ -5,7 +5,6 @@
 //! transports, [`line_queue`] and [`message_queue`] have tasks in the place of the threads, and [`AgentThread`]
 //! serves a client in the same process over two pipes. The crate knows nothing of ACP or MCP.
 
-mod agent_thread;
 mod long_line;
 mod message;
 mod outbox;
@@ -16,7 +15,6 @@ mod stdio;
 #[cfg(test)]
 mod tests;
 
-pub use agent_thread::{AgentThread, pipe_file};
 pub use long_line::{LongLine, read_line};
 pub use message::{
     Params, ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line,
@@ -28,5 +26,6 @@ pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
 #[cfg(unix)]
 pub use stdio::is_hangup_ignored;
 pub use stdio::{
-    LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio, stop_signal,
+    AgentThread, LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio,
+    pipe_file, stop_signal,
 };

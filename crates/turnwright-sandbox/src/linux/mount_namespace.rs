@@ -16,7 +16,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, OpenTreeFlags};
 
 use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
-use super::cache_overlay::CacheOverlay;
+use super::private_layer::CacheOverlay;
 use super::private_tmp::TmpMounts;
 use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;

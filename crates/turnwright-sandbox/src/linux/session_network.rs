@@ -205,7 +205,7 @@ impl SessionMemory {
         SessionMemory { taken: taken.into(), given: given.into(), current: current.into() }
     }
 
-    fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
         [self.taken.as_fd(), self.given.as_fd(), self.current.as_fd()]
     }
 

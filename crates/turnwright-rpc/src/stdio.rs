@@ -121,7 +121,7 @@ impl LineReader {
         let ahead = Arc::<ReadAhead>::default();
         let input_ended = CancellationToken::new();
         let ended = input_ended.clone();
-        std::thread::Builder::new().name("stdin".into()).spawn(move || {
+        thread::Builder::new().name("stdin".into()).spawn(move || {
             let _ended_on_drop = ended.clone().drop_guard();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();

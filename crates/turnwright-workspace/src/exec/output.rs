@@ -518,7 +518,7 @@ mod tests {
             assert!(
                 part.text.contains(" omitted; full output: ") && !part.text.contains('\u{fffd}')
             );
-            assert_eq!(std::fs::read_to_string(file).unwrap(), *text);
+            assert_eq!(fs::read_to_string(file).unwrap(), *text);
         }
         let file = base.path().join("none.txt");
         let short = "a\n".repeat(100);

@@ -293,7 +293,7 @@ impl ServerLogin {
             manager.refresh_token().await?;
             Ok(self.read().await?.as_ref().and_then(access_token))
         };
-        tokio::time::timeout(RENEWAL_TIMEOUT, renewal)
+        timeout(RENEWAL_TIMEOUT, renewal)
             .await
             .unwrap_or_else(|_| Err(AuthError::TokenRefreshFailed("it took too long".to_owned())))
     }

@@ -2,10 +2,10 @@
 //! run in it, so they reach each other's servers and nothing else. Its descriptors keep it alive; no process has to.
 //!
 //! As programs of one machine do, they also have shared memory in common: a file system that each of them has at
-//! `/dev/shm`, in its own mount namespace. Nobody keeps a mount namespace alive for it, and Linux copies a mount only for
-//! a process in whose namespace it is. So mounts that are nowhere yet wait in a socket. A program takes one, mounts it,
-//! and gives back a copy of it for the next one. The file system ends with its last mount. If all mounts were lost, a
-//! program makes its own memory the session's; mounts of an older one that turn up later are dropped.
+//! `/dev/shm`, in its own mount namespace. Nobody keeps a mount namespace alive for it, and Linux copies a mount only
+//! for a process in whose namespace it is. So mounts that are nowhere yet wait in a socket. A program takes one, mounts
+//! it, and gives back a copy of it for the next one. The file system ends with its last mount. If all mounts were lost,
+//! a program makes its own memory the session's; mounts of an older one that turn up later are dropped.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};

@@ -1,10 +1,10 @@
 //! Copies every readable row of a damaged database into a new one. A session whose own row cannot be read
 //! is lost; other sessions may lack parts. Both are named.
 //!
-//! A database whose schema is damaged is made readable by giving a copy of it the schema of a new one. The first page of
-//! a file leads to its schema, and the schema to the first page of each table. Since every database of ours was made by
-//! the same migrations, these are the same in all: with `auto_vacuum`, SQLite puts them at the beginning of the file, in
-//! the order of creation.
+//! A database whose schema is damaged is made readable by giving a copy of it the schema of a new one. The first
+//! page of a file leads to its schema, and the schema to the first page of each table. Since every database of ours
+//! was made by the same migrations, these are the same in all: with `auto_vacuum`, SQLite puts them at the beginning
+//! of the file, in the order of creation.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};

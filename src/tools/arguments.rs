@@ -18,7 +18,7 @@ pub(super) use specs::derive::spec as derive_spec;
 pub(super) use specs::spec;
 
 use super::Tool;
-use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::error_text::field_error_text;
 use turnwright_types::refusal::ToolRefusal;
 
 /// At most this many unknown arguments are reported.

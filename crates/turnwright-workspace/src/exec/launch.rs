@@ -22,7 +22,7 @@ use super::launcher_link::{
 };
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 
 /// How long the agent may take to tell the launcher to run the program.

@@ -25,9 +25,9 @@ use tokio::time::timeout;
 use url::{Host, Url};
 
 use super::display_line;
-use turnwright_types::file_lock::FileLock;
 use turnwright_types::hash::sha256_hex;
-use turnwright_types::{private_file, redact};
+use turnwright_types::private_file::{self, FileLock};
+use turnwright_types::redact;
 
 /// How long the user may take in the browser.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);

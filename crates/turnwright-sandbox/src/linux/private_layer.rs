@@ -286,11 +286,9 @@ fn to_errno(error: &io::Error) -> Errno {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-    use std::path::Path;
 
-    use rustix::fs::{CWD, XattrFlags, makedev, mknodat, setxattr};
+    use rustix::fs::{XattrFlags, makedev, mknodat, setxattr};
 
     use super::*;
 

@@ -7,7 +7,9 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
-use super::{Delta, DeltaBatch, EndReason, LlmError, Model, Reply, ReplyCall, ReplyStream, Request};
+use super::{
+    Delta, DeltaBatch, EndReason, LlmError, Model, Reply, ReplyCall, ReplyStream, Request,
+};
 use turnwright_types::message::{
     Arguments, Message, PromptPart, ProviderState, ToolMessage, UserMessage,
 };

@@ -406,8 +406,7 @@ fn a_reply_that_starts_with_a_link_is_shown_at_once() {
 #[test]
 fn long_white_space_is_searched_once() {
     for begin in ["", "a"] {
-        let pieces =
-            [begin].into_iter().chain(std::iter::repeat_n("    ", MAX_CALL_BYTES / 4 + 1));
+        let pieces = [begin].into_iter().chain(std::iter::repeat_n("    ", MAX_CALL_BYTES / 4 + 1));
         let pieces: Vec<&str> = pieces.collect();
         assert_eq!(filtered(&pieces), (pieces.concat(), 0));
     }

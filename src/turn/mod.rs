@@ -60,7 +60,10 @@ pub(crate) use conversation::{Conversation, SharedGrants};
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::SpendingLimits;
 pub(crate) use limits::shared::SharedSpending;
-pub(crate) use prompt::context::{environment_lines, folder_lines, new_date_line, system_prompt};
+pub(crate) use prompt::{
+    PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
+    folder_lines, new_date_line, project_sources, system_prompt,
+};
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;

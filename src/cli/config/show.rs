@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::cli::write_stdout;
 use crate::session::{EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy};
-use crate::tools::{UserFolders, project_sources};
+use crate::tools::UserFolders;
+use crate::turn::project_sources;
 use turnwright_config::trust::TrustStore;
 use turnwright_config::{Config, EffectiveSetting, SandboxSettings, SettingsSnapshot};
 use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};

@@ -12,7 +12,7 @@ use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use crate::turn::limits::add_cost;
 use crate::turn::next_step::{self, SampleOutcome, ShownSoFar};
-use crate::turn::prompt::context;
+use crate::turn::prompt;
 use crate::turn::room::compaction::{fixed_weight, request_weight, window};
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use turnwright_llm::{
@@ -132,7 +132,7 @@ impl Turn {
     fn next_request(&self, selection: &ModelSelection) -> Request {
         let conversation = &self.conversation;
         let window = window(selection.model.as_ref(), &self.history);
-        let request = context::request(
+        let request = prompt::request(
             Arc::clone(&conversation.system_prompt),
             &self.history,
             conversation.specs(window),
@@ -273,7 +273,7 @@ impl Turn {
                 }
             };
             let mut provider_id =
-                context::unique_provider_id(&self.history, &call.provider_id, id.as_str());
+                prompt::unique_provider_id(&self.history, &call.provider_id, id.as_str());
             if calls.iter().any(|other: &ToolCall| other.provider_id == provider_id) {
                 id.as_str().clone_into(&mut provider_id);
             }

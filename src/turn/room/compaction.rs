@@ -14,7 +14,7 @@ use super::handoff::{self, KeptTail};
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::limits::{add_cost, used_up_limit};
-use crate::turn::prompt::context;
+use crate::turn::prompt;
 use crate::turn::{Conversation, ModelSelection};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
@@ -248,7 +248,7 @@ impl Compactor<'_> {
                 History { messages, has_media: self.history.has_media, ..History::default() };
             let system = Arc::clone(&self.conversation.system_prompt);
             let request =
-                context::request(system, &whole, Arc::clone(&tools), self.selection.effort);
+                prompt::request(system, &whole, Arc::clone(&tools), self.selection.effort);
             let asking = self.ask(id, &request);
             let error = match self.cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {

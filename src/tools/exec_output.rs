@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::exec::{self, CommandReport, finished_outcome, seconds};
-use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
@@ -29,11 +29,11 @@ const QUIET_PERIOD: Duration = Duration::from_millis(200);
 const MAX_INPUT_BYTES: usize = 32 * 1024;
 
 #[derive(Debug)]
-pub(in crate::tools) struct ExecOutput;
+pub(super) struct ExecOutput;
 
 /// Wait for new output of a job; can send it input or a signal.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct ExecOutputArgs {
+pub(super) struct ExecOutputArgs {
     /// Such as p3
     #[serde(alias = "job")]
     id: String,

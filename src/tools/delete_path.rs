@@ -4,9 +4,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::locations;
-use crate::tools::shown_argument::{PATH, ShownArgument};
-use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome};
+use super::arguments::{PATH, ShownArgument};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
@@ -15,11 +14,11 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, display};
 
 #[derive(Debug)]
-pub(in crate::tools) struct DeletePath;
+pub(super) struct DeletePath;
 
 /// Delete a file, a link (not its target) or a folder.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct DeletePathArgs {
+pub(super) struct DeletePathArgs {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Also the folder's contents
@@ -161,10 +160,7 @@ fn deleted_list(name: &str, info: &EntryInfo) -> String {
 }
 
 /// Why a path must not be deleted or moved.
-pub(in crate::tools) async fn why_protected(
-    target: &ResolvedPath,
-    ctx: &ToolCtx,
-) -> Option<&'static str> {
+pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Option<&'static str> {
     if target.path.file_name().is_some_and(|name| name == ".git") {
         return Some("holds the history of the project and stays");
     }
@@ -181,7 +177,7 @@ pub(in crate::tools) async fn why_protected(
 }
 
 /// The error for the model if there is nothing at a path, with similar names.
-pub(in crate::tools) async fn not_found_message(
+pub(super) async fn not_found_message(
     name: &str,
     target: &ResolvedPath,
     error: &FileError,

@@ -1,12 +1,18 @@
-//! Finds the patch in a command line: models that are trained on `apply_patch` call it in the shell.
-//! There is no such program, so the line stands for the tool of that name.
+//! The arguments of `apply_patch`, and the files that they name. Models that are trained on it call it in the
+//! shell, too: there is no such program, so a command line with a patch stands for the tool of that name.
 
+use std::path::Path;
+use std::sync::OnceLock;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::tools::PathArgument;
+use crate::tools::arguments::shell_line;
 use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
-
-use crate::tools::arguments::shell_line;
+use turnwright_workspace::edit::patch::{self, FilePatch, PatchOp};
 
 const PROGRAMS: [&str; 3] = ["apply_patch", "applypatch", "apply-patch"];
 const SHELLS: [&str; 4] = ["bash", "sh", "zsh", "/bin/bash"];
@@ -16,6 +22,61 @@ const END: &str = "\n*** End Patch";
 const MAX_DEPTH: usize = 4;
 /// The most characters that are shown of commands that are not run.
 const MAX_SHOWN_CHARS: usize = 200;
+
+/// Change files by a patch: `*** Begin Patch`, then for each file `*** Update File: PATH` (or Add,
+/// Delete) with `@@` hunks, then `*** End Patch`. All files or none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(in crate::tools) struct ApplyPatchArgs {
+    /// The whole patch
+    #[serde(alias = "input")]
+    patch: String,
+    // Not in the schema: a command line that stands for a patch has one.
+    #[serde(default)]
+    #[schemars(skip)]
+    workdir: String,
+    /// The rest of a command line that stands for a patch, which is not run.
+    #[serde(default)]
+    #[schemars(skip)]
+    pub(super) left_out: String,
+    /// The files of the patch, parsed once for each call.
+    #[serde(skip)]
+    parsed: OnceLock<Result<Vec<FilePatch>, String>>,
+}
+
+impl ApplyPatchArgs {
+    /// The files of the patch, or the reason why it cannot be parsed.
+    pub(super) fn parsed(&self) -> &Result<Vec<FilePatch>, String> {
+        self.parsed.get_or_init(|| {
+            let mut files = patch::parse(&self.patch)?;
+            for path in files.iter_mut().flat_map(FilePatch::paths_mut) {
+                let is_relative = Path::new(path).is_relative() && !path.starts_with('~');
+                if !self.workdir.is_empty() && is_relative {
+                    *path = format!("{}/{path}", self.workdir);
+                }
+            }
+            Ok(files)
+        })
+    }
+
+    /// The files of the patch; none if it cannot be parsed.
+    pub(super) fn files(&self) -> &[FilePatch] {
+        self.parsed().as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn paths(&mut self) -> Vec<PathArgument<'_>> {
+        self.parsed();
+        let mut all = Vec::new();
+        for file in self.parsed.get_mut().into_iter().flatten().flatten() {
+            let mut may_be_new = matches!(file.change, PatchOp::Add { .. });
+            for text in file.paths_mut() {
+                all.push(PathArgument { text, may_be_new });
+                // The second one is where the file goes.
+                may_be_new = true;
+            }
+        }
+        all
+    }
+}
 
 /// A line that applies a patch.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{edit_common, locations};
-use crate::tools::shown_argument::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
-use crate::tools::{
+use super::arguments::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
+use super::{
     CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
+    edit_common, locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -23,12 +23,12 @@ use turnwright_workspace::edit::{
 use turnwright_workspace::files::{FileError, FileText, Roots};
 
 #[derive(Debug)]
-pub(in crate::tools) struct EditFile;
+pub(super) struct EditFile;
 
 /// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
 /// order, or none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct EditFileArgs {
+pub(super) struct EditFileArgs {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(default)]
@@ -77,7 +77,7 @@ fn text_edit(old: &str, new: &str, replace_all: Option<bool>) -> TextEdit {
 
 /// The edit as computed for the preview.
 #[derive(Debug, Default)]
-pub(in crate::tools) struct PlannedEdit {
+pub(super) struct PlannedEdit {
     /// The file.
     place: PathBuf,
     before: Option<FileText>,

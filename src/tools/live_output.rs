@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use crate::tools::{ToolCtx, ToolOutcome};
+use super::{ToolCtx, ToolOutcome};
 use turnwright_types::client::{CommandDisplay, TerminalExit};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::ids::{CallId, TerminalId};
@@ -51,7 +51,7 @@ const ENVELOPE_BYTES: usize = 320;
 
 /// Starts a command with the best display that the client has. If the client fails to open a
 /// terminal, the command runs without it, unless the user has refused it there.
-pub(in crate::tools) async fn start<'a>(
+pub(super) async fn start<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
 ) -> Result<(Box<dyn RunningCommand>, LiveOutput<'a>), ToolRefusal> {
@@ -80,7 +80,7 @@ pub(in crate::tools) async fn start<'a>(
     Ok((Box::new(group), LiveOutput::new(ctx, display)))
 }
 
-pub(in crate::tools) struct LiveOutput<'a> {
+pub(super) struct LiveOutput<'a> {
     ctx: &'a ToolCtx,
     display: OutputDisplay,
 }
@@ -104,7 +104,7 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Lets the user stop the command through the terminal that shows it, if the client draws that.
-    pub(in crate::tools) fn connect(&self, job: &Arc<Job>) {
+    pub(super) fn connect(&self, job: &Arc<Job>) {
         if matches!(self.display, OutputDisplay::Drawn(_)) {
             self.ctx.env.terminals.connect(&self.ctx.call, job);
         }
@@ -126,7 +126,7 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Shows the output of the command. Never returns.
-    pub(in crate::tools) async fn follow(&mut self, job: &Job) {
+    pub(super) async fn follow(&mut self, job: &Job) {
         match &mut self.display {
             OutputDisplay::Text => self.follow_as_text(job).await,
             OutputDisplay::Drawn(drawn) => drawn.follow(job, self.ctx).await,
@@ -162,7 +162,7 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Shows the end of the output, and puts the terminal into the content of the card.
-    pub(in crate::tools) fn finish(
+    pub(super) fn finish(
         &mut self,
         job: &Arc<Job>,
         end: Option<&JobEnd>,
@@ -339,7 +339,7 @@ pub(crate) struct OpenTerminals(Mutex<HashMap<CallId, Weak<Job>>>);
 
 impl OpenTerminals {
     /// Records that this job runs in the terminal of the call.
-    pub(in crate::tools) fn connect(&self, call: &CallId, job: &Arc<Job>) {
+    pub(super) fn connect(&self, call: &CallId, job: &Arc<Job>) {
         let mut open = self.0.lock();
         open.retain(|_, job| job.upgrade().is_some_and(|job| job.end().is_none()));
         open.insert(call.clone(), Arc::downgrade(job));

@@ -1,20 +1,32 @@
 //! The context that the model gets at the beginning of a session besides the prompt: instructions,
-//! the index of notes, the catalogue of skills. Reads files: not for the runtime's thread.
+//! the index of notes, the catalogue of skills. It is added to the first prompt of a conversation, if it can be
+//! read quickly: reading blocks.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{ToolEnv, UserFolders};
+use crate::tools::{ToolEnv, UserFolders, note_folders};
+use crate::turn::Turn;
+use tokio::task::spawn_blocking;
+use turnwright_recording::outside::{AnswerKind, Keeping};
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::within_context;
+use turnwright_types::message::{Message, PromptPart, within_context};
 use turnwright_workspace::custom_commands::{self, CustomCommand};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
 use turnwright_workspace::skills::{self, ScannedFolder, Skill, SkippedSkill};
+
+/// The name of the text among kept answers.
+const PROJECT_CONTEXT: &str = "project context";
+/// The fields of the kept answer, which is the text alone if all files could be read.
+const TEXT: &str = "text";
+const UNREADABLE: &str = "unreadable";
 
 /// The time that a prompt waits for instructions, skills and commands to be read. It takes some milliseconds; the
 /// bound is for file systems that hang, and leaves room for a slow disk or a busy machine: without the
@@ -27,22 +39,106 @@ const SKILL_FOLDERS: &[&str] = &[".turnwright/skills", ".agents/skills", ".claud
 /// The folders of custom commands below a project.
 const COMMAND_FOLDERS: &[&str] = &[".turnwright/commands", ".claude/commands"];
 
+impl Turn {
+    /// Runs once for each conversation; again if it was cleared, or if the files were not read in
+    /// time.
+    pub(in crate::turn) async fn add_project_context(&mut self) {
+        let answers = Arc::clone(&self.conversation.env.shared.process.answers);
+        // No files are read then.
+        if answers.keeping(PROJECT_CONTEXT) == Keeping::Given {
+            let given = answers.given(AnswerKind::View, PROJECT_CONTEXT, &Value::Null);
+            if let Some(given) = given.filter(|_| self.prompt.first_message == 0) {
+                self.use_context(&given);
+            }
+            return;
+        }
+        if self.prompt.first_message > 0 && self.conversation.env.skills.skills().is_some() {
+            return;
+        }
+        let env = Arc::clone(&self.conversation.env);
+        let stop = self.cancel.child_token();
+        let reading = {
+            let stop = stop.clone();
+            spawn_blocking(move || read_project_context(&env, &stop))
+        };
+        let read =
+            tokio::time::timeout(PROJECT_READ_TIMEOUT, self.cancel.run_until_cancelled(reading))
+                .await;
+        // A read that is still going on stops at the next file.
+        stop.cancel();
+        match read {
+            // The text and the list of skills are used together or not at all.
+            Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
+                self.conversation.env.skills.replace(skills);
+                self.conversation.told.set_lacks_instructions(false);
+                let context = match unreadable.as_slice() {
+                    [] => text.into(),
+                    names => json!({ TEXT: text, UNREADABLE: names }),
+                };
+                answers.note(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| context.clone());
+                self.use_context(&context);
+            }
+            Ok(None) => {}
+            Ok(Some(Err(error))) => {
+                tracing::error!(%error, "the instructions were not read");
+                self.report_missing_context("could not be read");
+            }
+            Err(_) => self.report_missing_context("could not be read in time"),
+        }
+    }
+
+    /// Adds a context as it is kept, and names the files of instructions that are not text.
+    fn use_context(&mut self, kept: &Value) {
+        for name in kept[UNREADABLE].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            self.conversation.notify(format!(
+                "The instructions in {name} were not read: the file is not text. Save it as UTF-8."
+            ));
+        }
+        let text = kept.as_str().or_else(|| kept[TEXT].as_str());
+        self.add_context(text.unwrap_or_default().to_owned());
+    }
+
+    /// Tells the user once, and the model once in each conversation.
+    fn report_missing_context(&mut self, why: &str) {
+        let is_known = self.conversation.told.set_lacks_instructions(true);
+        if !is_known {
+            self.conversation.notify(format!(
+                "The project's instructions, notes and skills {why}, so the model does not have \
+                 them. Your next prompt tries again."
+            ));
+        }
+        if !is_known || self.prompt.first_message == 0 {
+            self.add_context(format!(
+                "Instructions, notes and skills of the user and the project {why}: if there are \
+                 any, they are missing here.\n"
+            ));
+        }
+    }
+
+    fn add_context(&mut self, text: String) {
+        let prompt = self.history.messages.get_mut(self.prompt.first_message).map(Arc::make_mut);
+        if let Some(Message::User(prompt)) = prompt.filter(|_| !text.is_empty()) {
+            prompt.parts.push(PromptPart::Context(text));
+        }
+    }
+}
+
 /// A folder of the session and the root of its project, as real paths.
 type Project = (PathBuf, PathBuf);
 
 /// The additions of a project and its user to the first prompt of a conversation.
-pub(crate) struct ProjectContext {
+struct ProjectContext {
     /// For the model; empty if there is nothing.
-    pub text: String,
-    pub skills: Vec<Skill>,
+    text: String,
+    skills: Vec<Skill>,
     /// The files of instructions that were not read because they are not text.
-    pub unreadable: Vec<String>,
+    unreadable: Vec<String>,
 }
 
-pub(crate) fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> ProjectContext {
+fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> ProjectContext {
     let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
-    let instructions = instructions::read(config_folder(folders), &projects);
+    let instructions = instructions::read(folders.config_folder(), &projects);
     let mut text: String = instructions.iter().map(|file| labelled(file, "32 KiB")).collect();
     let others = instructions.iter().filter(|file| !file.is_text);
     let unreadable = others.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect();
@@ -95,7 +191,7 @@ fn origin(path: &Path) -> String {
 }
 
 /// The instructions of folders below the session's folders, with the words that name each one's file. Blocks.
-pub(crate) fn folder_instructions(
+pub(super) fn folder_instructions(
     root: &Path,
     folders: &[PathBuf],
     limit: usize,
@@ -128,18 +224,6 @@ fn project_root<'a>(cwd: &'a Path, home: Option<&Path>) -> &'a Path {
     folders.find(|folder| folder.join(".git").exists()).unwrap_or(cwd)
 }
 
-/// Our configuration folder, if there is one.
-fn config_folder(folders: &UserFolders) -> Option<&Path> {
-    Some(folders.config.as_path()).filter(|path| path.is_absolute())
-}
-
-/// The folders of notes, the project's first.
-pub(super) fn note_folders(env: &ToolEnv) -> Vec<NoteFolder> {
-    let cwd = env.files.roots().real_cwd();
-    let user = config_folder(&env.shared.process.folders).map(NoteFolder::of_user);
-    std::iter::once(NoteFolder::of_project(cwd)).chain(user).collect()
-}
-
 /// The folders of these names in each folder of the session and in the root of its project.
 fn project_places(
     projects: &[Project],
@@ -159,7 +243,7 @@ fn project_places(
 
 /// The nearest folder first, because the first skill of a name wins.
 fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let own = config_folder(folders).map(|folder| folder.join("skills"));
+    let own = folders.config_folder().map(|folder| folder.join("skills"));
     let home = folders.home.iter();
     let shared = home.flat_map(|home| SKILL_FOLDERS[1..].iter().map(|name| home.join(name)));
     let user = own.into_iter().chain(shared).map(|folder| ScannedFolder { folder, within: None });
@@ -179,7 +263,8 @@ pub(crate) fn custom_commands(
 }
 
 fn command_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFolder> {
-    let own = config_folder(folders)
+    let own = folders
+        .config_folder()
         .map(|folder| ScannedFolder { folder: folder.join("prompts"), within: None });
     own.into_iter().chain(project_places(projects, COMMAND_FOLDERS)).collect()
 }

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{edit_common, locations};
-use crate::tools::shown_argument::{PATCH, ShownArgument};
-use crate::tools::{
+use super::arguments::{PATCH, ShownArgument};
+use super::{
     CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
+    edit_common, locations,
 };
 use patch_arguments::ApplyPatchArgs;
+pub(crate) use patch_arguments::patch_call;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -30,11 +31,11 @@ use turnwright_workspace::files::{FileError, FileText, Files, Roots, TextEncodin
 const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
 
 #[derive(Debug)]
-pub(in crate::tools) struct ApplyPatch;
+pub(super) struct ApplyPatch;
 
 /// The change of one file.
 #[derive(Debug)]
-pub(in crate::tools) struct PatchStep {
+pub(super) struct PatchStep {
     name: String,
     target: ResolvedPath,
     action: PatchAction,

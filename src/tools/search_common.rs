@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::tools::ToolCtx;
+use super::ToolCtx;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escape_hidden_line};
@@ -18,10 +18,10 @@ use turnwright_workspace::search::{
 };
 
 const MAX_TITLE_CHARS: usize = 60;
-pub(in crate::tools) const MAX_LOCATIONS: usize = 10;
+pub(super) const MAX_LOCATIONS: usize = 10;
 
 /// Refuses to search a whole disk or a whole home folder, unless that is the session's folder.
-pub(in crate::tools) async fn check_breadth(
+pub(super) async fn check_breadth(
     targets: &[ResolvedPath],
     ctx: &ToolCtx,
 ) -> Result<(), ToolRefusal> {
@@ -49,7 +49,7 @@ fn is_broad(folder: &Path, own: &Path, home: Option<&Path>) -> bool {
 }
 
 /// The scope of a search, if the path still leads to the place that was judged.
-pub(in crate::tools) async fn scope(
+pub(super) async fn scope(
     (pass, target): (&Pass, &ResolvedPath),
     glob: Option<&str>,
     hidden: bool,
@@ -76,7 +76,7 @@ pub(in crate::tools) async fn scope(
 }
 
 /// Runs a search on a blocking thread. It stops when the call ends or is dropped.
-pub(in crate::tools) async fn run_search<T: Send + 'static>(
+pub(super) async fn run_search<T: Send + 'static>(
     ctx: &ToolCtx,
     work: impl FnOnce(&SearchDeadline) -> T + Send + 'static,
 ) -> Result<T, ToolRefusal> {
@@ -100,7 +100,7 @@ impl Drop for StopFlag {
 }
 
 /// Why a path cannot be searched, as a phrase that follows its name; `None` if it can.
-pub(in crate::tools) fn obstacle(path: &Path, needs_folder: bool) -> Option<&'static str> {
+pub(super) fn obstacle(path: &Path, needs_folder: bool) -> Option<&'static str> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.is_dir() || found.is_file() && !needs_folder => None,
         Ok(found) if found.is_file() => Some("is not a folder"),
@@ -114,7 +114,7 @@ pub(in crate::tools) fn obstacle(path: &Path, needs_folder: bool) -> Option<&'st
 }
 
 /// The obstacle as an error for the model, with similar names.
-pub(in crate::tools) async fn obstacle_message(
+pub(super) async fn obstacle_message(
     name: &str,
     why: &str,
     target: &ResolvedPath,
@@ -131,12 +131,12 @@ pub(in crate::tools) async fn obstacle_message(
 }
 
 /// A path below the target, for people.
-pub(in crate::tools) fn short_path(roots: &Roots, target: &ResolvedPath, path: PathBuf) -> String {
+pub(super) fn short_path(roots: &Roots, target: &ResolvedPath, path: PathBuf) -> String {
     roots.display_path(&ResolvedPath { path, scope: target.scope })
 }
 
 /// A path below the target, for the client.
-pub(in crate::tools) fn location(
+pub(super) fn location(
     roots: &Roots,
     target: &ResolvedPath,
     path: PathBuf,
@@ -146,17 +146,17 @@ pub(in crate::tools) fn location(
 }
 
 /// A pattern, shortened for a title.
-pub(in crate::tools) fn title_pattern(pattern: &str) -> String {
+pub(super) fn title_pattern(pattern: &str) -> String {
     text::clip(escape_hidden_line(pattern), MAX_TITLE_CHARS)
 }
 
 /// A number with its noun in the singular or plural.
-pub(in crate::tools) fn count(number: usize, one: &str, many: &str) -> String {
+pub(super) fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// The note about matches in hidden and ignored files.
-pub(in crate::tools) fn hidden_matches_note(found: &HiddenMatches) -> String {
+pub(super) fn hidden_matches_note(found: &HiddenMatches) -> String {
     if found.files == 0 {
         return String::new();
     }
@@ -167,11 +167,7 @@ pub(in crate::tools) fn hidden_matches_note(found: &HiddenMatches) -> String {
 }
 
 /// A list of similar names.
-pub(in crate::tools) fn similar_names(
-    near: Vec<PathBuf>,
-    roots: &Roots,
-    target: &ResolvedPath,
-) -> String {
+pub(super) fn similar_names(near: Vec<PathBuf>, roots: &Roots, target: &ResolvedPath) -> String {
     let names = near.into_iter().map(|path| {
         let end = if path.is_dir() { "/" } else { "" };
         format!("{}{end}", short_path(roots, target, path))
@@ -180,7 +176,7 @@ pub(in crate::tools) fn similar_names(
 }
 
 /// The note about the shown part of the `total` results, with a hint for the rest.
-pub(in crate::tools) fn page_note(
+pub(super) fn page_note(
     all: &str,
     total: usize,
     first: usize,
@@ -203,13 +199,13 @@ pub(in crate::tools) fn page_note(
 }
 
 /// A number of results, which is only a part of them if the search was cut short.
-pub(in crate::tools) fn total_count(all: String, is_part: bool) -> String {
+pub(super) fn total_count(all: String, is_part: bool) -> String {
     if is_part { format!("at least {all}") } else { all }
 }
 
 /// The note that the results may be incomplete, because the time was over or, if it `is_full`, too
 /// many files match.
-pub(in crate::tools) fn incomplete_note(is_part: bool, is_full: bool, unreadable: usize) -> String {
+pub(super) fn incomplete_note(is_part: bool, is_full: bool, unreadable: usize) -> String {
     let mut text = String::new();
     if is_part {
         let reason = if is_full {
@@ -230,11 +226,7 @@ pub(in crate::tools) fn incomplete_note(is_part: bool, is_full: bool, unreadable
 }
 
 /// The view of a search before it runs.
-pub(in crate::tools) fn search_view(
-    what: &str,
-    targets: &[ResolvedPath],
-    roots: &Roots,
-) -> CallView {
+pub(super) fn search_view(what: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let elsewhere = targets.iter().filter(|target| roots.display_path(target) != ".");
     let locations =
         elsewhere.map(|target| Location { path: roots.client_path(target), line: None });

@@ -4,19 +4,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::locations;
-use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError};
 
 #[derive(Debug)]
-pub(in crate::tools) struct MovePath;
+pub(super) struct MovePath;
 
 /// Move or rename a file or folder. Creates missing folders; replaces nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct MovePathArgs {
+pub(super) struct MovePathArgs {
     #[serde(alias = "path", alias = "source", alias = "old_path")]
     from: String,
     /// The whole new path

@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use crate::tools::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -19,11 +19,11 @@ use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_
 const MAX_NAMED: usize = 3;
 
 #[derive(Debug)]
-pub(in crate::tools) struct Grep;
+pub(super) struct Grep;
 
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct GrepArgs {
+pub(super) struct GrepArgs {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     #[serde(alias = "query", alias = "regex")]

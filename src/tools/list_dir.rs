@@ -4,10 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::locations;
+use super::arguments::{PATH, ShownArgument};
 use super::search_common::{self, count};
-use crate::tools::shown_argument::{PATH, ShownArgument};
-use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_workspace::files::FileError;
@@ -17,11 +16,11 @@ use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 const MAX_DEPTH: u8 = 3;
 
 #[derive(Debug)]
-pub(in crate::tools) struct ListDir;
+pub(super) struct ListDir;
 
 /// List a folder as a tree, with sizes.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct ListDirArgs {
+pub(super) struct ListDirArgs {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// 1 to 3, default 2
@@ -84,7 +83,7 @@ impl Tool for ListDir {
 ///
 /// # Errors
 /// Why the folder cannot be listed.
-pub(in crate::tools) async fn tree(
+pub(super) async fn tree(
     (pass, target): (&Pass, &ResolvedPath),
     depth: usize,
     hidden: bool,
@@ -107,7 +106,7 @@ pub(in crate::tools) async fn tree(
 }
 
 /// Renders a tree for the model.
-pub(in crate::tools) fn show(tree: &FolderTree) -> String {
+pub(super) fn show(tree: &FolderTree) -> String {
     let mut text = String::new();
     for entry in &tree.entries {
         let name = escape_hidden_line(&display(&entry.path));

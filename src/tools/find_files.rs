@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use crate::tools::shown_argument::{GLOB, PATH, PATTERN, ShownArgument};
-use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -14,11 +14,11 @@ use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
 
 #[derive(Debug)]
-pub(in crate::tools) struct FindFiles;
+pub(super) struct FindFiles;
 
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct FindFilesArgs {
+pub(super) struct FindFilesArgs {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// Such as `*.rs`, `src/**/test_*.{js,ts}`

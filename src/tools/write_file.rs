@@ -6,9 +6,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{edit_common, locations};
-use crate::tools::shown_argument::{CONTENT, PATH, ShownArgument};
-use crate::tools::{CallPlan, CallSite, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome};
+use super::arguments::{CONTENT, PATH, ShownArgument};
+use super::{
+    CallPlan, CallSite, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome, edit_common,
+    locations,
+};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -21,12 +23,12 @@ use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 
 #[derive(Debug)]
-pub(in crate::tools) struct WriteFile;
+pub(super) struct WriteFile;
 
 /// Create, replace or append to a text file. Split content of more than 2000 characters: write the
 /// first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct WriteFileArgs {
+pub(super) struct WriteFileArgs {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(alias = "contents", alias = "text")]
@@ -57,7 +59,7 @@ enum WriteMode {
 }
 
 #[derive(Debug, Default)]
-pub(in crate::tools) struct PlannedWrite {
+pub(super) struct PlannedWrite {
     /// The file.
     place: PathBuf,
     before: Option<FileText>,

@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::tools::{ToolCtx, ToolEnv, ToolOutcome};
+use super::{ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
@@ -21,11 +21,11 @@ const LINES_SHOWN: usize = 40;
 const MAX_LINE_CHARS: usize = 300;
 
 /// A card carries the whole texts only up to this many bytes.
-pub(in crate::tools) const MAX_CARD_BYTES: usize = 1024 * 1024;
+pub(super) const MAX_CARD_BYTES: usize = 1024 * 1024;
 
 /// A change for the card: both texts if they fit into `room`, else the changed lines. For long
 /// texts, call it off the runtime's thread.
-pub(in crate::tools) fn diff(
+pub(super) fn diff(
     path: PathBuf,
     before: Option<&str>,
     after: &str,
@@ -49,11 +49,7 @@ pub(in crate::tools) fn diff(
 }
 
 /// The same for a text that was replaced as a whole.
-pub(in crate::tools) fn whole_file_diff(
-    path: PathBuf,
-    before: Option<&str>,
-    after: &str,
-) -> CallContent {
+pub(super) fn whole_file_diff(path: PathBuf, before: Option<&str>, after: &str) -> CallContent {
     let is_large = before.map_or(0, str::len) + after.len() > MAX_CARD_BYTES;
     let spots = if is_large {
         line_changes::diff_texts(before.unwrap_or_default(), after)
@@ -64,10 +60,7 @@ pub(in crate::tools) fn whole_file_diff(
 }
 
 /// Why the first of these paths that leads to another machine or a device is not used, for the model.
-pub(in crate::tools) fn refusal_of_other_machine(
-    paths: &[PathBuf],
-    roots: &Roots,
-) -> Option<String> {
+pub(super) fn refusal_of_other_machine(paths: &[PathBuf], roots: &Roots) -> Option<String> {
     let path = paths.iter().find(|path| roots.leads_elsewhere(path))?;
     Some(format!(
         "{} is on another machine or a device, which only looking at it would connect to. Nothing was done. \
@@ -78,15 +71,11 @@ pub(in crate::tools) fn refusal_of_other_machine(
 
 /// Returns true if a path still resolves to the target that the user has seen. A link may have been
 /// changed.
-pub(in crate::tools) async fn still_resolves_to(
-    name: &str,
-    target: &ResolvedPath,
-    ctx: &ToolCtx,
-) -> bool {
+pub(super) async fn still_resolves_to(name: &str, target: &ResolvedPath, ctx: &ToolCtx) -> bool {
     ctx.env.files.resolve(name).await.as_ref() == Ok(target)
 }
 
-pub(in crate::tools) fn write_failure(name: &str, error: &FileError) -> ToolOutcome {
+pub(super) fn write_failure(name: &str, error: &FileError) -> ToolOutcome {
     let says_so = !matches!(
         error,
         FileError::NotFound
@@ -103,7 +92,7 @@ pub(in crate::tools) fn write_failure(name: &str, error: &FileError) -> ToolOutc
 
 /// The change that was really made if the editor changed the text when it saved it; `None` if the
 /// text is as it was sent.
-pub(in crate::tools) fn editor_changes(
+pub(super) fn editor_changes(
     before: &str,
     sent: &AppliedEdits,
     written: &WriteOutcome,
@@ -118,7 +107,7 @@ pub(in crate::tools) fn editor_changes(
 }
 
 /// How the edits were matched, in a few words.
-pub(in crate::tools) fn match_summary(applied: &AppliedEdits) -> String {
+pub(super) fn match_summary(applied: &AppliedEdits) -> String {
     let all: Vec<_> = applied.edits.iter().map(matched).collect();
     match all.first() {
         Some(first) if all.iter().all(|other| other == first) => format!("Match: {first}."),
@@ -139,13 +128,13 @@ fn matched(edit: &AppliedEdit) -> String {
 }
 
 /// Returns true if all edits matched exactly.
-pub(in crate::tools) fn is_exact(applied: &AppliedEdits) -> bool {
+pub(super) fn is_exact(applied: &AppliedEdits) -> bool {
     applied.edits.iter().all(|edit| edit.match_kind == MatchKind::Exact)
 }
 
 /// The lines that were changed since the model read the file, as far as they are known; `None` if
 /// the file is unchanged or was never read.
-pub(in crate::tools) async fn changed_since_read(
+pub(super) async fn changed_since_read(
     ctx: &ToolCtx,
     target: &ResolvedPath,
     now: &FileText,
@@ -158,17 +147,13 @@ pub(in crate::tools) async fn changed_since_read(
 
 /// Returns true if an error may quote the file before the user was asked about the change: the model
 /// may read it without a question, or has read its current content.
-pub(in crate::tools) async fn may_quote(
-    files: &Files,
-    target: &ResolvedPath,
-    now: &FileText,
-) -> bool {
+pub(super) async fn may_quote(files: &Files, target: &ResolvedPath, now: &FileText) -> bool {
     let is_free = target.scope != PathScope::Outside && !is_secret_path(&target.path);
     is_free || files.freshness(target, now).await == Freshness::Same
 }
 
 /// The error for the model if the file must not be quoted.
-pub(in crate::tools) fn not_quotable(name: &str) -> String {
+pub(super) fn not_quotable(name: &str) -> String {
     format!(
         "What was quoted is not in {name}, or not only once. More is said only of a file that \
          you have read: use read_file, which asks the user. Nothing was written."
@@ -176,11 +161,7 @@ pub(in crate::tools) fn not_quotable(name: &str) -> String {
 }
 
 /// The error for the model if a file has changed since it was read.
-pub(in crate::tools) fn stale_message(
-    name: &str,
-    now: &FileText,
-    lines: &[(usize, usize)],
-) -> String {
+pub(super) fn stale_message(name: &str, now: &FileText, lines: &[(usize, usize)]) -> String {
     let place = if now.source == TextSource::Editor { "in the editor" } else { "on disk" };
     let lines = match line_ranges(lines) {
         lines if lines.is_empty() => lines,
@@ -189,7 +170,7 @@ pub(in crate::tools) fn stale_message(
     format!("{name} changed {place} since you read it{lines}. Nothing was written. Read it again.")
 }
 
-pub(in crate::tools) fn line_ranges(lines: &[(usize, usize)]) -> String {
+pub(super) fn line_ranges(lines: &[(usize, usize)]) -> String {
     let ranges = lines
         .iter()
         .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}–{to}") });
@@ -197,7 +178,7 @@ pub(in crate::tools) fn line_ranges(lines: &[(usize, usize)]) -> String {
 }
 
 /// The error for the model if a file to be edited cannot be read.
-pub(in crate::tools) async fn read_failure(
+pub(super) async fn read_failure(
     name: &str,
     target: &ResolvedPath,
     error: FileError,
@@ -216,17 +197,14 @@ pub(in crate::tools) async fn read_failure(
 }
 
 /// The first changed line, counted from 1.
-pub(in crate::tools) fn first_changed_line(applied: &AppliedEdits) -> u32 {
+pub(super) fn first_changed_line(applied: &AppliedEdits) -> u32 {
     let first = applied.changes.first().map_or(0, |change| change.after.start);
     u32::try_from(first).unwrap_or(u32::MAX - 1) + 1
 }
 
 /// Why the first of these paths that begins with `~` is not used, for the model. Only a shell replaces `~` by the home
 /// folder, so a file tool would create a folder of that name.
-pub(in crate::tools) fn refusal_of_home_path(
-    paths: &[PathBuf],
-    home: Option<&Path>,
-) -> Option<String> {
+pub(super) fn refusal_of_home_path(paths: &[PathBuf], home: Option<&Path>) -> Option<String> {
     let tilde = Component::Normal("~".as_ref());
     let path = paths.iter().find(|path| path.components().next() == Some(tilde))?;
     let rest: PathBuf = path.components().skip(1).collect();

@@ -9,9 +9,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::live_output;
-use crate::tools::shown_argument::{COMMAND, ShownArgument};
-use crate::tools::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::arguments::{COMMAND, ShownArgument};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
 use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
 use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
@@ -50,12 +49,12 @@ const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To dis
 const NO_OUTPUT: &str = "No output";
 
 #[derive(Debug)]
-pub(in crate::tools) struct Exec;
+pub(super) struct Exec;
 
 /// Run a bash command in a sandbox without network, terminal or input. After the timeout it
 /// continues as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct ExecArgs {
+pub(super) struct ExecArgs {
     #[serde(alias = "cmd")]
     command: String,
     /// Seconds (default 120, at most 1800)
@@ -125,14 +124,14 @@ impl ExecArgs {
 }
 
 /// Returns true if a call with these arguments sleeps before or between its actions.
-pub(in crate::tools) fn sleeps(arguments: &Value) -> bool {
+pub(super) fn sleeps(arguments: &Value) -> bool {
     let Ok(args) = serde_json::from_value::<ExecArgs>(arguments.clone()) else { return false };
     let mut commands = args.script().commands.iter();
     commands.any(|command| matches!(command.program(), "sleep" | "Start-Sleep"))
 }
 
 /// A number of seconds. A number above `most` that is a multiple of 1000 was meant in milliseconds.
-pub(in crate::tools) fn seconds(number: u64, most: u64) -> u64 {
+pub(super) fn seconds(number: u64, most: u64) -> u64 {
     if number > most && number.is_multiple_of(1_000) { number / 1_000 } else { number }
 }
 
@@ -317,7 +316,7 @@ fn view(args: &ExecArgs, workdir: &ResolvedPath, roots: &Roots) -> CallView {
 
 /// Adds what the guard has found out about a command that has ended: its changes in protected places, and the limit of
 /// the sandbox that it has met.
-pub(in crate::tools) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &ToolEnv) {
+pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &ToolEnv) {
     let output = outcome.raw.get("output").and_then(Value::as_str).unwrap_or_default();
     let findings = env.shared.guard.findings(job, output, outcome.ok).await;
     if let Some(report) = findings.report {
@@ -448,7 +447,7 @@ fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -
 }
 
 /// The outcome of a command that has ended.
-pub(in crate::tools) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> ToolOutcome {
+pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> ToolOutcome {
     job.mark_end_reported();
     let (ok, how) = match &end.reason {
         _ if cancelled => (false, "cancelled by the user".to_owned()),
@@ -504,20 +503,20 @@ pub(in crate::tools) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: boo
 }
 
 /// The parts of the outcome of a command.
-pub(in crate::tools) struct CommandReport<'a> {
-    pub(in crate::tools) job: &'a Job,
+pub(super) struct CommandReport<'a> {
+    pub(super) job: &'a Job,
     /// Its state in a few words.
-    pub(in crate::tools) how: &'a str,
+    pub(super) how: &'a str,
     /// The first line of the text for the model.
-    pub(in crate::tools) head: String,
-    pub(in crate::tools) code: Option<i32>,
+    pub(super) head: String,
+    pub(super) code: Option<i32>,
     /// Lines below the output, for the model.
-    pub(in crate::tools) notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl CommandReport<'_> {
     /// Builds the outcome with the output that no call has returned yet.
-    pub(in crate::tools) fn outcome(self, ok: bool) -> ToolOutcome {
+    pub(super) fn outcome(self, ok: bool) -> ToolOutcome {
         let OutputExcerpt { text: output, truncated } = self.job.take_output();
         let took = u64::try_from(self.job.age().as_millis()).unwrap_or(u64::MAX);
         let mut text = format!("{}\n{output}", self.head);

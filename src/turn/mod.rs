@@ -47,7 +47,7 @@ use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_detector::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
-use room::make_room::RoomState;
+use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
@@ -58,8 +58,7 @@ pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::Check;
 pub(crate) use conversation::{Conversation, SharedGrants};
 pub(crate) use helper::ModelFinder;
-pub(crate) use limits::SpendingLimits;
-pub(crate) use limits::shared::SharedSpending;
+pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
     folder_lines, new_date_line, project_sources, system_prompt,

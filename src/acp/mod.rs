@@ -2,7 +2,6 @@
 //! client. The connection is one task, which never waits for anything but its next event.
 
 mod capabilities;
-mod client_options;
 mod connection;
 mod router;
 mod methods;

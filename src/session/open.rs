@@ -11,7 +11,6 @@ mod load;
 mod recovery;
 pub(super) mod replay;
 pub(super) mod restore;
-mod running_work;
 mod conversation;
 mod start;
 

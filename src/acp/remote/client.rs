@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::journal::Journal;
-use super::server::PROMPT_KEYS_PER_CONNECTION;
+use super::PROMPT_KEYS_PER_CONNECTION;
 use crate::session::Replayed;
 use turnwright_types::client::{
     BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperSession, HelperView,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::recovery::recover;
 use super::replay::{self, HistoryBuilder};
-use super::running_work::RunningWork;
+use super::recovery::RunningWork;
 use crate::error::Error;
 use crate::session::attachment::Replayed;
 use crate::session::pending_context::UnfinishedTurn;

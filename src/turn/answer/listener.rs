@@ -422,7 +422,7 @@ impl TextCoalescer {
         if self.text.is_empty() {
             return None;
         }
-        let text = std::mem::take(&mut self.text);
+        let text = take(&mut self.text);
         let message = self.message.clone();
         Some(match self.kind {
             TextKind::Text => Update::AgentText { message, text },

@@ -7,7 +7,6 @@ mod router;
 mod methods;
 mod error;
 mod from_wire;
-mod helper_sessions;
 mod user_question;
 mod client;
 mod remote;

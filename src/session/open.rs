@@ -9,7 +9,6 @@ pub(super) mod early_messages;
 pub(super) mod lifecycle;
 mod load;
 mod recovery;
-pub(super) mod replay;
 pub(super) mod restore;
 mod conversation;
 mod start;

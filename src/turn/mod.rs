@@ -14,10 +14,8 @@ mod loop_guard;
 mod next_step;
 mod prompt;
 mod room;
-mod selection;
 mod conversation;
 mod steering;
-mod told;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -56,7 +54,9 @@ pub(crate) use calls::cancellable_calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::Check;
-pub(crate) use conversation::{Conversation, SharedGrants};
+pub(crate) use conversation::{
+    Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
+};
 pub(crate) use helper::ModelFinder;
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
@@ -66,9 +66,7 @@ pub(crate) use prompt::{
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
-pub(crate) use selection::{ModelSelection, SharedModelSelection};
 pub(crate) use steering::SteeringQueue;
-pub(crate) use told::Told;
 
 /// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].
 #[derive(Debug)]

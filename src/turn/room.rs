@@ -14,7 +14,7 @@ use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::next_step::ShownSoFar;
 use crate::turn::prompt::folder_instructions::ToldFolders;
-use crate::turn::told::OnceNotice;
+use crate::turn::conversation::OnceNotice;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use budget::WindowBudget;
 use compaction::{CompactionOutcome, CompactionReason, Compactor, request_weight};

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::turn::room::compaction::window;
-use crate::turn::told::OnceNotice;
+use crate::turn::conversation::OnceNotice;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
 use turnwright_types::message::{

@@ -96,7 +96,7 @@ pub(super) struct ChosenModel {
 
 /// Returns the model with this name. The provider need not list it, because many lists are
 /// incomplete: the first request will show whether it exists.
-pub(super) async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Error> {
+async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Error> {
     if name.len() > 500 {
         return Err(Error::InvalidParams("The name of the model is too long".to_owned()));
     }

@@ -40,7 +40,7 @@ pub(super) fn diff(path: &Path, old: Option<&str>, new: &str, fate: &FileFate) -
 }
 
 /// The item of a card that shows further lines, which end with a line break, of a file that is being written.
-pub(super) fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
+fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
     let change = json!({ "operation": "add", "path": path, "fileType": "text" });
     let mut diff = json!({ "type": "diff", "changes": [change] });
     if let Some(name) = path.to_str().map(quoted) {

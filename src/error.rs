@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use turnwright_llm::LlmError;
 use turnwright_store::StoreError;
-pub(crate) use turnwright_types::io_error_text::{as_sentence, error_chain};
+pub(crate) use turnwright_types::error_text::{as_sentence, error_chain};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use turnwright_llm::sse::Decoder;
 use turnwright_policy::shell::parse;
 use turnwright_rpc::{Outbox, parse_line};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 /// The number of events of the decoded stream.
 const EVENTS: usize = 1_000;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use turnwright_policy::permission::{
     Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction, Scope, decide,
 };
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
+use turnwright_types::shell_script::ShellDialect;
 
 use crate::table::Table;
 

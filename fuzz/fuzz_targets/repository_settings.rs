@@ -6,14 +6,11 @@
 use libfuzzer_sys::fuzz_target;
 
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../crates/turnwright-guard/src/repository/config_parser.rs"]
-mod config_parser;
-#[allow(dead_code, unreachable_pub)]
 #[path = "../../crates/turnwright-guard/src/repository/settings.rs"]
 mod settings;
 
 fuzz_target!(|text: &str| {
-    let Ok(all) = config_parser::parse(text) else { return };
+    let Ok(all) = settings::parse(text) else { return };
     for it in &all {
         let (section, key) = it.key.split_once('.').expect("a key lies in a section");
         assert!(section.len() + key.len() > 0, "{:?}", it.key);
@@ -23,7 +20,7 @@ fuzz_target!(|text: &str| {
     }
     // What is appended does not change what was there.
     let more = format!("{text}\n[core]\n\tbare = false\n");
-    if let Ok(longer) = config_parser::parse(&more) {
+    if let Ok(longer) = settings::parse(&more) {
         assert!(longer.starts_with(&all) || text.ends_with('\\'), "{text:?}");
     }
 });

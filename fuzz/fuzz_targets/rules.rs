@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 
 use libfuzzer_sys::fuzz_target;
 use turnwright_policy::permission::{PathBases, Pattern, Rule, RuleAction, Scope};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_policy::shell::parse;
 
 fuzz_target!(|input: (&str, &str)| {

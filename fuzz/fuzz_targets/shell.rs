@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_policy::shell::{classify, parse, suggest_prefix};
 
 fuzz_target!(|line: &str| {

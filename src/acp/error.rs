@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind, error_chain};
 use turnwright_rpc::RpcError;
-use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::error_text::json_error_text;
 use turnwright_types::text;
 
 /// The error code for a version below all of ours.

@@ -11,7 +11,7 @@ use super::linked_servers::ClientServer;
 use super::schema::{EnvVariable, HttpHeader, McpServer, McpServerHttp, McpServerStdio};
 use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
-use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::error_text::json_error_text;
 use turnwright_types::secret::Secret;
 
 /// The kinds of MCP servers that a client of version 2 may name.

@@ -14,7 +14,7 @@ use turnwright_config::Config;
 use turnwright_mcp::{LoginOptions, LoginStore, ServerLogin, ServerTransport, log_in};
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::Stdio;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_workspace::real_path;
 
 #[derive(Debug, Subcommand)]

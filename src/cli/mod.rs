@@ -31,7 +31,7 @@ use turnwright_config::{Config, Flags, Paths, UserFile, parse_limit};
 use turnwright_rpc::Stdio;
 use turnwright_store::StoreError;
 use turnwright_terminal::prompt;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_workspace::real_path;
 
@@ -138,7 +138,7 @@ enum CliCommand {
     #[command(hide = true)]
     SandboxProbe {
         #[command(subcommand)]
-        probe: sandbox::probe::SandboxProbe,
+        probe: sandbox::SandboxProbe,
     },
     /// Run a recorded session again, and say what has changed
     ///
@@ -220,7 +220,7 @@ pub fn run() -> ExitCode {
     let arguments = CliArgs::read();
     #[cfg(unix)]
     if let Some(CliCommand::SandboxProbe { probe }) = &arguments.command {
-        return sandbox::probe::run(probe);
+        return sandbox::run_probe(probe);
     }
     #[cfg(unix)]
     turnwright_workspace::exec::ignore_file_size_signal();
@@ -291,7 +291,7 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Launcher => sandbox::run_for_agent(&config),
         CliCommand::Trust(args) => trust::run(&args, &config),
         #[cfg(unix)]
-        CliCommand::SandboxProbe { probe } => sandbox::probe::run(&probe),
+        CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
         CliCommand::Replay(args) => replay::run(&args, config),
         CliCommand::Policy(args) => policy::run(args, &config),
         CliCommand::Sessions(args) => sessions::run(args, &config),

@@ -15,7 +15,7 @@ use turnwright_recording::{
     load_recording, play_back,
 };
 use turnwright_rpc::{AgentThread, pipe_file};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
 Example: turnwright replay bug.ndjson

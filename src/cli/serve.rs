@@ -16,10 +16,10 @@ use crate::acp;
 use turnwright_config::Config;
 use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token};
 use turnwright_terminal::block_on;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
-use turnwright_types::secret_file::{self, SecretFile};
+use turnwright_types::secret::{self, SecretFile};
 
 const EXPLANATION: &str = "\
 turnwright is a coding agent that your editor starts. It speaks the Agent
@@ -104,7 +104,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
     redact::register_keys([token.expose().to_owned()])
         .map_err(|error| CliError::Other(error.to_string()))?;
     let key = args.tls_key.map(|key| SecretFile::new(&key).path().to_path_buf());
-    if let Err(error) = secret_file::share(&config.paths.state) {
+    if let Err(error) = secret::share(&config.paths.state) {
         tracing::warn!(%error, "other agents cannot be told to hide the token and the key");
     }
     let tls = args.tls_cert.zip(key);

@@ -18,8 +18,8 @@ use turnwright_store::{
 };
 use turnwright_terminal::prompt;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
+use turnwright_types::error_text::without_error_numbers;
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_error_text::without_error_numbers;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
 use turnwright_types::timestamp::{local_time, rfc3339};

@@ -18,7 +18,7 @@ use turnwright_guard::signing::wire::{
     COMMON_SETTINGS, COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat,
     SigningAnswer, SigningRequest, TOKEN_VARIABLE,
 };
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 
 /// git's request for a signature.
 struct Work {

@@ -12,7 +12,7 @@ use serde_ignored::Path;
 use serde_json::{Map, Value};
 
 use super::Tool;
-use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;

@@ -13,8 +13,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::{ToolCtx, ToolOutcome};
 use turnwright_types::client::{CommandDisplay, TerminalExit};
 use turnwright_types::effect::{CallContent, fenced};
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::{CallId, TerminalId};
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, TerminalDelta, ToolCallStatus, Update};
 use turnwright_workspace::exec::{

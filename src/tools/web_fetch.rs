@@ -167,7 +167,7 @@ async fn fetch_from_session(
     if let Err(error) = command_network::connect(&network, port).await {
         return Err(format!(
             "Nothing was fetched: no command of this session answers at port {port} ({}). Is the server running?",
-            turnwright_types::io_error_text::io_error_text(&error)
+            turnwright_types::error_text::io_error_text(&error)
         ));
     }
     let created = spawn_blocking(PrivateTempFolder::create).await;
@@ -194,7 +194,7 @@ async fn fetch_from_session(
 
 #[cfg(unix)]
 fn system_failure(error: &std::io::Error) -> String {
-    format!("Nothing was fetched: {}.", turnwright_types::io_error_text::io_error_text(error))
+    format!("Nothing was fetched: {}.", turnwright_types::error_text::io_error_text(error))
 }
 
 /// There are no such servers on this system.

@@ -11,8 +11,7 @@ use std::time::SystemTime;
 use crate::turn::room::handoff::context_parts;
 use turnwright_llm::{ReasoningEffort, Request};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{History, ToolSpecs};
-use turnwright_types::repair::repair;
+use turnwright_types::message::{History, ToolSpecs, repair};
 use turnwright_types::timestamp::local_day;
 use turnwright_workspace::files::Roots;
 

@@ -22,10 +22,9 @@ use prune::prune;
 use turnwright_llm::{ErrorKind, LlmError, Model, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::CallId;
-use turnwright_types::learned_limits::LearnedWindow;
 use turnwright_types::message::{Message, StopReason, TokenUsage, ToolMessage, UserMessage};
 use turnwright_types::patience::timeout;
-use turnwright_types::token_meter::{CountFinding, part_weight, text_weight};
+use turnwright_types::token_meter::{CountFinding, LearnedWindow, part_weight, text_weight};
 
 /// How often in a row a request may be too long before the turn gives up.
 const MAX_OVERFLOWS: u32 = 3;

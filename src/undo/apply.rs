@@ -12,9 +12,9 @@ use super::plan::{UndoAction, UndoStep, is_same_state};
 use tokio::task::spawn_blocking;
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
 use turnwright_workspace::nofollow;
 

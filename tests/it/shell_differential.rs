@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use turnwright_policy::shell::{Redirect, Script, parse};
 use turnwright_testing::process_waits;
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 use crate::agent::eventually;
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::file::ConfigFile;
-use crate::{Config, EnvironmentVariables, presets};
+use crate::{Config, EnvironmentVariables, provider};
 use turnwright_http::Proxies;
 use turnwright_types::secret::Secret;
 
@@ -143,7 +143,7 @@ fn setting_variable(name: &str) -> Option<&'static str> {
 fn is_key_variable(name: &str, named: &[String]) -> bool {
     name.ends_with("_API_KEY")
         || name == SERVE_TOKEN
-        || presets::is_key_variable(name)
+        || provider::is_key_variable(name)
         || named.iter().any(|key| variable_name(key) == name)
 }
 

@@ -1,4 +1,5 @@
-//! The format of `config.toml`: parses it and warns about entries that have no effect. Does no I/O.
+//! The format of `config.toml`, with its sections `[permissions]` and `[checks]`: parses it and warns about entries
+//! that have no effect. The policy crate parses the rules. Does no I/O.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -9,13 +10,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use crate::checks::{CheckTable, wrong_checks};
 use crate::document::key_text;
 use crate::environment::{MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE};
 use crate::limits::LimitsSection;
-use crate::presets::{ProviderPreset, preset};
-use crate::provider::{Price, read_base_url};
-use crate::request_fields::wrong_fields;
+use crate::provider::{Price, ProviderPreset, preset, read_base_url, wrong_fields};
 use crate::resolve::is_credential;
 use crate::sandbox::SandboxSection;
 use crate::servers::McpSection;
@@ -23,11 +21,11 @@ use crate::table::settings;
 use crate::wrong_values::{
     wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_name, wrong_quirks,
 };
-use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS, PermissionSection};
+use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS};
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::json_error_text::field_error_text;
+use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
 
@@ -450,6 +448,100 @@ pub(crate) fn redacted_message(message: &str) -> String {
     message.replace("an object", "a table")
 }
 
+settings! {
+    /// `[permissions]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub section PermissionSection {
+        pub allow: Vec<String> {
+            default: [],
+            examples: [["exec(cargo test)", "fetch(domain:docs.rs)"]],
+        }
+            "Patterns of calls that run without a question.";
+        pub ask: Vec<String> { default: [], examples: [["exec(git push)"]] }
+            "Patterns of calls that always need your approval.";
+        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } "Patterns of calls that are refused.";
+        pub rule: Vec<RuleEntry> {
+            examples: [[{
+                "effect": "allow",
+                "when": "exec(npm run build)",
+                "match": ["npm run build"],
+                "not": ["npm publish"],
+                "why": "it is harmless"
+            }]],
+        }
+            "Rules with examples, which are checked whenever the file is read.";
+    }
+}
+
+settings! {
+    /// `[[permissions.rule]]`.
+    #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+    #[serde(default)]
+    pub section RuleEntry {
+        pub effect: String { words: ["allow", "ask", "deny"], required: true }
+            "What happens to a call that the pattern matches.";
+        pub when: String { required: true } "The pattern of calls.";
+        #[serde(rename = "match")]
+        pub matches: Vec<String> { key: "match" } "Commands, paths or hosts that the pattern must match.";
+        pub not: Vec<String> {} "Commands, paths or hosts that the pattern must not match.";
+        pub why: Option<String> {} "The reason of the rule, which is shown with its decisions.";
+    }
+}
+
+impl PermissionSection {
+    /// The number of allow rules.
+    pub fn allow_rule_count(&self) -> usize {
+        self.allow.len() + self.rule.iter().filter(|rule| rule.effect == "allow").count()
+    }
+}
+
+/// The checks of a file: a command line for each name.
+pub type CheckTable = BTreeMap<String, String>;
+
+/// The most checks of a session.
+pub const MAX_CHECKS: usize = 8;
+/// The longest name, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+/// The longest command line, in bytes.
+const MAX_COMMAND_BYTES: usize = 4 * 1024;
+
+/// The checks that can be run.
+pub fn usable_checks(checks: &CheckTable) -> impl Iterator<Item = (&String, &String)> {
+    checks.iter().filter(|(name, command)| is_name(name) && is_command(command)).take(MAX_CHECKS)
+}
+
+/// The errors in the checks of a file, which have this key, a sentence each.
+pub(crate) fn wrong_checks(key: &str, checks: &CheckTable) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, command) in checks {
+        let name = name.escape_debug();
+        if !is_name(&name.to_string()) {
+            wrong.push(format!(
+                "`{key}.{name}`: a name may have only letters, digits, `_` and `-`, at most 64"
+            ));
+        } else if !is_command(command) {
+            wrong.push(format!("`{key}.{name}` must be a command in one line, at most 4 KiB"));
+        }
+    }
+    if checks.len() > MAX_CHECKS {
+        wrong.push(format!("`{key}` has {} entries, and {MAX_CHECKS} are used", checks.len()));
+    }
+    wrong
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= MAX_NAME_BYTES
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}
+
+fn is_command(command: &str) -> bool {
+    !command.trim().is_empty()
+        && command.len() <= MAX_COMMAND_BYTES
+        && !command.contains(['\n', '\r', '\0'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -551,5 +643,25 @@ mod tests {
             assert!(error.contains(place), "{text}: {error}");
             assert!(!error.contains("sk-secret") && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_check_has_a_plain_name_and_one_line_and_there_are_not_many() {
+        let table = |entries: &[(&str, &str)]| -> CheckTable {
+            entries.iter().map(|(name, it)| ((*name).to_owned(), (*it).to_owned())).collect()
+        };
+        let mixed =
+            table(&[("rust", "cargo check"), ("a b", "x"), ("empty", " "), ("two", "a\nb")]);
+        assert_eq!(
+            usable_checks(&mixed).map(|check| check.0.as_str()).collect::<Vec<_>>(),
+            ["rust"]
+        );
+        let wrong = wrong_checks("checks", &mixed);
+        assert_eq!(wrong.len(), 3, "{wrong:?}");
+        assert!(wrong[0].starts_with("`checks.a b`: a name") && wrong[1].contains("in one line"));
+        let many: CheckTable =
+            (0..9).map(|number| (number.to_string(), "true".to_owned())).collect();
+        assert_eq!(usable_checks(&many).count(), MAX_CHECKS);
+        assert_eq!(wrong_checks("checks", &many), ["`checks` has 9 entries, and 8 are used"]);
     }
 }

@@ -1,20 +1,135 @@
-//! The settings files that are not the user's: the managed file of the administrator and the file of the
-//! project. Each may contain only some of the settings.
+//! The settings files: the user's `config.toml`, the managed file of the administrator and the file of the
+//! project.
 
-use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fmt, io};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 
-use crate::checks::{CheckTable, wrong_checks};
-use crate::file::{read_settings, unknown_setting};
+use crate::environment::read_variable;
+use crate::file::{CheckTable, ConfigFile, read_settings, unknown_setting, wrong_checks};
 use crate::sandbox::{SandboxSection, SandboxSettings};
-use crate::{Config, ConfigError, PermissionSection, SettingsSnapshot};
-use turnwright_types::io_error_text::io_error_text;
+use crate::{Config, ConfigError, Paths, PermissionSection, SettingsSnapshot};
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 
-/// The most bytes that are read of the managed file.
+/// The most bytes that are read of a settings file, which has a few hundred lines.
 const MAX_FILE_SIZE: u64 = 1024 * 1024;
+
+/// The user's settings file, which is re-read whenever it has changed.
+pub struct UserFile {
+    path: PathBuf,
+    /// True if a flag or a variable names the file.
+    must_exist: bool,
+    /// The result of the last read.
+    cached: Mutex<Option<Arc<LoadedFile>>>,
+}
+
+impl fmt::Debug for UserFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The text may contain a credential, for example in a header.
+        formatter.debug_struct("UserFile").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// The text of the file and the result of parsing it.
+pub(crate) struct LoadedFile {
+    /// `Ok(None)` if there is no file.
+    text: Result<Option<String>, ConfigError>,
+    pub(crate) parsed: Result<Arc<ConfigFile>, ConfigError>,
+    /// Warnings about entries that have no effect, one sentence each.
+    pub(crate) warnings: Vec<String>,
+    is_logged: AtomicBool,
+}
+
+impl UserFile {
+    /// The file that the flag names, else `TURNWRIGHT_CONFIG`, else `config.toml` in the configuration
+    /// folder.
+    pub fn find(flag: Option<PathBuf>, paths: &Paths) -> UserFile {
+        match flag.or_else(|| read_variable("TURNWRIGHT_CONFIG").map(PathBuf::from)) {
+            Some(path) => UserFile { path, must_exist: true, cached: Mutex::default() },
+            None => UserFile::at_default_path(paths),
+        }
+    }
+
+    /// The file in the configuration folder, which need not exist.
+    pub fn at_default_path(paths: &Paths) -> UserFile {
+        let path = paths.config.join("config.toml");
+        UserFile { path, must_exist: false, cached: Mutex::default() }
+    }
+
+    /// The path of the file, which need not exist.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The text of the file; empty if there is none.
+    pub(crate) fn text(&self) -> Result<String, ConfigError> {
+        match private_file::read(&self.path, MAX_FILE_SIZE) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            read => read.map_err(|error| {
+                let place = self.path.display();
+                ConfigError::new(format!("The settings cannot be read: {place}: {error}"))
+            }),
+        }
+    }
+
+    /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
+    pub fn key_variables(&self) -> Vec<String> {
+        let named = self.read().parsed.as_ref().map(|file| file.variables()).ok();
+        named.unwrap_or_default()
+    }
+
+    /// Reads the file. Logs warnings and errors once per content.
+    pub(crate) fn load(&self) -> Arc<LoadedFile> {
+        let loaded = self.read();
+        if !loaded.is_logged.swap(true, Ordering::Relaxed) {
+            for warning in &loaded.warnings {
+                tracing::warn!("{warning}");
+            }
+            if let Err(error) = &loaded.parsed {
+                tracing::warn!("{error}");
+            }
+        }
+        loaded
+    }
+
+    /// Reads the file. Compares its text to detect a change, because its timestamp may be unchanged.
+    fn read(&self) -> Arc<LoadedFile> {
+        let text = match private_file::read(&self.path, MAX_FILE_SIZE) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
+            Err(error) => Err(ConfigError::new(format!(
+                "The settings cannot be read: {}: {}. Check --config and TURNWRIGHT_CONFIG",
+                self.path.display(),
+                io_error_text(&error)
+            ))),
+        };
+        let mut last = self.cached.lock();
+        if let Some(last) = last.as_ref().filter(|loaded| loaded.text == text) {
+            return Arc::clone(last);
+        }
+        let loaded = Arc::new(self.parse_text(text));
+        *last = Some(Arc::clone(&loaded));
+        loaded
+    }
+
+    fn parse_text(&self, text: Result<Option<String>, ConfigError>) -> LoadedFile {
+        let parsed = match &text {
+            Ok(Some(text)) => ConfigFile::parse(text, &self.path),
+            Ok(None) => Ok((ConfigFile::default(), Vec::new())),
+            Err(error) => Err(error.clone()),
+        };
+        let (outcome, warnings) = match parsed {
+            Ok((file, warnings)) => (Ok(Arc::new(file)), warnings),
+            Err(error) => (Err(error), Vec::new()),
+        };
+        LoadedFile { text, parsed: outcome, warnings, is_logged: AtomicBool::new(false) }
+    }
+}
 
 /// The settings of the machine's administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -102,5 +217,36 @@ impl SettingsSnapshot<'_> {
             }
             None => (own, Vec::new()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn model_in(file: &UserFile) -> Option<String> {
+        file.load().parsed.as_ref().unwrap().model.clone()
+    }
+
+    #[test]
+    fn changes_are_detected_and_only_a_named_file_must_exist() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let file = UserFile::at_default_path(&paths);
+        assert_eq!(model_in(&file), None);
+        for model in ["a", "b", "a"] {
+            private_file::write(file.path(), format!("model = '{model}'").as_bytes()).unwrap();
+            assert_eq!(model_in(&file).as_deref(), Some(model));
+        }
+        private_file::write(file.path(), b"model = ").unwrap();
+        assert!(file.load().parsed.is_err());
+        private_file::remove(file.path()).unwrap();
+        assert_eq!(model_in(&file), None);
+
+        let named = UserFile::find(Some(file.path().to_owned()), &paths);
+        let error = named.load().parsed.as_ref().unwrap_err().to_string();
+        assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
+        private_file::write(file.path(), b"model = 'c'").unwrap();
+        assert_eq!(model_in(&named).as_deref(), Some("c"));
     }
 }

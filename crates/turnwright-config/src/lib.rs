@@ -5,35 +5,27 @@
 //! files are read again for each one.
 //!
 //!   table         the macro `settings!`: a setting is a row, and what follows from it
-//!   file          the sections of a settings file; `permissions`, `sandbox`, `limits` and `servers` have the rest
-//!   environment   the variables; `user_file`, `layers` and `logins` are the other sources, `paths` their places
+//!   file          the sections of a settings file; `sandbox`, `limits` and `servers` have the rest
+//!   environment   the variables; `layers`, the files, and `logins` are the other sources, `paths` their places
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
 //!   change        changes one setting in the user's file, in which `document` leaves everything else as it is
-//!   schema        the settings as a JSON Schema; `template` is a file with all of them
+//!   schema        the settings as a JSON Schema, and a file with all of them
 //!   jsonc         the JSON files of editors, and of projects that name MCP servers
 //!   trust         the files of a project, which count only as the user trusted them
 
 mod change;
-mod check;
-mod checks;
-mod client_provider;
 mod document;
 mod environment;
 mod file;
 pub mod jsonc;
-mod key;
 mod layers;
 mod limits;
-mod login_precedence;
 mod logins;
 mod paths;
-mod permissions;
-mod presets;
 mod profiles;
 mod provider;
 mod recorded;
-mod request_fields;
 mod resolve;
 mod sandbox;
 mod schema;
@@ -41,9 +33,7 @@ mod servers;
 mod show;
 mod snapshot;
 mod table;
-mod template;
 pub mod trust;
-mod user_file;
 mod wrong_values;
 
 use std::collections::BTreeMap;
@@ -55,36 +45,34 @@ use parking_lot::Mutex;
 use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
-pub use checks::{CheckTable, MAX_CHECKS, usable as usable_checks};
-pub use client_provider::{AccountStatus, ClientProvider, SignIn};
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
-pub use file::{AgentSection, SessionRetention};
-pub use key::{KeyOrigin, ProviderKey};
-pub use layers::{ManagedSettings, ProjectSettings};
+pub use file::{
+    AgentSection, CheckTable, MAX_CHECKS, PermissionSection, RuleEntry, SessionRetention,
+    usable_checks,
+};
+pub use layers::{ManagedSettings, ProjectSettings, UserFile};
 pub use limits::{LimitSettings, parse_limit};
 pub use logins::{Logins, StoredLogin};
 pub use paths::Paths;
-pub use permissions::{PermissionSection, RuleEntry};
-pub use presets::{PRESETS, ProviderPreset, is_openai_url, preset};
 pub use profiles::ModelProfiles;
-pub use provider::{EndpointSettings, Price, Provider, pasted_base_url};
+pub use provider::{
+    AccountStatus, ClientProvider, EndpointSettings, KeyOrigin, PRESETS, Price, Provider,
+    ProviderKey, ProviderPreset, SignIn, is_openai_url, pasted_base_url, preset,
+};
 pub use sandbox::{NetworkSetting, SandboxSettings};
-pub use schema::settings_schema;
+pub use schema::{settings_schema, settings_template};
 pub use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};
 pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
-pub use template::settings_template;
-pub use user_file::UserFile;
 
 use environment::{
     BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,
     MODEL_VARIABLE,
 };
-use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::secret::Secret;
-use turnwright_types::secret_file::SecretFile;
+use turnwright_types::error_text::io_error_text;
+use turnwright_types::secret::{Secret, SecretFile};
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
@@ -210,7 +198,7 @@ impl Config {
         key_variables: &[String],
     ) -> Result<Option<String>, String> {
         let name = &*environment::variable_name(name);
-        if presets::is_key_variable(name)
+        if provider::is_key_variable(name)
             || key_variables.iter().any(|key| environment::variable_name(key) == name)
         {
             return Err(format!(

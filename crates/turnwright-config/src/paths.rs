@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::environment::{home, read_variable};
-use turnwright_types::file_lock::FileLock;
+use turnwright_types::private_file::FileLock;
 use turnwright_workspace::temp_folder::{own_folder_in, temp_place};
 
 /// The folders of the agent's own files.

@@ -1,13 +1,19 @@
-//! The resolved provider and model, as plain values.
+//! Providers: the resolved one with its model, as plain values; the well-known ones with their base URLs and key
+//! variables; and the default one as the client sets it for this process (`providers/set`), which is kept in memory
+//! only, and gets none of the user's keys. A key has an origin, so that messages can say where it comes from. The
+//! user's settings may add fields to each request to a model, such as `temperature`.
 
+use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-use crate::key::ProviderKey;
+use crate::resolve::{DefaultEndpoint, is_credential};
 use crate::table::settings;
+use crate::{Config, SettingsSnapshot};
 use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -138,8 +144,301 @@ settings! {
     }
 }
 
+/// A well-known provider.
+#[derive(Debug)]
+pub struct ProviderPreset {
+    /// The name, as in `NAME/model`.
+    pub name: &'static str,
+    /// The base URL; `None` if every account has its own.
+    pub base_url: Option<&'static str>,
+    /// The variable that its own documentation uses for the key; none for local servers.
+    pub key_env: Option<&'static str>,
+    pub(crate) api: Protocol,
+}
+
+/// A hosted provider.
+const fn hosted(
+    name: &'static str,
+    base_url: &'static str,
+    key_env: &'static str,
+) -> ProviderPreset {
+    ProviderPreset { name, base_url: Some(base_url), key_env: Some(key_env), api: Protocol::Chat }
+}
+
+/// A server on this machine, at its default port.
+const fn local(name: &'static str, base_url: &'static str) -> ProviderPreset {
+    ProviderPreset { name, base_url: Some(base_url), key_env: None, api: Protocol::Chat }
+}
+
+/// The well-known providers, hosted ones first.
+pub const PRESETS: &[ProviderPreset] = &[
+    hosted(crate::OPENAI_PROVIDER, crate::OPENAI_BASE_URL, "OPENAI_API_KEY"),
+    ProviderPreset {
+        name: "azure",
+        base_url: None,
+        key_env: Some("AZURE_OPENAI_API_KEY"),
+        api: Protocol::Chat,
+    },
+    hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+    hosted(
+        "dashscope",
+        "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        "DASHSCOPE_API_KEY",
+    ),
+    hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY"),
+    hosted("minimax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    hosted("together", "https://api.together.ai/v1", "TOGETHER_API_KEY"),
+    hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+    hosted("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+    hosted("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+    hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    hosted("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    local("ollama", "http://localhost:11434/v1"),
+    local("lmstudio", "http://localhost:1234/v1"),
+    local("llamacpp", "http://localhost:8080/v1"),
+    local("vllm", "http://localhost:8000/v1"),
+    local("sglang", "http://localhost:30000/v1"),
+];
+
+/// Returns true if this is the base URL of OpenAI's own API.
+pub fn is_openai_url(base_url: &str) -> bool {
+    base_url.trim_end_matches('/') == crate::OPENAI_BASE_URL
+}
+
+/// The well-known provider of this name.
+pub fn preset(name: &str) -> Option<&'static ProviderPreset> {
+    PRESETS.iter().find(|provider| provider.name == name)
+}
+
+/// The names of the well-known providers.
+pub(crate) fn provider_names() -> impl Iterator<Item = &'static str> {
+    PRESETS.iter().map(|provider| provider.name)
+}
+
+/// Returns true if a well-known provider keeps its key in this variable.
+pub(crate) fn is_key_variable(name: &str) -> bool {
+    PRESETS.iter().any(|provider| provider.key_env == Some(name))
+}
+
+/// A key and where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProviderKey {
+    /// The key itself.
+    pub secret: Secret,
+    /// The place that a message names.
+    pub origin: KeyOrigin,
+}
+
+/// Where a key comes from. Displayed as the name of the variable or the path of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyOrigin {
+    /// A variable of the environment.
+    Variable(String),
+    /// The file of the stored logins.
+    Login(PathBuf),
+    /// A `key_file` of the settings.
+    File(PathBuf),
+}
+
+impl KeyOrigin {
+    /// Returns advice for the user about a key that the server refuses.
+    pub fn advice(&self) -> String {
+        match self {
+            // This variable takes precedence over a stored login, so it has to be unset first.
+            KeyOrigin::Variable(name) if is_key_variable(name) => {
+                format!("Check the key in {name}, or unset it and run `turnwright login`")
+            }
+            KeyOrigin::Login(_) => {
+                format!("Check the key in {self}, or run `turnwright login` again")
+            }
+            KeyOrigin::Variable(_) | KeyOrigin::File(_) => format!("Check the key in {self}"),
+        }
+    }
+}
+
+impl fmt::Display for KeyOrigin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KeyOrigin::Variable(name) => formatter.write_str(name),
+            KeyOrigin::Login(path) | KeyOrigin::File(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+/// The default provider as the client has set it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum ClientProvider {
+    /// Nothing: the user's settings apply.
+    #[default]
+    Unset,
+    /// The default endpoint is this one, with these headers.
+    Set { base_url: String, headers: Vec<(String, Secret)> },
+    /// There is no default provider.
+    Disabled,
+}
+
+/// The state of signing in, which opening a session may need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignIn {
+    Done,
+    Missing,
+    /// The model is the offline one, or its server has no key.
+    NotNeeded,
+    /// The settings cannot be read.
+    Unknown,
+}
+
+/// Where the keys are, as far as a client may show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountStatus {
+    /// The state for the default model.
+    pub sign_in: SignIn,
+    /// The name of each account, and whether it is that of the default model.
+    pub accounts: Vec<(String, bool)>,
+}
+
+impl Config {
+    /// Replaces the default provider for this process.
+    pub fn set_client_provider(&self, provider: ClientProvider) {
+        *self.client_provider.lock() = provider;
+    }
+}
+
+impl SettingsSnapshot<'_> {
+    /// Returns true if the client has replaced or disabled the default provider.
+    pub(crate) fn is_set_by_client(&self) -> bool {
+        self.client_provider != ClientProvider::Unset
+    }
+
+    pub(crate) fn is_disabled_by_client(&self) -> bool {
+        self.client_provider == ClientProvider::Disabled
+    }
+
+    /// The endpoint that the client has set.
+    pub(crate) fn client_endpoint(&self) -> Option<DefaultEndpoint> {
+        match &self.client_provider {
+            ClientProvider::Set { base_url, headers } => Some(DefaultEndpoint {
+                base_url: base_url.clone(),
+                key: None,
+                headers: headers.clone(),
+                model: None,
+            }),
+            ClientProvider::Unset | ClientProvider::Disabled => None,
+        }
+    }
+
+    /// The credentials among the headers that the client has set.
+    pub(crate) fn client_secrets(&self) -> Vec<String> {
+        let ClientProvider::Set { headers, .. } = &self.client_provider else {
+            return Vec::new();
+        };
+        let credentials = headers.iter().filter(|header| is_credential(&header.0));
+        let values = credentials.filter_map(|header| redact::header_key(header.1.expose()));
+        values.map(str::to_owned).collect()
+    }
+
+    /// The base URL of the default provider, without secrets; `None` for the offline model or none at all.
+    pub fn default_base_url(&self) -> Option<String> {
+        match self.provider() {
+            Ok(Provider::Endpoint(endpoint)) => Some(endpoint.redacted_url()),
+            Ok(Provider::Offline | Provider::Unconfigured) | Err(_) => None,
+        }
+    }
+
+    /// Where the keys are. `is_offline` if the offline model serves where none is configured.
+    pub fn account_status(&self, is_offline: bool) -> AccountStatus {
+        let mut accounts: Vec<_> = self
+            .logins
+            .all()
+            .iter()
+            .filter(|login| login.key.is_some())
+            .map(|login| (login.name(), login.server().map(str::to_owned), false))
+            .collect();
+        let sign_in = match self.provider() {
+            Ok(Provider::Unconfigured) if !is_offline => SignIn::Missing,
+            Ok(Provider::Offline | Provider::Unconfigured) => SignIn::NotNeeded,
+            Ok(Provider::Endpoint(endpoint)) => {
+                let has_header = endpoint.headers.iter().any(|header| is_credential(&header.0));
+                if endpoint.key.is_none() && !has_header {
+                    SignIn::NotNeeded
+                } else {
+                    let server = endpoint.base_url.trim_end_matches('/');
+                    match accounts.iter_mut().find(|account| account.1.as_deref() == Some(server)) {
+                        Some(account) => account.2 = true,
+                        None => {
+                            let name = endpoint.name.unwrap_or_else(|| redact::url(server));
+                            accounts.push((name, None, true));
+                        }
+                    }
+                    SignIn::Done
+                }
+            }
+            Err(_) => SignIn::Unknown,
+        };
+        let accounts = accounts.into_iter().map(|account| (account.0, account.2)).collect();
+        AccountStatus { sign_in, accounts }
+    }
+}
+
+/// The fields that the agent sets itself, and what to set instead.
+const RESERVED: &[(&str, &str)] = &[
+    ("model", "name the model in `model`"),
+    ("messages", "it holds the conversation"),
+    ("input", "it holds the conversation"),
+    ("instructions", "set `agent.system_prompt`"),
+    ("system", "set `agent.system_prompt`"),
+    ("tools", "the agent decides which tools there are"),
+    ("tool_choice", "the agent needs the model's choice"),
+    ("functions", "the agent decides which tools there are"),
+    ("function_call", "the agent needs the model's choice"),
+    ("stream", "answers are always streamed"),
+    ("stream_options", "set the quirk `stream_options`"),
+    ("n", "one answer is read"),
+    ("background", "answers are always streamed"),
+    ("previous_response_id", "the conversation is sent with each request"),
+    ("conversation", "the conversation is sent with each request"),
+    ("max_tokens", "set `max_output`"),
+    ("max_completion_tokens", "set `max_output`"),
+    ("max_output_tokens", "set `max_output`"),
+];
+
+/// The fields of all these tables, of which later ones override earlier ones, without those that the agent
+/// sets itself.
+pub(crate) fn merge_request_fields<'a>(
+    tables: impl IntoIterator<Item = &'a Map<String, Value>>,
+) -> Map<String, Value> {
+    let fields = tables.into_iter().flatten().filter(|field| reserved(field.0).is_none());
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// The errors in the fields of the setting with this key, a sentence each.
+pub(crate) fn wrong_fields(key: &str, fields: &Map<String, Value>) -> Vec<String> {
+    let wrong = fields.keys().filter_map(|name| {
+        let why = reserved(name)?;
+        Some(format!("`{key}` contains `{name}`, which the agent sets itself: {why}"))
+    });
+    wrong.collect()
+}
+
+/// The fields in one line, for display.
+pub(crate) fn describe_request_fields(fields: &Map<String, Value>) -> String {
+    let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+    fields.join(", ")
+}
+
+fn reserved(name: &str) -> Option<&'static str> {
+    RESERVED.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -191,5 +490,72 @@ mod tests {
             endpoint.silence_limit = Some(Duration::from_secs(7));
             assert_eq!(endpoint.silence_limit().as_secs(), 7, "{}", endpoint.base_url);
         }
+    }
+
+    #[test]
+    fn names_and_keys_are_unique_and_keys_are_sent_only_over_https() {
+        for (number, one) in PRESETS.iter().enumerate() {
+            for other in &PRESETS[number + 1..] {
+                assert_ne!(one.name, other.name);
+                assert!(one.base_url != other.base_url || one.base_url.is_none(), "{}", one.name);
+                assert!(one.key_env != other.key_env || one.key_env.is_none(), "{}", one.name);
+            }
+            let Some(url) = one.base_url else { continue };
+            let scheme = if one.key_env.is_some() { "https://" } else { "http://localhost:" };
+            assert!(url.starts_with(scheme) && !url.ends_with('/'), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_manual_has_the_same_table() {
+        let manual = include_str!("../../../docs/configuration.md");
+        for preset in PRESETS {
+            let url = preset.base_url.map_or("must be given".to_owned(), |url| format!("`{url}`"));
+            let key = preset.key_env.map_or("none".to_owned(), |variable| format!("`{variable}`"));
+            let row = format!("| `{}` | {url} | {key} |", preset.name);
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
+    fn the_advice_names_the_place_of_the_key() {
+        for (origin, expected) in [
+            (
+                KeyOrigin::Variable("OPENAI_API_KEY".to_owned()),
+                "Check the key in OPENAI_API_KEY, or unset it and run `turnwright login`",
+            ),
+            (KeyOrigin::Variable("MINE".to_owned()), "Check the key in MINE"),
+            (KeyOrigin::File("/c/mine.key".into()), "Check the key in /c/mine.key"),
+            (
+                KeyOrigin::Login("/c/login.json".into()),
+                "Check the key in /c/login.json, or run `turnwright login` again",
+            ),
+        ] {
+            assert_eq!(origin.advice(), expected);
+        }
+    }
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_model_s_fields_override_its_provider_s_and_reserved_ones_are_refused_in_words() {
+        let provider = map(&json!({ "temperature": 0.2, "top_p": 0.9, "stream": false }));
+        let model = map(&json!({ "temperature": 1, "messages": [], "max_tokens": 7 }));
+        let merged = merge_request_fields([&provider, &model]);
+        assert_eq!(Value::from(merged.clone()), json!({ "temperature": 1, "top_p": 0.9 }));
+        assert_eq!(describe_request_fields(&merged), "temperature = 1, top_p = 0.9");
+        assert_eq!(wrong_fields("providers.x.request", &merged), [""; 0]);
+        let wrong = wrong_fields("providers.x.model.\"m\".request", &model);
+        assert_eq!(
+            wrong,
+            [
+                "`providers.x.model.\"m\".request` contains `messages`, which the agent sets itself: it \
+                 holds the conversation",
+                "`providers.x.model.\"m\".request` contains `max_tokens`, which the agent sets itself: \
+                 set `max_output`",
+            ]
+        );
     }
 }

@@ -12,10 +12,10 @@ use crate::environment::variable_name;
 use crate::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
 };
-use crate::key::{KeyOrigin, ProviderKey};
-use crate::presets::{self, ProviderPreset, preset};
-use crate::provider::{EndpointSettings, Provider};
-use crate::{ConfigError, Logins, request_fields};
+use crate::provider::{
+    self, EndpointSettings, KeyOrigin, Provider, ProviderKey, ProviderPreset, preset,
+};
+use crate::{ConfigError, Logins};
 use turnwright_llm::Protocol;
 use turnwright_types::secret::Secret;
 
@@ -199,7 +199,7 @@ impl ProviderSources<'_> {
 
     fn unknown_provider(&self, name: &str) -> ConfigError {
         let own = self.file.providers.keys().cloned();
-        let known: BTreeSet<_> = own.chain(presets::names().map(str::to_owned)).collect();
+        let known: BTreeSet<_> = own.chain(provider::provider_names().map(str::to_owned)).collect();
         ConfigError::new(format!(
             "No provider is called `{}`. Known are {}. For another server set OPENAI_BASE_URL, or add \
              [providers.{0}] with a `base_url` to {}",
@@ -251,7 +251,7 @@ impl ProviderSources<'_> {
     ) -> Map<String, Value> {
         let models = &self.file.models;
         let named = name.and_then(|name| models.model.get(name)).map(|section| &section.request);
-        request_fields::merge(std::iter::once(&models.request).chain(own).chain(named))
+        provider::merge_request_fields(std::iter::once(&models.request).chain(own).chain(named))
     }
 
     fn assumed_window(&self) -> Option<u64> {

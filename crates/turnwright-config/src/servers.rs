@@ -14,7 +14,7 @@ use crate::file::{keys_of, unknown_setting};
 use crate::sandbox;
 use crate::table::{Row, SchemaNode, SettingType, section_schema, settings};
 use turnwright_mcp::ServerTransport;
-use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::error_text::json_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 

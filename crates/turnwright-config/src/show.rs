@@ -9,7 +9,7 @@ use crate::file::ConfigFile;
 use crate::table::{Row, SettingType, full_key};
 use crate::{
     Config, EndpointSettings, Logins, PermissionSection, Provider, SettingsSnapshot, StoredLogin,
-    request_fields,
+    provider,
 };
 
 /// A setting with its effective value.
@@ -59,7 +59,7 @@ impl SettingsSnapshot<'_> {
             settings.push(self.of_file(&format!("providers.{name}"), &value));
         }
         for (place, fields) in file.request_tables().iter().filter(|table| !table.1.is_empty()) {
-            let value = request_fields::describe(fields);
+            let value = provider::describe_request_fields(fields);
             settings.push(self.of_file(&format!("{place}.request"), &value));
         }
         settings.extend(self.logins.all().iter().map(|login| self.login_setting(login)));

@@ -4,12 +4,11 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::checks::CheckTable;
 use crate::environment::MODE_VARIABLE;
-use crate::file::ConfigFile;
-use crate::key::{KeyOrigin, ProviderKey};
+use crate::file::{CheckTable, ConfigFile};
+use crate::layers::LoadedFile;
+use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
-use crate::user_file::LoadedFile;
 use crate::{
     AgentSection, ClientProvider, Config, ConfigError, DEFAULT_MAX_TURN_REQUESTS, Logins,
     McpSettings, NO_MODEL, NO_PROVIDER_ADVICE, Provider, SessionRetention,

@@ -1,16 +1,17 @@
-//! Values that are wrong, so that something else is in force than the user has asked for. Entries that
-//! only have no effect are warnings of the file itself. The table of the settings says which value is
-//! checked by which function.
+//! Values that are wrong, so that something else is in force than the user has asked for, and all problems of the
+//! user's file with their lines. Entries that only have no effect are warnings of the file itself. The table of the
+//! settings says which value is checked by which function.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::document::{TomlDocument, parse_key};
 use crate::environment::{CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE};
 use crate::file::is_agent_name;
 use crate::table::SettingType;
-use crate::{Logins, SettingsSnapshot, parse_number};
+use crate::{Config, Logins, SettingsSnapshot, parse_number};
 use turnwright_llm::Protocol;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
@@ -120,7 +121,7 @@ fn expected_mode(word: &str) -> String {
 #[cfg(unix)]
 fn exposed(key_file: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt;
-    use turnwright_types::secret_file::EXPOSED_KEY;
+    use turnwright_types::secret::EXPOSED_KEY;
     let mode = std::fs::metadata(key_file).ok()?.permissions().mode();
     let others = match mode & 0o066 {
         0 => return None,
@@ -134,6 +135,47 @@ fn exposed(key_file: &Path) -> Option<String> {
 #[cfg(not(unix))]
 fn exposed(_: &Path) -> Option<String> {
     None
+}
+
+impl SettingsSnapshot<'_> {
+    /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
+    /// elsewhere; [`Config::locate_problem`] adds the line to their problems.
+    pub fn file_problems(&self) -> Vec<String> {
+        let file = match self.file() {
+            Ok(file) => file,
+            Err(error) => return vec![error.to_string()],
+        };
+        let problems = self.file_warnings().iter().cloned().chain(file.wrong_values(""));
+        problems.map(|problem| self.config.locate_problem(&problem)).collect()
+    }
+}
+
+impl Config {
+    /// A sentence about the user's file with the line of the key or the text that it quotes first.
+    pub fn locate_problem(&self, problem: &str) -> String {
+        let path = self.user_file_path();
+        let sentence = problem.strip_prefix(&format!("{}: ", path.display())).unwrap_or(problem);
+        let text = self.file.text().unwrap_or_default();
+        located(path, &text, sentence)
+    }
+}
+
+fn located(path: &Path, text: &str, sentence: &str) -> String {
+    let line = sentence.split('`').nth(1).and_then(|quoted| line_of(text, quoted));
+    let place = line.map(|number| format!(", line {number}")).unwrap_or_default();
+    format!("{}{place}: {sentence}", path.display())
+}
+
+/// The line of a key or of its nearest section, else of a value with the same text.
+fn line_of(text: &str, quoted: &str) -> Option<usize> {
+    let document = TomlDocument::parse(text).ok()?;
+    let key = parse_key(quoted).unwrap_or_default();
+    let found = (1..=key.len()).rev().find_map(|depth| document.line(&key[..depth]));
+    found.or_else(|| {
+        let mut quotes = ['"', '\''].into_iter();
+        let position = quotes.find_map(|quote| text.find(&format!("{quote}{quoted}{quote}")))?;
+        Some(text[..position].matches('\n').count() + 1)
+    })
 }
 
 #[cfg(test)]
@@ -258,6 +300,22 @@ mod tests {
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
             let wrong = config.snapshot().wrong_values();
             assert_eq!(wrong.len(), expected, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_problem_has_the_line_of_what_it_quotes() {
+        let text = "mode = 'all'\n\n[providers.x]\nquirks = { nonsense = 1 }\n\n[permissions]\n\
+                    allow = [\n  'exec(ls)',\n  'exec(',\n]\n";
+        for (sentence, expected) in [
+            ("`mode` is `all`", "c.toml, line 1: `mode` is `all`"),
+            ("`providers.x.quirks`: no", "c.toml, line 4: `providers.x.quirks`: no"),
+            ("Unknown `providers.x.\"y z\".a`", "c.toml, line 3: Unknown `providers.x.\"y z\".a`"),
+            ("`exec(` is open", "c.toml, line 9: `exec(` is open"),
+            ("`effort` is missing", "c.toml: `effort` is missing"),
+            ("nothing is quoted", "c.toml: nothing is quoted"),
+        ] {
+            assert_eq!(located(Path::new("c.toml"), text, sentence), expected);
         }
     }
 }

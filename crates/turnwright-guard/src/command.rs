@@ -1,26 +1,30 @@
 //! Determines the effects of a command line: its words name paths, and the paths make effects. The sandbox takes
 //! care of everything that the parser does not see.
+//!
+//! A project may provide programs: rustup and other version managers run the programs that a folder's file names, even
+//! for `--version`.
 
 pub(crate) mod escalation;
 mod restricted_files;
-mod toolchain;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use escalation::Escalation;
-pub use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
-
 use crate::repository::{self, Obeyed};
-use turnwright_policy::permission::{DeniedPaths, PolicyRules};
+use turnwright_policy::permission::{
+    DeniedPaths, IDIOMATIC_VERSION_FILES, PolicyRules, ProtectedPaths,
+};
 use turnwright_policy::shell::{
     self, Classification, GitContentQuery, GitUse, LookUp, NamedFile, NamedPlace, SimpleCommand,
 };
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty};
 use turnwright_workspace::exec::{Environment, dialect};
-use turnwright_workspace::files::Roots;
+use turnwright_workspace::files::{Roots, read_head};
 use turnwright_workspace::real_path;
+
+pub use escalation::Escalation;
+pub use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 
 /// At most this many names in a folder are compared with a pattern.
 const MAX_MATCHED: usize = 4_096;
@@ -130,7 +134,7 @@ pub fn uncertainty_of(
         let folder = real_path(named).unwrap_or(workdir.to_path_buf());
         let program = simple.program();
         if may_be_version_managed
-            && let Some(reason) = toolchain::untrusted_version_reason(program, &folder, environment)
+            && let Some(reason) = untrusted_version_reason(program, &folder, environment)
         {
             return Some(reason.into());
         }
@@ -148,7 +152,7 @@ pub fn uncertainty_of(
         }
         let uncertainty = match &place {
             (folder, Some(git)) => repository::program_risk(folder, Obeyed::By { git, only_reads }),
-            (folder, None) => toolchain::untrusted_toolchain_reason(folder).map(Uncertainty::from),
+            (folder, None) => untrusted_toolchain_reason(folder).map(Uncertainty::from),
         };
         match uncertainty {
             Some(found) if found.only_runs_programs => of_settings = of_settings.or(Some(found)),
@@ -380,4 +384,139 @@ pub fn effects(
     }
     command.extra_access = escalation.access(writes);
     shell::effects_with_files(command, files)
+}
+
+const TOOLCHAIN_FILES: [&str; 2] = ["rust-toolchain.toml", "rust-toolchain"];
+/// Files that name the versions of several programs or of Python.
+const VERSION_FILES: [&str; 3] = [".tool-versions", ".python-version", ".python-versions"];
+/// Files of mise that can name anything to run.
+const MISE_FILES: [&str; 8] = [
+    "mise.toml",
+    "mise.local.toml",
+    ".mise.toml",
+    ".mise.local.toml",
+    "mise",
+    ".mise",
+    ".config/mise",
+    ".config/mise.toml",
+];
+const MAX_FILE_BYTES: usize = 16 * 1024;
+
+/// Why `cargo` or `rustc` in this real folder may not be the user's own program; `None` if it is.
+/// Reads the disk.
+fn untrusted_toolchain_reason(folder: &Path) -> Option<String> {
+    let mut files =
+        folder.ancestors().flat_map(|folder| TOOLCHAIN_FILES.map(|name| folder.join(name)));
+    files.any(|file| may_run_something(&file)).then(|| {
+        "the project's `rust-toolchain` file may select a toolchain inside the project".to_owned()
+    })
+}
+
+/// Why a program in this real folder may be the project's own if a version manager provides it; `None` if
+/// it is not, or no manager does. Reads the disk.
+fn untrusted_version_reason(
+    program: &str,
+    folder: &Path,
+    environment: &Environment,
+) -> Option<String> {
+    let path = environment.get("PATH")?;
+    // A silent command does not find the programs in some of the folders, so each counts.
+    let mut holders = std::env::split_paths(path).filter(|folder| folder.join(program).exists());
+    let found =
+        holders.find(|folder| folder.ends_with(".volta/bin") || folder.ends_with("shims"))?;
+    let is_volta = found.ends_with(".volta/bin");
+    let home = environment.get("HOME").map(Path::new);
+    let version_files = VERSION_FILES.iter().chain(IDIOMATIC_VERSION_FILES);
+    // Files in the home folder are the user's own settings.
+    let mut folders = folder.ancestors().take_while(|folder| Some(*folder) != home);
+    let is_named = folders.any(|folder| {
+        // Volta prefers the programs that the project has installed.
+        is_volta && folder.join("node_modules/.bin").join(program).exists()
+            || version_files.clone().any(|name| may_run_something(&folder.join(name)))
+            || MISE_FILES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
+    });
+    is_named.then(|| {
+        format!("a version manager may run the project's `{program}` ({})", found.display())
+    })
+}
+
+/// Returns true if there is a file that makes other programs run something, or one that cannot be read as a whole.
+fn may_run_something(file: &Path) -> bool {
+    file.symlink_metadata().is_ok()
+        && read_head(file, None, MAX_FILE_BYTES).is_none_or(|head| {
+            let runs = ProtectedPaths::runs_something(file, head.text.as_bytes());
+            !head.is_complete || runs != Some(false)
+        })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_toolchain_given_by_path_is_untrusted() {
+        for (name, text, expected) in [
+            ("rust-toolchain.toml", "[toolchain]\npath = \"/ws/evil\"", true),
+            ("rust-toolchain", "[toolchain]\n'path' = '/ws/evil'", true),
+            ("rust-toolchain.toml", "[toolchain]\n\"p\\u0061th\" = '/ws/evil'", true),
+            ("rust-toolchain.toml", "[toolchain]\nchannel = \"1.88\"", false),
+            ("rust-toolchain", "stable\n", false),
+            ("rust-toolchain", "/ws/evil", true),
+            ("rust-toolchain", "../evil", true),
+            ("rust-toolchain.toml", "toolchain.channel = [", true),
+            ("README.md", "path", false),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            fs::create_dir(dir.path().join("sub")).unwrap();
+            fs::write(dir.path().join(name), text).unwrap();
+            assert_eq!(
+                untrusted_toolchain_reason(&dir.path().join("sub")).is_some(),
+                expected,
+                "{name}: {text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_program_of_a_version_manager_is_untrusted_if_the_project_may_provide_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let file = |name: &str, text: &str| {
+            let path = home.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for program in [".asdf/shims/node", ".volta/bin/tsc", "bin/node", "bin/tsc"] {
+            file(program, "");
+        }
+        file(".config/mise/config.toml", "[env]");
+        for (path, program, text, expected) in [
+            (".asdf/shims", "node", (".tool-versions", "nodejs path:./evil"), true),
+            (".asdf/shims", "node", (".tool-versions", "nodejs 20.1.0"), false),
+            (".asdf/shims", "node", (".nvmrc", "path:./evil"), true),
+            (".asdf/shims", "node", (".nvmrc", "v20"), false),
+            (".asdf/shims", "node", (".python-version", "../evil"), true),
+            (".asdf/shims", "node", ("mise.toml", "[env]"), true),
+            (".asdf/shims", "node", ("package.json", "{}"), false),
+            (".asdf/shims", "tsc", ("mise.toml", "[env]"), false),
+            ("bin", "node", ("mise.toml", "[env]"), false),
+            (".volta/bin", "tsc", ("node_modules/.bin/tsc", "evil"), true),
+            (".volta/bin", "tsc", ("node_modules/.bin/x", "evil"), false),
+            ("bin", "tsc", ("node_modules/.bin/tsc", "evil"), false),
+        ] {
+            file(&format!("project/{}", text.0), text.1);
+            fs::create_dir_all(home.join("project/sub")).unwrap();
+            let path = home.join(path).into_os_string();
+            let environment = Environment::default().with("PATH", path).with("HOME", home);
+            let reason = untrusted_version_reason(program, &home.join("project/sub"), &environment);
+            assert_eq!(reason.is_some(), expected, "{program} {text:?}");
+            fs::remove_dir_all(home.join("project")).unwrap();
+        }
+        // The first one may be in a folder in which a silent command does not look.
+        file("project/mise.toml", "[env]");
+        let path = std::env::join_paths([home.join("bin"), home.join(".asdf/shims")]).unwrap();
+        let environment = Environment::default().with("PATH", path).with("HOME", home);
+        assert!(untrusted_version_reason("node", &home.join("project"), &environment).is_some());
+    }
 }

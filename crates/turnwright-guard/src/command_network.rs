@@ -87,7 +87,7 @@ pub async fn open_port(port: u16) -> (Vec<TcpListener>, String) {
             // A machine without IPv6 has no such address.
             Err(error) if host.is_ipv6() && error.kind() == io::ErrorKind::AddrNotAvailable => {}
             Err(error) => {
-                let why = turnwright_types::io_error_text::io_error_text(&error);
+                let why = turnwright_types::error_text::io_error_text(&error);
                 return (
                     Vec::new(),
                     format!("[port {port} could not be opened to the user: {why}]"),

@@ -1,18 +1,14 @@
 //! The confinement of one command: its permission and the session's sandbox settings → a sandbox
 //! profile, environment variables, and a snapshot of the protected paths.
 
-mod environments;
-pub(crate) mod hard_links;
 mod kept_places;
 pub(crate) mod linked_files;
-mod package_managers;
-pub(crate) mod private_caches;
+pub(crate) mod package_managers;
 mod private_tmp;
-mod proxy_addresses;
+mod network;
 pub(crate) mod sandbox_profile;
 mod signing;
 pub(crate) mod silent_reads;
-mod ssh;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -28,23 +24,22 @@ use crate::watch::kept_history::KeptHistory;
 use crate::watch::unfinished_commands::RunningMark;
 use crate::watch::{self, AllowedChanges};
 use crate::{command, hidden_paths, repository};
-use environments::environment_use;
-pub use environments::makes_environments;
 use linked_files::{ChangedLayers, SharedPlaces};
-use proxy_addresses::proxy_addresses;
+use network::{SSH_AGENT_VARIABLE, only_connects, proxy_addresses, ssh_agents};
+use package_managers::environment_use;
+pub use package_managers::makes_environments;
 use sandbox_profile::{ProgramAccess, SessionAccess};
 pub use signing::CommandSigning;
 use silent_reads::LinkTargets;
-use ssh::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::secret_file;
+use turnwright_types::secret;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::ShownOnce;
 use turnwright_workspace::nofollow;
@@ -224,7 +219,7 @@ impl ConfinementBuilder<'_> {
         mut extra_variables: Vec<(&'static str, String)>,
         redirects: &[PathBuf],
     ) -> Result<CommandConfinement, ToolRefusal> {
-        secret_file::learn_shared(&self.site.state_folder);
+        secret::learn_shared(&self.site.state_folder);
         self.check_extra_access()?;
         let write = self.places_to_write(&mut extra_variables);
         create_redirect_targets(redirects, &write)?;

@@ -11,24 +11,21 @@ pub mod command;
 pub mod command_network;
 mod command_site;
 mod confinement;
-mod entered_folder;
+mod obeyed_files;
 mod hidden_paths;
-mod named_programs;
 mod protected_snapshot;
 mod repository;
 pub mod signing;
 mod watch;
 
 pub use command_site::CommandSite;
-pub use confinement::hard_links::note_about_other_names;
-pub use confinement::linked_files::linked_packages;
+pub use confinement::linked_files::{linked_packages, note_about_other_names};
 pub use confinement::sandbox_profile::{ProgramAccess, SessionAccess};
 pub use confinement::{
     CommandConfinement, CommandSigning, ConfinementSettings, confine, makes_environments,
 };
-pub use entered_folder::read_by_direnv;
 pub use hidden_paths::{DeniedFiles, HiddenPaths, KnownFolders, denied_below, hidden_below};
-pub use named_programs::named_programs;
+pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use watch::server_watch::ServerWatch;
 pub use watch::unfinished_commands::report_unfinished;

@@ -2,10 +2,8 @@
 //! changes are undone, and the files that it wrote are kept in a quarantine folder where no program
 //! picks them up.
 
-mod activation;
 mod environment;
-mod scan;
-mod restore;
+mod entries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,9 +12,9 @@ use std::sync::Arc;
 use crate::repository::{self, only_changes_tracking};
 use turnwright_policy::permission::ProtectedPaths;
 
+use entries::{FileStamp, ProtectedScan, SnapshotEntry, read};
 use environment::{EnvironmentJudge, is_link_to_python};
-use scan::{FileStamp, ProtectedScan, SnapshotEntry, read};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::join_first;
 use turnwright_workspace::fixed_places::FixedPlaces;
 
@@ -217,7 +215,7 @@ impl ProtectedSnapshot {
         if paths.is_empty() {
             return (!changes.not_restored.is_empty()).then_some(changes);
         }
-        let mut quarantined = restore::Quarantine::new(quarantine);
+        let mut quarantined = entries::Quarantine::new(quarantine);
         self.restore(&paths, &now, restores.then_some(&mut quarantined), &mut changes);
         changes.quarantine = quarantined.into_folder();
         changes.paths = paths.into_iter().cloned().collect();
@@ -230,7 +228,7 @@ impl ProtectedSnapshot {
         &self,
         paths: &[&PathBuf],
         now: &BTreeMap<PathBuf, SnapshotEntry>,
-        mut quarantine: Option<&mut restore::Quarantine>,
+        mut quarantine: Option<&mut entries::Quarantine>,
         changes: &mut ProtectedChanges,
     ) {
         // First everything new or changed is moved away, the deepest paths first, to make room for
@@ -262,7 +260,7 @@ impl ProtectedSnapshot {
                 continue;
             }
             let restores = quarantine.is_some();
-            let done = if restores { restore::put_back(path, before) } else { Ok(()) };
+            let done = if restores { entries::put_back(path, before) } else { Ok(()) };
             if !now.contains_key(path) || done.is_err() {
                 changes.record(path, "removed", done);
             }

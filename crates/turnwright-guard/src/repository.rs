@@ -1,8 +1,8 @@
 //! The git repository that contains a folder: the place of its `.git`, and programs that its config
-//! starts. The files are the repository's own, so their content proves nothing by itself.
+//! starts. The files are the repository's own, so their content proves nothing by itself. From them follows the risk
+//! that git starts a program because of its settings, or shows the content of another repository. Reads the disk: not
+//! for the runtime's thread.
 
-mod config_parser;
-mod risk;
 mod settings;
 
 use std::collections::VecDeque;
@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
+use turnwright_policy::shell::GitUse;
 use turnwright_types::effect::{Uncertainty, is_secret_path};
 use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::checkpoint::{
@@ -19,8 +20,8 @@ use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
 
-use risk::config_risk;
-pub(crate) use risk::{Obeyed, new_repository_risk, program_risk, settings_file_risk};
+use settings::{GitConfigError, GitSetting};
+
 pub(crate) use settings::only_changes_tracking;
 
 /// Config files that are longer are not understood.
@@ -129,7 +130,7 @@ fn read_index(
     }
     let bytes = read_index_file(&index)?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
-    let settings = config_parser::parse(&config.unwrap_or_default()).ok()?;
+    let settings = settings::parse(&config.unwrap_or_default()).ok()?;
     let has_long_names = settings.iter().any(|setting| {
         setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
     });
@@ -211,7 +212,7 @@ pub(crate) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     all.extend(["config", "ignore", "attributes"].map(|name| config.join("git").join(name)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        for setting in config_parser::parse(&text).unwrap_or_default() {
+        for setting in settings::parse(&text).unwrap_or_default() {
             if let Some(path) = setting.value
                 && NAMING_FILES.contains(&setting.key.as_str())
             {
@@ -250,7 +251,7 @@ fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
 /// Returns true if the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
     let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
-    let Ok(all) = config_parser::parse(&text) else { return false };
+    let Ok(all) = settings::parse(&text) else { return false };
     let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
     let named = setting.and_then(|setting| setting.value.as_ref());
     named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
@@ -284,7 +285,7 @@ fn named_paths(
     while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
         read += 1;
         let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        for setting in config_parser::parse(&text).unwrap_or_default() {
+        for setting in settings::parse(&text).unwrap_or_default() {
             for path in setting.programs(&found.top) {
                 named.push((setting.key.clone(), normalize_lexically(&path)));
             }
@@ -383,320 +384,151 @@ fn read_text(path: &Path, limit: usize) -> Option<String> {
         .map(|head| head.text)
 }
 
-#[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
-mod tests {
-    use turnwright_policy::shell::{self, GitUse};
-    use turnwright_types::dialect::ShellDialect;
+/// Which settings of a repository are obeyed.
+#[derive(Clone, Copy)]
+pub(crate) enum Obeyed<'a> {
+    /// Settings that matter to any program of git, now or later.
+    Always,
+    /// Settings that matter to one command. A command that only reads gets settings in place of the repository's hooks
+    /// and file system monitor.
+    By { git: &'a GitUse, only_reads: bool },
+}
 
-    use super::*;
-
-    struct TestFolder {
-        _folder: tempfile::TempDir,
-        base: PathBuf,
+impl Obeyed<'_> {
+    fn is_risky(self, setting: &GitSetting, fetches_on_demand: bool) -> bool {
+        let Obeyed::By { git, .. } = self else { return !setting.is_harmless() };
+        setting.matters_to(git) || fetches_on_demand && setting.matters_to(&GitUse::FETCH)
     }
 
-    impl TestFolder {
-        fn new() -> TestFolder {
-            let folder = tempfile::tempdir().unwrap();
-            let base = real_path(folder.path()).unwrap();
-            TestFolder { _folder: folder, base }
-        }
-
-        fn file(&self, path: &str, text: &str) {
-            let path = self.base.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-
-        fn repository(&self, git: &str, config: &str) {
-            self.file(&format!("{git}/HEAD"), "ref: refs/heads/main\n");
-            self.file(&format!("{git}/config"), config);
-            for folder in ["objects", "refs"] {
-                fs::create_dir_all(self.base.join(git).join(folder)).unwrap();
+    /// The same in a submodule. A git that is started there does not get the settings for readers.
+    fn within(self, is_submodule: bool) -> Self {
+        match self {
+            Obeyed::By { git, only_reads } => {
+                Obeyed::By { git, only_reads: only_reads && !is_submodule }
             }
-        }
-
-        fn reason(&self, folder: &str) -> String {
-            fs::create_dir_all(self.base.join(folder)).unwrap();
-            let risk = program_risk(&self.base.join(folder), Obeyed::Always);
-            risk.map_or(String::new(), |risk| risk.reason)
-        }
-
-        fn folders(&self, root: &str) -> Vec<PathBuf> {
-            fs::create_dir_all(self.base.join(root)).unwrap();
-            git_folder(&self.base.join(root)).into_iter().collect()
+            Obeyed::Always => Obeyed::Always,
         }
     }
 
-    const USUAL_CONFIG: &str =
-        "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://a.example/b\n";
-
-    #[test]
-    fn hooks_and_settings_that_git_takes_from_the_project_are_found() {
-        let disk = TestFolder::new();
-        let config = "[core]\nhooksPath = ./scripts/hooks/\n[include]\npath = ../cfg/team.inc\n\
-                      [includeIf \"onbranch:x\"]\npath = /etc/x\n";
-        disk.repository("a/.git", config);
-        disk.file("a/cfg/team.inc", "[include]\npath = more.inc\n");
-        disk.file("user", "[core]\nhooksPath = mine\n[include]\npath = ~/b\n");
-        let obeyed = |folder: &str| {
-            let mut all = obeyed_by_git(&disk.base.join(folder), &[disk.base.join("user")]).1;
-            for path in &mut all {
-                *path = path.replace(std::path::MAIN_SEPARATOR, "/");
-            }
-            all.sort();
-            all
-        };
-        assert_eq!(obeyed("a"), ["cfg/more.inc", "cfg/team.inc", "mine", "scripts/hooks"]);
-        disk.file("a/scripts/x", "");
-        assert_eq!(obeyed("a/scripts"), ["hooks"]);
-        // In a subfolder, what is in the folder of the repository is obeyed, too.
-        let config = "[core]\nhooksPath = .git/my-hooks\n[include]\npath = extra.inc\n\
-                      [filter \"x\"]\nclean = ./b/clean.sh %f\nsmudge = sh \\\"b/smudge\\\"\n\
-                      [diff \"x\"]\ntextconv = b/x\n[core]\neditor = b/edit --wait\n\
-                      [alias]\ns = !b/alias x\nt = diff origin/main\n[lfs]\nurl = b/y\n\
-                      [credential]\nhelper = store\n[core]\nfsmonitor = true\npager = less\n";
-        disk.repository("programs/.git", config);
-        for file in ["alias", "edit", "y"] {
-            disk.file(&format!("programs/b/{file}"), "");
-        }
-        let programs = ["alias", "clean.sh", "edit", "smudge", "x"];
-        let below = |folder: &str| programs.map(|name| format!("{folder}{name}")).to_vec();
-        let expected = [vec![".git/extra.inc".into(), ".git/my-hooks".into()], below("b/")];
-        assert_eq!(obeyed("programs"), [expected.concat(), vec!["mine".into()]].concat());
-        let mut expected = [below(""), vec!["extra.inc".into(), "my-hooks".into()]].concat();
-        expected.sort();
-        assert_eq!(obeyed("programs/b"), expected);
-        disk.repository("plain/.git", USUAL_CONFIG);
-        assert_eq!(obeyed("plain"), ["mine"]);
-        assert!(obeyed("").is_empty());
-    }
-
-    #[test]
-    fn the_files_with_attributes_of_the_user_and_the_repository_are_found() {
-        let disk = TestFolder::new();
-        disk.repository("a/.git", "[core]\nattributesFile = own/attributes\n");
-        disk.file("home/.gitconfig", "[include]\npath = ~/more\n");
-        disk.file("home/more", "[core]\nattributesfile = \"~/named\" ; here\n");
-        let config = disk.base.join("home/.config");
-        let home = Some(disk.base.join("home"));
-        let user = GitSettings { home, config: Some(config), attribute_files };
-        let found = attribute_files(&disk.base.join("a"), &user);
-        let mut below: Vec<_> =
-            found.iter().filter_map(|path| path.strip_prefix(&disk.base).ok()).collect();
-        below.sort();
-        let expected = [
-            "a/.git/info/attributes",
-            "a/own/attributes",
-            "home/.config/git/attributes",
-            "home/named",
-        ];
-        assert_eq!(below, expected.map(Path::new));
-    }
-
-    #[test]
-    fn a_repository_is_untrusted_when_its_config_starts_programs() {
-        let disk = TestFolder::new();
-        disk.repository("plain/.git", USUAL_CONFIG);
-        disk.repository("trap/.git", "[core]\nfsmonitor = ./x\n");
-        disk.repository("odd/.git", "[core\nbare = false\n");
-        disk.repository("bare", "[core]\n bare = true\n");
-        disk.repository("super/.git", USUAL_CONFIG);
-        disk.repository("super/.git/modules/a/b", "[core]\nworktree = ../../../../a/b\n");
-        disk.repository("worse/.git", USUAL_CONFIG);
-        disk.repository("worse/.git/modules/a", "[diff \"x\"]\ntextconv = ./x\n");
-        disk.file("away/.git", "gitdir: ../trap/.git\n");
-        disk.file("thief/.git", "gitdir: ../plain/.git\n");
-        disk.repository("borrower/.git", USUAL_CONFIG);
-        disk.file("borrower/.git/objects/info/alternates", "../../plain/.git/objects\n");
-        disk.file("lost/.git", "gitdir: ../nowhere\n");
-        disk.file("noise/.git", "what?\n");
-        for folder in ["plain", "plain/deep/er", "super"] {
-            assert_eq!(disk.reason(folder), "", "{folder}");
-        }
-        for folder in ["trap", "trap/sub"] {
-            assert!(disk.reason(folder).contains("core.fsmonitor"), "{folder}");
-        }
-        for folder in ["thief", "away"] {
-            assert!(disk.reason(folder).contains("another folder"), "{folder}");
-        }
-        assert!(disk.reason("borrower").contains("alternates"));
-        for folder in ["odd", "bare", "bare/sub", "worse", "lost", "noise", "plain/.git"] {
-            assert_ne!(disk.reason(folder), "", "{folder}");
-        }
-    }
-
-    #[test]
-    fn settings_are_risky_only_for_the_commands_that_obey_them() {
-        let disk = TestFolder::new();
-        disk.repository("own/.git", "[core]\nfsmonitor = x\nhooksPath = x\neditor = x\n");
-        disk.repository("text/.git", "[diff \"x\"]\ntextconv = x\n");
-        disk.repository("lazy/.git", "[core]\nsshCommand = x\n[remote \"o\"]\npromisor = true\n");
-        disk.repository("ssh/.git", "[core]\nsshCommand = x\n");
-        disk.repository("super/.git", USUAL_CONFIG);
-        disk.repository("super/.git/modules/a", "[core]\nfsmonitor = x\n");
-        for (folder, line, only_reads, expected) in [
-            // Readers get other settings in place of these, but not in submodules.
-            ("own", "git status", true, false),
-            ("own", "git status", false, true),
-            ("own", "git commit -m x", false, true),
-            ("own", "git log", true, false),
-            ("own", "git log", false, true),
-            ("super", "git status", true, true),
-            ("text", "git diff", true, true),
-            ("text", "git rev-parse HEAD", false, false),
-            ("ssh", "git log", false, false),
-            ("ssh", "git push", false, true),
-            ("lazy", "git log", false, true),
-        ] {
-            let script = shell::parse(line, ShellDialect::Bash);
-            let git = GitUse::of(&script.commands[0]);
-            let obeyed = Obeyed::By { git: &git, only_reads };
-            let found = program_risk(&disk.base.join(folder), obeyed);
-            assert_eq!(found.is_some(), expected, "{folder}: {line}: {found:?}");
-            assert!(found.is_none_or(|risk| risk.only_runs_programs));
-        }
-        disk.file("super/.git/objects/info/alternates", "../../own/.git/objects\n");
-        let found = program_risk(&disk.base.join("super"), Obeyed::Always).unwrap();
-        assert!(!found.only_runs_programs && found.reason.contains("alternates"));
-    }
-
-    #[test]
-    fn a_new_git_file_leads_into_a_repository_around_it_or_beside_it() {
-        let disk = TestFolder::new();
-        for (top, git, is_linked, expected) in [
-            ("ws/tree", "ws/.git/worktrees/tree", true, true),
-            ("ws/libs/b", "ws/libs/a/.git/worktrees/b", true, true),
-            ("ws/trees/a", "ws/app/.git/worktrees/a", true, true),
-            ("ws/tree", "ws/app.git/worktrees/tree", true, true),
-            ("ws/main", "ws/.bare/worktrees/main", true, true),
-            ("bare/tree", "bare/.bare/worktrees/tree", true, true),
-            ("ws/sub", "ws/.git/modules/sub", false, true),
-            ("ws/sub/sub", "ws/.git/modules/sub/modules/sub", false, true),
-            ("ws/tree/sub", "ws/.git/worktrees/tree/modules/sub", false, true),
-            ("ws/tree/tree", "ws/.git/worktrees/inner", true, true),
-            ("ws/forged", "ws/node_modules/r", false, false),
-            ("ws/forged", "ws/node_modules/r/modules/x", false, false),
-            ("ws/forged", "ws/node_modules/r/worktrees/x", true, false),
-            ("ws/forged", "ws/node_modules/r/.git/worktrees/x", true, false),
-            ("ws/forged", ".npm/.git/worktrees/x", true, false),
-        ] {
-            for git in ["ws/.git", "ws/libs/a/.git", "ws/app/.git", "bare/.bare"] {
-                disk.repository(git, USUAL_CONFIG);
-            }
-            disk.file("bare/.git", "gitdir: .bare\n");
-            let top = disk.base.join(top);
-            let real = disk.base.join(git);
-            if is_linked {
-                disk.repository(&format!("{git}/../.."), USUAL_CONFIG);
-                disk.file(&format!("{git}/HEAD"), "");
-                disk.file(&format!("{git}/commondir"), "../..\n");
-                let back = top.join(".git").display().to_string();
-                disk.file(&format!("{git}/gitdir"), &back);
-            } else {
-                disk.repository(git, &format!("[core]\nworktree = {}\n", top.display()));
-            }
-            fs::create_dir_all(&top).unwrap();
-            fs::write(top.join(".git"), format!("gitdir: {}\n", real.display())).unwrap();
-            assert_eq!(program_risk(&top, Obeyed::Always), None, "{git}");
-            assert_eq!(untrusted_config(&top).is_none(), expected, "{git}");
-        }
-    }
-
-    #[test]
-    fn the_settings_of_a_folder_are_those_of_the_repository_that_git_uses_there() {
-        let disk = TestFolder::new();
-        disk.repository("own/.git", USUAL_CONFIG);
-        disk.repository("own/bare", "");
-        disk.file("own/forged/.git", "gitdir: ../bare\n");
-        disk.repository("own/inner/.git", "");
-        for (folder, expected) in [
-            ("own/sub", Some("own/.git/config")),
-            ("own/inner/sub", Some("own/inner/.git/config")),
-            ("own/bare/sub", None),
-            ("own/forged", None),
-            ("elsewhere", None),
-        ] {
-            fs::create_dir_all(disk.base.join(folder)).unwrap();
-            let expected = expected.map(|path| disk.base.join(path));
-            assert_eq!(config_of(&disk.base.join(folder)), expected, "{folder}");
-        }
-    }
-
-    #[test]
-    fn a_repository_is_untrusted_when_the_config_of_a_submodule_starts_programs() {
-        let disk = TestFolder::new();
-        disk.repository("top/.git", USUAL_CONFIG);
-        // One entry, as `git update-index --add --cacheinfo 160000,…,sub` makes it.
-        let mut index = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
-        index.extend([0; 24]);
-        index.extend(0o160_000_u32.to_be_bytes());
-        index.extend([0; 12]);
-        index.extend([1; 20]);
-        index.extend(b"\0\x03sub\0\0\0\0\0\0\0");
-        index.extend([0; 20]);
-        fs::write(disk.base.join("top/.git/index"), &index).unwrap();
-        assert_eq!(disk.reason("top"), "", "it is not there yet");
-        disk.repository("top/sub/.git", USUAL_CONFIG);
-        assert_eq!(disk.reason("top"), "");
-        disk.repository("top/sub/.git", "[core]\nfsmonitor = ./x\n");
-        assert!(disk.reason("top").contains("core.fsmonitor"));
-        disk.repository("top/sub/.git", USUAL_CONFIG);
-        fs::write(disk.base.join("top/.git/index"), &index[..40]).unwrap();
-        assert!(disk.reason("top").contains("not understood"));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn settings_that_could_block_or_never_end_are_not_read() {
-        let disk = TestFolder::new();
-        disk.repository("loop/.git", USUAL_CONFIG);
-        for target in ["/dev/zero", "config"] {
-            fs::remove_file(disk.base.join("loop/.git/config")).unwrap();
-            std::os::unix::fs::symlink(target, disk.base.join("loop/.git/config")).unwrap();
-            assert_ne!(disk.reason("loop"), "", "{target}");
-        }
-        disk.repository("long/.git", &format!("{USUAL_CONFIG}#{}", "x".repeat(MAX_CONFIG_BYTES)));
-        assert_ne!(disk.reason("long"), "");
-    }
-
-    #[test]
-    fn a_repository_around_the_root_is_opened_and_a_forged_pointer_opens_nothing() {
-        let disk = TestFolder::new();
-        let base = disk.base.clone();
-        disk.repository("mono/.git", USUAL_CONFIG);
-        assert_eq!(disk.folders("mono/packages/a"), [base.join("mono/.git")]);
-        assert!(disk.folders("mono").is_empty());
-
-        // A linked working tree.
-        disk.file("tree/.git", "gitdir: ../mono/.git/worktrees/tree\n");
-        disk.file("mono/.git/worktrees/tree/commondir", "../..\n");
-        let back = format!("{}\n", base.join("tree/.git").display());
-        disk.file("mono/.git/worktrees/tree/gitdir", &back);
-        assert_eq!(disk.folders("tree"), [base.join("mono/.git")]);
-        disk.file("thief/.git", "gitdir: ../mono/.git/worktrees/tree\n");
-        assert!(disk.folders("thief").is_empty());
-
-        // A link.
-        #[cfg(unix)]
-        for target in ["../mono/.git", "/"] {
-            fs::create_dir_all(base.join("linked")).unwrap();
-            fs::remove_file(base.join("linked/.git")).ok();
-            std::os::unix::fs::symlink(target, base.join("linked/.git")).unwrap();
-            assert!(disk.folders("linked").is_empty(), "{target}");
-            assert_ne!(disk.reason("linked"), "", "{target}");
-        }
-
-        // A submodule.
-        disk.repository("mono/.git/modules/sub", "[core]\nworktree = ../../../sub\n");
-        disk.file("mono/sub/.git", "gitdir: ../.git/modules/sub\n");
-        assert_eq!(disk.folders("mono/sub"), [base.join("mono/.git/modules/sub")]);
-        for forged in
-            ["../mono/.git/modules/sub", "../mono/.git", "..", "/etc", "../mono/.git/../.."]
-        {
-            disk.file("thief/.git", &format!("gitdir: {forged}\n"));
-            assert!(disk.folders("thief").is_empty(), "{forged}");
-        }
+    /// Returns true if the settings that readers get replace this one.
+    fn is_replaced(self, setting: &GitSetting) -> bool {
+        matches!(self, Obeyed::By { only_reads: true, .. })
+            && ["core.fsmonitor", "core.hookspath"].contains(&setting.key.as_str())
     }
 }
+
+/// Why git may start a program of the repository's choice when it runs in this real folder. Reads
+/// the disk: not for the runtime's thread.
+pub(crate) fn program_risk(folder: &Path, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+    let mut at = Some(folder);
+    while let Some(folder) = at {
+        if GitLayout::of(folder).is_repository() {
+            let reason = "git would obey this folder's own settings as those of a repository";
+            return Some(reason.to_owned().into());
+        }
+        match GitRepository::at(folder) {
+            Ok(Some(found)) => return repository_risk(found, obeyed),
+            Ok(None) => at = folder.parent(),
+            Err(reason) => return Some(reason.to_string().into()),
+        }
+    }
+    None
+}
+
+/// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
+fn repository_risk(found: GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+    let mut pending = vec![found];
+    let mut count = 0;
+    let mut of_settings = None;
+    while let Some(repository) = pending.pop() {
+        let is_submodule = count > 0;
+        let foreign = foreign_content_risk(&repository).map(Uncertainty::from);
+        match foreign.or_else(|| config_risk(&repository, obeyed.within(is_submodule))) {
+            Some(risk) if risk.only_runs_programs => of_settings = of_settings.or(Some(risk)),
+            Some(risk) => return Some(risk),
+            None => {}
+        }
+        let Some(submodules) = submodules(&repository) else { return Some(not_understood()) };
+        count += submodules.len();
+        if count > MAX_SUBMODULES {
+            return Some("the repository has too many submodules".to_owned().into());
+        }
+        for path in submodules {
+            match GitRepository::at(&repository.top.join(path)) {
+                Ok(Some(inner)) => pending.push(inner),
+                Ok(None) => {}
+                Err(reason) => return Some(reason.to_string().into()),
+            }
+        }
+    }
+    of_settings
+}
+
+/// Why git may start a program because of the settings of a repository and of its submodules.
+fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+    let Some(common) = common_folder(found) else { return Some(not_understood()) };
+    let is_its_tree = is_worktree(&common, &found.top);
+    let own = [common.join("config"), found.git.join("config.worktree")];
+    let (configs, is_complete) = submodule_configs(&common.join("modules"), MAX_SUBMODULES);
+    if !is_complete {
+        return Some(not_understood());
+    }
+    let (Ok(own), Ok(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
+        return Some(not_understood());
+    };
+    let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
+    let risky = own.iter().find(|setting| {
+        let is_known_tree = is_its_tree && setting.key == "core.worktree";
+        !is_known_tree
+            && !obeyed.is_replaced(setting)
+            && obeyed.is_risky(setting, fetches_on_demand)
+    });
+    let mut risky_of_modules = of_modules.iter().filter(|setting| {
+        setting.key != "core.worktree" && obeyed.is_risky(setting, fetches_on_demand)
+    });
+    risky.or_else(|| risky_of_modules.next()).map(setting_risk)
+}
+
+fn setting_risk(setting: &GitSetting) -> Uncertainty {
+    Uncertainty { reason: setting.reason(), only_runs_programs: setting.is_program() }
+}
+
+/// All settings of config files. Missing files have none.
+fn read_settings(files: &[PathBuf]) -> Result<Vec<GitSetting>, GitConfigError> {
+    let mut all = Vec::new();
+    for file in files.iter().filter(|file| fs::symlink_metadata(file).is_ok()) {
+        let text = read_text(file, MAX_CONFIG_BYTES).ok_or(GitConfigError)?;
+        all.extend(settings::parse(&text)?);
+    }
+    Ok(all)
+}
+
+/// Why git may start a program because of the settings in the own folder of a repository that has just
+/// appeared. Any folder of hooks counts, because it may be in the repository.
+pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
+    let is_submodule = git.ancestors().any(|folder| folder.ends_with(".git/modules"));
+    let config = git.join("config");
+    settings_file_risk(&config, is_submodule).or_else(|| {
+        let all = read_settings(&[config]).ok()?;
+        all.iter().find(|setting| setting.key == "core.hookspath").map(setting_risk)
+    })
+}
+
+/// Why git may start a program because of one settings file. If `is_tree` is true, the working tree that the
+/// file names is the repository's own.
+pub(crate) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<Uncertainty> {
+    let Ok(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
+    let risky = all.iter().find(|setting| {
+        let is_known_tree = is_tree && setting.key == "core.worktree";
+        !is_known_tree && !setting.is_harmless()
+    });
+    risky.map(setting_risk)
+}
+
+fn not_understood() -> Uncertainty {
+    "the repository's settings are not understood".to_owned().into()
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests;

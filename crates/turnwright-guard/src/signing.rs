@@ -11,8 +11,6 @@ mod signer;
 #[cfg(unix)]
 mod user_programs;
 #[cfg(unix)]
-mod user_settings;
-#[cfg(unix)]
 pub mod wire;
 
 #[cfg(unix)]

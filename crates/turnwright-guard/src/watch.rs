@@ -1,11 +1,8 @@
 //! Guards the protected paths while confined commands run: provides their temporary folder and
 //! checks the protected paths when each has ended, whether or not a call still waits for it.
 
-mod ignored_search;
 pub(crate) mod kept_history;
-mod other_changes;
 mod protected_check;
-mod remote_call;
 pub(crate) mod sandbox_denial;
 pub(crate) mod server_watch;
 pub(crate) mod unfinished_commands;
@@ -22,12 +19,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::command_site::CommandSite;
 use crate::confinement::linked_files::LinkedFiles;
-use crate::confinement::private_caches;
+use crate::confinement::package_managers;
 use crate::confinement::{CommandConfinement, CommandSigning};
 use crate::hidden_paths::KnownFolders;
 use crate::protected_snapshot::ProtectedSnapshot;
-use ignored_search::{IgnoredSearch, SearchPlace};
 use kept_history::{HistoryKeeper, KeptHistory};
+use protected_check::{IgnoredSearch, OtherChanges, ProtectedCheck, SearchPlace};
 use sandbox_denial::DenialNote;
 use server_watch::{ServerWatch, WatchedServers};
 use tokio::task::spawn_blocking;
@@ -41,12 +38,9 @@ use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 use unfinished_commands::OtherCommands;
 
-pub(crate) use other_changes::CLOCK_LAG;
-pub use other_changes::ChangingCall;
-use other_changes::OtherChanges;
-use protected_check::ProtectedCheck;
-pub(crate) use protected_check::{SETTLING_TIME, changed, pause_after};
-pub use remote_call::RemoteCallGuard;
+pub use protected_check::ChangingCall;
+pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
+pub use server_watch::RemoteCallGuard;
 
 /// How often the protected paths are checked while a command runs in the background.
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
@@ -280,7 +274,7 @@ impl ConfinementGuard {
             let folder = folder.to_path_buf();
             let tracker = self.tracker.clone();
             self.tracker.spawn_blocking(move || {
-                private_caches::note_use(&folder, || tracker.is_closed());
+                package_managers::note_cache_use(&folder, || tracker.is_closed());
             });
         }
     }

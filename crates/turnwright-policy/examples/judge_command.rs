@@ -10,8 +10,8 @@ use turnwright_policy::permission::{
     Grants, Mode, PathBases, PolicyRules, Rule, RuleAction, Scope, decide, explain, verdict_name,
 };
 use turnwright_policy::shell::{command, effects_of};
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{PathScope, ResolvedPath};
+use turnwright_types::shell_script::ShellDialect;
 
 /// The project folder of this example. It need not exist, because deciding reads no files.
 const PROJECT: &str = "/project";

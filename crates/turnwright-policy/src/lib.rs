@@ -19,7 +19,7 @@
 //!     Grants, Mode, PolicyRules, Rule, RuleAction, Scope, Verdict, decide,
 //! };
 //! use turnwright_policy::shell::{command, effects_of};
-//! use turnwright_types::dialect::ShellDialect;
+//! use turnwright_types::shell_script::ShellDialect;
 //! use turnwright_types::effect::{PathScope, ResolvedPath};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

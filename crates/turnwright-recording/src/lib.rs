@@ -4,25 +4,20 @@
 //!
 //!   outside              all that a session knows of this: traits for the facts of the machine and for kept answers
 //!   recorder             takes what a session gets from outside, and queues it
-//!     recording_writer   writes it into the file, on a thread
+//!     recording_writer   writes it into the file, on a thread; of a request only the new messages
 //!     line_filter        decides which lines of a connection belong to the session
-//!     request_messages   finds the new messages of a request to a model
-//!     scrub              removes secrets; `held_text` finds keys that the agent says in pieces
-//!   events               reads the file
-//!   playback             answers from it in place of the outside world
+//!     scrub              removes secrets, also keys that the model or the agent says in pieces
+//!   playback             reads the file, and answers from it in place of the outside world
 //!   replay               plays the client of an agent, and compares what it does with what it has done
 //!
 //! The agent of a replay is started by the caller, so that this crate needs nothing of it.
 
-mod events;
-mod held_text;
 mod line_filter;
 pub mod outside;
 mod playback;
 mod recorder;
 mod recording_writer;
 mod replay;
-mod request_messages;
 mod scrub;
 
 use std::sync::Arc;
@@ -31,7 +26,7 @@ use outside::{KeptAnswers, MachineFacts};
 use playback::Playback;
 use turnwright_llm::{Exchange, Traffic};
 
-pub use events::{RecordedEvent, RecordingError, load_recording};
+pub use playback::{RecordedEvent, RecordingError, load_recording};
 pub use recorder::{RecordedSession, Recorder};
 pub use replay::{AgentFolders, StartedAgent, ask_other_model, play_back};
 

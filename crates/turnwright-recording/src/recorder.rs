@@ -19,8 +19,8 @@ use crate::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
 use turnwright_types::client::ClientConnection;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::private_file;
 
 /// The most events that may wait to be written, and the most bytes that they may have.

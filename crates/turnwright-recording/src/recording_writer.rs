@@ -1,5 +1,7 @@
 //! Writes a recording: a line for each event, in the order of their numbers as far as a line is one event.
-//! A reply of a model is one line, with the number and the time of each of its pieces.
+//! A reply of a model is one line, with the number and the time of each of its pieces. Of a request, the messages are
+//! kept that earlier requests did not have, without the instructions, which every version of this program words in its
+//! own way.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,14 +12,13 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::held_text::HeldText;
 use crate::line_filter::LineFilter;
 use crate::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
-use crate::request_messages::SentMessages;
-use crate::scrub::{scrub_message, scrub_reply, text_without_keys};
+use crate::scrub::{HeldText, scrub_message, scrub_reply, text_without_keys};
 use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
 use turnwright_rpc::LineDirection;
+use turnwright_types::hash::std_hash;
 use turnwright_types::ids::SessionId;
 
 /// The most bytes of a recording.
@@ -336,4 +337,27 @@ fn fault_name(fault: &ConnectionFault) -> String {
 
 fn too_long() -> io::Error {
     io::Error::other(format!("it would be longer than {} MiB", MAX_BYTES / 1024 / 1024))
+}
+
+/// The messages of the last request, as digests.
+#[derive(Default)]
+pub(crate) struct SentMessages(Vec<u64>);
+
+impl SentMessages {
+    /// The part of a request that is new: how many of the last request's messages stay, and those that
+    /// follow them.
+    pub(crate) fn describe(&mut self, body: &[u8]) -> Value {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let messages = body.get("messages").or_else(|| body.get("input"));
+        let all = messages.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let messages: Vec<_> = all
+            .iter()
+            .filter(|message| !matches!(message["role"].as_str(), Some("system" | "developer")))
+            .collect();
+        let digests: Vec<_> =
+            messages.iter().map(|message| std_hash(message.to_string())).collect();
+        let kept = digests.iter().zip(&self.0).take_while(|(new, old)| new == old).count();
+        self.0 = digests;
+        json!({ "model": body["model"], "kept": kept, "messages": &messages[kept..] })
+    }
 }

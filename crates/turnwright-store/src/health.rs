@@ -7,7 +7,7 @@ use rusqlite::{ErrorCode, ffi};
 
 use super::StoreError;
 use crate::database::journal;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 
 /// A fault of the storage rather than of the data to be written. It may pass, so the write is
 /// retried.

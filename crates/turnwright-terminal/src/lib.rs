@@ -8,16 +8,32 @@
 mod agent_check;
 mod login;
 pub mod prompt;
-mod requests;
 mod run;
 #[cfg(unix)]
 mod sandbox;
 mod scrub;
 
+use std::io;
+
+use tokio::runtime::{Builder, Runtime};
+
 pub use agent_check::check_agent;
 pub use login::{login, logout};
-pub use requests::{block_on, runtime};
 pub use run::{RunOptions, SessionPlan, TerminalRun};
 #[cfg(unix)]
 pub use sandbox::{SandboxReport, SandboxedCommand, TestedAttempt, check_sandbox, run_for_agent};
 pub use scrub::{scrub, write_without_keys};
+
+/// Builds the runtime.
+pub fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// Waits for requests on a runtime of their own. What still blocks a thread afterwards, such as looking up
+/// a name, is not waited for.
+pub fn block_on<T>(requests: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = runtime()?;
+    let result = runtime.block_on(requests);
+    runtime.shutdown_background();
+    Ok(result)
+}

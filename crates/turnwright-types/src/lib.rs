@@ -1,37 +1,31 @@
 //! The vocabulary of turnwright: plain data types that all other crates share. Nothing
-//! but [`file_id`], [`file_lock`], [`private_file`] and [`secret_file`] looks at files.
+//! but [`file_id`], [`private_file`] and [`secret`] looks at files.
 //!
 //! [`message`] is a conversation as the model sees it, [`update`] everything that a client can be told,
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`text`] takes
-//! parts of texts, and [`io_error_text`] and [`json_error_text`] put errors into plain words.
+//! parts of texts, and [`error_text`] puts errors into plain words.
 
 pub mod hash;
 pub mod ids;
-pub mod io_error_text;
-pub mod json_error_text;
+pub mod error_text;
 pub mod message;
 pub mod refusal;
-pub mod repair;
 pub mod effect;
 pub mod update;
 pub mod client;
-pub mod dialect;
 pub mod shell_script;
 pub mod file_change;
 pub mod file_id;
 pub mod file_link;
-pub mod file_lock;
 pub mod git_layout;
 pub mod look_alike;
 pub mod timestamp;
 pub mod token_meter;
 pub mod redact;
 pub mod secret;
-pub mod secret_file;
 pub mod line_diff;
 pub mod patience;
 pub mod private_file;
 pub mod text;
-pub mod learned_limits;

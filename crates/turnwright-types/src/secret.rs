@@ -1,8 +1,17 @@
-//! A string that must not be shown, such as a key.
+//! Secrets of this process: a string that must not be shown, such as a key, and the files that secrets come from, such
+//! as the key of a provider or the token of a server, of this process or of another agent of the user. These files are
+//! kept from tools, commands and MCP servers wherever they are and whatever their names are.
 
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::effect::is_hidden_char;
+use crate::file_id::{FileId, file_id};
+use crate::hash::std_hash;
+use crate::private_file;
 
 /// A string that `Debug` does not show and that is wiped on drop. Comparable, to detect a changed login.
 #[derive(Clone, Debug)]
@@ -50,7 +59,122 @@ impl From<&str> for Secret {
     }
 }
 
+/// The folder in the state folder of the user's agents with a file for each such path. Agents that start together cannot
+/// undo each other's entries in it.
+const SHARED_FOLDER: &str = "secret-places";
+/// At most this many of them are read.
+const MAX_SHARED: usize = 1_000;
+const MAX_PATH_BYTES: u64 = 16 * 1024;
+
+/// Words of the sentence about a file with a key that others can read or replace.
+pub const EXPOSED_KEY: &str = "holds a key, and other users can";
+
+/// The places of all these files, with and without links. Locked to look one up, or to add one.
+static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
+
+/// A file that holds a secret of this process. From the moment that this value is made, it is unreadable for
+/// commands and servers in the sandbox, and reading it with a tool asks as for any file with secrets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretFile(PathBuf);
+
+impl SecretFile {
+    /// Looks the path up: not for the runtime's thread. A path that leads to a folder or a device has no
+    /// effect on commands, which may need it.
+    pub fn new(path: &Path) -> SecretFile {
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let is_other = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
+        if !is_other {
+            let mut known = KNOWN.write();
+            for place in [Some(path.clone()), fs::canonicalize(&path).ok()].into_iter().flatten() {
+                if !known.contains(&place) {
+                    known.push(place);
+                }
+            }
+        }
+        SecretFile(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// Tells the other agents of this user, by files in their common folder, from which files this process has secrets:
+/// their commands and servers could use the content. Blocks.
+///
+/// # Errors
+/// When a file or folder cannot be created or removed.
+pub fn share(folder: &Path) -> io::Result<()> {
+    let folder = folder.join(SHARED_FOLDER);
+    private_file::create_folder(&folder)?;
+    for (entry, path) in shared_places(&folder) {
+        // A file that is gone holds no secret any more.
+        if !path.exists() {
+            private_file::remove(&entry)?;
+        }
+    }
+    for path in secret_files() {
+        let Some(text) = path.to_str().filter(|_| path.exists()) else { continue };
+        let entry = folder.join(format!("{:016x}", std_hash(text)));
+        if !entry.exists() {
+            private_file::write(&entry, text.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Learns the files that the user's other agents have shared. Blocks.
+pub fn learn_shared(folder: &Path) {
+    for (_, path) in shared_places(&folder.join(SHARED_FOLDER)) {
+        if !is_secret_file(&path) {
+            KNOWN.write().push(path);
+        }
+    }
+}
+
+/// The paths that agents have shared, each after the file that names it.
+fn shared_places(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_SHARED);
+    let places = entries.filter_map(|entry| {
+        let entry = entry.path();
+        let path = private_file::read(&entry, MAX_PATH_BYTES).ok()?;
+        Some((entry, PathBuf::from(path)))
+    });
+    places.collect()
+}
+
+/// All files that secrets of this process come from.
+pub fn secret_files() -> Vec<PathBuf> {
+    KNOWN.read().clone()
+}
+
+/// Returns true if a secret of this process comes from the file at this path, as far as is known.
+pub fn is_secret_file(path: &Path) -> bool {
+    KNOWN.read().iter().any(|known| known == path)
+}
+
+/// Makes the path known if it is another name (hard link) of such a file. Looks it up if there are any: not for the
+/// runtime's thread.
+pub fn notice_other_name(path: &Path) {
+    if KNOWN.read().is_empty() {
+        return;
+    }
+    let Some((id, 2..)) = file_id(path) else { return };
+    if linked_secret_files().contains(&id) && !is_secret_file(path) {
+        KNOWN.write().push(path.to_path_buf());
+    }
+}
+
+/// The files with more than one name (hard link) from which secrets of this process come. Looks them up: not for the
+/// runtime's thread.
+pub fn linked_secret_files() -> Vec<FileId> {
+    let known = secret_files();
+    let linked = known.iter().filter_map(|path| file_id(path)).filter(|(_, names)| *names > 1);
+    linked.map(|(id, _)| id).collect()
+}
+
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
 
@@ -72,5 +196,59 @@ mod tests {
             let secret = Secret::from_copied(text);
             assert_eq!(secret.as_ref().map(Secret::expose), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn another_agent_learns_which_files_hold_secrets() {
+        let folder = tempfile::tempdir().unwrap();
+        let told = || -> Vec<_> {
+            let places = shared_places(&folder.path().join(SHARED_FOLDER)).into_iter();
+            places.map(|(_, path)| path).filter(|path| path.starts_with(folder.path())).collect()
+        };
+        let [token, gone] = ["token of another", "gone"].map(|name| folder.path().join(name));
+        for path in [&token, &gone] {
+            fs::write(path, "secret").unwrap();
+            SecretFile::new(path);
+            share(folder.path()).unwrap();
+        }
+        assert_eq!(told().len(), 2);
+        fs::remove_file(&gone).unwrap();
+        share(folder.path()).unwrap();
+        assert_eq!(told(), [token]);
+        let entry = folder.path().join(SHARED_FOLDER).join("of another");
+        private_file::write(&entry, b"/a/token").unwrap();
+        assert!(!is_secret_file(Path::new("/a/token")));
+        learn_shared(folder.path());
+        assert!(is_secret_file(Path::new("/a/token")));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_known_by_its_links_of_both_kinds_and_devices_and_folders_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        fs::write(folder.join("token-1"), "secret").unwrap();
+        std::os::unix::fs::symlink("token-1", folder.join("token")).unwrap();
+        fs::hard_link(folder.join("token-1"), folder.join("other-name")).unwrap();
+        fs::write(folder.join("other"), "no secret").unwrap();
+        fs::hard_link(folder.join("other"), folder.join("other-2")).unwrap();
+        SecretFile::new(&folder.join("token"));
+        SecretFile::new(&folder.join("later"));
+        SecretFile::new(&folder);
+        SecretFile::new(Path::new("/dev/null"));
+        for (path, expected) in [
+            (folder.join("token"), true),
+            (folder.join("token-1"), true),
+            (folder.join("later"), true),
+            (folder.join("other-name"), true),
+            (folder.join("other"), false),
+            (folder.clone(), false),
+            ("/dev/null".into(), false),
+        ] {
+            notice_other_name(&path);
+            assert_eq!(is_secret_file(&path), expected, "{}", path.display());
+            assert_eq!(secret_files().contains(&path), expected, "{}", path.display());
+        }
+        assert!(!linked_secret_files().is_empty());
     }
 }

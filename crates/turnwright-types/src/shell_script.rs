@@ -1,6 +1,16 @@
-//! A parsed command line. `turnwright-policy` parses and classifies it.
+//! The shells that run command lines, and a parsed command line. `turnwright-policy` parses and classifies it.
 
 use std::path::PathBuf;
+
+/// The shell that runs a command line. The dialects differ in how they parse the same line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShellDialect {
+    Bash,
+    /// A POSIX shell such as dash.
+    Posix,
+    /// The command processor of Windows.
+    Cmd,
+}
 
 /// A parsed command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -160,7 +160,7 @@ fn open(folder: &Path) -> io::Result<fs::File> {
 }
 
 #[cfg(unix)]
-pub(crate) use turnwright_types::file_lock::lock_now;
+pub(crate) use turnwright_types::private_file::lock_now;
 
 /// Temporary folders of Windows belong to one user.
 #[cfg(not(unix))]

@@ -1,7 +1,6 @@
 //! `turnwright doctor`: checks the sandbox, the MCP servers and the configured model, and advises how to
 //! fix what fails. What it learns about the model is stored for later sessions.
 
-mod servers;
 mod report;
 
 use std::cell::RefCell;
@@ -13,9 +12,6 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
-
-use crate::session::SessionHost;
-use report::ReportBundle;
 use turnwright_config::{Config, EndpointSettings, ModelProfiles, Provider};
 use turnwright_llm::probe::{self, Check, CheckState, ProbeOptions};
 use turnwright_llm::{ErrorKind, ModelProfile};
@@ -24,8 +20,11 @@ use turnwright_policy::permission::AuditLog;
 use turnwright_sandbox::escape_tests::AttemptResult;
 use turnwright_terminal::{runtime, write_without_keys};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
+
+use crate::session::{ServerCheck, SessionHost};
+use report::ReportBundle;
 
 const OFFLINE_MODEL: &str = "The offline model is built in and needs no check.";
 const MODEL_WORKS: &str = "The agent can work with this model.";
@@ -371,15 +370,15 @@ impl DoctorReport {
 
     /// Starts the configured MCP servers. A server that fails does not make the agent unusable.
     async fn servers(&mut self, host: &SessionHost) {
-        let checks = servers::check_all(host).await;
+        let checks = check_servers(host).await;
         for check in &checks {
-            let (mark, text) = servers::report_line(check);
+            let (mark, text) = server_line(check);
             self.print_line(&format!("{mark:4} {:9}  {}", "mcp", escape_hidden_line(&text)));
         }
         if !checks.is_empty() {
             self.print_line("");
         }
-        self.set("servers", checks.iter().map(servers::as_json).collect::<Vec<_>>());
+        self.set("servers", checks.iter().map(server_json).collect::<Vec<_>>());
     }
 
     fn offline(&mut self, config: Config) -> ExitCode {
@@ -457,4 +456,50 @@ fn as_json(check: &Check) -> (String, Value) {
     value.insert("advice".to_owned(), check.advice.as_deref().map_or(Value::Null, Value::from));
     value.insert("error".to_owned(), check.kind.map_or(Value::Null, |kind| kind.name().into()));
     (check.name.to_owned(), Value::Object(value))
+}
+
+/// Starts every server. A server that fails does not make the agent unusable.
+async fn check_servers(host: &SessionHost) -> Vec<ServerCheck> {
+    match std::path::absolute(".") {
+        Ok(folder) => host.check_servers(&folder).await,
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The mark and the text of the report line of one server.
+fn server_line(check: &ServerCheck) -> (&'static str, String) {
+    match &check.outcome {
+        Ok(facts) => {
+            let text = format!(
+                "{}: {}, revision {}, {} tools, {} prompts, ready after {:.1} s",
+                check.name,
+                facts.title,
+                facts.revision,
+                facts.tools,
+                facts.prompts,
+                check.took.as_secs_f64()
+            );
+            ("ok", text)
+        }
+        Err(problem) => {
+            let why = problem.to_string();
+            let lines: Vec<_> =
+                why.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            ("FAIL", format!("{}: {}", check.name, lines.join(" / ")))
+        }
+    }
+}
+
+fn server_json(check: &ServerCheck) -> Value {
+    let facts = check.outcome.as_ref().ok();
+    json!({
+        "name": check.name,
+        "state": if facts.is_some() { "ok" } else { "no" },
+        "error": check.outcome.as_ref().err().map(ToString::to_string),
+        "title": facts.map(|facts| &facts.title),
+        "revision": facts.map(|facts| &facts.revision),
+        "tools": facts.map(|facts| facts.tools),
+        "prompts": facts.map(|facts| facts.prompts),
+        "seconds": check.took.as_secs_f64(),
+    })
 }

@@ -18,7 +18,7 @@ use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
 use turnwright_store::sessions::{self, SessionFilter};
 use turnwright_store::{SessionRow, Store, StoreError};
 use turnwright_terminal::scrub;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;
 use turnwright_types::text::format_bytes;

@@ -2,7 +2,7 @@
 
 use super::{CommandCall, PromptWork, SessionActor};
 use turnwright_store::Entry;
-use turnwright_types::learned_limits::LearnedWindow;
+use turnwright_types::token_meter::LearnedWindow;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     call.answer(session, clear)

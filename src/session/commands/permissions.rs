@@ -235,8 +235,8 @@ fn plain(rule: &Rule) -> String {
 mod tests {
     use super::*;
     use turnwright_policy::shell;
-    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::Effect;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn a_long_command_is_listed_by_its_beginning() {

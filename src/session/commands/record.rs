@@ -16,8 +16,8 @@ use turnwright_config::Config;
 use turnwright_policy::permission::Grants;
 use turnwright_recording::{RecordedSession, Recording};
 use turnwright_store::{Durability, Store, StoreError, read_conversation};
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::message::StopReason;
 use turnwright_types::text;
 

@@ -15,7 +15,7 @@ use crate::session::effective_policy::{
 use crate::turn::Conversation;
 use turnwright_config::trust::Fingerprint;
 use turnwright_types::effect::{escape_hidden, fenced};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 
 /// The largest file that can be trusted, in bytes. Nobody would read more.
 const MAX_SHOWN_BYTES: usize = 32 * 1024;

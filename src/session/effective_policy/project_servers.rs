@@ -15,7 +15,7 @@ use turnwright_config::trust::{self, TrustStore};
 use turnwright_config::{SettingsSnapshot, VariableLookup, expand_variables};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::json_error_text::json_error_text;
+use turnwright_types::error_text::json_error_text;
 use turnwright_types::secret::Secret;
 use turnwright_types::text;
 use turnwright_workspace::exec::Environment;

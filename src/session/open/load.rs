@@ -19,9 +19,9 @@ use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::Mode;
 use turnwright_store::SessionLock;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::SessionId;
-use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::secret_file;
+use turnwright_types::secret;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::Roots;
 
@@ -106,7 +106,7 @@ impl SessionHost {
     ) -> (EffectivePolicy, ConfinementSettings) {
         let refused = self.adopt_settings(settings).err();
         let paths = &self.config().paths;
-        secret_file::learn_shared(&paths.state);
+        secret::learn_shared(&paths.state);
         let facts = &self.process.facts;
         let is_elsewhere = facts.project().is_some();
         // Nothing is read of what is here in the place of a project on another machine.

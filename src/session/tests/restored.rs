@@ -19,9 +19,8 @@ use turnwright_types::effect::{CallContent, CallView, ToolKind};
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{
-    AssistantMessage, History, Message, ProviderState, StopReason, ToolCall, UserMessage,
+    AssistantMessage, History, Message, ProviderState, StopReason, ToolCall, UserMessage, repair,
 };
-use turnwright_types::repair::repair;
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 
 /// A fixture whose session is stored.

@@ -232,8 +232,8 @@ mod tests {
 
     use super::*;
     use turnwright_policy::shell;
-    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{PathScope, ResolvedPath};
+    use turnwright_types::shell_script::ShellDialect;
 
     fn effect(text: &str) -> Effect {
         let (verb, object) = text.split_once(' ').unwrap_or((text, ""));

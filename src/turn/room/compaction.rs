@@ -18,11 +18,10 @@ use crate::turn::{Conversation, ModelSelection, prompt};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
-use turnwright_types::learned_limits::FailedSummaries;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::text;
-use turnwright_types::token_meter::{message_weight, text_weight, weight_of};
+use turnwright_types::token_meter::{FailedSummaries, message_weight, text_weight, weight_of};
 use turnwright_types::update::{CompactionState, Update};
 
 /// The request for a summary. It comes after the conversation, so that the provider has that in its

@@ -6,8 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{ConfinementBuilder, cannot_be_written};
-use crate::confinement::hard_links::separate;
-use crate::confinement::linked_files::{ChangedLayers, SharedPlaces};
+use crate::confinement::linked_files::{ChangedLayers, SharedPlaces, separate};
 use crate::repository;
 use crate::watch::kept_history::KeptHistory;
 use crate::watch::unfinished_commands::{RunningMark, running_commands};
@@ -15,7 +14,7 @@ use turnwright_types::effect::{PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::file_id::file_id;
 use turnwright_types::git_layout::GitLayout;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::secret_file::linked_secret_files;
+use turnwright_types::secret::linked_secret_files;
 use turnwright_types::shell_script::SimpleCommand;
 use turnwright_types::update::Update;
 
@@ -50,7 +49,12 @@ impl ConfinementBuilder<'_> {
         if secrets.is_empty() {
             return Vec::new();
         }
-        let mut names = self.site.guard.linked_files.lock().names(&self.site.tracker);
+        // A search of another command may hold the lock for long, so it is only taken where the tracker has no list.
+        let mut names = self
+            .site
+            .tracker
+            .hard_linked()
+            .unwrap_or_else(|| self.site.guard.linked_files.lock().unlisted_files().collect());
         names.retain(|path| file_id(path).is_some_and(|(id, _)| secrets.contains(&id)));
         names
     }
@@ -212,7 +216,7 @@ mod tests {
     use std::sync::Arc;
 
     use turnwright_policy::shell;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
 

@@ -1,19 +1,24 @@
-//! Finds the files of the session's folders that have another name (hard link) outside of them. uv, pnpm and Bun
-//! link packages from a store that all projects share, so writing to such a file changes the other projects as well.
-
-mod changed_layers;
+//! Files with several names (hard links). uv, pnpm and Bun link packages from a store that all projects share, so
+//! writing to such a file of the session's folders changes the other projects as well. A command writes into layers
+//! instead of into folders with such files; when it has ended, the layers become the content of the folders, as new
+//! files. A tool writes a new file under one name, and the others keep the old one.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::confinement::package_managers;
 use crate::hidden_paths::outermost;
+use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, publish_layer};
+use turnwright_types::effect::Effect;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_id::{FileId, file_id};
+use turnwright_types::private_file;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::files::Roots;
-
-pub(crate) use changed_layers::ChangedLayers;
+use turnwright_workspace::nofollow;
 
 /// The folders of package managers, which fill theirs either with links or with copies.
 const PACKAGE_FOLDERS: [&str; 3] = ["site-packages", "node_modules", PNPM_FOLDER];
@@ -97,12 +102,9 @@ impl LinkedFiles {
         places
     }
 
-    /// The files in the session's folders that are known to have several names, except in ignored folders.
-    pub(crate) fn names(&self, checkpoint: &ChangeTracker) -> Vec<PathBuf> {
-        checkpoint.hard_linked().unwrap_or_else(|| self.unlisted_files().collect())
-    }
-
-    fn unlisted_files(&self) -> impl Iterator<Item = PathBuf> {
+    /// The files with several names in the session's folders, except in ignored folders, as far as [`find`](Self::find)
+    /// had to search for them.
+    pub(crate) fn unlisted_files(&self) -> impl Iterator<Item = PathBuf> {
         self.unlisted.values().flat_map(|folder| folder.files.iter().cloned())
     }
 }
@@ -266,6 +268,109 @@ fn modified(folder: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(folder).and_then(|found| found.modified()).ok()
 }
 
+/// The layers of one command, in a folder that is removed when all of them are published.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedLayers {
+    place: Option<PathBuf>,
+    layers: Vec<(PrivateLayer, File)>,
+}
+
+impl ChangedLayers {
+    /// Prepares layers over folders, in a new folder in `place`. Folders beyond the number that is possible, and those
+    /// that cannot be opened, are returned: they have to stay unchanged. Blocks.
+    pub(crate) fn prepare(
+        mut folders: Vec<PathBuf>,
+        place: &Path,
+    ) -> (ChangedLayers, Vec<PathBuf>) {
+        if folders.is_empty() {
+            return (ChangedLayers::default(), Vec::new());
+        }
+        let place = place.join(uuid::Uuid::new_v4().simple().to_string());
+        if let Err(error) = private_file::create_folder(&place) {
+            tracing::warn!(%error, "no layer over folders with shared files can be made");
+            return (ChangedLayers::default(), folders);
+        }
+        let mut unchanged = folders.split_off(folders.len().min(MAX_LAYERS));
+        let mut layers = Vec::new();
+        for folder in folders {
+            match nofollow::open_file(&folder) {
+                Ok(held) => layers.push((PrivateLayer::new(folder, &place), held)),
+                Err(_) => unchanged.push(folder),
+            }
+        }
+        (ChangedLayers { place: Some(place), layers }, unchanged)
+    }
+
+    pub(crate) fn layers(&self) -> Vec<PrivateLayer> {
+        self.layers.iter().map(|(layer, _)| layer.clone()).collect()
+    }
+
+    /// Publishes what the command has changed. Returns messages about what failed; that stays in the layer. All processes of
+    /// the command must have ended. Blocks.
+    pub(crate) fn publish(&self) -> Vec<String> {
+        let messages = self.layers.iter().filter_map(|(layer, folder)| {
+            let error = publish_layer(layer, folder).err()?;
+            // A command that never began has changed nothing.
+            let is_there = error.kind() != io::ErrorKind::NotFound || layer.private.exists();
+            tracing::warn!(%error, folder = %layer.path.display(), "a layer cannot be published");
+            is_there.then(|| {
+                format!(
+                    "[Only a part of what the command changed in {} was saved: {}. The rest is in {}.]",
+                    layer.path.display(),
+                    io_error_text(&error),
+                    layer.private.join("upper").display()
+                )
+            })
+        });
+        let failed: Vec<_> = messages.collect();
+        if let Some(place) = self.place.as_ref().filter(|_| failed.is_empty())
+            && let Err(error) = package_managers::remove_caches(place, &|| false)
+        {
+            tracing::debug!(%error, "a layer cannot be removed");
+        }
+        failed
+    }
+}
+
+/// Replaces a file that has several names with a copy that has one, so that writing to it changes no other file. Blocks.
+///
+/// # Errors
+/// When the file cannot be copied or replaced.
+pub(crate) fn separate(path: &Path) -> io::Result<()> {
+    if file_id(path).is_none_or(|(_, names)| names < 2) {
+        return Ok(());
+    }
+    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let (_held, folder) = nofollow::open_folder(folder)?;
+    let path = folder.join(path.file_name().unwrap_or_default());
+    let mut from = nofollow::open_pinned_file(&path, false)?;
+    let mut copy = tempfile::NamedTempFile::new_in(folder)?;
+    io::copy(&mut from, &mut copy)?;
+    fs::set_permissions(copy.path(), from.metadata()?.permissions())?;
+    copy.persist(path).map(|_: File| ()).map_err(|failed| failed.error)
+}
+
+/// A note for the user and the model about the other names of the files that a call writes; `None` if there are
+/// none. Blocks: not for the runtime's thread.
+pub fn note_about_other_names(effects: &[Effect], roots: &Roots) -> Option<String> {
+    let texts = effects.iter().filter_map(|effect| {
+        let Effect::Write(target) = effect else { return None };
+        let others = file_id(&target.path)?.1 - 1;
+        let name = roots.display_path(target);
+        match others {
+            0 => None,
+            1 => {
+                Some(format!("{name} has another name (a hard link), which keeps the old content."))
+            }
+            _ => Some(format!(
+                "{name} has {others} other names (hard links), which keep the old content."
+            )),
+        }
+    });
+    let notes: Vec<_> = texts.collect();
+    (!notes.is_empty()).then(|| notes.join("\n"))
+}
+
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
@@ -349,7 +454,7 @@ mod tests {
             files: vec![project.join("web/bashrc")],
         };
         assert_eq!(linked.find(&tracker, &roots), expected);
-        assert_eq!(linked.names(&tracker), expected.files);
+        assert_eq!(linked.unlisted_files().collect::<Vec<_>>(), expected.files);
         assert_eq!(linked.find(&tracker, &roots), expected, "from what is known");
     }
 
@@ -370,5 +475,19 @@ mod tests {
         assert_eq!(search(100), [at("build")]);
         fs::write(at("build/filler"), "x").unwrap();
         assert_eq!(search(1), [at("build")]);
+    }
+
+    #[test]
+    fn a_file_is_separated_from_its_other_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = turnwright_workspace::real_path(folder.path()).unwrap();
+        let [one, other] = ["one", "other"].map(|name| folder.join(name));
+        fs::write(&one, "text").unwrap();
+        fs::hard_link(&one, &other).unwrap();
+        separate(&one).unwrap();
+        separate(&folder.join("missing")).unwrap();
+        assert_eq!(file_id(&one).unwrap().1, 1);
+        assert_eq!(fs::read_to_string(&one).unwrap(), "text");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
     }
 }

@@ -1,14 +1,23 @@
-//! Lets package managers work in the sandbox: makes missing caches, and turns retries off without a network.
+//! Lets package managers work in the sandbox: makes missing caches, turns retries off without a network, and finds the
+//! virtual environments of Python that a command makes or changes, judging by its words. Records when the private
+//! caches of a project were last used, and removes those that have not been used for a month.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
 
 use super::ConfinementBuilder;
+use crate::repository;
+use turnwright_policy::permission::ProtectedPaths;
+use turnwright_policy::shell::{self, EnvironmentUse};
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::effect::ShellCommand;
+use turnwright_types::effect::{Effect, ShellCommand};
 use turnwright_types::private_file;
 use turnwright_types::shell_script::SimpleCommand;
-use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_cache};
+use turnwright_workspace::exec::{DEFAULT_CACHES, Environment, default_cache, dialect};
 
 /// Variables that make programs give up at the first failed connection instead of trying again for minutes.
 const NO_RETRIES: &[(&str, &str)] = &[
@@ -103,7 +112,7 @@ fn is_installed(program: &str, environment: &Environment) -> bool {
 }
 
 /// Makes a folder below the home folder that only the user may read.
-fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
+fn create_below(home: &Path, folder: &Path) -> io::Result<()> {
     // A link leads to a place that nobody has named.
     let mut above = folder.ancestors().take_while(|above| *above != home);
     if above.any(Path::is_symlink) {
@@ -112,10 +121,128 @@ fn create_below(home: &Path, folder: &Path) -> std::io::Result<()> {
     private_file::create_folder(folder)
 }
 
+const DAY: u64 = 24 * 60 * 60;
+/// Caches that no command has used for longer than this are removed.
+const MAX_UNUSED_TIME: Duration = Duration::from_secs(30 * DAY);
+/// The file whose modification time is that of the last use of the caches.
+const LAST_USE_FILE: &str = "used";
+
+/// Records a use of the caches in `folder`, which is `projects/PROJECT/caches`, and removes the caches of other
+/// projects that have not been used for too long. Stops early once `is_stopped` returns true. Blocks.
+pub(crate) fn note_cache_use(folder: &Path, is_stopped: impl Fn() -> bool) {
+    if let Err(error) = touch(folder) {
+        tracing::warn!(%error, "the use of the caches of commands cannot be noted");
+        return;
+    }
+    let projects = folder.parent().and_then(Path::parent);
+    let entries =
+        projects.and_then(|projects| fs::read_dir(projects).ok()).into_iter().flatten().flatten();
+    for old in entries.map(|entry| entry.path().join("caches")).filter(|caches| is_old(caches)) {
+        if let Err(error) = remove_caches(&old, &is_stopped) {
+            tracing::warn!(%error, "old caches of commands cannot be removed");
+        }
+    }
+}
+
+fn touch(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    File::create(folder.join(LAST_USE_FILE))?.set_modified(SystemTime::now())
+}
+
+fn is_old(folder: &Path) -> bool {
+    let last_use =
+        fs::symlink_metadata(folder.join(LAST_USE_FILE)).and_then(|found| found.modified());
+    last_use.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > MAX_UNUSED_TIME))
+}
+
+/// Removes a folder of caches with everything in it, including folders that are read-only, such as those of Go's
+/// modules. The file with the time of the last use goes last, so that the next run finds what an interrupted one
+/// has left. Returns early once `is_stopped` returns true.
+pub(crate) fn remove_caches(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_folder(&entry.path(), is_stopped)?;
+        } else if entry.file_name() != LAST_USE_FILE {
+            fs::remove_file(entry.path())?;
+        }
+        if is_stopped() {
+            return Ok(());
+        }
+    }
+    fs::remove_dir_all(folder)
+}
+
+#[cfg(unix)]
+fn remove_folder(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    turnwright_workspace::remove_tree::remove_tree(folder, is_stopped)
+}
+
+#[cfg(not(unix))]
+fn remove_folder(folder: &Path, _is_stopped: &impl Fn() -> bool) -> io::Result<()> {
+    fs::remove_dir_all(folder)
+}
+
+impl ConfinementBuilder<'_> {
+    /// The environments that the command makes, and those into which it installs packages: it may write there.
+    pub(super) fn changed_environments(&self) -> Vec<PathBuf> {
+        let usual = self.usual_environments();
+        match environment_use(self.command) {
+            EnvironmentUse::None | EnvironmentUse::InstallsConda => Vec::new(),
+            EnvironmentUse::Creates => usual.filter(|path| !exists(path)).collect(),
+            EnvironmentUse::Installs => usual.chain(self.environments()).collect(),
+            EnvironmentUse::Makes => {
+                let named = self.named_paths();
+                let all = usual.chain(self.environments());
+                all.filter(|path| !exists(path) || named.contains(path)).collect()
+            }
+        }
+    }
+
+    /// The environments that installers use by default.
+    fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
+        self.site.settings.protected.roots().iter().map(|root| root.join(".venv"))
+    }
+
+    /// The paths that the arguments may name, and the folder that `uv venv` makes without any.
+    fn named_paths(&self) -> BTreeSet<PathBuf> {
+        let mut named = BTreeSet::new();
+        for command in &self.command.script.commands {
+            let Some(folder) = &command.folder else { continue };
+            let folder = self.command.workdir.join(folder);
+            let words = command.argv().skip(1).chain([".venv"]);
+            named.extend(words.map(|word| repository::normalize_lexically(&folder.join(word))));
+        }
+        named
+    }
+
+    /// The virtual environments of Python in the session's folders that are known by their file.
+    pub(super) fn environments(&self) -> Vec<PathBuf> {
+        let found = self.site.tracker.repositories();
+        let files = found.iter().filter(|path| ProtectedPaths::is_environment_file(path));
+        files.filter_map(|file| file.parent()).map(Path::to_path_buf).collect()
+    }
+}
+
+/// Returns true for a command that may make virtual environments of Python, judging by its words.
+pub fn makes_environments(effect: &Effect) -> bool {
+    matches!(effect, Effect::Exec(command) if environment_use(command) != EnvironmentUse::None)
+}
+
+pub(super) fn environment_use(command: &ShellCommand) -> EnvironmentUse {
+    shell::environment_use(&command.line, dialect())
+}
+
+fn exists(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
     use std::fs;
+    #[cfg(unix)]
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use turnwright_sandbox::Network;
 
@@ -149,5 +276,31 @@ mod tests {
         assert!(names(Network::Off).contains(&"npm_config_fetch_retries"));
         assert!(!names(Network::Loopback).contains(&"PIP_RETRIES"), "the user has set it");
         assert!(names(Network::On).is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_caches_that_were_not_used_for_long_are_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = |name: &str| state.path().join("projects").join(name).join("caches");
+        let outside = state.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        for (name, days) in [("old", 31), ("young", 29)] {
+            let deep = folder(name).join("go/module/src");
+            fs::create_dir_all(&deep).unwrap();
+            fs::write(deep.join("file"), "x").unwrap();
+            symlink(&outside, folder(name).join("link")).unwrap();
+            fs::set_permissions(&deep, fs::Permissions::from_mode(0o555)).unwrap();
+            fs::create_dir(folder(name).join("work")).unwrap();
+            fs::set_permissions(folder(name).join("work"), fs::Permissions::from_mode(0o000))
+                .unwrap();
+            let used = SystemTime::now() - Duration::from_secs(days * DAY);
+            File::create(folder(name).join(LAST_USE_FILE)).unwrap().set_modified(used).unwrap();
+        }
+        note_cache_use(&folder("own"), || true);
+        assert!(folder("old").join(LAST_USE_FILE).exists());
+        assert!(folder("own").join(LAST_USE_FILE).exists());
+        note_cache_use(&folder("own"), || false);
+        assert!(!folder("old").exists() && folder("young").exists() && outside.exists());
     }
 }

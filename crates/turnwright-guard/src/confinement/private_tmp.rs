@@ -11,7 +11,7 @@ use super::silent_reads;
 use crate::repository;
 use turnwright_sandbox::PrivateTmp;
 use turnwright_types::effect::{PathScope, ResolvedPath};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Roots, ShownOnce};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_sandbox::{Network, PrivateLayer, PrivateTmp, SandboxProfile};
-use turnwright_types::secret_file::secret_files;
+use turnwright_types::secret::secret_files;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::{FolderNames, RealPaths};
 

@@ -7,7 +7,7 @@ use super::ConfinementBuilder;
 use crate::signing::SigningService;
 use crate::watch::sandbox_denial::{self, DenialNote};
 use turnwright_sandbox::SandboxProfile;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;

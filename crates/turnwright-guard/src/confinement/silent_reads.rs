@@ -143,7 +143,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
     use turnwright_workspace::real_path;
 
     #[test]

@@ -1,11 +1,16 @@
 //! Tells which programs of a virtual environment of Python are as an installer makes them, whoever made them.
+//!
+//! The user's shell runs the scripts that activate an environment, so one is accepted only if it says the
+//! same as the template of a program that makes environments, which no command can have written: the standard
+//! library's `venv`, an installed `virtualenv`, `uv`.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::activation::Templates;
+use memchr::memmem::find;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_workspace::fixed_places::FixedPlaces;
 use turnwright_workspace::{nofollow, real_path};
@@ -146,19 +151,19 @@ pub(super) fn is_python(path: &Path) -> bool {
 }
 
 /// The paths in a folder.
-pub(super) fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
 }
 
 /// The first bytes of a file.
-pub(super) fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
+fn read_start(path: &Path, limit: usize) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit as u64).read_to_end(&mut bytes).ok()?;
     Some(bytes)
 }
 
-fn open(path: &Path) -> Option<fs::File> {
+fn open(path: &Path) -> Option<File> {
     nofollow::open_file(&real_path(path).ok()?).ok()
 }
 
@@ -258,6 +263,261 @@ fn is_interpreter(program: &str) -> bool {
     })
 }
 
+/// The longest template, and the number of them that are looked at.
+const MAX_TEMPLATE_BYTES: usize = 32 << 10;
+const MAX_TEMPLATES: usize = 256;
+/// Each template in the program `uv` begins with a line that contains this.
+const UV_TEMPLATE: &[u8] = b"Copyright (c) 2020-202x The virtualenv developers";
+/// Not more of a program than this is searched for templates.
+const MAX_PROGRAM_BYTES: u64 = 256 << 20;
+/// Programs that bring `virtualenv` along.
+const MAKERS: &[&str] =
+    &["virtualenv", "poetry", "pdm", "pipenv", "hatch", "rye", "tox", "nox", "pipx"];
+
+/// The templates of the installed programs that make environments.
+#[derive(Debug)]
+struct Templates(Vec<Vec<u8>>);
+
+impl Templates {
+    /// The templates that belong to an interpreter in this folder.
+    fn of_interpreter(home: &Path, places: &FixedPlaces) -> Templates {
+        Templates::below(home.parent().map(Path::to_path_buf), places)
+    }
+
+    /// The templates that the programs in these folders bring along.
+    fn of_programs(folders: &[PathBuf], places: &FixedPlaces) -> Templates {
+        let mut prefixes = BTreeSet::new();
+        for folder in folders.iter().filter(|folder| places.leads_to(folder).is_some()) {
+            prefixes.extend(folder.parent().map(Path::to_path_buf));
+            prefixes.extend(MAKERS.iter().filter_map(|maker| prefix_of(&folder.join(maker))));
+            // The programs of pyenv start the programs of its versions.
+            if let Some(pyenv) = folder.parent().filter(|_| folder.ends_with("shims")) {
+                prefixes.extend(entries(&pyenv.join("versions")));
+            }
+        }
+        Templates::below(prefixes, places)
+    }
+
+    fn below(prefixes: impl IntoIterator<Item = PathBuf>, places: &FixedPlaces) -> Templates {
+        let mut templates = Templates(Vec::new());
+        for prefix in prefixes {
+            templates.add_below(&prefix, places);
+        }
+        templates
+    }
+
+    fn add_below(&mut self, prefix: &Path, places: &FixedPlaces) {
+        let libraries: Vec<_> = entries(&prefix.join("lib"))
+            .filter(|path| {
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("python"))
+            })
+            .chain([prefix.join("Lib")])
+            .collect();
+        for library in libraries {
+            let packages = ["site-packages", "dist-packages"].map(|name| library.join(name));
+            let activation = packages.map(|folder| folder.join("virtualenv/activation"));
+            for folder in activation.iter().chain([&library.join("venv/scripts")]) {
+                for file in entries(folder).flat_map(|kind| entries(&kind)) {
+                    self.add_file(&file, places);
+                }
+            }
+        }
+        for uv in ["uv", "uv.exe"].map(|name| prefix.join("bin").join(name)) {
+            let program = places.leads_to(&uv).and_then(|real| nofollow::open_file(&real).ok());
+            if let Some(Err(error)) = program.map(|file| self.add_embedded(file)) {
+                tracing::debug!(%error, "the program cannot be searched for templates");
+            }
+        }
+    }
+
+    fn add_file(&mut self, file: &Path, places: &FixedPlaces) {
+        let real = places.leads_to(file).filter(|_| self.0.len() < MAX_TEMPLATES);
+        let template = real.and_then(|real| read_start(&real, MAX_TEMPLATE_BYTES));
+        self.0.extend(template.filter(|text| !text.is_empty()));
+    }
+
+    /// Adds the templates that are a part of a program, read piece by piece.
+    fn add_embedded(&mut self, program: File) -> std::io::Result<()> {
+        let mut program = program.take(MAX_PROGRAM_BYTES);
+        let mut window = Vec::new();
+        loop {
+            let read = (&mut program).take(1 << 20).read_to_end(&mut window)?;
+            let is_end = read == 0;
+            let mut from = 0;
+            while let Some(at) = find(&window[from..], UV_TEMPLATE).map(|at| from + at) {
+                if !is_end && window.len() - at < MAX_TEMPLATE_BYTES
+                    || self.0.len() >= MAX_TEMPLATES
+                {
+                    break;
+                }
+                let before = &window[..at];
+                let comment =
+                    ["@REM ", "# "].into_iter().find(|mark| before.ends_with(mark.as_bytes()));
+                let start = at - comment.map_or(0, str::len);
+                from = at + UV_TEMPLATE.len();
+                let rest = &window[from..window.len().min(at + MAX_TEMPLATE_BYTES)];
+                let end = find(rest, UV_TEMPLATE).unwrap_or(rest.len());
+                self.0.push(window[start..from + end].to_vec());
+            }
+            if is_end {
+                return Ok(());
+            }
+            // A template that begins at the end of this piece is looked at with the next one.
+            let kept =
+                window.len().saturating_sub(MAX_TEMPLATE_BYTES + 8).max(from.saturating_sub(8));
+            window.drain(..kept);
+        }
+    }
+
+    /// Returns true if a script is one of the templates filled in for this environment, or its first lines, as
+    /// long as it is being written.
+    fn accept(&self, script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
+        script.is_empty()
+            || script.ends_with(b"\n")
+                && self.0.iter().any(|template| gives(template, script, environment, places))
+    }
+}
+
+/// The folder with the libraries of the interpreter that the first line of a program names.
+fn prefix_of(program: &Path) -> Option<PathBuf> {
+    let start = read_start(program, 256)?;
+    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let interpreter = Path::new(str::from_utf8(line).ok()?.split_whitespace().next()?);
+    Some(interpreter.parent()?.parent()?.to_path_buf())
+}
+
+/// Returns true if a template, with harmless texts for its variables, begins with this script.
+fn gives(template: &[u8], script: &[u8], environment: &Path, places: &FixedPlaces) -> bool {
+    let mut script = without_mark(script);
+    let mut template = without_mark(template);
+    let mut line_start = template;
+    loop {
+        let variable = next_variable(template);
+        let text = variable.as_ref().map_or(template, |variable| &template[..variable.start]);
+        if script.len() <= text.len() {
+            return text.starts_with(script);
+        }
+        let (Some(variable), Some(rest)) = (variable, script.strip_prefix(text)) else {
+            return false;
+        };
+        if let Some(end) = text.iter().rposition(|byte| *byte == b'\n') {
+            line_start = &template[end + 1..];
+        }
+        let before = &line_start[..line_start.len() - (template.len() - variable.start)];
+        let name = &template[variable.start..variable.end];
+        template = &template[variable.end..];
+        // The value ends where the following text of the template begins.
+        let following = next_variable(template).map_or(template, |next| &template[..next.start]);
+        let rest_of_line = first_line(rest);
+        let end = if following.is_empty() && !template.is_empty() {
+            // Another variable follows at once, as after `bin` in `bin:`.
+            rest_of_line.iter().position(|byte| !byte.is_ascii_alphanumeric())
+        } else {
+            find(rest_of_line, first_line(following))
+        };
+        let Some(end) = end else { return false };
+        let Ok(value) = str::from_utf8(&rest[..end]) else { return false };
+        if !is_harmless_value(name, value, is_quoted(before), environment, places) {
+            return false;
+        }
+        script = &rest[end..];
+    }
+}
+
+fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)
+}
+
+/// The place of the next variable of a template: `__VENV_DIR__`, `{{ VIRTUAL_ENV_DIR }}`.
+fn next_variable(template: &[u8]) -> Option<std::ops::Range<usize>> {
+    let forms = [("__", "__"), ("{{ ", " }}")];
+    let found =
+        forms.into_iter().filter_map(|(open, close)| variable_between(template, open, close));
+    found.min_by_key(|range| range.start)
+}
+
+fn variable_between(template: &[u8], open: &str, close: &str) -> Option<std::ops::Range<usize>> {
+    let mut from = 0;
+    while let Some(at) = find(&template[from..], open.as_bytes()).map(|at| from + at) {
+        let name = &template[at + open.len()..];
+        let is_part = |byte: &&u8| byte.is_ascii_uppercase() || **byte == b'_';
+        let length = name.iter().take_while(is_part).count();
+        let whole = &name[..length];
+        let bare = if open == "__" { whole.strip_suffix(b"__") } else { Some(whole) };
+        if let Some(bare) = bare.filter(|bare| !bare.is_empty())
+            && (open == "__" || name[length..].starts_with(close.as_bytes()))
+        {
+            return Some(at..at + open.len() + bare.len() + close.len());
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// Returns true if the text after this part of a line is in quotes.
+fn is_quoted(line: &[u8]) -> bool {
+    let mut quote = None;
+    for byte in line {
+        match (quote, byte) {
+            (None, b'\'' | b'"') => quote = Some(byte),
+            (Some(open), byte) if open == byte => quote = None,
+            _ => {}
+        }
+    }
+    quote.is_some()
+}
+
+/// Returns true if a value of a variable leads nowhere but to the environment and is a text for each shell.
+fn is_harmless_value(
+    name: &[u8],
+    value: &str,
+    is_quoted: bool,
+    environment: &Path,
+    places: &FixedPlaces,
+) -> bool {
+    let quotes = [
+        ("r#'", "'#"),
+        ("b'", "'"),
+        ("'", "'"),
+        ("\"", "\""),
+        // Xonsh.
+        ("b\"", "\".decode(\"utf-8\")"),
+        ("__import__(\"os\").fsdecode(b\"", "\")"),
+    ];
+    let bare = quotes.iter().filter(|_| !is_quoted).find_map(|(open, close)| {
+        value.strip_prefix(open).and_then(|rest| rest.strip_suffix(close))
+    });
+    let is_text = is_quoted || bare.is_some();
+    let value = bare.unwrap_or(value);
+    let is_plain = value.chars().all(|letter| {
+        letter.is_alphanumeric() || "._-/+@:,".contains(letter) || is_text && " ()".contains(letter)
+    });
+    let has = |part: &[u8]| find(name, part).is_some();
+    is_plain
+        && if has(b"BIN_NAME") {
+            matches!(value, "bin" | "Scripts")
+        } else if has(b"RELOCATABLE") {
+            value == "false"
+        } else if has(b"PATH_SEP") {
+            matches!(value, ":" | ";")
+        } else if has(b"PROMPT") || has(b"NAME") || has(b"DECODE_PATH") {
+            !value.contains('/')
+        } else if has(b"LIB_FOLDERS") || has(b"SITE_PACKAGES") {
+            value
+                .strip_prefix("../lib")
+                .is_some_and(|rest| !rest.contains("..") && !rest.contains(':'))
+        } else if has(b"_LIBRARY") {
+            value.is_empty() || places.leads_to(Path::new(value)).is_some()
+        } else {
+            Path::new(value) == environment
+        }
+}
+
+/// The first line of a text, with its end.
+fn first_line(text: &[u8]) -> &[u8] {
+    text.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +551,51 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(program_of_package(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_script_says_what_its_template_says_and_nothing_else() {
+        let places = FixedPlaces::new(vec!["/ws".into()]);
+        let template = b"# x\nVIRTUAL_ENV=\"__VENV_DIR__\"\nPATH=\"$VIRTUAL_ENV/__VENV_BIN_NAME__:$PATH\"\nPS1=\"__VENV_PROMPT__${PS1}\"\nB=__BIN_NAME__\n";
+        let script = |environment: &str, programs: &str, prompt: &str| {
+            format!(
+                "# x\nVIRTUAL_ENV=\"{environment}\"\nPATH=\"$VIRTUAL_ENV/{programs}:$PATH\"\nPS1=\"{prompt}${{PS1}}\"\nB='bin'\n"
+            )
+        };
+        let good = script("/ws/.venv", "bin", "(.venv) ");
+        for (script, expected) in [
+            (good.clone(), true),
+            ("# x\n".to_owned(), true),
+            (String::new(), true),
+            (format!("{good}evil\n"), false),
+            (good.replace("# x", "evil"), false),
+            (good.replace("B='bin'", "B=bin;evil"), false),
+            (good.replace("B='bin'", "B='bin';evil"), false),
+            (good.replace("B='bin'", "B=bin evil"), false),
+            (script("/ws/other", "bin", "x"), false),
+            (script("/ws/.venv\"; evil \"", "bin", "x"), false),
+            (script("/ws/.venv", "../evil", "x"), false),
+            (script("/ws/.venv", "bin", "$(evil)"), false),
+            (script("/ws/.venv", "bin", "`evil`"), false),
+            (script("/ws/.venv", "bin", "x\"; evil; \""), false),
+            (script("/ws/.venv", "bin", "x\nevil\n"), false),
+        ] {
+            let found = gives(template, script.as_bytes(), Path::new("/ws/.venv"), &places);
+            assert_eq!(found, expected, "{script}");
+        }
+    }
+
+    #[test]
+    fn the_variables_of_templates_are_known() {
+        for (text, expected) in [
+            ("a __VENV_DIR__ b", Some("__VENV_DIR__")),
+            ("from __future__ import __BIN_NAME__", Some("__BIN_NAME__")),
+            ("{{ X }}", Some("{{ X }}")),
+            ("${{ x }} __init__", None),
+        ] {
+            let found = next_variable(text.as_bytes()).map(|range| &text[range]);
+            assert_eq!(found, expected, "{text}");
         }
     }
 }

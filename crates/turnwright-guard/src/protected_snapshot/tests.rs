@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use std::fs;
 
-use super::scan::{MAX_COPIES, MAX_COPY_BYTES, MAX_ENTRIES};
+use super::entries::{MAX_COPIES, MAX_COPY_BYTES, MAX_ENTRIES};
 use super::*;
 
 struct TestProject {

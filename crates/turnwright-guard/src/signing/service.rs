@@ -17,7 +17,7 @@ use super::wire::{
     COUNT_VARIABLE, LINK_PREFIX, MAX_LINE, MAX_PAYLOAD, SOCKET, SignatureFormat, SigningAnswer,
     SigningRequest, TOKEN_VARIABLE,
 };
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_workspace::exec::{Environment, launcher_program};
 use turnwright_workspace::fixed_places::{FixedPlaces, OpenedPlaces};

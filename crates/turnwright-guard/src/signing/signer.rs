@@ -10,8 +10,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::user_programs::UserPrograms;
-use super::user_settings::SigningSettings;
+use super::user_programs::{SigningSettings, UserPrograms};
 use super::wire::{SignatureFormat, SigningAnswer, SigningRequest};
 use turnwright_types::text;
 use turnwright_workspace::exec::Environment;

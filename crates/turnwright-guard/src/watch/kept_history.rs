@@ -15,8 +15,8 @@ use std::time::SystemTime;
 
 use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::OtherCommands;
-use turnwright_types::file_lock::FileLock;
 use turnwright_types::private_file;
+use turnwright_types::private_file::FileLock;
 use turnwright_workspace::nofollow;
 
 /// The parts of a repository that are kept, the smallest last: these are kept first.

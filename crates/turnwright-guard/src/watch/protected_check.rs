@@ -1,28 +1,38 @@
 //! Checks the protected paths while one command runs and when it has ended. Files that other programs would run are
 //! taken away as soon as the system reports them.
+//!
+//! Ignored folders are searched, at any depth, for repositories that commands and servers have made there. Such
+//! folders may hold hundreds of thousands of files, so this takes place beside the calls, and takes at most a small
+//! part of the time. What is found is told with the next request or prompt.
+//!
+//! What file tools and other commands change there at the same time, because the user has allowed it, is remembered.
+//! All other changes are made by the programs in the sandbox.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use turnwright_policy::permission::ProtectedPaths;
+use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
+use turnwright_workspace::exec::Job;
 
-use super::other_changes::OtherChanges;
 use super::{
     BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
     add_to_report, environments_of, inode,
 };
 use crate::confinement::linked_files::ChangedLayers;
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
-use crate::watch::ignored_search::{IgnoredSearch, SearchPlace};
 use crate::watch::kept_history::KeptHistory;
-use crate::watch::server_watch::{WatchedServers, changed_near};
+use crate::watch::server_watch::{WatchedServers, changed_at, changed_near};
 use crate::watch::unfinished_commands::RunningMark;
-use tokio::task::spawn_blocking;
-use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
-use turnwright_workspace::exec::Job;
 
 /// While a command runs, one part in this many of the time, and of one processor, is spent on looking for traps. There
 /// is a look after the longest pause in any case.
@@ -291,5 +301,238 @@ pub(crate) async fn changed(live: &mut Option<LiveFolders>) {
     match live {
         Some(live) => live.changed().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The clock of file systems may lag behind the system's by this much.
+pub(crate) const CLOCK_LAG: Duration = Duration::from_millis(20);
+/// At most this many changes are remembered; of more, the oldest are forgotten.
+const MAX_CHANGES: usize = 1_000;
+
+/// The changes that others were allowed to make in a session.
+#[derive(Debug, Default)]
+pub(crate) struct OtherChanges(Mutex<Vec<OtherChange>>);
+
+#[derive(Debug)]
+struct OtherChange {
+    /// The path that may be changed; `None` for a command without a sandbox, which may change anything.
+    path: Option<PathBuf>,
+    from: SystemTime,
+    /// `None` until it is over.
+    until: Option<SystemTime>,
+    call: Arc<()>,
+}
+
+/// A call that may change protected paths. It is over when this is dropped.
+#[derive(Debug)]
+pub struct ChangingCall {
+    changes: Arc<OtherChanges>,
+    call: Arc<()>,
+}
+
+impl OtherChanges {
+    /// Notes that a call changes these paths from now on, or anything if one is `None`.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        paths: impl IntoIterator<Item = Option<PathBuf>>,
+    ) -> ChangingCall {
+        let call = Arc::new(());
+        let from = SystemTime::now() - CLOCK_LAG;
+        let mut changes = self.0.lock();
+        for path in paths {
+            changes.push(OtherChange { path, from, until: None, call: Arc::clone(&call) });
+        }
+        let more = changes.len().saturating_sub(MAX_CHANGES);
+        changes.drain(..more);
+        ChangingCall { changes: Arc::clone(self), call }
+    }
+
+    /// Returns true if a call was allowed to change a path at that time.
+    pub(crate) fn are_allowed(&self, path: &Path, time: SystemTime) -> bool {
+        self.0.lock().iter().any(|change| {
+            change.has(time)
+                && change.path.as_ref().is_some_and(|allowed| path.starts_with(allowed))
+        })
+    }
+
+    /// Returns true if a command without a sandbox is remembered.
+    fn have_been_unknown(&self) -> bool {
+        self.0.lock().iter().any(|change| change.path.is_none())
+    }
+
+    /// Returns true if a command without a sandbox was running at that time.
+    pub(super) fn are_unknown(&self, time: SystemTime) -> bool {
+        self.0.lock().iter().any(|change| change.has(time) && change.path.is_none())
+    }
+}
+
+impl OtherChange {
+    fn has(&self, time: SystemTime) -> bool {
+        self.from <= time && self.until.is_none_or(|until| time <= until)
+    }
+}
+
+impl Drop for ChangingCall {
+    fn drop(&mut self) {
+        let mut changes = self.changes.0.lock();
+        for change in changes.iter_mut().filter(|change| Arc::ptr_eq(&change.call, &self.call)) {
+            change.until = Some(SystemTime::now() + CLOCK_LAG);
+        }
+    }
+}
+
+/// The longest pause between two searches.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// The search of a session. Cloning is cheap.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct IgnoredSearch(Arc<Mutex<SearchState>>);
+
+#[derive(Debug, Default)]
+struct SearchState {
+    is_running: bool,
+    is_due: bool,
+    /// The repositories that were there before the first command; `None` until they are known.
+    known: Option<BTreeSet<PathBuf>>,
+    /// The programs that git runs in the repositories that the last search has found.
+    snapshot: Option<Arc<ProtectedSnapshot>>,
+    has_told_limit: bool,
+    report: Option<String>,
+}
+
+impl IgnoredSearch {
+    /// Notes what is there, before the first command. Returns at once.
+    pub(crate) fn begin(&self, place: SearchPlace) {
+        if self.0.lock().known.is_none() {
+            self.request(place);
+        }
+    }
+
+    /// Searches soon. Returns at once.
+    pub(crate) fn request(&self, place: SearchPlace) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if !place.checkpoint.has_ignored() {
+            return;
+        }
+        let mut state = self.0.lock();
+        state.is_due = true;
+        if !std::mem::replace(&mut state.is_running, true) {
+            let tracker = place.tracker.clone();
+            tracker.spawn_on(self.clone().run(place), &runtime);
+        }
+    }
+
+    async fn run(self, place: SearchPlace) {
+        let requested = SystemTime::now();
+        loop {
+            self.0.lock().is_due = false;
+            let start = Instant::now();
+            let search = self.clone();
+            let own = place.clone();
+            let searching = spawn_blocking(move || search.search(&own, requested));
+            if let Err(error) = searching.await {
+                tracing::error!(%error, "the search of ignored folders has failed");
+            }
+            let pause = (start.elapsed() * SEARCH_PAUSE_FACTOR).min(MAX_PAUSE);
+            // At the end of the session what is due is done at once.
+            place.stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+            let mut state = self.0.lock();
+            if !state.is_due {
+                state.is_running = false;
+                return;
+            }
+        }
+    }
+
+    fn search(&self, place: &SearchPlace, requested: SystemTime) {
+        let (found, is_complete) = place.checkpoint.find_in_ignored();
+        let state = self.0.lock();
+        let known = state.known.clone();
+        let before = state.snapshot.clone();
+        drop(state);
+        let before = before.as_deref();
+        let changed = before.and_then(|before| undo_changes(before, &place.quarantine));
+        // At the first search, only older repositories count as there before.
+        let known = known.unwrap_or_else(|| {
+            found.iter().filter(|git| is_older(git, requested)).cloned().collect()
+        });
+        let new: Vec<_> = found.difference(&known).cloned().collect();
+        let snapshot = ProtectedSnapshot::without_repositories(new, None);
+        let made = snapshot.check(&[], &place.quarantine, true);
+        let changes: Vec<_> = changed.into_iter().chain(made).collect();
+        if !changes.is_empty() {
+            tracing::warn!(?changes, "a repository in an ignored folder starts programs");
+        }
+        // One that is gone is new when it is there again.
+        let found = if is_complete { found } else { &known | &found };
+        let all = Arc::new(found.clone());
+        let snapshot = ProtectedSnapshot::take(&ProtectedPaths::default(), all, before);
+        let mut state = self.0.lock();
+        state.known = Some(found);
+        state.snapshot = Some(Arc::new(snapshot));
+        let limit = !is_complete && !std::mem::replace(&mut state.has_told_limit, !is_complete);
+        let texts = changes.into_iter().map(|changes| changes.message(true));
+        for text in texts.chain(limit.then(|| NOT_SEARCHED.to_owned())) {
+            let report = state.report.get_or_insert_default();
+            report.push_str(&text);
+            report.push('\n');
+        }
+    }
+
+    pub(crate) fn take_report(&self) -> Option<String> {
+        self.0.lock().report.take()
+    }
+}
+
+fn is_older(git: &Path, time: SystemTime) -> bool {
+    let config = if git.is_dir() { git.join("config") } else { git.to_path_buf() };
+    changed_at(&config).is_none_or(|changed| changed < time)
+}
+
+/// Undoes changes of known repositories that make git run something there. Everything else, such as another
+/// address of a remote, is the work of package managers.
+fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<ProtectedChanges> {
+    let changed: BTreeSet<_> = before.check(&[], quarantine, false)?.paths.into_iter().collect();
+    let all = before
+        .repositories()
+        .iter()
+        .filter(|git| changed.iter().any(|path| path.starts_with(git)))
+        .cloned()
+        .collect();
+    // They are judged as if they were new.
+    let new = ProtectedSnapshot::without_repositories(all, None);
+    let risky = new.check_if(&[], quarantine, false, &|path| changed.contains(path))?.paths;
+    before.check_if(&[], quarantine, true, &|path| risky.iter().any(|risky| risky == path))
+}
+
+/// The parts of the session that the search needs.
+#[derive(Clone, Debug)]
+pub(crate) struct SearchPlace {
+    pub(crate) checkpoint: ChangeTracker,
+    pub(crate) quarantine: PathBuf,
+    pub(crate) tracker: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_may_change_it_may_change_only_while_it_runs() {
+        let changes = Arc::new(OtherChanges::default());
+        let path = Path::new("/p/.envrc");
+        let now = SystemTime::now;
+        let before = now() - Duration::from_secs(1);
+        let write = changes.begin([Some(path.to_path_buf())]);
+        let command = changes.begin([None]);
+        assert!(changes.are_allowed(path, now()) && !changes.are_allowed(path, before));
+        assert!(!changes.are_allowed(Path::new("/p/.envrc2"), now()));
+        assert!(changes.are_unknown(now()) && !changes.are_unknown(before));
+        drop(write);
+        drop(command);
+        let later = now() + CLOCK_LAG * 2;
+        assert!(!changes.are_allowed(path, later) && !changes.are_unknown(later));
+        assert!(changes.are_allowed(path, now()) && changes.are_unknown(now()));
     }
 }

@@ -544,7 +544,7 @@ impl ReplyBody {
     /// Reads the rest of the body, usually a few bytes, in the background. Dropping a body before
     /// its end closes the connection, and the next request would need a new one, with a new TLS
     /// handshake.
-    #[expect(clippy::disallowed_methods, reason = "ends within a second, and nobody needs its end")]
+    #[expect(clippy::disallowed_methods, reason = "it outlives its endpoint by a second at most")]
     pub(super) fn drain(self) {
         let ReplyBody { mut response, observer, .. } = self;
         if let Some(mut observer) = observer {

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::pipes::{MessageReader, MessageWriter};
 use super::program_setup::{PreparedProgram, ProgramRequest};
 use turnwright_types::effect::escape_hidden;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::text::{self, format_bytes};
 use turnwright_workspace::exec::{CommandExit, PipedProcess, ProgramActivity};

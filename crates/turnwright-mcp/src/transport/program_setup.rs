@@ -9,7 +9,7 @@ use crate::server::pool::ServerEnv;
 use crate::server::spec::{ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;

@@ -1,16 +1,16 @@
-//! Asking the user for approval: the choices that are offered, and what follows from the answer.
+//! Asking the user for approval: the choices that are offered, and what follows from the answer. A call that must not
+//! run has a text with instructions for the model, and a short statement for the user.
 
 use super::decide::decide;
-use super::decision::{Decision, Finding, Verdict};
-use super::describe::{self, QuestionText, markdown_code};
+use super::decision::{Decision, Finding, Reason, Verdict};
+use super::describe::{self, QuestionText, display_path, markdown_code};
 use super::extra_access::title_of_access;
 use super::lasting_grant::{LastingGrant, LastingGrants, find_lasting_grants};
-use super::{Grants, Mode, Pass, PolicyRules, refusal};
+use super::{Grants, Mode, Pass, PolicyRules};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
 use turnwright_types::effect::Effect;
-use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::text;
+use turnwright_types::{redact, text};
 
 /// The maximum length of the text on a button in characters.
 const MAX_BUTTON_CHARS: usize = 80;
@@ -172,7 +172,7 @@ impl ApprovalRequest {
         // The mode and the rules may have become stricter while the user was asked.
         let now = decide(policy, mode, grants, &self.effects);
         if now.verdict() == Verdict::Deny {
-            return Err(refusal::refusal(&now, mode, policy, &self.effects));
+            return Err(refusal(&now, mode, policy, &self.effects));
         }
         match answer {
             PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}
@@ -185,15 +185,15 @@ impl ApprovalRequest {
                     lasting.grant(grants);
                     self.note_project_rules(lasting, policy, grants);
                 }
-                None => return Err(refusal::unclear("that answer was not offered")),
+                None => return Err(unclear("that answer was not offered")),
             },
             PermissionAnswer::Chosen(ChoiceKind::RejectOnce) => return Err(ToolRefusal::rejected()),
             PermissionAnswer::Chosen(ChoiceKind::RejectSession) => {
                 grants.reject(&self.asked_effects());
                 return Err(ToolRefusal::rejected());
             }
-            PermissionAnswer::Cancelled => return Err(refusal::withdrawn()),
-            PermissionAnswer::Unclear(what) => return Err(refusal::unclear(&what)),
+            PermissionAnswer::Cancelled => return Err(withdrawn()),
+            PermissionAnswer::Unclear(what) => return Err(unclear(&what)),
         }
         Ok(Pass::new(policy, mode, self.decision, self.effects))
     }
@@ -250,12 +250,85 @@ fn button_label(rule: &str) -> String {
     }
 }
 
+/// Why a denied call must not run.
+pub(super) fn refusal(
+    decision: &Decision,
+    mode: Mode,
+    policy: &PolicyRules,
+    effects: &[Effect],
+) -> ToolRefusal {
+    let finding = decision.strictest();
+    match finding.map(|finding| &finding.reason) {
+        Some(Reason::Rejected) => ToolRefusal::new(
+            "The user has rejected this for the whole session. Do not try it again.",
+            "Rejected for this session",
+        ),
+        Some(Reason::Rule(rule)) => {
+            let why = rule.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+            let pattern = &rule.pattern;
+            let index = finding.map_or(0, |finding| finding.effect_index);
+            let file = match effects.get(index) {
+                // The path that the call itself names needs no mention.
+                Some(Effect::Read(target) | Effect::Write(target) | Effect::Delete(target))
+                    if index > 0 =>
+                {
+                    Some(&target.path)
+                }
+                _ => finding.and_then(|finding| finding.path.as_ref()),
+            };
+            let denied = file
+                .map(|file| format!(" for {}", display_path(file, &policy.bases)))
+                .unwrap_or_default();
+            ToolRefusal::new(
+                format!(
+                    "A rule denies this: {pattern}{denied}{why}. It was not executed. Do not work around it."
+                ),
+                format!("Denied by the rule {pattern}{denied}{why}"),
+            )
+        }
+        Some(Reason::Catastrophic(what)) => ToolRefusal::new(
+            format!("This is never run: it {what}. It was not executed."),
+            format!("Never run: it {what}"),
+        ),
+        Some(Reason::TooLong) => ToolRefusal::new(
+            "The command is longer than 64 KiB, too long to be judged. Nothing was run. Write a \
+             script with write_file and run that.",
+            "The command is longer than 64 KiB, too long to be judged",
+        ),
+        Some(Reason::Ambiguous(why)) if mode == Mode::Plan => ToolRefusal::new(
+            format!(
+                "Plan mode: only commands that are known to only read are run, one by one or in a \
+                 plain pipe. This one is not ({why}). It was not executed."
+            ),
+            format!("Not run in plan mode: it may do more than read ({why})"),
+        ),
+        _ => ToolRefusal::new(
+            "Plan mode: nothing is changed and only commands that read are run. Say what you would \
+             do; the user can switch the mode.",
+            "Not run in plan mode",
+        ),
+    }
+}
+
+/// The question was taken back before it was answered.
+fn withdrawn() -> ToolRefusal {
+    ToolRefusal::cancelled("The question about this call was withdrawn; it was not executed.")
+}
+
+/// The answer was neither yes nor no.
+fn unclear(what: &str) -> ToolRefusal {
+    ToolRefusal::new(
+        format!("There was no clear permission for this call ({what}); it was not executed."),
+        format!("No clear permission ({what})"),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::permission::{Judgement, Pattern, Rule, RuleAction, Scope, judge};
-    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{ExtraAccess, PathScope, ResolvedPath, ShellCommand};
+    use turnwright_types::shell_script::ShellDialect;
 
     fn read(path: &str, place: PathScope) -> Effect {
         Effect::Read(ResolvedPath { path: path.into(), scope: place })

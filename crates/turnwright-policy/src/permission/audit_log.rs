@@ -19,9 +19,9 @@ use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
 use super::{Mode, PolicyRules};
 use turnwright_types::effect::Effect;
-use turnwright_types::file_lock::FileLock;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
+use turnwright_types::private_file::FileLock;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::timestamp;
@@ -358,7 +358,7 @@ fn is_full(path: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::permission::{Grants, decide};
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     fn entry(line: &str) -> AuditEntry {
         let policy = PolicyRules::default();

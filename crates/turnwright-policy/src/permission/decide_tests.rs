@@ -6,10 +6,10 @@ use super::{
     Finding, Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Reason, Scope, Verdict, decide,
 };
 use crate::shell;
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, Uncertainty,
 };
+use turnwright_types::shell_script::ShellDialect;
 
 fn effect(text: &str) -> Effect {
     let (verb, object) = text.split_once(' ').unwrap_or((text, ""));

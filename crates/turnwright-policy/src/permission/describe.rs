@@ -442,8 +442,8 @@ mod tests {
     use super::*;
     use crate::shell;
     use expect_test::expect;
-    use turnwright_types::dialect::ShellDialect;
     use turnwright_types::effect::{ExtraAccess, ResolvedPath};
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn foreign_text_stays_in_its_span() {

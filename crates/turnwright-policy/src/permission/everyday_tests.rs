@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath};
+use turnwright_types::shell_script::ShellDialect;
 
 use super::{
     Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Rule, RuleAction, Scope, Verdict, decide,

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use super::access_grant::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};
 use super::describe::with_backslashes;
 use super::extra_access::{access_nouns, access_of_command, listed};
+use super::grants::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};
 use crate::shell::{self, SimpleCommand, SuggestedWords};

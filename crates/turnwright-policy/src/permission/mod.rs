@@ -9,7 +9,6 @@
 //! [`ProjectRuleStore`] keeps the rules that a user has granted for a project, and [`AuditLog`]
 //! records decisions.
 
-mod access_grant;
 mod approval;
 mod audit_log;
 mod decide;
@@ -26,7 +25,6 @@ mod lasting_grant;
 mod mode;
 mod policy_rules;
 mod protected_paths;
-mod refusal;
 mod rule;
 #[cfg(test)]
 mod ruinous_tests;
@@ -38,7 +36,6 @@ use std::path::PathBuf;
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope};
 use turnwright_types::refusal::ToolRefusal;
 
-pub use access_grant::AccessGrant;
 pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
 pub use decide::decide;
@@ -48,7 +45,7 @@ pub use describe::{
     markdown_code, verdict_name,
 };
 pub use glob::Glob;
-pub use grants::Grants;
+pub use grants::{AccessGrant, Grants};
 pub use lasting_grant::suggest_pattern;
 pub use mode::{Mode, SharedMode};
 pub use policy_rules::{DeniedPaths, PolicyRules};
@@ -209,7 +206,7 @@ pub fn judge(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: Vec<Eff
             Judgement::NeedsApproval(ApprovalRequest::new(policy, mode, grants, effects, decision))
         }
         Verdict::Deny => {
-            let refusal = refusal::refusal(&decision, mode, policy, &effects);
+            let refusal = approval::refusal(&decision, mode, policy, &effects);
             Judgement::Denied(Denial { effects, decision, refusal })
         }
     }

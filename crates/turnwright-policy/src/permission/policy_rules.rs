@@ -7,8 +7,8 @@ use super::glob::Glob;
 use super::mode::Mode;
 use super::protected_paths::ProtectedPaths;
 use super::rule::{PathBases, Pattern, Rule, RuleAction};
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::Effect;
+use turnwright_types::shell_script::ShellDialect;
 
 /// The rules of a session, and the facts about the machine that decisions depend on. The default
 /// has no rules and assumes that there is no sandbox.

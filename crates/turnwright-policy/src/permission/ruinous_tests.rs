@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::{PathScope, ResolvedPath};
+use turnwright_types::shell_script::ShellDialect;
 
 use super::{Grants, Mode, PathBases, PolicyRules, ProtectedPaths, decide};
 use crate::shell;

@@ -153,7 +153,7 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
 
 #[cfg(test)]
 mod tests {
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
     use turnwright_types::effect::PathScope;

@@ -25,13 +25,13 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::ShellCommand;
+use turnwright_types::shell_script::ShellDialect;
 pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub use file_use::{FileUse, NamedFile, effects_of, effects_with_files, file_use, named_files};
-pub use harm::destructive::stakes;
 pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
+pub use harm::stakes;
 pub use prefix::{SuggestedWords, suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
@@ -130,7 +130,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         git_content_shown: programs::shown_files(command),
         uses_rustup: programs::find(name).is_rustup_proxy,
         may_be_version_managed: !programs::find(name).version.is_empty(),
-        danger: harm::destructive::danger(command),
+        danger: harm::danger(command),
         fails_offline: network::fails_offline(command),
     }
 }

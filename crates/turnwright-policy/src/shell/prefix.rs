@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use super::args::is_option;
-use super::harm::{destructive, ruin};
+use super::harm::{self, ruin};
 use super::network::NetworkUse;
 use super::programs::{self, WordList, is_in};
 use super::read_only::Reads;
@@ -255,8 +255,7 @@ fn words_before_dashes(words: &[Word]) -> usize {
 }
 
 fn destroys(command: &SimpleCommand) -> bool {
-    destructive::danger(command).is_some()
-        || ruin::ruin_of_command(command, Path::new(""), None).is_some()
+    harm::danger(command).is_some() || ruin::ruin_of_command(command, Path::new(""), None).is_some()
 }
 
 fn has_exceeding_option(command: &SimpleCommand) -> bool {

@@ -7,8 +7,8 @@ use turnwright_types::effect::{PathScope, ResolvedPath};
 
 use super::args::operands;
 use super::programs::{WordList, is_in};
-use super::read_only::{self, options};
 use super::{Script, SimpleCommand, Word, classify};
+use super::{args, read_only};
 
 /// A program with the options that change nothing about which files it touches. Short ones may be in groups.
 struct Editor {
@@ -190,7 +190,7 @@ impl Edited {
         let is_closed = edit.folders == Folders::Never;
         self.closes_folders |= is_closed;
         for word in &edit.words {
-            if options::may_be_option(word) {
+            if args::may_be_option(word) {
                 self.searched.push(disk.place(folder.join(&word.text).parent()?)?.target.path);
             }
             for path in named_paths(word, folder, disk)? {
@@ -357,7 +357,7 @@ fn named_paths(word: &Word, folder: &Path, disk: &impl LookUp) -> Option<Vec<Pat
     }
     let mut paths = vec![named.clone()];
     for name in disk.names_in(parent)? {
-        let is_special = name.starts_with(['-', '@', ':']) && options::may_be_option(word);
+        let is_special = name.starts_with(['-', '@', ':']) && args::may_be_option(word);
         if matches(&name) {
             if is_special {
                 return None;
@@ -482,7 +482,7 @@ fn edited_by_tar(arguments: &[Word]) -> Option<Vec<Word>> {
 
 #[cfg(test)]
 mod tests {
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::args::name;
 use super::{SimpleCommand, classify, parse};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 /// The effect of a line on virtual environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

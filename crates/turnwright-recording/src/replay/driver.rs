@@ -11,9 +11,8 @@ use super::observed::{
     Difference, Observation, ObservedPiece, ObservedStream, Observer, RunNormalizer,
     around_difference, compare, describe, is_tool_request,
 };
-use crate::events::{EventKind, RecordedEvent};
-use crate::playback::PlaybackEvent;
-use crate::request_messages::SentMessages;
+use crate::playback::{EventKind, PlaybackEvent, RecordedEvent};
+use crate::recording_writer::SentMessages;
 
 /// How long the agent may take for a step that was immediate in the recording.
 const STEP_LIMIT: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use turnwright_mcp::SERVER_ASKS;
-use turnwright_types::secret_file::EXPOSED_KEY;
+use turnwright_types::secret::EXPOSED_KEY;
 use turnwright_types::text;
 
 /// A part of what the client sees.

@@ -1,6 +1,7 @@
 //! How values of domain types become JSON of the database. Their serde forms are declared here with
 //! `serde(remote)`, so the domain types have none of their own: a field that is renamed there does
-//! not compile here, and its stored name is then kept with `serde(rename)`.
+//! not compile here, and its stored name is then kept with `serde(rename)`. Only `Entry`, which is of this
+//! crate, has its stored form itself.
 
 use std::sync::Arc;
 

@@ -3,7 +3,6 @@
 
 mod frame_checker;
 mod script;
-mod shapes;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -18,7 +17,7 @@ use self::script::{AcpScript, STEPS, StepEnd};
 use crate::write_without_keys;
 use turnwright_config::Config;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// Checks the agent that this command starts; without words, this program. Exits with 0 if there is no fault, 1 if

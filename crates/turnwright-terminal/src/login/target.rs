@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::dialog::quoted;
+use super::quoted;
 use super::{Login, LoginError};
 use crate::{block_on, prompt};
 use turnwright_config::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};
 use turnwright_llm::{Endpoint, ErrorKind, LlmError, Model, ModelSettings, Protocol, RemoteModel};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::error_chain;
+use turnwright_types::error_text::error_chain;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 

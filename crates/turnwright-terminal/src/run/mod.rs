@@ -2,10 +2,9 @@
 //! agent that an editor starts; [`agent_link`] runs it in this process.
 //!
 //! [`run_client`] sends requests and handles messages, [`screen`] shows them. The model's text goes through
-//! [`markdown`] and [`word_wrap`].
+//! [`markdown`] and [`text_style`].
 
 mod agent_link;
-mod call_lines;
 mod conversation;
 mod exit_status;
 mod markdown;
@@ -13,15 +12,14 @@ mod permission_answer;
 mod prompt_content;
 mod run_client;
 mod screen;
-mod session_setup;
 mod text_style;
-mod word_wrap;
 
 use std::io::{self, IsTerminal, Write, stderr, stdin};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use self::agent_link::AgentLink;
@@ -29,16 +27,17 @@ use self::conversation::LineEditor;
 use self::exit_status::TurnEnd;
 use self::permission_answer::{AnswerPolicy, AnswerSource};
 use self::prompt_content::STDIN;
-use self::run_client::RunClient;
+use self::run_client::{RequestFailure, RunClient, error_end};
 use self::screen::Screen;
-pub use self::session_setup::SessionPlan;
 use self::text_style::{TerminalTraits, terminal_width};
 #[cfg(unix)]
 use crate::prompt::TerminalMode;
+use crate::prompt::is_yes;
 use turnwright_config::Config;
-use turnwright_rpc::Stdio;
+use turnwright_policy::permission::Mode;
+use turnwright_rpc::{RpcError, Stdio};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 
 /// The user's choices for a run.
@@ -214,4 +213,116 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
         client.screen.note(&format!("Session {id}{usage}"));
     }
     end
+}
+
+/// The code of the error that says that no model is configured.
+const AUTH_REQUIRED: i32 = -32000;
+
+const OFFLINE_OFFER: &str = "The built-in offline model needs no account. It is no language model: it understands a \
+                             few plain requests such as \"read README.md\".";
+
+/// The session that is to be opened.
+#[derive(Debug)]
+pub struct SessionPlan {
+    /// The id of the stored session, or `None` for a new one.
+    pub id: Option<String>,
+    /// The working folder.
+    pub cwd: PathBuf,
+    /// The other folders of a stored session.
+    pub folders: Vec<PathBuf>,
+    /// The mode of the flag.
+    pub mode: Option<Mode>,
+    /// The model of the flag, which a stored session does not have yet.
+    pub model: Option<String>,
+    /// The note to the user about the choice.
+    pub note: Option<String>,
+}
+
+impl RunClient {
+    /// Connects and opens the session.
+    async fn open_session(&mut self, plan: &SessionPlan) -> Result<(), TurnEnd> {
+        match self.try_open_session(plan).await {
+            Ok(()) => Ok(()),
+            Err(RequestFailure::Ended(end)) => Err(end),
+            Err(RequestFailure::Error(error)) => {
+                let end = error_end(&error);
+                self.report_error(&error);
+                self.write_answer(&Err(error));
+                Err(end)
+            }
+        }
+    }
+
+    async fn try_open_session(&mut self, plan: &SessionPlan) -> Result<(), RequestFailure> {
+        let params = json!({
+            "protocolVersion": 1,
+            "clientCapabilities": {
+                "fs": { "readTextFile": false, "writeTextFile": false },
+                "terminal": false,
+                "session": { "notices": {} },
+            },
+            "clientInfo": { "name": "turnwright run", "version": env!("CARGO_PKG_VERSION") },
+        });
+        let agent = self.request("initialize", &params).await?;
+        let mut params = json!({ "cwd": plan.cwd, "mcpServers": [] });
+        let method = match &plan.id {
+            None => "session/new",
+            Some(id) => {
+                params["sessionId"] = json!(id);
+                params["additionalDirectories"] = json!(plan.folders);
+                "session/resume"
+            }
+        };
+        let opened = match self.request(method, &params).await {
+            Err(RequestFailure::Error(error)) if error.code == AUTH_REQUIRED => {
+                self.offer_offline(&agent, error).await?;
+                self.request(method, &params).await?
+            }
+            opened => opened?,
+        };
+        let id = plan.id.as_deref().or(opened["sessionId"].as_str()).unwrap_or_default();
+        self.set_session(id.to_owned());
+        if let Some(model) = &plan.model {
+            let params = json!({ "sessionId": id, "configId": "model", "value": model });
+            self.request("session/set_config_option", &params).await?;
+        }
+        if let Some(mode) = plan.mode {
+            let params = json!({ "sessionId": id, "modeId": mode.id() });
+            self.request("session/set_mode", &params).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks whether the offline model shall answer, if no model is configured. It is never used in silence:
+    /// its answers would be taken for those of a model.
+    async fn offer_offline(
+        &mut self,
+        agent: &Value,
+        error: RpcError,
+    ) -> Result<(), RequestFailure> {
+        let is_offered = agent["authMethods"][0]["id"] == "offline";
+        if !is_offered || self.policy.asks_on.is_none() {
+            return Err(RequestFailure::Error(error));
+        }
+        self.screen.note(&format!("{}.", error.message));
+        self.screen.note(OFFLINE_OFFER);
+        self.screen.prompt("Use it now? [y/N] ");
+        if !self.read_answer().await?.is_some_and(|answer| is_yes(&answer)) {
+            return Err(RequestFailure::Ended(TurnEnd::Unusable));
+        }
+        self.request("authenticate", &json!({ "methodId": "offline" })).await?;
+        Ok(())
+    }
+
+    /// Tells the user why something has failed.
+    fn report_error(&mut self, error: &RpcError) {
+        self.screen.error(&error.message);
+        let details = error.data.as_ref().and_then(|data| data["details"].as_str());
+        if let Some(details) = details.filter(|details| *details != error.message) {
+            self.screen.note(details);
+        }
+        if error.code == AUTH_REQUIRED && error.message.contains("offline model") {
+            self.screen.note("`--model offline` chooses the offline model for one run.");
+        }
+    }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::format_bytes;
 use turnwright_workspace::files::{decode_head, picture_mime};
 

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 pub use self::check::{SandboxReport, TestedAttempt, check_sandbox};
 use turnwright_config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_workspace::exec::{
     self, AgentAddress, DisplayTask, Environment, LaunchSource, LaunchSpec, NONCE_VARIABLE,
     SOCKET_VARIABLE,

@@ -9,8 +9,8 @@ use std::{fs, io};
 use super::observe::{ObservedState, is_not_found, observe};
 use super::{CallChanges, ChangeTracker};
 use crate::files::{FileText, TextEncoding, TextSource};
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::text::format_bytes;
 
 /// The most entries recorded of folders that are deleted or moved.

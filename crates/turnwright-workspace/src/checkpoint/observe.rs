@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::nofollow::{self, permission_bits};
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, sha256_hex, sha256_of_reader};
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::text::format_bytes;
 
 /// Contents of more bytes are not stored.

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
 use tokio::task::spawn_blocking;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.

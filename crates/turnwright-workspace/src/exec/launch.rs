@@ -21,7 +21,7 @@ use super::launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use tokio::task::JoinHandle;
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 
 /// How long the agent may take to tell the launcher to run the program.

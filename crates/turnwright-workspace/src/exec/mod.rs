@@ -47,7 +47,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 pub use activity::{ActivitySample, ProgramActivity};
 pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};

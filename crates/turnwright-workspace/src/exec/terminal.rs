@@ -23,8 +23,8 @@ use turnwright_types::client::{
     ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
 };
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::TerminalId;
-use turnwright_types::io_error_text::io_error_text;
 use turnwright_types::text;
 
 /// Bytes of output that the editor is asked to keep.

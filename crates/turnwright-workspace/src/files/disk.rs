@@ -16,7 +16,7 @@ use super::{FileError, READ_LIMIT};
 use crate::{nofollow, real_path};
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::is_secret_path;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::message::Media;
 use turnwright_types::text;
 

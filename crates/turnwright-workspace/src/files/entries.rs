@@ -11,7 +11,7 @@ use super::disk::{map_io_error, run_blocking};
 use super::{FileError, Files, Roots, replacement};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 
 /// The most entries that are counted below a folder.
 const MAX_COUNTED: usize = 100_000;

@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
-use turnwright_types::secret_file::notice_other_name;
+use turnwright_types::secret::notice_other_name;
 
 /// A path with more links than this counts as a loop.
 const MAX_LINKS: usize = 40;

@@ -9,8 +9,8 @@ use std::path::Path;
 use super::disk::{ensure_regular, run_blocking};
 use super::{FileError, READ_LIMIT, replacement};
 use crate::nofollow;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
-use turnwright_types::io_error_text::io_error_text;
 
 /// The state that the path must have at the moment of writing.
 #[derive(Debug)]

@@ -73,18 +73,14 @@ impl SeenFiles {
 
     pub(super) fn compare(&self, path: &Path, text: &FileText) -> Freshness {
         let hash = text.hash();
-        let known = self.0.lock();
-        match known.files.get(path) {
-            None => Freshness::Unseen,
-            Some(file) if file.hash == hash => Freshness::Same,
-            Some(file) if file.lines.is_empty() => Freshness::Changed(Vec::new()),
-            Some(file) => {
-                let now = line_hashes(&text.text);
-                Freshness::Changed(
-                    now.map_or_else(Vec::new, |now| changed_regions(&file.lines, &now)),
-                )
-            }
-        }
+        // Lines are compared without the lock, for which the runtime's thread waits, too.
+        let seen = match self.0.lock().files.get(path) {
+            None => return Freshness::Unseen,
+            Some(file) if file.hash == hash => return Freshness::Same,
+            Some(file) => file.lines.clone(),
+        };
+        let now = if seen.is_empty() { None } else { line_hashes(&text.text) };
+        Freshness::Changed(now.map_or_else(Vec::new, |now| changed_regions(&seen, &now)))
     }
 
     pub(super) fn contains(&self, path: &Path) -> bool {

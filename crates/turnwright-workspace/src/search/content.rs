@@ -16,7 +16,7 @@ use super::{HiddenMatches, MatchLine, SECOND_SEARCH_LIMIT, SearchDeadline, Searc
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::hash::std_hash;
-use turnwright_types::secret_file::notice_other_name;
+use turnwright_types::secret::notice_other_name;
 
 /// How long the files of a page may be read again, whatever has ended the search for them.
 const PAGE_LIMIT: Duration = Duration::from_secs(5);

@@ -16,7 +16,7 @@ use url::Url;
 use super::address_guard::{self, AllowedHost, HostAccess, LookupError, LookupFn, PublicResolver};
 use tokio::task::spawn_blocking;
 use turnwright_http::ConnectionFault;
-use turnwright_types::io_error_text::{io_error_text, without_error_numbers};
+use turnwright_types::error_text::{io_error_text, without_error_numbers};
 use turnwright_types::patience::timeout;
 
 /// The maximum number of redirects within one host that are followed.

@@ -1,6 +1,5 @@
-//! `turnwright config editor`: prints how an editor is set up, or makes the entry in its settings.
-
-mod guides;
+//! `turnwright config editor`: prints how an editor is set up, or makes the entry in its settings. What it says of each
+//! editor is the page of the manual, so that both are one text.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,6 @@ use serde_json::Value;
 
 use super::print;
 use crate::cli::CliError;
-use guides::{EditorGuide, EditorSettings, GUIDES};
 use turnwright_config::Config;
 use turnwright_config::jsonc::{self, JsoncError};
 use turnwright_terminal::{block_on, prompt};
@@ -19,6 +17,155 @@ use turnwright_types::line_diff::unified_diff;
 use turnwright_types::private_file;
 use turnwright_workspace::files::{FileError, replace_file};
 use turnwright_workspace::real_path;
+
+use SettingsFile::{ConfigFolder, Home};
+
+/// The path in the pages that stands for the running program.
+const PLACEHOLDER: &str = "/home/you/.cargo/bin/turnwright";
+
+/// How an editor is set up.
+struct EditorGuide {
+    name: &'static str,
+    page: &'static str,
+    settings: EditorSettings,
+}
+
+/// Where the set-up belongs.
+enum EditorSettings {
+    /// A JSON file in one of these folders: of Linux, macOS and Windows.
+    File([SettingsFile; 3]),
+    /// Something that this program cannot write: what it is.
+    ByHand(&'static str),
+}
+
+/// A file and the folder that its path starts from.
+#[derive(Clone, Copy)]
+enum SettingsFile {
+    Home(&'static str),
+    /// `XDG_CONFIG_HOME`, or `APPDATA` on Windows.
+    ConfigFolder(&'static str),
+}
+
+const GUIDES: &[EditorGuide] = &[
+    EditorGuide {
+        name: "zed",
+        page: include_str!("../../../../docs/editors/zed.md"),
+        settings: EditorSettings::File([
+            ConfigFolder("zed/settings.json"),
+            Home(".config/zed/settings.json"),
+            ConfigFolder("Zed/settings.json"),
+        ]),
+    },
+    EditorGuide {
+        name: "neovim",
+        page: include_str!("../../../../docs/editors/neovim.md"),
+        settings: EditorSettings::ByHand("The configuration of Neovim is Lua code"),
+    },
+    EditorGuide {
+        name: "emacs",
+        page: include_str!("../../../../docs/editors/emacs.md"),
+        settings: EditorSettings::ByHand("The configuration of Emacs is Lisp code"),
+    },
+    EditorGuide {
+        name: "jetbrains",
+        page: include_str!("../../../../docs/editors/jetbrains.md"),
+        settings: EditorSettings::File([Home(".jetbrains/acp.json"); 3]),
+    },
+    EditorGuide {
+        name: "vscode",
+        page: include_str!("../../../../docs/editors/vscode.md"),
+        settings: EditorSettings::File([
+            ConfigFolder("Code/User/settings.json"),
+            Home("Library/Application Support/Code/User/settings.json"),
+            ConfigFolder("Code/User/settings.json"),
+        ]),
+    },
+    EditorGuide {
+        name: "toad",
+        page: include_str!("../../../../docs/editors/toad.md"),
+        settings: EditorSettings::ByHand("Toad takes the agent on its command line"),
+    },
+    EditorGuide {
+        name: "acpx",
+        page: include_str!("../../../../docs/editors/acpx.md"),
+        settings: EditorSettings::File([Home(".acpx/config.json"); 3]),
+    },
+    EditorGuide {
+        name: "obsidian",
+        page: include_str!("../../../../docs/editors/obsidian.md"),
+        settings: EditorSettings::ByHand("Obsidian's plugin has a form for agents"),
+    },
+    EditorGuide {
+        name: "jupyter",
+        page: include_str!("../../../../docs/editors/jupyter.md"),
+        settings: EditorSettings::ByHand("A persona of Jupyter AI is Python code"),
+    },
+    EditorGuide {
+        name: "marimo",
+        page: include_str!("../../../../docs/editors/marimo.md"),
+        settings: EditorSettings::ByHand("marimo needs a bridge that runs beside it"),
+    },
+];
+
+impl EditorGuide {
+    fn find(name: &str) -> Option<&'static EditorGuide> {
+        GUIDES.iter().find(|guide| guide.name == name)
+    }
+
+    /// The page, with the path of this program.
+    fn text(&self, program: &Path) -> String {
+        // JSON, Lua, Lisp and Python escape a path alike.
+        let quoted = Value::from(program.to_string_lossy()).to_string();
+        self.page.replace(PLACEHOLDER, &quoted[1..quoted.len() - 1])
+    }
+
+    /// The keys that lead to the entry in the editor's file, and the entry.
+    fn entry(&self, program: &Path) -> Option<(Vec<String>, Value)> {
+        let text = self.text(program);
+        let block = text.split_once("```json\n")?.1.split_once("\n```")?.0;
+        let mut keys = Vec::new();
+        let mut value = serde_json::from_str(block).ok()?;
+        while keys.last().is_none_or(|key| key != "turnwright") {
+            let Value::Object(members) = value else { return None };
+            let (key, inner) = members.into_iter().next()?;
+            keys.push(key);
+            value = inner;
+        }
+        Some((keys, value))
+    }
+
+    /// The file on this system. None if there is no home folder, or nothing to write.
+    fn file(&self, config: &Config) -> Option<PathBuf> {
+        let EditorSettings::File([linux, macos, windows]) = self.settings else { return None };
+        let file = match () {
+            () if cfg!(windows) => windows,
+            () if cfg!(target_os = "macos") => macos,
+            () => linux,
+        };
+        let home = config.home();
+        match file {
+            Home(path) => Some(home?.join(native_path(path))),
+            ConfigFolder(path) => {
+                let (variable, usual) = if cfg!(windows) {
+                    ("APPDATA", "AppData/Roaming")
+                } else {
+                    ("XDG_CONFIG_HOME", ".config")
+                };
+                let named = config.inherited.iter().find(|entry| entry.0 == variable);
+                let folder = named
+                    .map(|entry| PathBuf::from(&entry.1))
+                    .filter(|path| path.is_absolute())
+                    .or_else(|| Some(home?.join(native_path(usual))))?;
+                Some(folder.join(native_path(path)))
+            }
+        }
+    }
+}
+
+/// The path with the separators of the system.
+fn native_path(path: &str) -> PathBuf {
+    Path::new(path).components().collect()
+}
 
 /// The largest settings file of an editor, in bytes.
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;

@@ -1,8 +1,36 @@
-//! Which parts of an entry that is there are replaced, and how a file is written.
+//! The guides and their pages; which parts of an entry that is there are replaced, and how a file is written.
 
 use serde_json::json;
 
 use super::*;
+
+/// The manual has a page for each editor and no other, and each page can be used.
+#[test]
+fn the_pages_and_the_index_name_these_editors() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let pages = std::fs::read_dir(folder.join("editors")).unwrap();
+    assert_eq!(pages.count(), GUIDES.len());
+    let index = include_str!("../../../../docs/editors.md");
+    for guide in GUIDES {
+        let name = guide.name;
+        assert!(index.contains(&format!("(editors/{name}.md)")), "{name}");
+        assert!(index.contains(&format!("| `{name}` |")), "{name}");
+        assert!(guide.page.starts_with("# ") && guide.page.contains("\n```"), "{name}");
+        let is_file = matches!(guide.settings, EditorSettings::File(_));
+        let command = format!("`turnwright config editor {name} --write`");
+        assert_eq!(guide.page.contains(&command), is_file, "{name}");
+        assert_eq!(guide.entry(Path::new("/bin/x")).is_some(), is_file, "{name}");
+    }
+}
+
+#[test]
+fn the_path_of_the_program_is_quoted() {
+    let zed = EditorGuide::find("zed").unwrap();
+    let (keys, entry) = zed.entry(Path::new(r#"C:\my "tools"\turnwright.exe"#)).unwrap();
+    assert_eq!(keys, ["agent_servers", "turnwright"]);
+    assert_eq!(entry["command"], r#"C:\my "tools"\turnwright.exe"#);
+    assert!(!zed.text(Path::new("/opt/turnwright")).contains("/home/you"));
+}
 
 fn keys(of: &[&str]) -> Vec<String> {
     of.iter().map(|key| (*key).to_owned()).collect()

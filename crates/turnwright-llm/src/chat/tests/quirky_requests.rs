@@ -17,9 +17,8 @@ use crate::wire_names::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use turnwright_types::message::{
     Arguments, AssistantMessage, Media, Message, PromptPart, ProviderState, ToolCall, ToolMessage,
-    UserMessage,
+    UserMessage, repair,
 };
-use turnwright_types::repair::repair;
 
 const ORIGIN: &str = "host/m";
 

@@ -14,9 +14,9 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use url::{Host, Url};
 
-use turnwright_types::file_lock::FileLock;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
+use turnwright_types::private_file::FileLock;
 use turnwright_types::redact;
 
 /// How long a renewal may take, including the wait for another process's.

@@ -2,7 +2,6 @@
 //! Changing one changes what the user's own programs do. Paths that make a folder a repository of git without `.git`,
 //! or are obeyed in one, are among them.
 
-mod environment;
 pub(super) mod files;
 mod harmless_contents;
 
@@ -10,11 +9,10 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use environment::{
-    is_environment_file_name, is_in_environment, is_in_known_environment, is_of_conda, is_venv,
-    may_be_of_environment,
+use files::{
+    FileClass, NAME_FORMS, PYTHON, Protection, file_classes, is_environment_file_name,
+    is_in_environment, is_in_known_environment, is_of_conda, is_venv, may_be_of_environment,
 };
-use files::{FileClass, NAME_FORMS, PYTHON, Protection, file_classes};
 
 use turnwright_types::git_layout::GitLayout;
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::parser::{TOOLS, pattern_for_all};
 use super::{PathBases, Pattern, Rule, RuleAction, Scope};
 use crate::shell::{Script, parse};
-use turnwright_types::dialect::ShellDialect;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::shell_script::ShellDialect;
 use turnwright_types::text;
 
 /// The maximum number of rules of one file.

@@ -1,6 +1,5 @@
 //! A rule: a pattern, and what to do with what matches it.
 
-mod command_words;
 pub(super) mod loader;
 pub(super) mod parser;
 pub(super) mod store;
@@ -141,12 +140,12 @@ impl Rule {
         let Pattern::Exec { words, exact } = &self.pattern else { return false };
         match self.action {
             RuleAction::Allow => {
-                command_words::starts_with(words, *exact, command)
+                parser::starts_with(words, *exact, command)
                     && (*exact
                         || !shell::exceeds_prefix(command)
                             && !shell::names_more_tasks(command, words.len()))
             }
-            RuleAction::Deny | RuleAction::Ask => command_words::may_match(words, *exact, command),
+            RuleAction::Deny | RuleAction::Ask => parser::may_match(words, *exact, command),
         }
     }
 
@@ -254,7 +253,7 @@ impl fmt::Display for Pattern {
             Pattern::Exec { words, .. } if words.is_empty() => write!(formatter, "exec"),
             Pattern::Exec { words, exact } => {
                 let sign = if *exact { "=" } else { "" };
-                let words: Vec<_> = words.iter().map(|word| command_words::quoted(word)).collect();
+                let words: Vec<_> = words.iter().map(|word| parser::quoted(word)).collect();
                 write!(formatter, "exec({sign}{})", words.join(" "))
             }
             Pattern::Read(glob) if glob.is_everything() => write!(formatter, "read"),

@@ -8,11 +8,10 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 
 use super::{Pattern, Rule, RuleAction, Scope};
-use turnwright_types::file_lock::FileLock;
+use turnwright_types::error_text::{io_error_text, json_error_text};
 use turnwright_types::hash::fnv1a;
-use turnwright_types::io_error_text::io_error_text;
-use turnwright_types::json_error_text::json_error_text;
 use turnwright_types::private_file;
+use turnwright_types::private_file::FileLock;
 use turnwright_types::text;
 use turnwright_types::timestamp;
 

@@ -9,10 +9,8 @@ use super::super::args::{self, Args, is_option, operands};
 use super::super::programs::{Starts, WordList, is_in};
 use super::super::syntax::command_scanner;
 use super::super::{Script, SimpleCommand, Word, read_only};
-use super::catastrophic::SHUTDOWN;
-use super::destructive;
-use super::system_paths::{HOME, is_device, is_disk, is_everything, is_home, is_system};
-use super::targets::{Harm, Target};
+use super::targets::{HOME, Harm, Target, is_device, is_disk, is_everything, is_home, is_system};
+use super::{SHUTDOWN, first_danger};
 
 const FILES: &str = "deletes the system or all of a user's files";
 const SOME_FILES: &str = "may delete files of the whole system";
@@ -163,9 +161,7 @@ impl<'a> CommandContext<'a> {
                     let targets = (program.targets)(words).into_iter();
                     worst(targets.filter_map(|target| context.assess(target)))
                 })
-                .or_else(|| {
-                    destructive::first_danger(program.ruins, words, false).map(Ruin::Possible)
-                })
+                .or_else(|| first_danger(program.ruins, words, false).map(Ruin::Possible))
         })
     }
 

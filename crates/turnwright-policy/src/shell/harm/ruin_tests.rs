@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::super::read_only::tests::simple;
 use super::super::{SimpleCommand, parse};
 use super::ruin::{Ruin, ruin_of_command};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 fn is_certain(command: &SimpleCommand) -> bool {
     matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))

@@ -3,17 +3,18 @@
 use std::path::PathBuf;
 
 use crate::shell::Word;
+use crate::shell::args;
 use crate::shell::args::{Args, operands};
 use crate::shell::file_use::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
-use crate::shell::read_only::{FilesRead, ReadPaths, options};
+use crate::shell::read_only::{FilesRead, ReadPaths};
 
 use super::{ANYTHING, Program, is_in, program};
-use crate::shell::harm::destructive::{Danger, has_option};
-use crate::shell::harm::system_paths::is_everything;
+use crate::shell::harm::targets::is_everything;
 use crate::shell::harm::targets::{self, Target};
+use crate::shell::harm::{Danger, has_option};
 
 const LS: &[&str] = &[
     "-aAbBcCdDfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape",
@@ -264,7 +265,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 /// `@file` names a file with further arguments.
 fn strings(words: &[Word]) -> FilesRead {
     let are_plain =
-        words.iter().all(|word| !word.text.starts_with('@') && !options::may_be_option(word));
+        words.iter().all(|word| !word.text.starts_with('@') && !args::may_be_option(word));
     are_plain.then(|| Files.files(STRINGS, words, ReadPaths::default()))?
 }
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::{is_secret_path, secret_names_may_end_with};
 
+use crate::shell::args::{self, Argument, OptionTable, arguments};
 use crate::shell::args::{
     Args, first_operand, git_subcommand, is_option, operands, split_at_dashes,
 };
@@ -11,14 +12,12 @@ use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::options::{self, Argument, OptionTable, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
 use crate::shell::{SimpleCommand, Word};
 
-use super::git_content::may_name_object;
+use super::git_use::may_name_object;
 use super::{Program, is_in, program};
-use crate::shell::harm::destructive::{CHANGES, Danger, HISTORY, first_danger, has_option};
-use crate::shell::harm::targets;
+use crate::shell::harm::{CHANGES, Danger, HISTORY, first_danger, has_option, targets};
 
 const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: --patch --no-patch \
     --unified: --raw --patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic \
@@ -305,7 +304,7 @@ fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
         _ => "",
     };
     let starts_another = words.iter().any(|word| {
-        options::may_be_option(word)
+        args::may_be_option(word)
             || STARTING.iter().any(|name| is_option(&word.text, '\0', name))
             || letters.chars().any(|letter| is_option(&word.text, letter, ""))
             || word.text.contains("::")
@@ -500,7 +499,7 @@ fn push(words: Args<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use crate::shell::{Classification, classify, parse};
-    use turnwright_types::dialect::ShellDialect;
+    use turnwright_types::shell_script::ShellDialect;
 
     #[test]
     fn git_with_arguments_that_may_start_other_programs_is_not_only_git() {

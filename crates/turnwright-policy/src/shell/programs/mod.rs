@@ -4,8 +4,7 @@
 
 mod files;
 mod git;
-mod git_content;
-mod git_programs;
+mod git_use;
 mod projects;
 mod services;
 mod system;
@@ -15,19 +14,17 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::SimpleCommand;
-use super::args::Args;
+use super::args::{Args, OptionTable};
 use super::file_use::OperandUse;
-use super::harm::destructive::Danger;
+use super::harm::Danger;
 use super::harm::targets::FindTargets;
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
-use super::read_only::options::OptionTable;
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 
 pub(super) use git::{starts_no_other, tracks_branches};
-pub use git_content::{GitContentQuery, may_show_any_content};
-pub(super) use git_content::{git_folder, leads_elsewhere, shown_files};
-pub use git_programs::{GitProgram, GitUse};
+pub use git_use::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
+pub(super) use git_use::{git_folder, leads_elsewhere, shown_files};
 
 /// Words that are separated by blanks.
 pub(crate) type WordList = &'static str;
@@ -59,7 +56,7 @@ pub(super) struct Program {
     pub(super) network: NetworkUse,
     /// Words with which it works without the network all the same.
     pub(super) offline_words: WordList,
-    /// Options, as `exceeding_args` lists them, that a lasting permission does not cover.
+    /// Options, as `has_exceeding_option` finds them, that a lasting permission does not cover.
     pub(super) options_outside_grant: WordList,
     /// True if it runs code that its operands name. A lasting permission covers only those in the folder.
     pub(super) runs_files: bool,

@@ -8,7 +8,7 @@ use crate::shell::prefix::{Grant, form};
 use crate::shell::read_only::FilesRead;
 
 use super::{Program, is_in, program};
-use crate::shell::harm::destructive::{DATA, Danger, PUBLISHES, has_subcommand};
+use crate::shell::harm::{DATA, Danger, PUBLISHES, has_subcommand};
 
 /// Tasks of web frameworks.
 pub(super) const DATABASE_TASKS: &[Danger] = &[Danger::Word(

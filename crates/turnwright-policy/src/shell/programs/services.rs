@@ -6,11 +6,10 @@ use crate::shell::network::{NetworkUse, is_remote};
 use crate::shell::prefix::form;
 
 use super::{Program, Starts, program};
-use crate::shell::harm::destructive::{
+use crate::shell::harm::{
     CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
-    has_subcommand, has_word,
+    has_subcommand, has_word, targets,
 };
-use crate::shell::harm::targets;
 
 const ONLINE: Program = program("").network(NetworkUse::Always);
 /// It can do anything.

@@ -1,16 +1,16 @@
 //! Builtins of the shell, programs that start others, and programs about the machine.
 
+use crate::shell::args::{Argument, arguments};
 use crate::shell::file_use::OperandUse;
 use crate::shell::read_only::Operands::{self, Format, Words};
-use crate::shell::read_only::options::{Argument, arguments};
 use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, is_in, program};
-use crate::shell::harm::catastrophic::{
-    ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down, stops_system,
+use crate::shell::harm::{
+    Danger, ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down,
+    stops_system,
 };
-use crate::shell::harm::destructive::Danger;
 use crate::shell::syntax::known_words;
 use crate::shell::syntax::wrappers::word;
 

@@ -3,16 +3,15 @@
 use std::path::PathBuf;
 
 use crate::shell::args::{self, Args};
+use crate::shell::args::{Argument, OptionTable, arguments};
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
-use crate::shell::read_only::options::{Argument, OptionTable, arguments};
 use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, WordList, is_in, program, projects};
-use crate::shell::harm::destructive::Danger;
-use crate::shell::harm::targets;
+use crate::shell::harm::{Danger, targets};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program("grep egrep fgrep").reads_if(grep).unknown_args(UnknownArgs::NameFiles),

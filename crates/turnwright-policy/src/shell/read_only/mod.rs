@@ -1,13 +1,11 @@
 //! Commands that only read, and the files that they read.
 
-pub(super) mod options;
 #[cfg(test)]
 pub(super) mod tests;
 
 use std::path::{Component, Path, PathBuf};
 
-use self::options::{Argument, OptionTable, arguments};
-use super::args;
+use super::args::{self, Argument, OptionTable, arguments};
 use super::programs::{self, Program, WordList, is_in};
 use super::{SimpleCommand, Word};
 
@@ -129,7 +127,7 @@ fn asks_version(program: &Program, words: &[Word]) -> bool {
 pub(super) fn without_glob_options(words: &[Word]) -> Vec<Word> {
     let mut words = words.to_vec();
     for word in &mut words {
-        if options::may_be_option(word) {
+        if args::may_be_option(word) {
             word.text.insert_str(0, "./");
         }
     }

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 use super::super::{SimpleCommand, Word};
 use super::known_words;

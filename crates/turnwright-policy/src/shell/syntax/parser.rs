@@ -11,7 +11,7 @@ use super::lexer::{
 use super::shell_state::changes_folder;
 use super::wrappers::{ShellLine, strip_wrappers};
 use super::{compound, known_words};
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 /// The maximum length of a line in bytes. Longer lines are ambiguous.
 const MAX_UNAMBIGUOUS_BYTES: usize = 8 * 1024;

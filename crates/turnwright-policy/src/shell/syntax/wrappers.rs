@@ -7,7 +7,7 @@ use super::super::{Redirect, SimpleCommand, Word, read_only};
 use super::compound::KEYWORD;
 use super::known_words;
 use super::lexer::Ambiguity;
-use turnwright_types::dialect::ShellDialect;
+use turnwright_types::shell_script::ShellDialect;
 
 const MAX_WRAPPERS: usize = 8;
 

@@ -4,8 +4,8 @@
 use unicode_width::UnicodeWidthStr;
 
 use super::super::text_style::{TextStyle, paint};
-use super::super::word_wrap::WordWrap;
-use super::inline::{emit_inline, find_mark, mark_length};
+use super::{emit_inline, find_mark, mark_length};
+use crate::run::text_style::WordWrap;
 
 /// Stands between two columns.
 const SEPARATOR: &str = " │ ";

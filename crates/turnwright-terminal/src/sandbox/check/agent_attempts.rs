@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use turnwright_sandbox::escape_tests::{AttemptResult, SECRET};
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 use turnwright_workspace::exec;
 

@@ -16,8 +16,8 @@ use turnwright_sandbox::escape_tests::{
     self, AttemptResult, Evidence, ExpectedProtection, LOCK_FILE, SECRET, TestScene,
 };
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
-use turnwright_types::file_lock::is_locked;
-use turnwright_types::io_error_text::io_error_text;
+use turnwright_types::error_text::io_error_text;
+use turnwright_types::private_file::is_locked;
 use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.

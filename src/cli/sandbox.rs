@@ -1,6 +1,10 @@
+//! `turnwright sandbox -- PROGRAM …`: runs a command in the agent's sandbox. And the launcher that an agent has started
+//! in a terminal of the editor.
+//!
 //! `turnwright sandbox-probe`: the escape attempts of the sandbox check that a shell cannot make. Exits
 //! with 0 if the attempt succeeded. Hidden; it can do nothing that a shell could not do as well.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -8,7 +12,48 @@ use std::process::ExitCode;
 #[cfg(unix)]
 use std::process::{Command, Stdio};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+use super::CliError;
+use turnwright_config::Config;
+use turnwright_terminal::SandboxedCommand;
+use turnwright_workspace::exec::SOCKET_VARIABLE;
+
+/// The exit status if the command could not be started.
+const NOT_STARTED: u8 = 125;
+
+#[derive(Debug, Args)]
+pub(super) struct SandboxCliArgs {
+    /// Allow writing only to the temporary folder
+    #[arg(long)]
+    read_only: bool,
+    /// Allow network access
+    #[arg(long)]
+    network: bool,
+    /// Allow writing to this file or folder too (repeatable)
+    #[arg(long, value_name = "PATH")]
+    write: Vec<PathBuf>,
+    /// Program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+pub(super) fn run(args: SandboxCliArgs, config: &Config) -> ExitCode {
+    super::deny_memory_inspection();
+    let SandboxCliArgs { read_only, network, write, program } = args;
+    let status = SandboxedCommand { read_only, network, write, program }.run(config);
+    super::exit_code("sandbox", status.map(ExitCode::from).map_err(CliError::from), NOT_STARTED)
+}
+
+/// True if an agent has had this process started. Its arguments must not be parsed then.
+pub(super) fn is_launcher() -> bool {
+    turnwright_config::has_variable(SOCKET_VARIABLE)
+}
+
+pub(super) fn run_for_agent(config: &Config) -> ExitCode {
+    super::deny_memory_inspection();
+    turnwright_terminal::run_for_agent(config)
+}
 
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum SandboxProbe {
@@ -45,7 +90,7 @@ pub(in crate::cli) enum SandboxProbe {
     Wait,
 }
 
-pub(in crate::cli) fn run(probe: &SandboxProbe) -> ExitCode {
+pub(in crate::cli) fn run_probe(probe: &SandboxProbe) -> ExitCode {
     let succeeded = match probe {
         SandboxProbe::Ready => true,
         SandboxProbe::Internet { port } => TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok(),
@@ -107,7 +152,7 @@ fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
     command.stdin(Stdio::inherit()).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(lock) = lock {
         let lock = std::fs::OpenOptions::new().create(true).append(true).open(lock)?;
-        turnwright_types::file_lock::lock_now(&lock)?;
+        turnwright_types::private_file::lock_now(&lock)?;
         command.stdin(lock);
     }
     command.spawn().map(drop)

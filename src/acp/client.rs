@@ -298,8 +298,6 @@ impl HelperView for ChildSession {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -334,8 +334,6 @@ fn ignored(name: &str, expected: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

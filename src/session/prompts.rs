@@ -390,8 +390,6 @@ impl PromptQueue {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use parking_lot::Mutex;
 
     use super::*;

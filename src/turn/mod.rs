@@ -9,7 +9,6 @@ mod checks;
 pub(crate) mod fuzzing;
 mod helper;
 mod limits;
-mod loop_detector;
 mod loop_guard;
 mod next_step;
 mod prompt;
@@ -43,7 +42,7 @@ use calls::runner::{self, CallRunner};
 use checks::TurnChecks;
 use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
-use loop_detector::LoopDetector;
+use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
 use room::RoomState;
 

@@ -182,7 +182,6 @@ impl ShownPreview {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use turnwright_types::effect::FileFate;
 
     #[test]
     fn a_change_has_a_patch_with_absolute_paths() {

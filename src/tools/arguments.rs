@@ -276,8 +276,8 @@ fn quote_value(value: &Value) -> String {
 fn argument_names(schema: &Value) -> String {
     let mut names = Vec::new();
     for (name, _) in schema["properties"].as_object().into_iter().flatten() {
-        let is_required = is_required(schema, name);
-        names.push(if is_required { format!("{name} (required)") } else { name.clone() });
+        let mark = if is_required(schema, name) { " (required)" } else { "" };
+        names.push(format!("{name}{mark}"));
     }
     match names.as_slice() {
         [] => "It takes no arguments".to_owned(),

@@ -1,9 +1,9 @@
 //! Runs the tool calls of an answer, and gives each its one result and its final card. Calls that cannot
-//! affect each other run concurrently; the results keep the order of the calls.
+//! affect each other run concurrently; the results keep the order of the calls. The user can cancel them one by one,
+//! while their turn goes on.
 
 pub(super) mod admission_queue;
 pub(super) mod audit;
-pub(super) mod cancellable_calls;
 pub(super) mod cards;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
@@ -11,19 +11,23 @@ mod kept_call;
 pub(super) mod runner;
 pub(super) mod standalone;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::tools::{ToolOutcome, patch_call};
 use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{Turn, TurnStep};
 use admission_queue::AdmissionTicket;
-use cancellable_calls::CallTokens;
 use cards::{failed_update, final_update, settled_call};
 use runner::{CANCELLED, CallEnd, PendingCall};
 use turnwright_store::CallOutcome;
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall, ToolMessage};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
@@ -249,5 +253,47 @@ fn unanswered(call: &ToolCall) -> ToolMessage {
         text: String::new(),
         ok: false,
         images: Vec::new(),
+    }
+}
+
+/// The tokens that stop a call.
+#[derive(Clone, Debug)]
+pub(super) struct CallTokens {
+    /// Cancelled with the call alone, and with its turn.
+    pub(super) call: CancellationToken,
+    /// The turn of the session. For a helper's calls it is the turn that waits for the helper.
+    pub(super) turn: CancellationToken,
+}
+
+impl CallTokens {
+    /// The tokens of a call of this turn.
+    pub(super) fn of(turn: &CancellationToken) -> CallTokens {
+        CallTokens { call: turn.child_token(), turn: turn.clone() }
+    }
+}
+
+/// The calls without a final card. Clones share them.
+// Held only to look something up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CancellableCalls(Arc<Mutex<HashMap<CallId, CancellationToken>>>);
+
+impl CancellableCalls {
+    /// Cancels a call. Returns false if there is none with this identifier.
+    pub(crate) fn cancel(&self, id: &CallId) -> bool {
+        let found = self.0.lock().get(id).cloned();
+        // Code that waits for the token may look something up.
+        found.inspect(CancellationToken::cancel).is_some()
+    }
+
+    fn add(&self, id: &CallId, cancel: CancellationToken) {
+        self.0.lock().insert(id.clone(), cancel);
+    }
+
+    fn contains(&self, id: &CallId) -> bool {
+        self.0.lock().contains_key(id)
+    }
+
+    fn remove(&self, id: &CallId) {
+        self.0.lock().remove(id);
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
-use crate::turn::calls::cancellable_calls::CallTokens;
+use crate::turn::calls::CallTokens;
 use crate::turn::calls::cards::{abridged_arguments, final_update, settled_call};
 use crate::turn::calls::runner::CallEnd;
 use turnwright_policy::permission::Mode;

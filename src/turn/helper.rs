@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
-use super::calls::cancellable_calls::CallTokens;
+use super::calls::CallTokens;
 use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{Error, as_sentence, error_chain};

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-use super::encode::{self, CancelNews};
 use super::diffs::{self, ShownPreview};
+use super::encode::{self, CancelNews};
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::schema;
 use crate::acp::user_question::UserQuestions;

@@ -11,12 +11,11 @@
 //!     process         the child process; `program_setup` has its command line, environment and sandbox
 //!     link            messages to servers that run within the client
 //!     http            the HTTP client; `channel` carries messages with it, `reply` reads what it gets,
-//!                     `standard_headers` are sent with them, `login` obtains what `login_store` keeps
-//!   call              one call in flight, and its progress
+//!                     `standard_headers` are sent with them, `login` obtains and keeps logins
+//!   call              one call in flight, its progress and its result
 //!     server_requests what a server may request or notify, such as questions to the user
-//!     tool_result     the result of a call
 //!   features          what a server offers, as types of the protocol
-//!     tools           the list of its tools; `tool_names` has the names of the tools of a session
+//!     tools           the list of its tools, and their names in a session
 //!     resources       a tool that lists and reads its resources
 //!     prompts         its prompts, as slash commands
 //!   schema            validates arguments and results against a server's schema
@@ -33,11 +32,9 @@ mod transport;
 mod tests;
 
 pub use call::server_requests::{SERVER_ASKS, WaitingCall, WaitingCalls};
-pub use call::tool_result::{ResultBlock, ToolResult};
-pub use call::{CallError, call};
+pub use call::{CallError, ResultBlock, ToolResult, call};
 pub use features::prompts::PromptRequest;
-pub use features::tool_names::ToolNames;
-pub use features::tools::ListedTool;
+pub use features::tools::{ListedTool, ToolNames};
 pub use features::{
     JsonObject, Prompt, PromptArgument, SchemaText, Tool, ToolAnnotations, prompts, resources,
 };
@@ -48,7 +45,6 @@ pub use server::spec::{
     ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
 };
 pub use server::{Server, ServerPhase, ServerState};
-pub use transport::http::login::{LoginOptions, log_in};
-pub use transport::http::login_store::{LoginStore, ServerLogin};
+pub use transport::http::login::{LoginOptions, LoginStore, ServerLogin, log_in};
 pub use transport::link::{LinkError, LinkEvent, LinkedServer, ServerLink};
 pub use transport::{Peer, PeerError};

@@ -10,9 +10,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{CallError, call};
+use super::call::{CallError, ToolResult, call};
 use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
-use crate::call::tool_result::ToolResult;
 use crate::features::JsonObject;
 use crate::server::handshake;
 use crate::server::spec::ServerTimeouts;

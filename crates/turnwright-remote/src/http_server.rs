@@ -24,13 +24,10 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use crate::PATH;
 use crate::access::{AccessRules, HttpRefusal};
-use crate::connection::{ConnectionEnd, ObserveConnection, RemoteConnection, ServeConnection};
-use crate::event_stream::EventBody;
-use crate::http_connection::{FirstAnswer, HttpConnection};
+use crate::http_connection::{EventBody, FirstAnswer, HttpConnection};
 use crate::routing::{Envelope, route};
-use crate::websocket;
+use crate::{ConnectionEnd, ObserveConnection, PATH, RemoteConnection, ServeConnection, websocket};
 use turnwright_rpc::{
     LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,
 };

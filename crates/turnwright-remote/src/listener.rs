@@ -1,14 +1,24 @@
-//! Accepts sockets, and speaks HTTP on them.
+//! Accepts sockets, and speaks HTTP on them, inside TLS if there is a certificate.
+//!
+//! When too many sockets wait whose clients have not shown the token yet, the oldest is closed, so that clients
+//! which open sockets and send nothing keep nobody else out.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use rustls::crypto::ring as provider;
+use rustls_pki_types::pem::{self, PemObject};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
@@ -16,15 +26,11 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::PATH;
 use crate::access::AccessRules;
-use crate::connection::{ObserveConnection, ServeConnection};
-use crate::handshakes::{Handshake, Handshakes};
-use crate::http_server::HttpServer;
-
+use crate::http_server::{HttpServer, MAX_CONNECTIONS};
 #[cfg(target_os = "linux")]
 use crate::silence::SILENCE_LIMIT;
-use crate::tls::{TlsFiles, TlsFilesError, acceptor};
+use crate::{ObserveConnection, PATH, ServeConnection};
 use turnwright_rpc::OutgoingFilter;
 
 /// The maximum number of open sockets.
@@ -213,14 +219,103 @@ async fn serve_http(
     }
 }
 
+/// The maximum number of sockets that wait for their first authorised request: all clients may come back at
+/// once.
+const MAX_WAITING: usize = MAX_CONNECTIONS;
+
+/// The sockets that are waiting, oldest first. Those that no longer wait stay in the list until it is full.
+#[derive(Debug, Default)]
+struct Handshakes(VecDeque<Weak<Handshake>>);
+
+/// A socket that is waiting, until this is dropped or the socket is admitted.
+#[derive(Debug, Default)]
+struct Handshake {
+    is_admitted: AtomicBool,
+    /// Cancelled when the socket has to make room for others.
+    evicted: CancellationToken,
+}
+
+impl Handshakes {
+    /// Adds a socket.
+    fn begin(&mut self) -> Arc<Handshake> {
+        if self.0.len() >= MAX_WAITING {
+            self.0.retain(|socket| socket.upgrade().is_some_and(|socket| socket.is_waiting()));
+        }
+        if self.0.len() >= MAX_WAITING
+            && let Some(oldest) = self.0.pop_front().and_then(|socket| socket.upgrade())
+        {
+            oldest.evicted.cancel();
+        }
+        let handshake = Arc::new(Handshake::default());
+        self.0.push_back(Arc::downgrade(&handshake));
+        handshake
+    }
+}
+
+impl Handshake {
+    /// Notes that the client has shown the token: the socket is no longer closed for others.
+    fn admit(&self) {
+        self.is_admitted.store(true, Ordering::Relaxed);
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.is_admitted.load(Ordering::Relaxed)
+    }
+}
+
+/// The files of a certificate and its key, in the format PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, followed by the intermediate ones.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+/// Why the files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsFilesError {
+    #[error("{}: {}", file.display(), pem_error_text(.error))]
+    Unreadable { file: PathBuf, error: pem::Error },
+    #[error("the certificate and the key cannot be used: {0}")]
+    Unusable(#[from] rustls::Error),
+}
+
+fn pem_error_text(error: &pem::Error) -> String {
+    match error {
+        pem::Error::NoItemsFound => "there is no certificate or key in the format PEM".to_owned(),
+        pem::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn unreadable(file: &Path, error: pem::Error) -> TlsFilesError {
+    TlsFilesError::Unreadable { file: file.to_owned(), error }
+}
+
+/// Reads the files. Blocks.
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsFilesError> {
+    let certificates = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .and_then(|all| if all.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(all) })
+        .map_err(|error| unreadable(&files.certificate, error))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, error))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::time::Instant;
-    use turnwright_rpc::{LineDirection, LineObserver};
 
     use super::*;
     use crate::http_server::READ_TIMEOUT;
+    use turnwright_rpc::{LineDirection, LineObserver};
 
     struct NoObserver;
 
@@ -272,5 +367,20 @@ mod tests {
         give_up_if_unreachable(&socket);
         let limit = rustix::net::sockopt::tcp_user_timeout(&socket).unwrap();
         assert_eq!(u128::from(limit), SILENCE_LIMIT.as_millis());
+    }
+
+    #[test]
+    fn the_oldest_socket_that_waits_makes_room() {
+        let mut all = Handshakes::default();
+        let admitted = all.begin();
+        admitted.admit();
+        drop(all.begin());
+        let waiting: Vec<_> = (0..=MAX_WAITING).map(|_| all.begin()).collect();
+        let evicted: Vec<_> = waiting.iter().map(|socket| socket.evicted.is_cancelled()).collect();
+        assert!(!admitted.evicted.is_cancelled());
+        assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), 1);
+        assert!(evicted[0]);
+        drop(waiting);
+        assert!(all.0.iter().all(|socket| socket.upgrade().is_none()));
     }
 }

@@ -5,31 +5,27 @@
 //! transports, [`line_queue`] and [`message_queue`] have tasks in the place of the threads, and [`AgentThread`]
 //! serves a client in the same process over two pipes. The crate knows nothing of ACP or MCP.
 
-mod agent_thread;
-mod direct_output;
 mod long_line;
 mod message;
 mod outbox;
 mod peer;
-mod pending;
 mod queues;
 mod stdio;
 
 #[cfg(test)]
 mod tests;
 
-pub use agent_thread::{AgentThread, pipe_file};
 pub use long_line::{LongLine, read_line};
 pub use message::{
     Params, ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line,
     some_even_if_null, write_request, write_response,
 };
 pub use outbox::{Batch, Outbox, OutgoingFilter};
-pub use peer::Peer;
-pub use pending::{MAX_PENDING_REQUESTS, PendingRequests, RequestError};
+pub use peer::{MAX_PENDING_REQUESTS, Peer, PendingRequests, RequestError};
 pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
 #[cfg(unix)]
 pub use stdio::is_hangup_ignored;
 pub use stdio::{
-    LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio, stop_signal,
+    AgentThread, LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio,
+    pipe_file, stop_signal,
 };

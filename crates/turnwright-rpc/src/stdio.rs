@@ -1,12 +1,13 @@
 //! Takes stdin and stdout (fd 0 and 1) away from the rest of the process, and reads and parses
-//! lines of input on a thread of its own.
+//! lines of input on a thread of its own. A client in the same process is served on two pipes in their place.
 
-use parking_lot::{Condvar, Mutex};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -120,7 +121,7 @@ impl LineReader {
         let ahead = Arc::<ReadAhead>::default();
         let input_ended = CancellationToken::new();
         let ended = input_ended.clone();
-        std::thread::Builder::new().name("stdin".into()).spawn(move || {
+        thread::Builder::new().name("stdin".into()).spawn(move || {
             let _ended_on_drop = ended.clone().drop_guard();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
@@ -281,4 +282,50 @@ pub async fn stop_signal() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
+}
+
+/// The stack of the agent's thread, which is a main thread elsewhere.
+const STACK_BYTES: usize = 8 * 1024 * 1024;
+
+/// The thread of an agent, with our ends of its pipes.
+#[derive(Debug)]
+pub struct AgentThread {
+    /// The end of its input.
+    pub requests: io::PipeWriter,
+    /// The end of its output.
+    pub messages: io::PipeReader,
+    /// Ends the agent.
+    pub stop: CancellationToken,
+    /// The thread, with the result of serving.
+    pub thread: JoinHandle<io::Result<()>>,
+}
+
+impl AgentThread {
+    /// Starts the thread. `serve` gets our pipes as its standard streams, and the token that ends it.
+    pub fn start(
+        serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<AgentThread> {
+        let (agent_input, requests) = io::pipe()?;
+        let (messages, agent_output) = io::pipe()?;
+        let stop = CancellationToken::new();
+        let requested = stop.clone();
+        let builder = thread::Builder::new().name("agent".to_owned()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(move || {
+            let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
+            serve(stdio, requested)
+        })?;
+        Ok(AgentThread { requests, messages, stop, thread })
+    }
+}
+
+/// The end of a pipe, as a file.
+#[cfg(unix)]
+pub fn pipe_file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
+    File::from(pipe.into())
+}
+
+/// The end of a pipe, as a file.
+#[cfg(windows)]
+pub fn pipe_file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
+    File::from(pipe.into())
 }

@@ -5,7 +5,6 @@
 pub(super) mod arguments;
 mod assembler;
 mod reasoning_details;
-mod repeated_arguments;
 mod messages;
 pub(super) mod wire;
 #[cfg(test)]

@@ -3,12 +3,9 @@
 //! settings.
 
 pub(crate) mod learned_quirks;
-mod learn;
 mod table;
 
 use serde::{Deserialize, Serialize};
-
-pub(super) use learn::patches_for_refusal;
 
 macro_rules! define_quirks {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $usual:expr;)*) => {

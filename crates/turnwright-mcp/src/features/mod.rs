@@ -3,7 +3,6 @@
 
 pub mod prompts;
 pub mod resources;
-pub(crate) mod tool_names;
 pub(crate) mod tools;
 
 use std::sync::Arc;

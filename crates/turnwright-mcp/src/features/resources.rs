@@ -8,8 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::tools::page_params;
 use super::{JsonObject, Resource, ResourceContents, SchemaText, Tool, ToolAnnotations};
-use crate::call::tool_result::{ResultBlock, ToolResult};
-use crate::call::{CallError, call_error, cancelled};
+use crate::call::{CallError, ResultBlock, ToolResult, call_error, cancelled};
 use crate::schema::model_schema::bounded_text;
 use crate::transport::{Peer, PeerError};
 use turnwright_types::effect::escape_hidden_line;

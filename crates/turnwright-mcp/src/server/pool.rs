@@ -14,7 +14,7 @@ use super::spec::{ServerSource, ServerSpec, ServerTransport};
 use super::{Server, ServerPhase, ServerState};
 use crate::features::Tool;
 use crate::features::tools::ListedTool;
-use crate::transport::http::login_store::LoginStore;
+use crate::transport::http::login::LoginStore;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_workspace::exec::Environment;
 

@@ -12,9 +12,9 @@ use landlock::{
 use rustix::fs::{Mode, OFlags};
 
 use super::super::SandboxProfile;
-use super::hidden_sockets::open_services;
 use super::real_path::{open_without_symlinks, resolve};
 use super::syscalls;
+use super::unix_sockets::open_services;
 
 /// The newest ABI that this module handles. Rights that an older kernel does not know are left out.
 const NEWEST_ABI: ABI = ABI::V9;

@@ -1,30 +1,25 @@
 //! The sandbox on Linux: Landlock, seccomp and namespaces. Everything is prepared in the parent, so
 //! that the child only makes system calls between `fork` and `exec`.
 
-mod cache_overlay;
 mod capabilities;
 mod connection_notes;
-mod done_calls;
 mod epoll_transfer;
-mod hidden_sockets;
 mod landlock_ruleset;
-mod layer_publishing;
 mod mount_namespace;
 mod mounts;
-mod open_sockets;
 mod outside_connections;
+mod private_layer;
 mod private_tmp;
 mod process_namespace;
 mod raw_devices;
 mod real_path;
-mod route_type;
 mod seccomp_filter;
 mod session_network;
-mod shared_memory;
 mod socket_address;
 mod socket_supervisor;
-mod supervised_thread;
+mod supervised_call;
 mod syscalls;
+mod unix_sockets;
 
 #[cfg(test)]
 mod hidden_tests;
@@ -52,16 +47,16 @@ use super::{
     NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, RefusedConnections,
     SandboxProfile, SandboxSupport, SetupError, namespace_support, sandbox_support,
 };
-use cache_overlay::CacheOverlay;
-pub(super) use layer_publishing::publish_layer;
 use mount_namespace::{MountNamespace, PrivateRights};
-use open_sockets::OpenSockets;
 use outside_connections::OutsideConnections;
+use private_layer::CacheOverlay;
+pub(super) use private_layer::publish_layer;
 use private_tmp::TmpMounts;
 use process_namespace::ProcessNamespace;
 use seccomp_filter::FilterKind;
 pub use session_network::SessionNetwork;
 use socket_supervisor::SocketSupervisor;
+use unix_sockets::OpenSockets;
 
 /// A sandbox that is ready to be entered by a child process.
 #[derive(Debug)]

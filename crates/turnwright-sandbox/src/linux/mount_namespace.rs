@@ -16,11 +16,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, OpenTreeFlags};
 
 use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
-use super::cache_overlay::CacheOverlay;
+use super::private_layer::CacheOverlay;
 use super::private_tmp::TmpMounts;
 use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;
-use super::{hidden_sockets, mounts, raw_devices, syscalls};
+use super::{mounts, raw_devices, syscalls, unix_sockets};
 
 /// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -156,8 +156,8 @@ impl MountNamespace {
         if id_maps.is_some() {
             clone_flags |= libc::CLONE_NEWUSER;
         }
-        let open_folders = hidden_sockets::open_runtime_folders(profile);
-        let sockets = hidden_sockets::find(profile, open_folders.is_some());
+        let open_folders = unix_sockets::open_runtime_folders(profile);
+        let sockets = unix_sockets::find(profile, open_folders.is_some());
         let hidden: BTreeSet<PathBuf> = hidden.iter().cloned().chain(sockets).collect();
         let mut open = profile.clone();
         open.unhidden.extend(open_folders.unwrap_or_default());

@@ -1,19 +1,29 @@
 //! The network of a session: a network namespace with nothing but a loopback interface. The programs of the session
 //! run in it, so they reach each other's servers and nothing else. Its descriptors keep it alive; no process has to.
-//! As programs of one machine do, they also have shared memory in common.
+//!
+//! As programs of one machine do, they also have shared memory in common: a file system that each of them has at
+//! `/dev/shm`, in its own mount namespace. Nobody keeps a mount namespace alive for it, and Linux copies a mount only
+//! for a process in whose namespace it is. So mounts that are nowhere yet wait in a socket. A program takes one, mounts
+//! it, and gives back a copy of it for the next one. The file system ends with its last mount. If all mounts were lost,
+//! a program makes its own memory the session's; mounts of an older one that turn up later are dropped.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
+use std::fs::{self, File};
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
+use rustix::mount::{MountPropagationFlags, OpenTreeFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::mount_namespace::{NamespaceMethod, map_ids};
 use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
-use super::shared_memory::{SessionMemory, size_within};
-use super::{succeeds_in_child, syscalls};
+use super::{mounts, succeeds_in_child, syscalls};
 
 const USER_NAMESPACE: &CStr = c"/proc/self/ns/user";
 const NETWORK_NAMESPACE: &CStr = c"/proc/self/ns/net";
@@ -157,4 +167,144 @@ impl SessionNetwork {
 fn send_namespace(sender: &UnixStream, path: &CStr) -> io::Result<()> {
     let namespace = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     syscalls::send_descriptor(sender.as_fd(), namespace.as_fd())
+}
+
+/// The limit for its content, which does not count as memory of any process.
+const USUAL_SIZE: &CStr = c"25%";
+/// It is not made smaller than this: no size would be no limit.
+const LEAST_SIZE: u64 = 1 << 20;
+/// A folder that every machine has.
+const FIRST_PLACE: &CStr = c"/dev";
+/// How many mounts wait at first. A program that is killed while it has one does not give it back.
+const COPIES: usize = 4;
+/// How long a program waits for others that begin at the same moment.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The shared memory of a session.
+#[derive(Debug)]
+pub(super) struct SessionMemory {
+    /// The end from which programs take a mount.
+    taken: UnixStream,
+    /// The end into which they give one back.
+    given: UnixStream,
+    /// A file with the device number of the file system that is the session's now.
+    current: File,
+}
+
+impl SessionMemory {
+    /// Shared memory that is to be [filled](Self::fill).
+    fn new() -> io::Result<SessionMemory> {
+        let (taken, given) = UnixStream::pair()?;
+        taken.set_read_timeout(Some(LONGEST_WAIT))?;
+        given.set_nonblocking(true)?;
+        let current = rustix::fs::memfd_create(c"session-memory", MemfdFlags::CLOEXEC)?.into();
+        Ok(SessionMemory { taken, given, current })
+    }
+
+    fn from_descriptors([taken, given, current]: [OwnedFd; 3]) -> SessionMemory {
+        SessionMemory { taken: taken.into(), given: given.into(), current: current.into() }
+    }
+
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
+        [self.taken.as_fd(), self.given.as_fd(), self.current.as_fd()]
+    }
+
+    fn try_clone(&self) -> io::Result<SessionMemory> {
+        Ok(SessionMemory {
+            taken: self.taken.try_clone()?,
+            given: self.given.try_clone()?,
+            current: self.current.try_clone()?,
+        })
+    }
+
+    /// Makes the file system of a [size](size_within) and its first mounts, in a process of the session's user namespace that does nothing else.
+    /// Makes system calls only.
+    fn fill(&self, size: &CStr) -> io::Result<()> {
+        syscalls::unshare(libc::CLONE_NEWNS)?;
+        let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+        rustix::mount::mount_change(c"/", propagation)?;
+        let mount = mounts::new_tmpfs(c"1777", size)?;
+        mounts::put(mount.as_fd(), CWD, FIRST_PLACE)?;
+        self.make_current(FIRST_PLACE)
+    }
+
+    /// Makes all programs have memory of their own, at once, if it could not be filled.
+    fn close_if_empty(&self) -> io::Result<()> {
+        let mut polled = [PollFd::new(&self.taken, PollFlags::IN)];
+        let is_empty = poll(&mut polled, Some(&Timespec::default()))? == 0;
+        if is_empty { self.given.shutdown(Shutdown::Write) } else { Ok(()) }
+    }
+
+    /// Mounts it over the program's own memory at `place`. Returns false if the program keeps its own. Makes system calls only.
+    pub(super) fn attach(&self, place: &CStr) -> bool {
+        match self.take() {
+            Ok(mount) if mounts::put(mount.as_fd(), CWD, place).is_ok() => {
+                // Another program may have waited for too long in the meantime.
+                if self.is_current(mount.as_fd()) {
+                    self.give_copies(place, 1).ok();
+                }
+                true
+            }
+            Ok(mount) => {
+                syscalls::send_descriptor(self.given.as_fd(), mount.as_fd()).ok();
+                false
+            }
+            // All are lost: from now on it is this program's.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.make_current(place).is_ok()
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// The next mount that waits. Those of older file systems are dropped.
+    fn take(&self) -> io::Result<OwnedFd> {
+        loop {
+            let mount = syscalls::receive_descriptor(self.taken.as_fd())?;
+            if self.is_current(mount.as_fd()) {
+                return Ok(mount);
+            }
+        }
+    }
+
+    /// Makes the file system at `place` the session's.
+    fn make_current(&self, place: &CStr) -> io::Result<()> {
+        let device: u64 = rustix::fs::stat(place)?.st_dev;
+        self.current.write_all_at(&device.to_ne_bytes(), 0)?;
+        self.give_copies(place, COPIES)
+    }
+
+    /// Returns true if a mount is one of the file system that is the session's now.
+    fn is_current(&self, mount: BorrowedFd<'_>) -> bool {
+        let mut current = [0; size_of::<u64>()];
+        let Ok(found) = rustix::fs::fstat(mount) else { return false };
+        self.current.read_exact_at(&mut current, 0).is_ok()
+            && u64::from_ne_bytes(current) == found.st_dev
+    }
+
+    fn give_copies(&self, place: &CStr, count: usize) -> io::Result<()> {
+        let how = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        for _ in 0..count {
+            let copy = rustix::mount::open_tree(CWD, place, how)?;
+            syscalls::send_descriptor(self.given.as_fd(), copy.as_fd())?;
+        }
+        Ok(())
+    }
+}
+
+/// The size of the file system if programs may hold this many bytes of memory.
+fn size_within(limit: Option<u64>) -> CString {
+    let quarter = machine_memory().map(|total| total / 4);
+    match limit.filter(|limit| quarter.is_some_and(|quarter| *limit < quarter)) {
+        Some(limit) => CString::new(limit.max(LEAST_SIZE).to_string()).unwrap_or_default(),
+        None => USUAL_SIZE.to_owned(),
+    }
+}
+
+/// The bytes of the machine's memory.
+fn machine_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = total.split_whitespace().next()?.parse().ok()?;
+    Some(kibibytes << 10)
 }

@@ -44,11 +44,13 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use seccompiler::sock_filter;
 
 use super::connection_notes::{ConnectionNotes, NotedConnections, is_worth_noting};
-use super::done_calls::{Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT};
-use super::open_sockets::OpenSockets;
 use super::outside_connections::{self, Destination, OutsideConnections};
 use super::socket_address::Address;
-use super::supervised_thread::{ThreadIdentity, close_on_exec_flag, open_working_folder};
+use super::supervised_call::{
+    Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT, ThreadIdentity, close_on_exec_flag,
+    open_working_folder,
+};
+use super::unix_sockets::OpenSockets;
 use super::{capabilities, epoll_transfer, syscalls};
 
 /// The longest message that is sent for a program at once.

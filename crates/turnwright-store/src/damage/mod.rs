@@ -2,7 +2,6 @@
 //! then it takes the place of the old one, which is kept whole under another name.
 
 mod salvage;
-mod schema_repair;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant, SystemTime};
 use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE, StoredContents};
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
-use super::hidden_folders::find_repositories;
+use super::hidden_folders::{find_newly_ignored, find_repositories};
 use super::observe::{ObservedState, observe};
 use super::snapshot::folder_listing::is_ignore_file;
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
-use super::{CallChanges, newly_ignored};
+use super::CallChanges;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::text::format_bytes;
@@ -223,7 +223,7 @@ impl super::ChangeTracker {
         let (hidden, may_be_more) =
             self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
         let mut changed = before.snapshot.compare(&now);
-        let newly_ignored = newly_ignored::find(&before.snapshot, &now, &watched);
+        let newly_ignored = find_newly_ignored(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
         changed.sort_by(|one, other| one.path.cmp(&other.path));
         let (mut changes, unchanged) =

@@ -9,7 +9,6 @@ mod git;
 mod content_cache;
 mod hidden_folders;
 mod live_folders;
-mod newly_ignored;
 mod observe;
 mod snapshot;
 #[cfg(test)]

@@ -4,14 +4,14 @@ use std::io;
 use std::process::ExitStatus;
 
 use tokio::process::{Child, Command};
-use turnwright_sandbox::Sandbox;
 
 #[cfg(target_os = "linux")]
 use super::command_namespace::CommandNamespace;
 #[cfg(target_os = "linux")]
 use super::descendants::{self, StartedChildren};
 #[cfg(windows)]
-use super::job_object::JobObject;
+use super::windows_group::JobObject;
+use turnwright_sandbox::Sandbox;
 
 /// A started command.
 #[derive(Debug)]

@@ -1,20 +1,20 @@
 //! The commands of one session. All of them are ended when it closes.
 
-use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::job::{EndReason, Job, JobEnd, JobRequest, supervise};
 use super::memory_limit::wait_until_above;
-use super::output_file;
+use super::output::delete_old_outputs;
 use super::running::RunningCommand;
 use super::temp_space::{SpaceLimits, wait_until_full};
-use tokio::task::spawn_blocking;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 use turnwright_types::text;
@@ -280,7 +280,7 @@ fn delete_old_outputs_once(folder: &Path) {
     DELETED.call_once(|| {
         if let Some(all) = folder.parent().map(Path::to_path_buf) {
             drop(spawn_blocking(move || {
-                output_file::delete_old_outputs(&all, SystemTime::now());
+                delete_old_outputs(&all, SystemTime::now());
             }));
         }
     });

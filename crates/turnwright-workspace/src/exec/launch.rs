@@ -12,14 +12,15 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Sender;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Environment;
 use super::group::ProcessGroup;
-use super::launcher_link::{self, LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
-use super::launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
+use super::launcher_link::{
+    self, LaunchRequest, LauncherLink, LinkEvent, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
+};
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
-use tokio::task::JoinHandle;
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;

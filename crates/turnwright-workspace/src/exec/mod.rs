@@ -2,7 +2,6 @@
 //! and secrets, with bounded memory for output, and ended as a group on every path. Each command is
 //! a job whose task reads its output whether or not anybody waits for it.
 
-mod activity;
 mod terminal_text;
 #[cfg(target_os = "linux")]
 mod command_namespace;
@@ -11,15 +10,11 @@ mod default_caches;
 mod environment;
 mod group;
 mod job;
-#[cfg(windows)]
-mod job_object;
 mod jobs;
 #[cfg(unix)]
 mod launch;
 #[cfg(unix)]
 mod launcher_link;
-#[cfg(unix)]
-mod launcher_listener;
 #[cfg(unix)]
 mod members;
 #[cfg(target_os = "linux")]
@@ -28,7 +23,6 @@ mod memory_limit;
 mod no_memory_limit;
 mod output;
 mod piped;
-mod output_file;
 mod running;
 mod temp_space;
 #[cfg(unix)]
@@ -49,7 +43,6 @@ use std::sync::Arc;
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::shell_script::ShellDialect;
 
-pub use activity::{ActivitySample, ProgramActivity};
 pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
@@ -58,10 +51,10 @@ pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
 #[cfg(unix)]
 pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
 #[cfg(unix)]
-pub use launcher_listener::{NONCE_VARIABLE, SOCKET_VARIABLE};
+pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use memory_limit::{MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
-pub use piped::{PipedProcess, PipedProgram, ProcessPipes};
+pub use piped::{ActivitySample, PipedProcess, PipedProgram, ProcessPipes, ProgramActivity};
 pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
 pub use signal_action::ignore_file_size_signal;

@@ -1,15 +1,20 @@
 //! A program that the agent talks to through pipes, such as an MCP server. Like every command it
 //! ends as a process group.
+//!
+//! Each thread counts how often it has left a processor, so it can be seen whether the program has run in between. A
+//! program of which no thread has run since a moment has changed no file since then.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Environment;
-use super::activity::{ProgramActivity, ProgramRoots};
 use super::group::ProcessGroup;
 use super::memory_limit::wait_until_above;
 use super::running::{CommandExit, RunningCommand};
@@ -88,5 +93,135 @@ impl PipedProcess {
     pub async fn stop(mut self, patience: Duration, grace: Duration) {
         tokio::time::timeout(patience, self.wait_for_end()).await.ok();
         self.0.stop(grace).await;
+    }
+}
+
+/// The processes of a program, which may be started anew. Cloning is cheap.
+#[derive(Clone, Debug, Default)]
+pub struct ProgramActivity(Arc<Mutex<Option<ProgramRoots>>>);
+
+/// The processes below which all others of a program are.
+#[derive(Clone, Debug)]
+enum ProgramRoots {
+    #[cfg(target_os = "linux")]
+    Namespace(Vec<rustix::process::Pid>),
+    /// All that this process has started: what a program without a namespace starts may be anywhere.
+    Everything,
+}
+
+/// The state of the threads at one moment. A program that has not run in between looks the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActivitySample {
+    /// How often each thread has left a processor.
+    switches: BTreeMap<i32, u64>,
+    is_running: bool,
+}
+
+impl ActivitySample {
+    /// Returns true if the program may have run since the other sample.
+    pub fn has_run_since(&self, earlier: &ActivitySample) -> bool {
+        self.is_running || self != earlier
+    }
+}
+
+impl ProgramActivity {
+    fn set(&self, roots: ProgramRoots) {
+        *self.0.lock() = Some(roots);
+    }
+
+    /// Looks at all threads. `None` where the system does not tell. Blocks.
+    #[cfg(target_os = "linux")]
+    pub fn sample(&self) -> Option<ActivitySample> {
+        use super::descendants;
+        if !descendants::adopt_orphans() {
+            return None;
+        }
+        let mut sample = ActivitySample::default();
+        let roots = match self.0.lock().clone() {
+            None => return Some(sample),
+            Some(ProgramRoots::Namespace(roots)) => roots,
+            Some(ProgramRoots::Everything) => descendants::of(rustix::process::getpid()),
+        };
+        for process in descendants::with_descendants(roots) {
+            let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+            for thread in threads.into_iter().flatten().flatten() {
+                let status = std::fs::read_to_string(thread.path().join("status"));
+                let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
+                if let (Ok(status), Some(number)) = (status, number) {
+                    let (count, is_running) = switches(&status);
+                    sample.switches.insert(number, count);
+                    sample.is_running |= is_running;
+                }
+            }
+        }
+        Some(sample)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn sample(&self) -> Option<ActivitySample> {
+        None
+    }
+}
+
+/// How often a thread has left a processor, and whether it is on one, or about to be.
+#[cfg(target_os = "linux")]
+fn switches(status: &str) -> (u64, bool) {
+    let voluntary = switch_count(status, "voluntary_ctxt_switches:");
+    let involuntary = switch_count(status, "nonvoluntary_ctxt_switches:");
+    let is_running = status_value(status, "State:").trim_start().starts_with('R');
+    (voluntary + involuntary, is_running)
+}
+
+#[cfg(target_os = "linux")]
+fn switch_count(status: &str, name: &str) -> u64 {
+    status_value(status, name).trim().parse().unwrap_or_default()
+}
+
+/// The text after a name in the status of a thread.
+#[cfg(target_os = "linux")]
+fn status_value<'a>(status: &'a str, name: &str) -> &'a str {
+    status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("")
+}
+
+#[cfg(target_os = "linux")]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test starts a process of its own")]
+    fn a_program_that_waits_looks_the_same_and_one_that_has_run_does_not() {
+        use std::io::Write;
+        let mut command = std::process::Command::new("cat");
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let root = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+        let program = ProgramActivity::default();
+        assert_eq!(program.sample(), Some(ActivitySample::default()));
+        program.set(ProgramRoots::Namespace(vec![root]));
+        // Until it waits for its input.
+        let idle = loop {
+            let one = program.sample().unwrap();
+            let other = program.sample().unwrap();
+            let waits = std::fs::read_to_string(format!("/proc/{root}/wchan")).unwrap_or_default();
+            if !other.has_run_since(&one) && (waits.contains("pipe") || waits == "0") {
+                break other;
+            }
+        };
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        while !program.sample().unwrap().has_run_since(&idle) {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(program.sample().unwrap().has_run_since(&idle));
+    }
+
+    #[test]
+    fn the_switches_of_a_thread_are_read_from_its_status() {
+        let status = "Name:\tx\nState:\tS (sleeping)\nvoluntary_ctxt_switches:\t5\n\
+                      nonvoluntary_ctxt_switches:\t2\n";
+        assert_eq!(switches(status), (7, false));
+        assert_eq!(switches("State:\tR (running)\n"), (0, true));
     }
 }

@@ -15,8 +15,10 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::group::{ProcessGroup, shell};
-use super::launcher_link::{self, LaunchRequest, LauncherLink, LinkEvent, LinkFrame};
-use super::launcher_listener::{LauncherListener, NONCE_VARIABLE, SOCKET_VARIABLE};
+use super::launcher_link::{
+    self, LaunchRequest, LauncherLink, LauncherListener, LinkEvent, LinkFrame, NONCE_VARIABLE,
+    SOCKET_VARIABLE,
+};
 use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 use super::{CommandSpec, Environment};
 use turnwright_types::client::{

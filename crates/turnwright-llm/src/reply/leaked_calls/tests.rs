@@ -1,9 +1,9 @@
-//! Calls in each syntax, and text that only looks like a call.
+//! Calls in each syntax, text that only looks like a call, and what is held back of both.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{find_leaked_calls, looks_like_leaked_call};
+use super::{LeakFilter, MAX_CALL_BYTES, find_leaked_calls, looks_like_leaked_call};
 
 /// The position and the calls that are found in a text.
 fn found(text: &str) -> Option<(usize, Vec<(String, Value)>)> {
@@ -361,5 +361,64 @@ fn many_incomplete_calls_take_linear_time() {
         let text = unit.repeat(10_000);
         assert_eq!(found(&text), None, "{unit}");
         looks_like_leaked_call(&text);
+    }
+}
+
+/// Filters a text that comes in pieces. Returns the shown text and the number of calls that follow.
+fn filtered(pieces: &[&str]) -> (String, usize) {
+    let schema = json!({});
+    let tools: [(&str, &Value); 1] = [("f", &schema)];
+    let mut filter = LeakFilter::new(vec!["f".to_owned()]);
+    let mut shown: String = pieces.iter().map(|piece| filter.push(piece).to_owned()).collect();
+    let (rest, calls) = filter.finish(&tools);
+    shown.push_str(rest);
+    (shown, calls.len())
+}
+
+#[test]
+fn calls_are_hidden_and_everything_else_is_shown() {
+    let call = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+    let table = [
+        (vec!["Let me look.\n", call], "Let me look.", 1),
+        (vec!["a <tool", "_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"], "a", 1),
+        (vec!["f[AR", "GS]{}"], "", 1),
+        (vec!["{\"name\":\"f\",", "\"arguments\":{}}"], "", 1),
+        (vec!["f is a", " function"], "f is a function", 0),
+        (vec!["a <b", "> c"], "a <b> c", 0),
+        (vec!["<tool_call> is a tag."], "<tool_call> is a tag.", 0),
+        (vec!["{\"a\": 1}", "\n"], "{\"a\": 1}\n", 0),
+    ];
+    for (pieces, shown, calls) in table {
+        assert_eq!(filtered(&pieces), (shown.to_owned(), calls), "{pieces:?}");
+    }
+}
+
+#[test]
+fn a_reply_that_starts_with_a_link_is_shown_at_once() {
+    for text in ["[README](README.md) says what it is.", "[x] Done.", "{ braces }"] {
+        let mut filter = LeakFilter::new(vec!["f".to_owned()]);
+        assert_eq!(filter.push(text), text);
+    }
+}
+
+/// The white space is held back, because a call may follow. Searching it again for each piece
+/// would take hours.
+#[test]
+fn long_white_space_is_searched_once() {
+    for begin in ["", "a"] {
+        let pieces =
+            [begin].into_iter().chain(std::iter::repeat_n("    ", MAX_CALL_BYTES / 4 + 1));
+        let pieces: Vec<&str> = pieces.collect();
+        assert_eq!(filtered(&pieces), (pieces.concat(), 0));
+    }
+}
+
+proptest! {
+    #[test]
+    fn how_the_stream_is_cut_does_not_matter(text in "([a-f <>\\[\\]{}\"\n]|<tool_call>|\\[ARGS\\]|é){0,40}", size in 1..9_usize) {
+        let chars: Vec<char> = text.chars().collect();
+        let pieces: Vec<String> = chars.chunks(size).map(|chunk| chunk.iter().collect()).collect();
+        let borrowed: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        prop_assert_eq!(filtered(&borrowed), filtered(&[&text]));
     }
 }

@@ -3,7 +3,6 @@
 
 pub(crate) mod channel;
 pub(crate) mod login;
-pub(crate) mod login_store;
 mod reply;
 pub(crate) mod standard_headers;
 
@@ -20,7 +19,7 @@ use url::Url;
 
 use crate::server::connection::ConnectFailure;
 use crate::server::spec::ServerTransport;
-use login_store::{LoginStore, ServerLogin};
+use login::{LoginStore, ServerLogin};
 use reply::{
     Attempt, EVENT_STREAM, EventStream, JSON, PostReply, content_type, is_trouble, read_reply,
     status_error, unexpected_type,

@@ -10,9 +10,9 @@ use htmd::element_handler::Handlers;
 use htmd::options::{BulletListMarker, HrStyle, Options};
 use htmd::{Element, HtmlToMarkdown};
 use markup5ever_rcdom::{Node, NodeData};
-use turnwright_types::text;
 
-use super::tree::{language, parent, tag_name};
+use super::{language, parent, tag_name};
+use turnwright_types::text;
 
 const HEADINGS: [&str; 6] = ["h1", "h2", "h3", "h4", "h5", "h6"];
 

@@ -470,7 +470,7 @@ pub struct ToolIndex {
 }
 
 /// The result of a lookup by letters and digits only.
-pub(super) enum LooseMatch<'a> {
+enum LooseMatch<'a> {
     Nothing,
     One(&'a Arc<dyn AnyTool>),
     Several,
@@ -499,7 +499,7 @@ impl ToolIndex {
     }
 
     /// The tool whose name has these letters and digits.
-    pub(super) fn find_loosely(&self, letters: &str) -> LooseMatch<'_> {
+    fn find_loosely(&self, letters: &str) -> LooseMatch<'_> {
         match self.by_letters.get(letters) {
             None => LooseMatch::Nothing,
             Some(None) => LooseMatch::Several,

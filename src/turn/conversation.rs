@@ -272,7 +272,7 @@ impl Told {
     }
 
     /// Forgets everything that was told to the model, because it may no longer be in its context.
-    pub(super) fn forget_context(&self) {
+    fn forget_context(&self) {
         let mut context = self.context.lock();
         context.mode = None;
         context.folders = ToldFolders::default();

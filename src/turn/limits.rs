@@ -37,7 +37,7 @@ impl Resource {
 }
 
 /// An amount of each resource.
-pub(super) type Amounts = [f64; Resource::ALL.len()];
+type Amounts = [f64; Resource::ALL.len()];
 
 /// The limits of a session; infinite where there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,7 +75,7 @@ impl SpendingLimits {
     }
 
     /// True if the cost is limited.
-    pub(super) fn has_cost(&self) -> bool {
+    fn has_cost(&self) -> bool {
         let cost = Resource::Cost as usize;
         self.turn[cost].min(self.session[cost]).is_finite()
     }
@@ -147,7 +147,7 @@ impl ReachedLimit {
 #[derive(Clone, Debug)]
 pub(super) struct SpendingMeter {
     limits: SpendingLimits,
-    pub(super) before: Amounts,
+    before: Amounts,
     told: Vec<ReachedLimit>,
 }
 
@@ -163,17 +163,17 @@ impl SpendingMeter {
 
     /// Takes note of requests that do not belong to this turn.
     #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
-    pub(super) fn leave_out_requests(&mut self, count: u64) {
+    fn leave_out_requests(&mut self, count: u64) {
         self.before[Resource::Requests as usize] += count as f64;
     }
 
     /// A limit that is used up by now.
-    pub(super) fn reached(&self, now: Amounts) -> Option<ReachedLimit> {
+    fn reached(&self, now: Amounts) -> Option<ReachedLimit> {
         self.used_beyond(1.0, now).next()
     }
 
     /// The limits that are now nearly used up, each once.
-    pub(super) fn take_notices(&mut self, now: Amounts) -> Vec<String> {
+    fn take_notices(&mut self, now: Amounts) -> Vec<String> {
         let full: Vec<_> = self.used_beyond(1.0, now).collect();
         let near = self.used_beyond(NOTICE_SHARE, now);
         let new: Vec<_> = near.filter(|limit| !self.told.contains(limit)).collect();
@@ -222,7 +222,7 @@ pub(super) fn add_cost(
 
 /// The amounts that were used up `elapsed` after the turn has begun.
 #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
-pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
+fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
     let minutes = (spent.time + elapsed).as_secs_f64() / 60.0;
     [spent.requests as f64, spent.usage.total() as f64, cost.unwrap_or_default(), minutes]
 }

@@ -2,13 +2,11 @@
 //! client. The connection is one task, which never waits for anything but its next event.
 
 mod capabilities;
-mod client_options;
 mod connection;
 mod router;
 mod methods;
 mod error;
 mod from_wire;
-mod helper_sessions;
 mod user_question;
 mod client;
 mod remote;

@@ -8,7 +8,6 @@
 //!   tool_outcome     the result of a call, for the model and for its card
 
 mod tool_pins;
-mod question;
 mod tool_outcome;
 mod remote_tool;
 

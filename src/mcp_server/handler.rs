@@ -1,26 +1,27 @@
-//! Runs the calls of the client. A malformed call is a protocol error; a failed one is a result, because a model
-//! reads it.
+//! Runs the calls of the client, and limits how many it may make per second and at the same time. A malformed call is
+//! a protocol error; a failed one is a result, because a model reads it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::McpServerOptions;
-use super::call_limits::{CallLimits, LimitExceeded};
 use super::client_calls::{
-    AskMethod, ClientCall, ClientCalls, ELICITATION, QuestionRound, elicitation, parse_answer,
+    AskMethod, ClientCall, ClientCalls, ELICITATION, QuestionRound, call_result, elicitation,
+    error_result, parse_answer,
 };
-use super::client_calls::{call_result, error_result};
 use super::offered_tools::{OfferedTools, PAGE_SIZE};
 use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;
 use crate::tools::patch_call;
 use crate::turn::StandaloneCalls;
-use tokio::task::spawn_blocking;
 use turnwright_rpc::{Outbox, Peer, RpcError};
 use turnwright_types::client::PermissionRequest;
 use turnwright_types::ids::SessionId;
@@ -36,6 +37,14 @@ const MAX_ROOTS: usize = 64;
 const MAX_PENDING_QUESTIONS: usize = 16;
 /// The key of our question among the input requests of a result.
 const PERMISSION_KEY: &str = "permission";
+/// The sustained rate of calls.
+const CALLS_PER_SECOND: f64 = 20.0;
+/// Maximum number of calls that may arrive at once after a pause.
+const MAX_BURST: f64 = 40.0;
+/// Maximum number of calls that wait or run at the same time.
+const MAX_CONCURRENT_CALLS: usize = 16;
+/// The delay to suggest to a client while too many calls run.
+const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The MCP server.
 pub(super) struct McpHandler {
@@ -46,12 +55,12 @@ pub(super) struct McpHandler {
     limits: CallLimits,
     /// Runs the calls. Created for the first call, when the client can list its roots.
     // Held only to copy a pointer.
-    runner: parking_lot::Mutex<Option<Arc<StandaloneCalls>>>,
+    runner: Mutex<Option<Arc<StandaloneCalls>>>,
     /// One permit: only one call at a time creates the runner.
     creating_runner: Semaphore,
     /// Calls whose questions wait for the next round, by `requestState`.
     // Held only to search a short list.
-    pending_questions: parking_lot::Mutex<Vec<(String, ToolCall, PermissionRequest)>>,
+    pending_questions: Mutex<Vec<(String, ToolCall, PermissionRequest)>>,
     /// True if the client has said in its handshake that it has roots.
     has_roots: AtomicBool,
 }
@@ -92,9 +101,9 @@ impl McpHandler {
             tools: OfferedTools::new(),
             calls: Arc::new(ClientCalls::new(outbox)),
             limits: CallLimits::default(),
-            runner: parking_lot::Mutex::default(),
+            runner: Mutex::default(),
             creating_runner: Semaphore::new(1),
-            pending_questions: parking_lot::Mutex::default(),
+            pending_questions: Mutex::default(),
             has_roots: AtomicBool::new(false),
         }
     }
@@ -149,9 +158,9 @@ impl McpHandler {
         Ok(match (supports_forms(&request.capabilities), request.is_of_newest_version()) {
             (false, _) => AskMethod::Unsupported,
             (true, false) => AskMethod::Request(peer),
-            (true, true) => AskMethod::MultiRoundTrip(Box::new(parking_lot::Mutex::new(
-                self.take_previous_round(call)?,
-            ))),
+            (true, true) => {
+                AskMethod::MultiRoundTrip(Box::new(Mutex::new(self.take_previous_round(call)?)))
+            }
         })
     }
 
@@ -283,4 +292,86 @@ fn limit_error(why: &LimitExceeded) -> RpcError {
     let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
     let text = format!("{why}. Try again in {millis} ms");
     RpcError::application(BUSY, text, json!({ "retryAfterMs": millis }))
+}
+
+/// A token bucket for the rate, and a semaphore for the number of concurrent calls.
+#[derive(Debug)]
+struct CallLimits {
+    // Held only for one addition.
+    bucket: Mutex<TokenBucket>,
+    slots: Arc<Semaphore>,
+}
+
+#[derive(Debug)]
+struct TokenBucket {
+    /// Calls that may be made now.
+    calls: f64,
+    refilled_at: Instant,
+}
+
+/// The limit that a call exceeds, with the delay after which to try again.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum LimitExceeded {
+    #[error("Too many calls: at most {CALLS_PER_SECOND} a second")]
+    Rate(Duration),
+    #[error("Too many calls at the same time: at most {MAX_CONCURRENT_CALLS}")]
+    Concurrency(Duration),
+}
+
+impl Default for CallLimits {
+    fn default() -> CallLimits {
+        let bucket = Mutex::new(TokenBucket { calls: MAX_BURST, refilled_at: Instant::now() });
+        CallLimits { bucket, slots: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)) }
+    }
+}
+
+impl CallLimits {
+    /// Admits one call, which counts as running until the permit is dropped.
+    fn acquire(&self) -> Result<OwnedSemaphorePermit, LimitExceeded> {
+        let slots = Arc::clone(&self.slots);
+        let permit =
+            slots.try_acquire_owned().map_err(|_| LimitExceeded::Concurrency(BUSY_RETRY_DELAY))?;
+        let mut bucket = self.bucket.lock();
+        bucket.take(Instant::now()).map_err(LimitExceeded::Rate)?;
+        Ok(permit)
+    }
+}
+
+impl TokenBucket {
+    fn take(&mut self, now: Instant) -> Result<(), Duration> {
+        let elapsed = now.saturating_duration_since(self.refilled_at).as_secs_f64();
+        self.calls = (self.calls + elapsed * CALLS_PER_SECOND).min(MAX_BURST);
+        self.refilled_at = now;
+        if self.calls < 1.0 {
+            return Err(Duration::from_secs_f64((1.0 - self.calls) / CALLS_PER_SECOND));
+        }
+        self.calls -= 1.0;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_burst_calls_are_limited_to_the_rate() {
+        let begin = Instant::now();
+        let mut bucket = TokenBucket { calls: MAX_BURST, refilled_at: begin };
+        let taken = (0..100).filter(|_| bucket.take(begin).is_ok()).count();
+        assert_eq!(taken, 40);
+        assert_eq!(bucket.take(begin), Err(Duration::from_millis(50)));
+        let later = begin + Duration::from_secs(1);
+        assert_eq!((0..100).filter(|_| bucket.take(later).is_ok()).count(), 20);
+    }
+
+    #[test]
+    fn concurrent_calls_are_limited() {
+        let limits = CallLimits::default();
+        let permits: Vec<_> =
+            (0..MAX_CONCURRENT_CALLS).map(|_| limits.acquire().unwrap()).collect();
+        assert_eq!(limits.acquire().unwrap_err(), LimitExceeded::Concurrency(BUSY_RETRY_DELAY));
+        drop(permits);
+        drop(limits.acquire().unwrap());
+    }
 }

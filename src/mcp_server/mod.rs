@@ -3,7 +3,6 @@
 
 mod client_calls;
 mod handler;
-mod call_limits;
 mod offered_tools;
 mod requests;
 

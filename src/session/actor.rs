@@ -14,12 +14,11 @@ use super::announcements::Announcements;
 use super::attachment::Attachment;
 use super::commands::custom::CustomCommands;
 use super::commands::trust::ShownPrints;
-use super::model_choice::{ModelChoice, ModelQuery};
 use super::open::early_messages::EarlyMessages;
 use super::open::lifecycle::Lifecycle;
 use super::pending_context::{PendingContext, UnfinishedTurn};
-use super::prompt_queue::{self, PromptQueue, QueuedPrompt};
-use super::settings::{self, ChosenModel};
+use super::prompts::{self, PromptQueue, QueuedPrompt};
+use super::settings::{self, ChosenModel, ModelChoice, ModelQuery};
 use super::title::SessionTitle;
 use super::{PromptKey, SessionHost, SessionMessage, TurnPart, commands};
 use crate::completion::Completion;
@@ -154,7 +153,7 @@ impl SessionActor {
                 }
                 let Some((prompt, done)) = self.steer_if_asked(key, prompt, done) else { return };
                 if self.queue.is_full() {
-                    return done.complete(Err(prompt_queue::too_many()));
+                    return done.complete(Err(prompts::too_many()));
                 }
                 self.announce_commands();
                 // The model takes a while to call its first command.

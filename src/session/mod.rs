@@ -9,11 +9,9 @@ mod effective_policy;
 mod host;
 mod last_client;
 mod model_cache;
-mod model_choice;
 mod open;
 mod pending_context;
 mod project_facts;
-mod prompt_queue;
 mod prompts;
 mod servers;
 mod settings;
@@ -57,8 +55,7 @@ pub(crate) use turnwright_mcp::{
 pub(crate) use turnwright_store::SessionRow;
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;
-pub(crate) use undo::changes::{ChangeScope, turn_changes};
-pub(crate) use undo::report::UndoReport;
+pub(crate) use undo::report::{ChangeScope, UndoReport, turn_changes};
 pub(crate) use undo::{UndoContext, UndoRequest};
 
 /// The most messages that may wait for a busy session.

@@ -9,9 +9,7 @@ pub(super) mod early_messages;
 pub(super) mod lifecycle;
 mod load;
 mod recovery;
-pub(super) mod replay;
 pub(super) mod restore;
-mod running_work;
 mod conversation;
 mod start;
 

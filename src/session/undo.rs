@@ -2,7 +2,6 @@
 //! logs them, applies them and reports the result. Asks no question, because the user has typed the
 //! command.
 
-pub(super) mod changes;
 pub(super) mod report;
 
 use std::path::Path;

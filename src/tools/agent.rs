@@ -1,15 +1,26 @@
-//! `agent`: gives a task to a helper, which works on it in a conversation of its own.
+//! `agent`: gives a task to a helper, which works on it in a conversation of its own. The turn runs the helpers;
+//! the session's set of them knows their types, those in the background, and the tokens that were used.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::shown_argument::{ArgumentRole, ShownArgument};
-use super::{CallPlan, CallSite, HelperSet, HelperTask, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::arguments::{ArgumentRole, ShownArgument};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_title};
-use turnwright_types::message::ToolSpec;
+use turnwright_types::message::{TokenUsage, ToolSpec};
 use turnwright_types::text;
+use turnwright_workspace::helper_types::HelperType;
 
 /// The name of the tool.
 pub(crate) const AGENT_TOOL: &str = "agent";
@@ -17,6 +28,17 @@ pub(crate) const AGENT_TOOL: &str = "agent";
 const MAX_PROMPT_BYTES: usize = 64 * 1024;
 /// The type of a helper if the model names none.
 const DEFAULT_TYPE: &str = "general";
+
+/// The most helpers of a session that work at the same time; others wait.
+const MAX_WORKING: u8 = 4;
+/// The most helpers in the background, working or waiting.
+const MAX_IN_BACKGROUND: usize = 16;
+/// The most notices that are kept for the user.
+const MAX_NOTICES: usize = 20;
+
+/// The tools of the type `explore`.
+const EXPLORE_TOOLS: &[&str] = &["read_file", "list_dir", "find_files", "grep", "web_fetch"];
+const EXPLORE: &str = "Only find out and report; you cannot change anything.";
 
 #[derive(Debug)]
 pub(super) struct Agent;
@@ -120,4 +142,240 @@ impl Tool for Agent {
 fn view(args: &AgentArgs) -> CallView {
     let title = format!("{}: {}", escape_hidden_line(args.kind()), args.title());
     CallView::new(shorten_title(title), Agent::KIND)
+}
+
+/// The task of a helper.
+#[derive(Clone, Debug)]
+pub struct HelperTask {
+    pub kind: HelperType,
+    /// The task in a few words.
+    pub title: String,
+    /// The card of the call.
+    pub view: CallView,
+    pub prompt: String,
+    /// The call returns at once, and the model is told when the helper is done.
+    pub in_background: bool,
+}
+
+/// Runs helpers for the tool `agent`. A turn implements it for its calls.
+pub trait HelperRunner: Debug + Send + Sync {
+    /// Runs a helper to its end and returns its answer, or starts it in the background.
+    fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome>;
+}
+
+/// The helpers of a session. The default has none and starts none, as in a helper itself.
+#[derive(Debug)]
+pub struct HelperSet {
+    /// One line for each type that users have defined; `None` if no helper may be started.
+    catalogue: Option<Arc<[String]>>,
+    types: Vec<HelperType>,
+    slots: Arc<Semaphore>,
+    tracker: TaskTracker,
+    stop: CancellationToken,
+    // Held only to look at a few values.
+    state: Mutex<HelperSetState>,
+}
+
+#[derive(Debug, Default)]
+struct HelperSetState {
+    /// Cancels the helpers that are in the background now.
+    background: Option<CancellationToken>,
+    /// Texts for the model about helpers that have ended.
+    news: Vec<String>,
+    /// Notices for the user about them.
+    notices: Vec<String>,
+    /// The tokens of all requests of this conversation.
+    usage: TokenUsage,
+    /// The running turn, in which the user can be asked, and the open questions.
+    turn: Option<(CancellationToken, TaskTracker)>,
+}
+
+/// Lets a helper in the background ask the user. The running turn does not end before this is dropped.
+#[derive(Debug)]
+pub(crate) struct QuestionTurn {
+    /// Cancelled with the turn.
+    pub(crate) cancel: CancellationToken,
+    _open: TaskTrackerToken,
+}
+
+impl Default for HelperSet {
+    fn default() -> HelperSet {
+        HelperSet {
+            catalogue: None,
+            types: Vec::new(),
+            slots: Arc::new(Semaphore::new(MAX_WORKING.into())),
+            tracker: TaskTracker::new(),
+            stop: CancellationToken::new(),
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl HelperSet {
+    /// The helpers of a session whose users have defined these types. They come before the built-in ones
+    /// of the same name.
+    pub fn new(types: Vec<HelperType>) -> HelperSet {
+        let lines = types.iter().map(|kind| format!("{}: {}", kind.name, kind.description));
+        let catalogue = Some(lines.collect());
+        HelperSet { catalogue, types, ..HelperSet::default() }
+    }
+
+    /// One line for each type that users have defined; `None` if the model cannot start helpers.
+    pub fn catalogue(&self) -> Option<Arc<[String]>> {
+        self.catalogue.clone()
+    }
+
+    /// The type with this name.
+    ///
+    /// # Errors
+    /// The known names, if it is none of them.
+    fn find_type(&self, name: &str) -> Result<HelperType, String> {
+        let built_in =
+            [built_in("explore", Some(EXPLORE_TOOLS), EXPLORE), built_in("general", None, "")];
+        let mut types = self.types.iter().chain(&built_in);
+        if let Some(found) = types.clone().find(|kind| kind.name == name) {
+            return Ok(found.clone());
+        }
+        let first = types.next().map(|kind| kind.name.clone()).unwrap_or_default();
+        Err(types.fold(first, |all, kind| format!("{all}, {}", kind.name)))
+    }
+
+    /// Waits until one more helper may work. Its server works on `served` requests at the same time. The permit is
+    /// held while the helper works.
+    pub(crate) async fn slot(&self, served: Option<u32>) -> Option<OwnedSemaphorePermit> {
+        let most = u32::from(MAX_WORKING);
+        // The fewer requests the server works on, the more places one helper takes.
+        let places = most.div_ceil(served.unwrap_or(most).clamp(1, most));
+        Arc::clone(&self.slots).acquire_many_owned(places).await.ok()
+    }
+
+    /// Runs a helper in the background; `work` gets the token that cancels it. Returns false if there are
+    /// too many.
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        work: impl FnOnce(CancellationToken) -> F,
+    ) -> bool {
+        if self.tracker.len() >= MAX_IN_BACKGROUND || self.stop.is_cancelled() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let cancel = state.background.get_or_insert_with(|| self.stop.child_token()).clone();
+        drop(state);
+        self.tracker.spawn(work(cancel));
+        true
+    }
+
+    /// Ends the helpers in the background.
+    pub fn cancel_background(&self) {
+        let background = self.state.lock().background.take();
+        if let Some(background) = background {
+            background.cancel();
+        }
+    }
+
+    /// Ends all helpers in the background and waits until they have ended.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+
+    /// Lets helpers in the background ask the user while this turn runs. Outside a turn a client does not
+    /// expect a question, and some never answer one.
+    pub(crate) fn open_questions(&self, turn: &CancellationToken) {
+        self.state.lock().turn = Some((turn.clone(), TaskTracker::new()));
+    }
+
+    /// Waits until no question is open, and permits no further one.
+    pub(crate) async fn close_questions(&self) {
+        let turn = self.state.lock().turn.take();
+        if let Some((_, open)) = turn {
+            open.close();
+            open.wait().await;
+        }
+    }
+
+    /// Takes part in the running turn to ask the user; `None` if there is none.
+    pub(crate) fn join_turn(&self) -> Option<QuestionTurn> {
+        let state = self.state.lock();
+        let (cancel, open) = state.turn.as_ref()?;
+        Some(QuestionTurn { cancel: cancel.clone(), _open: open.token() })
+    }
+
+    /// Records how a helper in the background has ended, for the model.
+    pub(crate) fn add_news(&self, news: String) {
+        self.state.lock().news.push(news);
+    }
+
+    /// Keeps a notice of a helper in the background for the user.
+    pub(crate) fn add_notice(&self, notice: String) {
+        let mut state = self.state.lock();
+        if state.notices.len() < MAX_NOTICES {
+            state.notices.push(notice);
+        }
+    }
+
+    /// The texts for the model and the notices for the user about helpers in the background, each once.
+    pub(super) fn take_news(&self) -> (String, Vec<String>) {
+        let mut state = self.state.lock();
+        (std::mem::take(&mut state.news).concat(), std::mem::take(&mut state.notices))
+    }
+
+    /// Counts a request of this conversation.
+    pub(crate) fn count_tokens(&self, usage: TokenUsage) {
+        self.state.lock().usage += usage;
+    }
+
+    /// The tokens of all requests of this conversation.
+    pub(crate) fn tokens(&self) -> u64 {
+        self.state.lock().usage.total()
+    }
+}
+
+fn built_in(name: &str, tools: Option<&[&str]>, instructions: &str) -> HelperType {
+    HelperType {
+        name: name.to_owned(),
+        description: String::new(),
+        tools: tools.map(|names| names.iter().map(|name| (*name).to_owned()).collect()),
+        model: None,
+        instructions: instructions.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_of_the_user_comes_before_the_built_in_one_of_its_name() {
+        let own =
+            |name: &str| HelperType { description: "mine".to_owned(), ..built_in(name, None, "") };
+        let set = HelperSet::new(vec![own("explore"), own("reviewer")]);
+        assert_eq!(set.find_type("explore").unwrap().description, "mine");
+        assert_eq!(set.find_type("general").unwrap().description, "");
+        assert_eq!(set.find_type("x").unwrap_err(), "explore, reviewer, explore, general");
+        let tools = HelperSet::default().find_type("explore").unwrap().tools.unwrap();
+        assert!(tools.iter().all(|tool| EXPLORE_TOOLS.contains(&tool.as_str())));
+    }
+
+    #[tokio::test]
+    async fn a_cancel_ends_those_that_run_and_not_those_that_are_started_later() {
+        let set = HelperSet::new(Vec::new());
+        let first = CancellationToken::new();
+        let second = CancellationToken::new();
+        for token in [&first, &second] {
+            let ended = token.clone();
+            assert!(set.spawn(|cancel| async move {
+                cancel.cancelled().await;
+                ended.cancel();
+            }));
+            if token == &first {
+                set.cancel_background();
+                first.cancelled().await;
+            }
+        }
+        assert!(!second.is_cancelled());
+        set.close().await;
+        assert!(second.is_cancelled() && !set.spawn(|_| async {}));
+    }
 }

@@ -7,8 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::project_context::note_folders;
-use super::shown_argument::{CONTENT, NAME, ShownArgument};
+use super::arguments::{CONTENT, NAME, ShownArgument};
 use super::{CallPlan, CallSite, PreviewedChange, Tool, ToolCtx, ToolEnv, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -347,6 +346,13 @@ fn diff_outcome(text: String, diff: CallContent) -> ToolOutcome {
 
 fn clip_name(name: &str) -> String {
     text::cut(escape_hidden_line(name), 100)
+}
+
+/// The folders of notes, the project's first.
+pub(crate) fn note_folders(env: &ToolEnv) -> Vec<NoteFolder> {
+    let cwd = env.files.roots().real_cwd();
+    let user = env.shared.process.folders.config_folder().map(NoteFolder::of_user);
+    std::iter::once(NoteFolder::of_project(cwd)).chain(user).collect()
 }
 
 #[cfg(test)]

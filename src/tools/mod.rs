@@ -2,23 +2,31 @@
 //! then it runs: `run` needs a [`Pass`]. `ARCHITECTURE.md` says how a tool is added: a file, and a line in [`built_in`].
 
 mod agent;
+mod apply_patch;
 mod arguments;
 mod ask_user;
-mod call_plan;
-mod commands;
-mod tool_env;
+mod delete_path;
+mod edit_common;
+mod edit_file;
+mod exec;
+mod exec_output;
 mod exit_plan;
-mod files;
-mod helper_set;
+mod find_files;
+mod grep;
 mod history;
-mod project_context;
+mod list_dir;
+mod live_output;
 mod memory;
+mod move_path;
 mod outcome;
 mod plan;
+mod read_file;
 mod registry;
-mod shown_argument;
+mod search_common;
 mod skill;
+mod tool_env;
 mod web_fetch;
+mod write_file;
 
 #[cfg(test)]
 mod tests;
@@ -36,47 +44,47 @@ use tokio_util::sync::CancellationToken;
 use turnwright_guard::command::{RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::note_about_other_names;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind, escape_hidden_line};
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
+};
 use turnwright_types::ids::CallId;
-use turnwright_types::message::{Media, ToolSpec};
+use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::files::Files;
+use turnwright_workspace::files::{EntryInfo, Files, Roots};
 
-pub(crate) use agent::{AGENT_TOOL, may_edit};
-pub(crate) use arguments::{canonical_name, repair_arguments};
-pub(crate) use call_plan::{CallPlan, CallSite, PreviewedChange};
-pub(crate) use commands::{is_waiting, patch_call};
-pub(crate) use files::{current_place, edited_path};
-pub(crate) use helper_set::{HelperRunner, HelperSet, HelperTask, QuestionTurn};
-pub(crate) use outcome::{
-    outcome_json, preview_json, raw_output, read_outcome, read_preview, read_view, view_json,
+pub(crate) use agent::{AGENT_TOOL, HelperRunner, HelperSet, HelperTask, QuestionTurn, may_edit};
+pub(crate) use apply_patch::patch_call;
+pub(crate) use arguments::{
+    ArgumentRole, COMMON_ARGUMENTS, ShownArgument, canonical_name, repair_arguments,
 };
-pub(crate) use project_context::{
-    PROJECT_READ_TIMEOUT, ProjectContext, custom_commands, describe_notes, describe_skills,
-    folder_instructions, project_sources, read_project_context,
+pub(crate) use edit_common::{current_place, edited_path};
+pub(crate) use exec_output::is_waiting;
+pub(crate) use memory::note_folders;
+pub(crate) use outcome::{
+    ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview, read_view,
+    view_json,
 };
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight,
 };
 pub use registry::{OfferContext, Registry, Toolbox};
-pub(crate) use shown_argument::{ArgumentRole, COMMON_ARGUMENTS, ShownArgument};
 pub(crate) use tool_env::{ProcessShared, SessionShared, SharedValue, ToolEnv, UserFolders};
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![
-        Arc::new(files::ReadFile),
-        Arc::new(files::WriteFile),
-        Arc::new(files::EditFile),
-        Arc::new(files::ApplyPatch),
-        Arc::new(files::MovePath),
-        Arc::new(files::DeletePath),
-        Arc::new(files::ListDir),
-        Arc::new(files::FindFiles),
-        Arc::new(files::Grep),
-        Arc::new(commands::Exec),
-        Arc::new(commands::ExecOutput),
+        Arc::new(read_file::ReadFile),
+        Arc::new(write_file::WriteFile),
+        Arc::new(edit_file::EditFile),
+        Arc::new(apply_patch::ApplyPatch),
+        Arc::new(move_path::MovePath),
+        Arc::new(delete_path::DeletePath),
+        Arc::new(list_dir::ListDir),
+        Arc::new(find_files::FindFiles),
+        Arc::new(grep::Grep),
+        Arc::new(exec::Exec),
+        Arc::new(exec_output::ExecOutput),
         Arc::new(web_fetch::WebFetch),
         Arc::new(plan::Plan),
         Arc::new(memory::Memory),
@@ -158,6 +166,126 @@ pub trait Tool: Debug + Send + Sync + 'static {
     ) -> impl Future<Output = ToolOutcome> + Send;
 }
 
+/// The change that a preview has computed, for the run of the call.
+pub trait PreviewedChange: Default + Send + Sync + 'static {
+    /// The contents that the call is going to give to files, as far as they are known beforehand.
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        Vec::new()
+    }
+}
+
+impl PreviewedChange for () {}
+
+impl PreviewedChange for Option<EntryInfo> {}
+
+/// A call as it is shown to the user and judged.
+#[derive(Clone, Debug)]
+pub struct CallPlan {
+    /// The card of the call before it runs.
+    pub view: CallView,
+    /// Everything that the call may touch. An effect too many costs the user a needless question; a
+    /// missing one is a security hole.
+    pub effects: Vec<Effect>,
+}
+
+impl CallPlan {
+    /// The plan of a call that touches nothing but the state of the session.
+    pub(crate) fn in_session(view: CallView) -> CallPlan {
+        CallPlan { view, effects: vec![Effect::SessionState] }
+    }
+
+    /// The plan of a call that reads at these places.
+    fn reading(view: CallView, targets: Vec<ResolvedPath>) -> CallPlan {
+        CallPlan { view, effects: targets.into_iter().map(Effect::Read).collect() }
+    }
+
+    /// The plan of a call that writes at these places.
+    fn writing(view: CallView, targets: Vec<ResolvedPath>) -> CallPlan {
+        CallPlan { view, effects: targets.into_iter().map(Effect::Write).collect() }
+    }
+}
+
+/// The place where a call is planned. It remembers every path that was resolved, so that the place that the user is
+/// shown, the place that is judged and the place that is touched are the same.
+pub struct CallSite<'a> {
+    pub(crate) env: &'a ToolEnv,
+    /// The paths as the call names them.
+    paths: Vec<PathBuf>,
+    /// The same, resolved.
+    targets: Vec<ResolvedPath>,
+}
+
+impl<'a> CallSite<'a> {
+    fn new(env: &'a ToolEnv) -> CallSite<'a> {
+        CallSite { env, paths: Vec::new(), targets: Vec::new() }
+    }
+
+    pub(crate) fn roots(&self) -> &'a Roots {
+        self.env.files.roots()
+    }
+
+    /// Resolves a path of the call.
+    fn resolve(&mut self, path: PathBuf) -> ResolvedPath {
+        let target = self.roots().resolve(&path);
+        self.remember(path, target)
+    }
+
+    /// Resolves a path of a tool that acts on a directory entry itself, not on what it points to: a link in the last
+    /// component is not followed.
+    fn resolve_entry(&mut self, path: PathBuf) -> ResolvedPath {
+        let target = self.roots().resolve_entry(&path);
+        self.remember(path, target)
+    }
+
+    /// Resolves the paths among the arguments.
+    fn resolve_all(&mut self, arguments: Vec<PathArgument<'_>>) -> Vec<ResolvedPath> {
+        arguments.into_iter().map(|argument| self.resolve(argument.path())).collect()
+    }
+
+    /// Resolves the paths among the arguments of a tool that acts on directory entries.
+    fn resolve_entries(&mut self, arguments: Vec<PathArgument<'_>>) -> Vec<ResolvedPath> {
+        arguments.into_iter().map(|argument| self.resolve_entry(argument.path())).collect()
+    }
+
+    /// Returns true unless a path leads to another machine or a device, which only looking at it would connect to. Such
+    /// a call of a file tool will be refused.
+    fn may_look(&self) -> bool {
+        !self.paths.iter().any(|path| self.roots().leads_elsewhere(path))
+    }
+
+    /// Returns the paths as the call names them, and resolved.
+    fn into_paths(self) -> (Vec<PathBuf>, Vec<ResolvedPath>) {
+        (self.paths, self.targets)
+    }
+
+    fn remember(&mut self, path: PathBuf, target: ResolvedPath) -> ResolvedPath {
+        self.paths.push(path);
+        self.targets.push(target.clone());
+        target
+    }
+}
+
+/// A path among the arguments of a call.
+pub struct PathArgument<'a> {
+    text: &'a mut String,
+    /// True if it may be the path of a new file.
+    may_be_new: bool,
+}
+
+impl<'a> PathArgument<'a> {
+    fn of_existing(text: &'a mut String) -> PathArgument<'a> {
+        PathArgument { text, may_be_new: false }
+    }
+
+    fn of_any(text: &'a mut String) -> PathArgument<'a> {
+        PathArgument { text, may_be_new: true }
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(&*self.text)
+    }
+}
+
 /// The context of one call.
 #[derive(Clone, Debug)]
 pub struct ToolCtx {
@@ -170,70 +298,6 @@ pub struct ToolCtx {
     pub turn: CancellationToken,
     /// Runs helpers, if the call may start any.
     pub helpers: Option<Arc<dyn HelperRunner>>,
-}
-
-/// The result of a call.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ToolOutcome {
-    /// True if the call did what was asked.
-    pub ok: bool,
-    /// The text for the model.
-    pub text: String,
-    /// Replaces the view of the call, now that its result is known.
-    pub view: Option<CallView>,
-    /// The content of the card.
-    pub content: Vec<CallContent>,
-    /// The result as a few JSON fields, for clients that show nothing else. [`raw_output`] adds the
-    /// text unless a field holds the result.
-    pub raw: Value,
-    /// Pictures, for models that accept them.
-    pub images: Vec<Media>,
-}
-
-impl ToolOutcome {
-    /// A call that did what was asked.
-    pub(crate) fn done(
-        text: impl Into<String>,
-        content: Vec<CallContent>,
-        raw: Value,
-    ) -> ToolOutcome {
-        ToolOutcome { ok: true, text: text.into(), view: None, content, raw, images: Vec::new() }
-    }
-
-    /// The same, with a card that shows the text for the model.
-    fn done_as_shown(text: String, raw: Value) -> ToolOutcome {
-        let content = vec![CallContent::Text(text.clone())];
-        ToolOutcome::done(text, content, raw)
-    }
-
-    /// A failed call. The user reads the first sentence of the reason.
-    pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
-        ToolOutcome::refused(reason.into())
-    }
-
-    /// A call that was not executed. The model and the user read texts of their own.
-    pub fn refused(ToolRefusal { for_model, for_user }: ToolRefusal) -> ToolOutcome {
-        ToolOutcome {
-            ok: false,
-            view: None,
-            content: vec![CallContent::Text(for_user.clone())],
-            raw: serde_json::json!({ "message": for_user }),
-            text: for_model,
-            images: Vec::new(),
-        }
-    }
-
-    /// Adds a line for the model.
-    pub(crate) fn add_line(&mut self, line: &str) {
-        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
-        self.text.push_str(line);
-    }
-
-    /// Adds a line for the model and the user.
-    pub fn append_note(&mut self, note: String) {
-        self.add_line(&note);
-        self.content.push(CallContent::Text(note));
-    }
 }
 
 /// A tool with its argument type erased: built in, or provided by an MCP server.
@@ -302,27 +366,6 @@ struct TypedCall<T: Tool> {
     name_notes: Vec<String>,
     /// Why it cannot run, whatever it would do.
     refusal: Option<ToolRefusal>,
-}
-
-/// A path among the arguments of a call.
-pub struct PathArgument<'a> {
-    text: &'a mut String,
-    /// True if it may be the path of a new file.
-    may_be_new: bool,
-}
-
-impl<'a> PathArgument<'a> {
-    fn of_existing(text: &'a mut String) -> PathArgument<'a> {
-        PathArgument { text, may_be_new: false }
-    }
-
-    fn of_any(text: &'a mut String) -> PathArgument<'a> {
-        PathArgument { text, may_be_new: true }
-    }
-
-    fn path(&self) -> PathBuf {
-        PathBuf::from(&*self.text)
-    }
 }
 
 impl<T: Tool> AnyTool for T {
@@ -436,8 +479,8 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             if T::KIND != ToolKind::Execute {
                 let home = ctx.env.shared.process.folders.home.as_deref();
                 let roots = ctx.env.files.roots();
-                let refusal = files::refusal_of_home_path(&self.paths, home)
-                    .or_else(|| files::refusal_of_other_machine(&self.paths, roots));
+                let refusal = edit_common::refusal_of_home_path(&self.paths, home)
+                    .or_else(|| edit_common::refusal_of_other_machine(&self.paths, roots));
                 if let Some(refusal) = refusal {
                     return Err(refusal.into());
                 }
@@ -489,4 +532,9 @@ fn append_ignored(mut text: String, ignored: &[String]) -> String {
         text.push_str(&format!("{line}[ignored: {}]", ignored.join(", ")));
     }
     text
+}
+
+/// The places that a card links to.
+fn locations(roots: &Roots, targets: &[ResolvedPath], line: Option<u32>) -> Vec<Location> {
+    targets.iter().map(|target| Location { path: roots.client_path(target), line }).collect()
 }

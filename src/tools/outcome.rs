@@ -1,9 +1,8 @@
-//! The answers of tools: the part that the user sees, on the card and in the raw output, and their form as JSON, in
-//! which they can be kept and given again.
+//! The answers of tools: for the model and for the user, who sees a part on the card and in the raw output; and
+//! their form as JSON, in which they can be kept and given again.
 
 use serde_json::{Value, json};
 
-use super::ToolOutcome;
 use turnwright_types::effect::{CallContent, CallView, FileFate, Location, ToolKind, fenced};
 use turnwright_types::ids::TerminalId;
 use turnwright_types::message::Media;
@@ -23,6 +22,70 @@ const KINDS: [(&str, ToolKind); 10] = [
     ("switch_mode", ToolKind::SwitchMode),
     ("other", ToolKind::Other),
 ];
+
+/// The result of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutcome {
+    /// True if the call did what was asked.
+    pub ok: bool,
+    /// The text for the model.
+    pub text: String,
+    /// Replaces the view of the call, now that its result is known.
+    pub view: Option<CallView>,
+    /// The content of the card.
+    pub content: Vec<CallContent>,
+    /// The result as a few JSON fields, for clients that show nothing else. [`raw_output`] adds the
+    /// text unless a field holds the result.
+    pub raw: Value,
+    /// Pictures, for models that accept them.
+    pub images: Vec<Media>,
+}
+
+impl ToolOutcome {
+    /// A call that did what was asked.
+    pub(crate) fn done(
+        text: impl Into<String>,
+        content: Vec<CallContent>,
+        raw: Value,
+    ) -> ToolOutcome {
+        ToolOutcome { ok: true, text: text.into(), view: None, content, raw, images: Vec::new() }
+    }
+
+    /// The same, with a card that shows the text for the model.
+    pub(super) fn done_as_shown(text: String, raw: Value) -> ToolOutcome {
+        let content = vec![CallContent::Text(text.clone())];
+        ToolOutcome::done(text, content, raw)
+    }
+
+    /// A failed call. The user reads the first sentence of the reason.
+    pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
+        ToolOutcome::refused(reason.into())
+    }
+
+    /// A call that was not executed. The model and the user read texts of their own.
+    pub fn refused(ToolRefusal { for_model, for_user }: ToolRefusal) -> ToolOutcome {
+        ToolOutcome {
+            ok: false,
+            view: None,
+            content: vec![CallContent::Text(for_user.clone())],
+            raw: json!({ "message": for_user }),
+            text: for_model,
+            images: Vec::new(),
+        }
+    }
+
+    /// Adds a line for the model.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
+        self.text.push_str(line);
+    }
+
+    /// Adds a line for the model and the user.
+    pub fn append_note(&mut self, note: String) {
+        self.add_line(&note);
+        self.content.push(CallContent::Text(note));
+    }
+}
 
 pub(crate) fn outcome_json(outcome: &ToolOutcome) -> Value {
     json!({

@@ -1,8 +1,6 @@
-//! The tools of a session: lookup by the names that models write, and the specs that are
-//! advertised.
+//! The tools of a session: which of them it may use, lookup by the names that models write, and the specs
+//! that are advertised.
 
-mod advertised_tools;
-mod allowed_tools;
 mod remote_tools;
 mod tool_search;
 
@@ -12,9 +10,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub(crate) use advertised_tools::{SMALL_WINDOW, essential_weight};
-use advertised_tools::{fits_window, schema_budget};
-pub(crate) use allowed_tools::AllowedTools;
+use remote_tools::schema_budget;
 pub(crate) use remote_tools::{RemoteTools, ServerStatus};
 pub(super) use tool_search::ToolSearch;
 
@@ -77,6 +73,23 @@ const MIN_REMOTE_SIMILARITY: f64 = 0.85;
 const MAX_SUGGESTIONS: usize = 8;
 /// An error quotes at most this many characters of an unknown name.
 const MAX_NAME_CHARS: usize = 80;
+
+/// Built-in tools take some 2 000 tokens. In a window of fewer tokens than this, only the
+/// indispensable ones are advertised; the others can still be called.
+pub(crate) const SMALL_WINDOW: u64 = 8_000;
+/// The tools without which no work can be done.
+const ESSENTIAL_TOOLS: &[&str] = &[
+    "apply_patch",
+    "edit_file",
+    "exec",
+    "exit_plan",
+    "grep",
+    "list_dir",
+    "read_file",
+    "write_file",
+];
+/// Built-in tools that a helper never has: they start helpers or talk to the user for the session.
+const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
 
 /// The facts that decide which tools are advertised to the model, and in which words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -347,6 +360,17 @@ impl Toolbox {
     }
 }
 
+/// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
+fn fits_window(name: &str, window: Option<u64>) -> bool {
+    window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
+}
+
+/// The weight of the tools that are advertised even to a model with a small window.
+pub(crate) fn essential_weight(specs: &ToolSpecs) -> u64 {
+    let essential = specs.iter().filter(|spec| fits_window(&spec.name, Some(0))).cloned();
+    specs_weight(&essential.collect::<Vec<_>>())
+}
+
 /// The names of the tools that are most similar to this one, each after its similarity.
 fn most_similar(tools: &[&Arc<dyn AnyTool>], name: &str, threshold: f64) -> Vec<(f64, String)> {
     let similarities =
@@ -371,6 +395,71 @@ fn bare_name(name: &str) -> &str {
     }
 }
 
+/// The only tools of a session.
+#[derive(Debug)]
+pub(crate) struct AllowedTools {
+    /// The names as the client has written them; `None` for all tools.
+    names: Option<Vec<String>>,
+    /// Built-in tools that are not among them.
+    excluded: &'static [&'static str],
+    /// A further restriction, of the session that a helper belongs to.
+    outer: Option<Arc<AllowedTools>>,
+}
+
+impl AllowedTools {
+    /// The tools with these names, which may be names from other agents (`Read`, `Bash(git:*)`,
+    /// `mcp__server__tool`). A pattern behind a name is ignored: it would be an approval in other
+    /// agents, and nothing is approved here.
+    pub(crate) fn new(names: &[String]) -> AllowedTools {
+        let bare = names.iter().map(|name| name.split('(').next().unwrap_or_default());
+        let names = Some(bare.map(|name| name.trim().to_owned()).collect());
+        AllowedTools { names, excluded: &[], outer: None }
+    }
+
+    /// The tools of a helper: the named ones, or all, limited to those of its session.
+    fn of_helper(names: Option<&[String]>, outer: Option<Arc<AllowedTools>>) -> AllowedTools {
+        let names = names.and_then(|names| AllowedTools::new(names).names);
+        AllowedTools { names, excluded: NOT_FOR_HELPERS, outer }
+    }
+
+    /// Returns true if the built-in tool with this name, or with one of these names of other agents, is allowed.
+    fn contains(&self, name: &str, foreign: &[&str]) -> bool {
+        if self.excluded.contains(&name)
+            || self.outer.as_ref().is_some_and(|outer| !outer.contains(name, foreign))
+        {
+            return false;
+        }
+        let name = letters_and_digits(name);
+        self.names.as_ref().is_none_or(|names| {
+            let mut allowed = names.iter().map(|allowed| letters_and_digits(allowed));
+            allowed.any(|allowed| allowed == name || foreign.contains(&allowed.as_str()))
+                || self.has_wildcard()
+        })
+    }
+
+    /// Returns true if the MCP tool with this name, `mcp__SERVER__TOOL`, is allowed: by its own name, or by its
+    /// server's, `mcp__SERVER` or `mcp__SERVER__*`. Names of MCP tools may differ only in punctuation.
+    fn contains_remote(&self, name: &str) -> bool {
+        if self.outer.as_ref().is_some_and(|outer| !outer.contains_remote(name)) {
+            return false;
+        }
+        self.names.as_ref().is_none_or(|names| {
+            names.iter().any(|allowed| allows_remote(allowed, name)) || self.has_wildcard()
+        })
+    }
+
+    fn has_wildcard(&self) -> bool {
+        self.names.iter().flatten().any(|name| name == "*")
+    }
+}
+
+/// Returns true if `allowed` is the name of this MCP tool or of its server.
+fn allows_remote(allowed: &str, name: &str) -> bool {
+    let server = allowed.strip_suffix("__*").unwrap_or(allowed);
+    let tool = server.strip_prefix("mcp__").and_then(|_| name.strip_prefix(server));
+    allowed == name || tool.is_some_and(|tool| tool.starts_with("__"))
+}
+
 /// An immutable list of tools with an index by name.
 #[derive(Debug, Default)]
 pub struct ToolIndex {
@@ -381,7 +470,7 @@ pub struct ToolIndex {
 }
 
 /// The result of a lookup by letters and digits only.
-pub(super) enum LooseMatch<'a> {
+enum LooseMatch<'a> {
     Nothing,
     One(&'a Arc<dyn AnyTool>),
     Several,
@@ -410,13 +499,78 @@ impl ToolIndex {
     }
 
     /// The tool whose name has these letters and digits.
-    pub(super) fn find_loosely(&self, letters: &str) -> LooseMatch<'_> {
+    fn find_loosely(&self, letters: &str) -> LooseMatch<'_> {
         match self.by_letters.get(letters) {
             None => LooseMatch::Nothing,
             Some(None) => LooseMatch::Several,
             Some(Some(position)) => {
                 self.tools.get(*position).map_or(LooseMatch::Nothing, LooseMatch::One)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_agents_mean_the_same_tools() {
+        let allowed = ["Read", "Bash(git:*)", "mcp__files__list_all", " web_fetch "];
+        let allowed = AllowedTools::new(&allowed.map(str::to_owned));
+        for (name, foreign, expected) in [
+            ("read_file", &["read"][..], true),
+            ("exec", &["bash", "shell"], true),
+            ("web_fetch", &["fetch"], true),
+            ("edit_file", &["edit"], false),
+        ] {
+            assert_eq!(allowed.contains(name, foreign), expected, "{name}");
+        }
+        for (name, expected) in [
+            ("mcp__files__list_all", true),
+            ("mcp__files_list__all", false),
+            ("mcp__files__list", false),
+            ("mcp__other__read", false),
+        ] {
+            assert_eq!(allowed.contains_remote(name), expected, "{name}");
+        }
+        for (pattern, expected) in [
+            ("mcp__files", [true, true, false]),
+            ("mcp__files__*", [true, true, false]),
+            ("mcp__files__read", [true, false, false]),
+            ("mcp__file", [false; 3]),
+            ("mcp__", [false; 3]),
+            ("mcp", [false; 3]),
+            ("__*", [false; 3]),
+            ("*", [true; 3]),
+        ] {
+            let allowed = AllowedTools::new(&[pattern.to_owned()]);
+            let names = ["mcp__files__read", "mcp__files__list", "mcp__other__read"];
+            assert_eq!(names.map(|name| allowed.contains_remote(name)), expected, "{pattern}");
+            assert_eq!(allowed.contains("exec", &["bash"]), pattern == "*", "{pattern}");
+        }
+        assert!(!AllowedTools::new(&[]).contains("read_file", &["read"]));
+    }
+
+    #[test]
+    fn a_helper_has_at_most_the_tools_of_its_session() {
+        let session = Arc::new(AllowedTools::new(&["Read", "Bash", "agent"].map(str::to_owned)));
+        let names = ["Read", "Edit", "agent"].map(str::to_owned);
+        let open = AllowedTools::of_helper(None, None);
+        let limited = AllowedTools::of_helper(None, Some(Arc::clone(&session)));
+        let named = AllowedTools::of_helper(Some(&names), Some(session));
+        for (name, foreign, expected) in [
+            ("read_file", &["read"][..], [true, true, true]),
+            ("exec", &["bash"], [true, true, false]),
+            ("edit_file", &["edit"], [true, false, false]),
+            ("agent", &[], [false; 3]),
+            ("ask_user", &[], [false; 3]),
+        ] {
+            let helpers = [&open, &limited, &named];
+            assert_eq!(helpers.map(|helper| helper.contains(name, foreign)), expected);
+        }
+        for (helper, expected) in [(&open, true), (&limited, false), (&named, false)] {
+            assert_eq!(helper.contains_remote("mcp__a__b"), expected);
         }
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::shown_argument::{NAME, ShownArgument};
+use super::arguments::{NAME, ShownArgument};
 use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    OfferContext, Registry, Tool, Toolbox, agent, arguments, ask_user, built_in, commands,
-    exit_plan, files, history, memory, plan, registry, skill, web_fetch,
+    OfferContext, Registry, Tool, Toolbox, agent, apply_patch, arguments, ask_user, built_in,
+    delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history, list_dir,
+    memory, move_path, plan, read_file, registry, skill, web_fetch, write_file,
 };
 
 fn toolbox() -> Toolbox {
@@ -52,25 +53,25 @@ fn the_specs_in_the_file_are_those_of_the_argument_types() {
     }
     let lines = [
         line::<agent::Agent>(),
-        line::<files::ApplyPatch>(),
+        line::<apply_patch::ApplyPatch>(),
         line::<ask_user::AskUser>(),
-        line::<files::DeletePath>(),
-        line::<files::EditFile>(),
-        line::<commands::Exec>(),
-        line::<commands::ExecOutput>(),
+        line::<delete_path::DeletePath>(),
+        line::<edit_file::EditFile>(),
+        line::<exec::Exec>(),
+        line::<exec_output::ExecOutput>(),
         line::<exit_plan::ExitPlan>(),
-        line::<files::FindFiles>(),
-        line::<files::Grep>(),
+        line::<find_files::FindFiles>(),
+        line::<grep::Grep>(),
         line::<history::History>(),
-        line::<files::ListDir>(),
+        line::<list_dir::ListDir>(),
         line::<skill::LoadSkill>(),
         line::<memory::Memory>(),
-        line::<files::MovePath>(),
+        line::<move_path::MovePath>(),
         line::<plan::Plan>(),
-        line::<files::ReadFile>(),
+        line::<read_file::ReadFile>(),
         line::<registry::ToolSearch>(),
         line::<web_fetch::WebFetch>(),
-        line::<files::WriteFile>(),
+        line::<write_file::WriteFile>(),
     ];
     let text = format!("{{\n{}\n}}\n", lines.join(",\n"));
     for tool in built_in() {

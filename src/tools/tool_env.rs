@@ -2,14 +2,14 @@
 //! its helpers, and that of the process.
 
 use std::fmt::{self, Debug};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::commands::OpenTerminals;
-use super::helper_set::HelperSet;
+use super::HelperSet;
+use super::live_output::OpenTerminals;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
@@ -174,6 +174,13 @@ pub struct UserFolders {
     pub state: PathBuf,
     /// The home folder, if there is one.
     pub home: Option<PathBuf>,
+}
+
+impl UserFolders {
+    /// Our configuration folder, if there is one.
+    pub(crate) fn config_folder(&self) -> Option<&Path> {
+        Some(self.config.as_path()).filter(|path| path.is_absolute())
+    }
 }
 
 /// The state that all sessions of a process share.

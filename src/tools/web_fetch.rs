@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::json;
 use url::Url;
 
-use super::shown_argument::{ShownArgument, URL};
+use super::arguments::{ShownArgument, URL};
 use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
 #[cfg(unix)]
 use tokio::net::UnixListener;

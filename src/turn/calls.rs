@@ -1,15 +1,299 @@
-//! Runs the tool calls of an answer: what may run beside what, each call's permission, its card, and
-//! the files that it changes.
+//! Runs the tool calls of an answer, and gives each its one result and its final card. Calls that cannot
+//! affect each other run concurrently; the results keep the order of the calls. The user can cancel them one by one,
+//! while their turn goes on.
 
 pub(super) mod admission_queue;
 pub(super) mod audit;
-pub(super) mod batch;
-pub(super) mod cancellable_calls;
 pub(super) mod cards;
-pub(super) mod conflicts;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
 mod kept_call;
-pub(super) mod results;
 pub(super) mod runner;
 pub(super) mod standalone;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::tools::{ToolOutcome, patch_call};
+use crate::turn::loop_guard::LoopQuestion;
+use crate::turn::{Turn, TurnStep};
+use admission_queue::AdmissionTicket;
+use cards::{failed_update, final_update, settled_call};
+use runner::{CANCELLED, CallEnd, PendingCall};
+use turnwright_store::CallOutcome;
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{Arguments, Message, StopReason, ToolCall, ToolMessage};
+use turnwright_types::redact;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::ToolCallStatus;
+
+/// The calls that are queued or running, by their index in the answer.
+type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
+
+impl Turn {
+    pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
+        let mut results = CallResults::open(calls.clone());
+        let mut running = RunningCalls::new();
+        let mut new_paths = Vec::new();
+        let mut all_invalid = true;
+        // All calls are queued before the first one starts: each waits for earlier ones only.
+        for (index, call) in calls.into_iter().enumerate() {
+            match self.queue_call(call).await {
+                Ok((call, ticket)) => {
+                    all_invalid = false;
+                    let effects = &call.plan.effects;
+                    let paths = self.conversation.told.folders().new_paths(effects);
+                    if !paths.is_empty() {
+                        new_paths.push((index, paths));
+                    }
+                    let run = self.runner.clone().run(call, ticket);
+                    running.push(run.map(move |end| (index, end)).boxed());
+                }
+                // The turn goes on and the model can correct the call (R-TOOL-14).
+                Err(refusal) => self.settle(&mut results, index, refusal.into()).await,
+            }
+        }
+        let mut cancelled = Vec::new();
+        let mut touched = Vec::new();
+        while let Some((index, end)) = running.next().await {
+            let has_run = end.has_run();
+            if has_run {
+                let of_call = new_paths.extract_if(.., |(at, _)| *at == index);
+                touched.extend(of_call.flat_map(|(_, paths)| paths));
+            }
+            if has_run || !self.cancel.is_cancelled() {
+                self.settle(&mut results, index, end).await;
+            } else {
+                cancelled.push((index, end));
+            }
+        }
+        cancelled.sort_by_key(|(index, _)| *index);
+        for (index, end) in cancelled {
+            self.settle(&mut results, index, end).await;
+        }
+        let asked = self.push_results(results, touched, all_invalid).await;
+        let questions = self.conversation.env.take_open_questions();
+        if self.cancel.is_cancelled() {
+            TurnStep::End(Ok(StopReason::Cancelled))
+        } else if questions.is_empty() {
+            match asked {
+                Some(asked) => self.ask_about_loop(asked).await,
+                None => self.step_after_calls(),
+            }
+        } else {
+            let id = self.history.mint_message_id();
+            self.conversation.say(id, questions.join("\n\n"));
+            TurnStep::End(Ok(StopReason::EndTurn))
+        }
+    }
+
+    /// Adds the results to the history. The last one also has what the model has to know now: news of
+    /// commands, and the instructions of the folders that were touched. Returns what the user must be
+    /// asked about before the turn goes on.
+    async fn push_results(
+        &mut self,
+        results: CallResults,
+        touched: Vec<PathBuf>,
+        all_invalid: bool,
+    ) -> Option<LoopQuestion> {
+        let mut results: Vec<_> = results.close(CANCELLED).collect();
+        let asked = self.check_loops(&mut results, all_invalid).await;
+        let cut = self.cut_long_results(&mut results);
+        for result in results.iter().filter(|result| cut.contains(&result.call)) {
+            self.conversation.log().replace_result(&result.call, result.text.clone());
+        }
+        let instructions = self.new_folder_instructions(touched).await;
+        let lines = self.conversation.env.command_news().into_iter().chain(instructions);
+        let news: String = lines.collect();
+        if let Some(last) = results.last_mut()
+            && !news.is_empty()
+        {
+            last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
+            last.text.push_str(&news);
+            self.conversation.log().replace_result(&last.call, last.text.clone());
+        }
+        for mut result in results {
+            // The result goes to the model's server, which must not see keys of other providers.
+            redact::redact_in_place(&mut result.text);
+            self.history.push(Message::Tool(result));
+        }
+        asked
+    }
+
+    /// Settles calls that will not run with this reason as their result.
+    pub(super) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: ToolRefusal) {
+        let outcome = ToolOutcome::refused(why.clone());
+        let is_cancelled = self.cancel.is_cancelled();
+        for call in &calls {
+            let settled = self.settled(call, &outcome, is_cancelled);
+            self.conversation.log().finish_call(&call.id, settled).in_background();
+        }
+        if !calls.is_empty() {
+            self.conversation.log().flush().written().await;
+        }
+        for call in &calls {
+            let mut last = failed_update(&call.id, &why.for_user);
+            if is_cancelled {
+                last.status = ToolCallStatus::Cancelled;
+            }
+            self.cards.finish(last);
+        }
+        for result in CallResults::open(calls).close(&why.for_model) {
+            self.history.push(Message::Tool(result));
+        }
+    }
+
+    /// Parses a call, resolves its paths, shows them on its card and queues it.
+    async fn queue_call(
+        &mut self,
+        call: ToolCall,
+    ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
+        let tool = self.conversation.tools.find_for_call(&call.name)?;
+        let arguments = match call.arguments {
+            Arguments::Object(value) => value,
+            Arguments::Unusable { reason, .. } => return Err(reason.into()),
+        };
+        let (tool, arguments) = match patch_call(tool.name(), &arguments) {
+            Some(patch) => (self.conversation.tools.find("apply_patch")?, patch),
+            None => (tool, arguments),
+        };
+        self.cards.set_name(&call.id, tool.name());
+        let turn = self.helper.as_ref().map_or(&self.cancel, |helper| &helper.session_turn);
+        let tokens = CallTokens { call: self.cancel.child_token(), turn: turn.clone() };
+        self.cards.make_cancellable(&call.id, tokens.call.clone());
+        let (mut pending, ticket) = self.runner.enqueue(call.id, tool, arguments, tokens).await?;
+        let view = pending.card_view();
+        if pending.view.is_some() {
+            self.cards.set_view(&pending.id, &view);
+            pending.view = Some(view);
+            self.cards.show_arguments(&pending.id, pending.raw_input.clone());
+        }
+        Ok((pending, ticket))
+    }
+
+    /// Gives a call its result, unless it has one already. Its card gets its final status once the
+    /// result is stored.
+    async fn settle(&mut self, results: &mut CallResults, index: usize, end: CallEnd) {
+        let CallEnd { outcome, is_cancelled, last } = end;
+        let Some(call) = results.settle(index, &outcome) else { return };
+        let mut last = if let Some(last) = last {
+            last
+        } else {
+            let is_cancelled = is_cancelled || self.cancel.is_cancelled();
+            let settled = self.settled(call, &outcome, is_cancelled);
+            let last = final_update(&call.id, &settled);
+            self.conversation.log().finish_call(&call.id, settled).in_background();
+            self.conversation.log().flush().written().await;
+            last
+        };
+        last.view = outcome.view;
+        last.content = Some(outcome.content);
+        self.cards.finish(last);
+    }
+
+    /// The outcome of a call that has not run as it is stored.
+    fn settled(&self, call: &ToolCall, outcome: &ToolOutcome, is_cancelled: bool) -> CallOutcome {
+        let known = self.conversation.tools.find(&call.name);
+        let name = known.as_ref().map_or(call.name.as_str(), |tool| tool.name());
+        settled_call(outcome, is_cancelled, (name, self.cards.view(&call.id)), None)
+    }
+}
+
+/// The calls of one answer and their results. A provider rejects a history in which a call has no
+/// result, so [`CallResults::close`], which leaves none without, is the only way to get the results
+/// out.
+#[must_use = "close the ledger or the next request will be invalid"]
+#[derive(Debug)]
+struct CallResults {
+    entries: Vec<(ToolCall, Option<ToolMessage>)>,
+}
+
+impl CallResults {
+    fn open(calls: Vec<ToolCall>) -> CallResults {
+        CallResults { entries: calls.into_iter().map(|call| (call, None)).collect() }
+    }
+
+    /// Sets the result of a call unless it has one: a tool that finishes while it is being
+    /// cancelled may report twice. Returns the call if the result was set.
+    fn settle(&mut self, number: usize, outcome: &ToolOutcome) -> Option<&ToolCall> {
+        match self.entries.get_mut(number) {
+            Some((call, slot)) if slot.is_none() => {
+                *slot = Some(ToolMessage {
+                    text: outcome.text.clone(),
+                    ok: outcome.ok,
+                    images: outcome.images.clone(),
+                    ..unanswered(call)
+                });
+                Some(call)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the results in the order of the calls; calls without a result get this reason.
+    fn close(self, reason: &str) -> impl Iterator<Item = ToolMessage> {
+        self.entries.into_iter().map(move |(call, result)| {
+            result.unwrap_or_else(|| ToolMessage { text: reason.to_owned(), ..unanswered(&call) })
+        })
+    }
+}
+
+/// The result of a call that has not run, without a reason.
+fn unanswered(call: &ToolCall) -> ToolMessage {
+    ToolMessage {
+        call: call.id.clone(),
+        provider_id: call.provider_id.clone(),
+        name: call.name.clone(),
+        text: String::new(),
+        ok: false,
+        images: Vec::new(),
+    }
+}
+
+/// The tokens that stop a call.
+#[derive(Clone, Debug)]
+pub(super) struct CallTokens {
+    /// Cancelled with the call alone, and with its turn.
+    pub(super) call: CancellationToken,
+    /// The turn of the session. For a helper's calls it is the turn that waits for the helper.
+    pub(super) turn: CancellationToken,
+}
+
+impl CallTokens {
+    /// The tokens of a call of this turn.
+    pub(super) fn of(turn: &CancellationToken) -> CallTokens {
+        CallTokens { call: turn.child_token(), turn: turn.clone() }
+    }
+}
+
+/// The calls without a final card. Clones share them.
+// Held only to look something up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CancellableCalls(Arc<Mutex<HashMap<CallId, CancellationToken>>>);
+
+impl CancellableCalls {
+    /// Cancels a call. Returns false if there is none with this identifier.
+    pub(crate) fn cancel(&self, id: &CallId) -> bool {
+        let found = self.0.lock().get(id).cloned();
+        // Code that waits for the token may look something up.
+        found.inspect(CancellationToken::cancel).is_some()
+    }
+
+    fn add(&self, id: &CallId, cancel: CancellationToken) {
+        self.0.lock().insert(id.clone(), cancel);
+    }
+
+    fn contains(&self, id: &CallId) -> bool {
+        self.0.lock().contains_key(id)
+    }
+
+    fn remove(&self, id: &CallId) {
+        self.0.lock().remove(id);
+    }
+}

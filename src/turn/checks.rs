@@ -1,8 +1,7 @@
 //! Checks: commands of the user, such as `cargo check`, that run before the first edit of a turn and again
 //! when the model would end it. The model is told what is new in their output.
 
-mod news;
-
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +10,9 @@ use tokio::time::Instant;
 
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
-use crate::turn::calls::cancellable_calls::CallTokens;
+use crate::turn::calls::CallTokens;
 use crate::turn::calls::cards::{abridged_arguments, final_update, settled_call};
 use crate::turn::calls::runner::CallEnd;
-use news::{CheckRun, find_news};
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
@@ -24,12 +22,37 @@ use turnwright_types::message::{
 };
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate};
 
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// How often in one turn the model is told about the checks' output, so that this ends.
 const MAX_ROUNDS: u32 = 3;
+/// The most lines of one report.
+const MAX_LINES: usize = 20;
+/// The most characters of a line.
+const MAX_LINE_CHARS: usize = 400;
+
+/// The words with which build tools begin lines about their progress, which differ from run to run.
+const PROGRESS: &[&str] = &[
+    "Adding",
+    "Blocking",
+    "Building",
+    "Checking",
+    "Compiling",
+    "Dirty",
+    "Documenting",
+    "Downloaded",
+    "Downloading",
+    "Finished",
+    "Fresh",
+    "Locking",
+    "Running",
+    "Updating",
+];
+/// Parts of words that mark a line as a problem if the check has succeeded.
+const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
 
 /// A command that checks the project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,6 +264,77 @@ fn check_run(outcome: &ToolOutcome) -> CheckRun {
     CheckRun { output: text("output"), is_success: outcome.ok, end: text("ended") }
 }
 
+/// The output of one run of a check, and how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct CheckRun {
+    output: String,
+    is_success: bool,
+    /// How it ended, as in `exit status 101`.
+    end: String,
+}
+
+/// The new lines of the second run, at most twenty; `None` if nothing is new.
+fn find_news(before: &CheckRun, now: &CheckRun) -> Option<String> {
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for line in before.output.lines() {
+        *known.entry(without_numbers(line)).or_default() += 1;
+    }
+    let mut new = Vec::new();
+    for line in now.output.lines() {
+        let is_told = match known.get_mut(&without_numbers(line)) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        };
+        if !is_told && !is_noise(line) && (!now.is_success || is_problem(line)) {
+            new.push(line);
+        }
+    }
+    if new.is_empty() {
+        let fails_only_now = before.is_success && !now.is_success;
+        return fails_only_now.then(|| "(it fails now, and says nothing about why)".to_owned());
+    }
+    let more = new.len().saturating_sub(MAX_LINES);
+    // The last line is needed to say that there is more.
+    new.truncate(if more > 0 { MAX_LINES - 1 } else { MAX_LINES });
+    let mut text: Vec<String> =
+        new.iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS)).collect();
+    if more > 0 {
+        text.push(format!("… and {} more new lines", more + 1));
+    }
+    Some(text.join("\n"))
+}
+
+/// The line with every number replaced: an edit moves the lines below it, and times differ.
+fn without_numbers(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    for letter in line.trim().chars() {
+        if !letter.is_ascii_digit() {
+            text.push(letter);
+        } else if !text.ends_with('#') {
+            text.push('#');
+        }
+    }
+    text
+}
+
+fn is_noise(line: &str) -> bool {
+    line.split_whitespace().next().is_none_or(|word| PROGRESS.contains(&word))
+}
+
+/// Returns true if a line of a check that has succeeded is about a problem: it has a place such as `a.rs:3`,
+/// or says so.
+fn is_problem(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    let has_place = line
+        .split(':')
+        .skip(1)
+        .any(|part| part.starts_with(|character: char| character.is_ascii_digit()));
+    has_place || PROBLEM_WORDS.iter().any(|word| lower.contains(word))
+}
+
 #[cfg(test)]
 mod tests {
     use schemars::JsonSchema;
@@ -296,5 +390,50 @@ mod tests {
         let updates = format!("{:?}", fixture.client.updates.lock());
         assert!(updates.contains("Stopped: a check may run 120 s"), "{updates}");
         assert_eq!(fixture.client.final_statuses().len(), 3);
+    }
+
+    fn run(output: &str, is_success: bool) -> CheckRun {
+        CheckRun { output: output.to_owned(), is_success, end: String::new() }
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let old = "a.rs:3:5: warning: unused\nb.rs:7:1: error: bad\n";
+        let table: &[(&str, bool, &str, bool, Option<&str>)] = &[
+            ("", true, "", true, None),
+            ("", true, "   Compiling x v0.1.0\n    Finished in 0.5s\nok\n", true, None),
+            (old, false, "a.rs:13:5: warning: unused\nb.rs:17:1: error: bad\n", false, None),
+            (old, false, "b.rs:7:1: error: bad\n", false, None),
+            (old, false, &format!("{old}c.rs:1: error: new\n"), false, Some("c.rs:1: error: new")),
+            ("", true, "c.rs:1:2: unused\n", true, Some("c.rs:1:2: unused")),
+            ("", true, "warning: x\nfine\n", true, Some("warning: x")),
+            ("", true, "Checking x\nodd\n", false, Some("odd")),
+            ("x\n", true, "x\nx\n", false, Some("x")),
+            ("x\n", true, "x\n", false, Some("(it fails now, and says nothing about why)")),
+            ("x\n", false, "x\n", false, None),
+        ];
+        for (before, was_success, now, is_success, expected) in table {
+            let found = find_news(&run(before, *was_success), &run(now, *is_success));
+            assert_eq!(found.as_deref(), *expected, "{before:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_at_most_twenty_lines_of_bounded_length() {
+        let lines = |count: usize| {
+            let all: Vec<_> =
+                (1..=count).map(|length| format!("error {}", "x".repeat(length))).collect();
+            all.join(
+                "
+",
+            )
+        };
+        let text = find_news(&CheckRun::default(), &run(&lines(20), false)).unwrap();
+        assert_eq!(text.lines().count(), 20);
+        let text = find_news(&CheckRun::default(), &run(&lines(1_000), false)).unwrap();
+        assert_eq!(text.lines().count(), 20);
+        assert!(text.ends_with("… and 981 more new lines"), "{text}");
+        let long = find_news(&CheckRun::default(), &run(&"é".repeat(9_000), false)).unwrap();
+        assert_eq!(long.chars().count(), MAX_LINE_CHARS);
     }
 }

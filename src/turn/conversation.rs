@@ -1,10 +1,19 @@
-//! A conversation with the model: what the turns of a session, or the turn of a helper, work with.
+//! A conversation with the model: what the turns of a session, or the turn of a helper, work with. This includes what
+//! was told already: the notices that the user gets once, and the context that the model has as long as it is not left
+//! out of the conversation.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::calls::admission_queue::AdmissionQueue;
+use super::calls::runner::{CallOrigin, CallRunner};
+use super::prompt::folder_instructions::ToldFolders;
+use super::steering::JoinedMessage;
+use super::{CacheGuard, CancellableCalls, Check, ModelFinder, SharedSpending, SpendingLimits};
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
+use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
 use turnwright_store::{Entry, SessionLog};
 use turnwright_types::client::Client;
@@ -12,14 +21,6 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
 use turnwright_types::update::{PromptKey, Update};
 use turnwright_workspace::helper_types::HelperType;
-
-use super::calls::admission_queue::AdmissionQueue;
-use super::calls::runner::{CallOrigin, CallRunner};
-use super::steering::JoinedMessage;
-use super::{
-    CacheGuard, CancellableCalls, Check, ModelFinder, SharedModelSelection, SharedSpending,
-    SpendingLimits, Told,
-};
 
 /// The permission answers that a conversation remembers.
 // Held only to judge.
@@ -223,5 +224,160 @@ impl Conversation {
             is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
         }
+    }
+}
+
+/// A notice that the user gets once in a session, be it about the session itself or about a helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnceNotice {
+    /// The server truncates prompts.
+    Truncation,
+    /// The window is small.
+    SmallWindow,
+    /// The size of the window is only assumed.
+    AssumedWindow,
+    /// The base URL lacks its version.
+    BaseUrl,
+}
+
+/// The notes that the user and the model of a conversation have been given. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// A bit for each [`OnceNotice`], which a session shares with its helpers.
+    notices: Arc<AtomicU8>,
+    // Held only to access a small set.
+    context: Arc<Mutex<ToldContext>>,
+}
+
+#[derive(Debug, Default)]
+struct ToldContext {
+    /// The mode that the model was last told; `None` if that message is no longer in its context.
+    mode: Option<Mode>,
+    /// The folders whose instructions the model has.
+    folders: ToldFolders,
+    /// True if the user was told that instructions, notes and skills could not be read.
+    lacks_instructions: bool,
+}
+
+impl Told {
+    /// The state of a new helper: its model knows nothing yet, but its user is the one of the session.
+    pub(super) fn for_helper(&self) -> Told {
+        Told { notices: Arc::clone(&self.notices), context: Arc::default() }
+    }
+
+    /// Marks the notice as told. Returns true if it was not told before.
+    pub(super) fn first_time(&self, notice: OnceNotice) -> bool {
+        let bit = 1 << notice as u8;
+        self.notices.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Forgets everything that was told to the model, because it may no longer be in its context.
+    fn forget_context(&self) {
+        let mut context = self.context.lock();
+        context.mode = None;
+        context.folders = ToldFolders::default();
+    }
+
+    /// Marks the mode as unknown to the model.
+    pub(crate) fn forget_mode(&self) {
+        self.context.lock().mode = None;
+    }
+
+    /// Returns true if the model was told a mode.
+    pub(super) fn knows_mode(&self) -> bool {
+        self.context.lock().mode.is_some()
+    }
+
+    /// Marks this mode as told. Returns the one before.
+    pub(super) fn tell_mode(&self, mode: Mode) -> Option<Mode> {
+        self.context.lock().mode.replace(mode)
+    }
+
+    /// The folders whose instructions the model has.
+    pub(super) fn folders(&self) -> MappedMutexGuard<'_, ToldFolders> {
+        MutexGuard::map(self.context.lock(), |context| &mut context.folders)
+    }
+
+    /// Notes whether the instructions, notes and skills could not be read. Returns the answer of the time before.
+    pub(super) fn set_lacks_instructions(&self, lacks_instructions: bool) -> bool {
+        std::mem::replace(&mut self.context.lock().lacks_instructions, lacks_instructions)
+    }
+}
+
+/// The model of a session and its reasoning effort.
+#[derive(Clone, Debug)]
+pub(crate) struct ModelSelection {
+    pub model: Arc<dyn Model>,
+    /// The reasoning effort; ignored by models that have none to choose.
+    pub effort: ReasoningEffort,
+}
+
+/// The model selection, set by the session and read by its turn.
+// Held only to copy a pointer.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedModelSelection(Arc<Mutex<SelectionState>>);
+
+#[derive(Debug)]
+struct SelectionState {
+    current: ModelSelection,
+    /// The model before the current one, until that has answered.
+    previous: Option<Arc<dyn Model>>,
+}
+
+impl SharedModelSelection {
+    pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
+        let current = ModelSelection { model, effort };
+        SharedModelSelection(Arc::new(Mutex::new(SelectionState { current, previous: None })))
+    }
+
+    pub(crate) fn get(&self) -> ModelSelection {
+        self.0.lock().current.clone()
+    }
+
+    pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
+        let mut state = self.0.lock();
+        let previous = std::mem::replace(&mut state.current.model, model);
+        state.previous.get_or_insert(previous);
+    }
+
+    /// Sets the model of a stored session. The one before has not had anything of the conversation.
+    pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
+        self.0.lock().current.model = model;
+    }
+
+    pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
+        self.0.lock().current.effort = effort;
+    }
+
+    /// The model that has the conversation so far in its cache, if it is not the current one.
+    pub(super) fn previous(&self) -> Option<Arc<dyn Model>> {
+        self.0.lock().previous.clone()
+    }
+
+    /// Takes note that the current model has answered.
+    pub(super) fn forget_previous(&self) {
+        self.0.lock().previous = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_news_once_for_a_session_and_its_helpers_together() {
+        let session = Told::default();
+        let helper = session.for_helper();
+        assert!(helper.first_time(OnceNotice::BaseUrl));
+        assert!(
+            !session.first_time(OnceNotice::BaseUrl) && session.first_time(OnceNotice::SmallWindow)
+        );
+    }
+
+    #[test]
+    fn the_model_of_a_helper_is_told_everything_itself() {
+        let session = Told::default();
+        session.tell_mode(Mode::Plan);
+        assert!(session.knows_mode() && !session.for_helper().knows_mode());
     }
 }

@@ -239,7 +239,7 @@ pub(crate) fn turn_fixture(
         CommandDisplay::default(),
     );
     let conversation = Conversation {
-        system_prompt: crate::turn::prompt::context::SYSTEM_PROMPT.into(),
+        system_prompt: crate::turn::prompt::SYSTEM_PROMPT.into(),
         selection: SharedModelSelection::new(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
             ReasoningEffort::Default,

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
-use super::calls::cancellable_calls::CallTokens;
-use super::prompt::context;
+use super::calls::CallTokens;
+use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{Error, as_sentence, error_chain};
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
@@ -233,7 +233,7 @@ impl TurnHelpers {
 impl OpenHelper {
     /// Holds the conversation, and ends everything that the helper has left running.
     async fn converse(self, task: &HelperTask) -> HelperEnd {
-        let mut context = context::environment_lines(self.conversation.env.files.roots());
+        let mut context = prompt::environment_lines(self.conversation.env.files.roots());
         context.extend(self.conversation.mode_context());
         let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
         let conversation = self.conversation.clone();

@@ -1,15 +1,24 @@
-//! The limits of a turn and a session, and how much of them is used up. Pure.
+//! The limits of a turn and a session, how much of them is used up, and the end of a turn that has reached one:
+//! the model is asked for a last summary, and the user is told what to do next. A session and its helpers share
+//! their spending, so that the limits hold for all of them: the turn reports its own counts, and helpers add theirs
+//! as soon as they have used something.
 
-pub(super) mod end;
-pub(super) mod shared;
-
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
+use crate::turn::{Turn, TurnStep};
 use turnwright_llm::Model;
-use turnwright_types::message::{History, Spending, StopReason, TokenUsage};
+use turnwright_types::message::{History, Spending, StopReason, TokenUsage, ToolCall};
+use turnwright_types::refusal::ToolRefusal;
 
 /// The part of a limit at which the user is told.
 const NOTICE_SHARE: f64 = 0.8;
+/// Asks for the last answer of a turn.
+const SUMMARY: &str = "Say in a few sentences what is done, what is not, and what comes next.";
+/// Asks for the last answer of a helper.
+const REPORT: &str = "Answer now with what you have found and done, and say what is missing.";
 
 /// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +37,7 @@ impl Resource {
 }
 
 /// An amount of each resource.
-pub(super) type Amounts = [f64; Resource::ALL.len()];
+type Amounts = [f64; Resource::ALL.len()];
 
 /// The limits of a session; infinite where there is none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,7 +75,7 @@ impl SpendingLimits {
     }
 
     /// True if the cost is limited.
-    pub(super) fn has_cost(&self) -> bool {
+    fn has_cost(&self) -> bool {
         let cost = Resource::Cost as usize;
         self.turn[cost].min(self.session[cost]).is_finite()
     }
@@ -138,7 +147,7 @@ impl ReachedLimit {
 #[derive(Clone, Debug)]
 pub(super) struct SpendingMeter {
     limits: SpendingLimits,
-    pub(super) before: Amounts,
+    before: Amounts,
     told: Vec<ReachedLimit>,
 }
 
@@ -154,17 +163,17 @@ impl SpendingMeter {
 
     /// Takes note of requests that do not belong to this turn.
     #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
-    pub(super) fn leave_out_requests(&mut self, count: u64) {
+    fn leave_out_requests(&mut self, count: u64) {
         self.before[Resource::Requests as usize] += count as f64;
     }
 
     /// A limit that is used up by now.
-    pub(super) fn reached(&self, now: Amounts) -> Option<ReachedLimit> {
+    fn reached(&self, now: Amounts) -> Option<ReachedLimit> {
         self.used_beyond(1.0, now).next()
     }
 
     /// The limits that are now nearly used up, each once.
-    pub(super) fn take_notices(&mut self, now: Amounts) -> Vec<String> {
+    fn take_notices(&mut self, now: Amounts) -> Vec<String> {
         let full: Vec<_> = self.used_beyond(1.0, now).collect();
         let near = self.used_beyond(NOTICE_SHARE, now);
         let new: Vec<_> = near.filter(|limit| !self.told.contains(limit)).collect();
@@ -213,9 +222,154 @@ pub(super) fn add_cost(
 
 /// The amounts that were used up `elapsed` after the turn has begun.
 #[expect(clippy::cast_precision_loss, reason = "no count needs 52 bits")]
-pub(super) fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
+fn amounts(spent: &Spending, cost: Option<f64>, elapsed: Duration) -> Amounts {
     let minutes = (spent.time + elapsed).as_secs_f64() / 60.0;
     [spent.requests as f64, spent.usage.total() as f64, cost.unwrap_or_default(), minutes]
+}
+
+/// Shared by the turns of a session and its helpers.
+// Held only to copy a few numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedSpending(Arc<Mutex<SpendingState>>);
+
+#[derive(Debug, Default)]
+struct SpendingState {
+    /// The amounts when the session's last turn began, and those that it has counted by now.
+    before: Amounts,
+    now: Amounts,
+    /// The spending of helpers that no turn has added up yet.
+    helpers: Spending,
+    cost: Option<f64>,
+}
+
+impl SharedSpending {
+    /// Adds what helpers have used to a conversation. Returns the number of their requests.
+    pub(crate) fn add_helpers_to(&self, history: &mut History) -> u64 {
+        let mut state = self.0.lock();
+        let helpers = std::mem::take(&mut state.helpers);
+        let cost = state.cost.take();
+        drop(state);
+        history.spent.requests += helpers.requests;
+        history.spent.usage += helpers.usage;
+        if let Some(cost) = cost {
+            *history.cost.get_or_insert_default() += cost;
+        }
+        helpers.requests
+    }
+}
+
+impl Turn {
+    /// Brings together what the session and its helpers have used up by now.
+    pub(super) fn share_spending(&mut self) -> Amounts {
+        let elapsed = self.began.elapsed();
+        let shared = self.conversation.spending.clone();
+        if let Some(helper) = &mut self.helper {
+            let own = self.history.spent;
+            let cost = self.history.cost;
+            let (known, known_cost) = std::mem::replace(&mut helper.shared, (own, cost));
+            let mut state = shared.0.lock();
+            state.helpers.requests += own.requests - known.requests;
+            state.helpers.usage += own.usage.since(&known.usage);
+            if let Some(cost) = cost {
+                *state.cost.get_or_insert_default() += cost - known_cost.unwrap_or_default();
+            }
+            self.meter.before = state.before;
+            let helpers = amounts(&state.helpers, state.cost, elapsed);
+            return std::array::from_fn(|at| state.now[at] + helpers[at]);
+        }
+        let requests = shared.add_helpers_to(&mut self.history);
+        // A helper has a limit of requests of its own.
+        self.meter.leave_out_requests(requests);
+        let now = amounts(&self.history.spent, self.history.cost, elapsed);
+        let mut state = shared.0.lock();
+        state.before = self.meter.before;
+        state.now = now;
+        now
+    }
+}
+
+impl Turn {
+    /// The first step of the turn. A session that has used up a limit makes no request any more.
+    pub(super) fn first_step(&mut self) -> TurnStep {
+        let now = self.share_spending();
+        match self.meter.reached(now) {
+            Some(limit) => {
+                self.budget.ending = Some(limit);
+                TurnStep::End(Ok(limit.stop_reason()))
+            }
+            None => TurnStep::Sample,
+        }
+    }
+
+    /// Tells the user after the first answer of a session if the limits of cost have no effect.
+    pub(super) fn tell_unlimited_cost(&self, model: &dyn Model) {
+        let is_first = self.history.spent.requests == 1 && !self.is_helper();
+        let is_cost_unknown = self.history.cost.is_none() && model.price().is_none();
+        if is_first && is_cost_unknown && self.conversation.limits.has_cost() {
+            self.conversation.notify(format!(
+                "The price of {} is not known, so a limit of cost has no effect.",
+                model.name()
+            ));
+        }
+    }
+
+    /// Tells the user of limits that are nearly reached, and notes one that is.
+    pub(super) fn check_limits(&mut self) {
+        let now = self.share_spending();
+        let notices = self.meter.take_notices(now);
+        // The user is told about the spending of helpers when the turn of the session goes on.
+        for notice in notices.into_iter().filter(|_| !self.is_helper()) {
+            self.conversation.notify(notice);
+        }
+        self.budget.reached = self.meter.reached(now);
+    }
+
+    /// The step after calls, which may have taken long or have had helpers.
+    pub(super) fn step_after_calls(&mut self) -> TurnStep {
+        self.check_limits();
+        match self.budget.reached {
+            Some(limit) => TurnStep::Summarize(Vec::new(), limit),
+            None => TurnStep::Sample,
+        }
+    }
+
+    /// Makes the last request of the turn. The list of tools stays in it: without it some servers reject
+    /// calls in the history, and none has it in its cache.
+    pub(super) async fn ask_for_summary(
+        &mut self,
+        calls: Vec<ToolCall>,
+        limit: ReachedLimit,
+    ) -> TurnStep {
+        let limit_text = limit.description();
+        let why = ToolRefusal::new(
+            format!("Not executed: the {limit_text} is reached."),
+            "Not executed: a limit is reached",
+        );
+        self.abandon_calls(calls, why).await;
+        let wanted = if self.is_helper() { REPORT } else { SUMMARY };
+        self.push_context(format!("The {limit_text} is reached. No tool runs any more. {wanted}"));
+        self.budget.ending = Some(limit);
+        TurnStep::Sample
+    }
+
+    /// Makes the last request of a helper that goes round in circles. Its user is not asked.
+    pub(super) fn ask_for_report(&mut self) -> TurnStep {
+        self.push_context(format!(
+            "You have done the same again and again. No tool runs any more. {REPORT}"
+        ));
+        let requests = u32::try_from(self.history.spent.requests).unwrap_or(u32::MAX);
+        self.budget.ending = Some(ReachedLimit::turn_requests(requests));
+        TurnStep::Sample
+    }
+
+    /// Tells the user what to do after a limit has ended the turn.
+    pub(super) fn report_limit(&mut self) {
+        if let Some(limit) = self.budget.ending
+            && !self.is_helper()
+        {
+            self.say(limit.advice());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,15 +9,12 @@ mod checks;
 pub(crate) mod fuzzing;
 mod helper;
 mod limits;
-mod loop_detector;
 mod loop_guard;
 mod next_step;
 mod prompt;
 mod room;
-mod selection;
 mod conversation;
 mod steering;
-mod told;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -45,28 +42,30 @@ use calls::runner::{self, CallRunner};
 use checks::TurnChecks;
 use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
-use loop_detector::LoopDetector;
+use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
-use room::make_room::RoomState;
+use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
 pub(crate) use cache_guard::CacheGuard;
-pub(crate) use calls::cancellable_calls::CancellableCalls;
+pub(crate) use calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
 pub(crate) use checks::Check;
-pub(crate) use conversation::{Conversation, SharedGrants};
+pub(crate) use conversation::{
+    Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
+};
 pub(crate) use helper::ModelFinder;
-pub(crate) use limits::SpendingLimits;
-pub(crate) use limits::shared::SharedSpending;
-pub(crate) use prompt::context::{environment_lines, folder_lines, new_date_line, system_prompt};
+pub(crate) use limits::{SharedSpending, SpendingLimits};
+pub(crate) use prompt::{
+    PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
+    folder_lines, new_date_line, project_sources, system_prompt,
+};
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune::prune;
-pub(crate) use selection::{ModelSelection, SharedModelSelection};
 pub(crate) use steering::SteeringQueue;
-pub(crate) use told::Told;
 
 /// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::PROMPT_KEYS_PER_CONNECTION;
 use super::journal::Journal;
-use super::server::PROMPT_KEYS_PER_CONNECTION;
 use crate::session::Replayed;
 use turnwright_types::client::{
     BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperSession, HelperView,

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
+use super::diffs::{self, ShownPreview};
 use super::encode::{self, CancelNews};
-use super::previews::{self, ShownPreview};
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::schema;
 use crate::acp::user_question::UserQuestions;
@@ -195,13 +195,13 @@ impl AcpClientV2 {
         CancelNews::Offered
     }
 
-    /// Like [`previews::take_more`].
+    /// Like [`diffs::take_more`].
     fn take_more_of_preview(&self, update: &mut CallUpdate) -> Option<Value> {
         let mut calls = self.calls.lock();
         if update.status == ToolCallStatus::Pending {
             calls.entry(update.id.clone()).or_default();
         }
-        previews::take_more(&mut calls.get_mut(&update.id)?.preview, update)
+        diffs::take_more(&mut calls.get_mut(&update.id)?.preview, update)
     }
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {

@@ -1,12 +1,17 @@
-//! File changes as version 2 shows them: which file has changed how, and a patch in the format of Git.
+//! File changes as version 2 shows them: which file has changed how, and a patch in the format of Git. While the model
+//! is still writing a file, the client gets each line once: the first lines as the content of the card, and those that
+//! follow as further items of it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use turnwright_types::effect::FileFate;
+use turnwright_types::effect::{CallContent, FileFate};
+use turnwright_types::hash::std_hash;
 use turnwright_types::line_diff::unified_diff;
+use turnwright_types::text;
+use turnwright_types::update::{CallUpdate, ToolCallStatus};
 
 /// The longest texts, in bytes, of which a patch is made. A client can read longer files itself.
 const MAX_TEXT: usize = 1024 * 1024;
@@ -35,7 +40,7 @@ pub(super) fn diff(path: &Path, old: Option<&str>, new: &str, fate: &FileFate) -
 }
 
 /// The item of a card that shows further lines, which end with a line break, of a file that is being written.
-pub(super) fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
+fn added_lines(path: &Path, first: usize, lines: &str) -> Value {
     let change = json!({ "operation": "add", "path": path, "fileType": "text" });
     let mut diff = json!({ "type": "diff", "changes": [change] });
     if let Some(name) = path.to_str().map(quoted) {
@@ -117,6 +122,63 @@ fn is_usual(byte: u8) -> bool {
     (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\'
 }
 
+/// The part of a file that the client shows.
+#[derive(Debug)]
+pub(super) struct ShownPreview {
+    bytes: usize,
+    lines: usize,
+    /// The hash of what is shown.
+    hash: u64,
+}
+
+/// Takes the preview out of an update if the client shows its beginning, and returns the item with the lines that
+/// are new. `shown` is the part that the client shows of the same call.
+pub(super) fn take_more(
+    shown: &mut Option<ShownPreview>,
+    update: &mut CallUpdate,
+) -> Option<Value> {
+    if update.status != ToolCallStatus::Pending {
+        *shown = None;
+        return None;
+    }
+    let mut content = update.content.take()?;
+    let [CallContent::Diff { path, old: None, new, .. }] = content.as_mut_slice() else {
+        update.content = Some(content);
+        *shown = None;
+        return None;
+    };
+    // The last line may not be complete. A key is never split in two, since it has no line break.
+    new.truncate(text::whole_lines(new).len());
+    let before = shown.as_ref();
+    let added = before.and_then(|preview| Some((preview.lines, preview.added_to(new)?)));
+    let more = match added {
+        Some((_, "")) => None,
+        Some((lines, added)) => Some(added_lines(path, lines + 1, added)),
+        None => None,
+    };
+    let is_other = added.is_none();
+    let preview = ShownPreview::of(new);
+    if preview.bytes > 0 {
+        if is_other {
+            update.content = Some(content);
+        }
+        *shown = Some(preview);
+    }
+    more
+}
+
+impl ShownPreview {
+    fn of(text: &str) -> ShownPreview {
+        ShownPreview { bytes: text.len(), lines: text.matches('\n').count(), hash: std_hash(text) }
+    }
+
+    /// The part of a text behind what is shown. Returns `None` if something else is shown.
+    fn added_to<'a>(&self, text: &'a str) -> Option<&'a str> {
+        let (known, added) = text.split_at_checked(self.bytes)?;
+        (std_hash(known) == self.hash).then_some(added)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,5 +211,43 @@ mod tests {
         }
         let long = "x".repeat(MAX_TEXT + 1);
         assert!(diff(Path::new("/w/a"), None, &long, &FileFate::Kept).get("patch").is_none());
+    }
+
+    fn preview(text: &str) -> CallUpdate {
+        let path = "/w/a".into();
+        let new = text.to_owned();
+        let mut update = CallUpdate::new("call-1".into(), ToolCallStatus::Pending);
+        update.content =
+            Some(vec![CallContent::Diff { path, old: None, new, fate: FileFate::Kept }]);
+        update
+    }
+
+    #[test]
+    fn each_line_is_shown_once_unless_another_text_begins() {
+        let mut shown = None;
+        let table = [
+            ("on", None, None),
+            ("one\ntw", Some("one\n"), None),
+            ("one\ntwo", None, None),
+            ("one\ntwo\nthree\nfo", None, Some("@@ -0,0 +2,2 @@\n+two\n+three\n")),
+            ("one\ntwo\nthree\nfour\n", None, Some("@@ -0,0 +4 @@\n+four\n")),
+            ("other\nthan before\n that\n", Some("other\nthan before\n that\n"), None),
+        ];
+        for (text, whole, hunk) in table {
+            let mut update = preview(text);
+            let more = take_more(&mut shown, &mut update);
+            let patch = more.as_ref().map(|item| item["patch"]["text"].as_str().unwrap());
+            assert_eq!(patch.map(|patch| &patch[patch.find("@@").unwrap()..]), hunk, "{text}");
+            let content = update.content.map(|mut content| match content.remove(0) {
+                CallContent::Diff { new, .. } => new,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(content.as_deref(), whole, "{text}");
+        }
+        let mut done = preview("other\nthan before\n that\nand more\n");
+        done.status = ToolCallStatus::Completed;
+        assert_eq!(take_more(&mut shown, &mut done), None);
+        assert!(done.content.is_some(), "the result is shown as a whole");
+        assert!(shown.is_none());
     }
 }

@@ -6,7 +6,6 @@
 mod client;
 mod diffs;
 mod encode;
-mod previews;
 mod prompts;
 
 pub(super) use client::AcpClientV2;

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::session::SessionHost;
-use crate::session::open::replay::{self, HistoryBuilder};
+use crate::session::open::restore::{HistoryBuilder, add_entry};
 use crate::session::pending_context::UnsentContext;
 use crate::session::undo::{UndoContext, UndoRequest, undo_news};
 use crate::turn::Conversation;
@@ -112,7 +112,7 @@ async fn rebuild_history(context: &UndoContext, history: &History) -> Result<His
         let rewound = RewoundEntries::load(connection, key)?;
         let mut builder = HistoryBuilder::default();
         read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &rewound, |stored| {
-            replay::add_entry(&mut builder, stored);
+            add_entry(&mut builder, stored);
             Ok(())
         })?;
         Ok(builder)

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::split;
-use crate::tools::{self, ToolEnv};
+use crate::tools::ToolEnv;
+use crate::turn;
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::message::within_context;
@@ -45,8 +46,8 @@ impl CustomCommands {
         let env = Arc::clone(env);
         let stop = CancellationToken::new();
         let token = stop.clone();
-        let scanning = spawn_blocking(move || tools::custom_commands(&env, &token));
-        let scanned = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, scanning).await;
+        let scanning = spawn_blocking(move || turn::custom_commands(&env, &token));
+        let scanned = tokio::time::timeout(turn::PROJECT_READ_TIMEOUT, scanning).await;
         if let Ok(Ok((commands, skills))) = scanned {
             *self.0.lock() = FileCommands { commands, skills, is_new: true };
         }

@@ -2,8 +2,7 @@
 
 use super::checkpoint::{self, CheckpointTask};
 use super::{CommandCall, PromptWork, SessionActor};
-use crate::session::undo::changes::{ChangeScope, turn_changes};
-use crate::session::undo::report::turn_list;
+use crate::session::undo::report::{ChangeScope, turn_changes, turn_list};
 use crate::undo::DiffLimits;
 use turnwright_store::{StoreError, TurnKind};
 use turnwright_types::effect::fenced;

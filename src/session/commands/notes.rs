@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
-use crate::tools::{ToolEnv, describe_notes, describe_skills};
+use crate::tools::ToolEnv;
+use crate::turn::{describe_notes, describe_skills};
 
 pub(super) fn memory(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     show(session, call, describe_notes)

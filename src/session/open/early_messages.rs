@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::session::prompt_queue::{MAX_QUEUED_PROMPTS, too_many};
+use crate::session::prompts::{MAX_QUEUED_PROMPTS, too_many};
 use crate::session::{MAILBOX_CAPACITY, PromptKey, SessionMessage, TOO_MANY_REQUESTS};
 use turnwright_types::message::StopReason;
 

@@ -1,8 +1,8 @@
 //! Tells the user and the model about answers that failed, were cut off or lack something.
 
 use crate::error::Error;
+use crate::turn::conversation::OnceNotice;
 use crate::turn::room::compaction::window;
-use crate::turn::told::OnceNotice;
 use crate::turn::{ModelSelection, Turn};
 use turnwright_llm::{ErrorKind, LlmError, Modalities, Model, ReasoningEffort, Request};
 use turnwright_types::message::{

@@ -1,13 +1,12 @@
 //! Admits tool calls: each waits for the earlier calls that it could affect, a bounded number runs
 //! at a time, and the user is asked about one call at a time. The turns of a session and its helpers
-//! share a queue, and so do the calls of MCP clients.
+//! share a queue, and so do the calls of MCP clients. The effects of calls decide, never the names of the tools.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::conflicts::conflicts;
 use turnwright_types::effect::Effect;
 
 /// The most calls that run concurrently, and the most that may wait for the user's answer, each
@@ -203,6 +202,26 @@ impl QueuedCalls {
                 && (other.state != CallState::Waiting || other.number < call.number);
             counts && conflicts(&other.effects, &call.effects)
         })
+    }
+}
+
+/// Returns true if two calls must not run concurrently.
+fn conflicts(some: &[Effect], others: &[Effect]) -> bool {
+    some.iter().any(|one| others.iter().any(|other| effects_conflict(one, other)))
+}
+
+fn effects_conflict(one: &Effect, other: &Effect) -> bool {
+    use Effect::{Delete, Exec, Fetch, Input, Read, Remote, SessionState, Signal, Write};
+    match (one, other) {
+        (Fetch { .. } | Signal { .. } | SessionState, _)
+        | (_, Fetch { .. } | Signal { .. } | SessionState) => false,
+        // A command or a remote tool may touch anything.
+        (Exec(_) | Input { .. } | Remote(_), _) | (_, Exec(_) | Input { .. } | Remote(_)) => true,
+        (Read(_), Read(_)) => false,
+        // A folder stands for everything in it.
+        (Read(one) | Write(one) | Delete(one), Read(other) | Write(other) | Delete(other)) => {
+            one.path.starts_with(&other.path) || other.path.starts_with(&one.path)
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::cancellable_calls::CancellableCalls;
+use super::CancellableCalls;
 use crate::tools::{ToolOutcome, raw_output};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::Client;

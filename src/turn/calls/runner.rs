@@ -21,8 +21,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::CallTokens;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
-use super::cancellable_calls::CallTokens;
 use super::cards::{abridged_arguments, final_update, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};

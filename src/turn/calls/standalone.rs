@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::cancellable_calls::CallTokens;
+use super::CallTokens;
 use super::runner::{CallOrigin, CallRunner};
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::tools;
+use super::project_context::{PROJECT_READ_TIMEOUT, folder_instructions};
 use crate::turn::Turn;
 use tokio::task::spawn_blocking;
 use turnwright_recording::outside::{AnswerKind, Keeping};
@@ -112,10 +112,9 @@ impl Turn {
                 continue;
             }
             let looked_at = folders.clone();
-            let reading =
-                spawn_blocking(move || tools::folder_instructions(&root, &folders, limit));
+            let reading = spawn_blocking(move || folder_instructions(&root, &folders, limit));
             let cancellable = self.cancel.run_until_cancelled(reading);
-            let read = tokio::time::timeout(tools::PROJECT_READ_TIMEOUT, cancellable).await;
+            let read = tokio::time::timeout(PROJECT_READ_TIMEOUT, cancellable).await;
             let Ok(Some(Ok(found))) = read else {
                 self.conversation.told.folders().take_back(&looked_at);
                 continue;

@@ -9,18 +9,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::budget::{HandoffLimits, WindowBudget};
 use super::facts;
-use super::fit::fit;
 use super::handoff::{self, KeptTail};
+use super::prune::prune;
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::limits::{add_cost, used_up_limit};
-use crate::turn::prompt::context;
-use crate::turn::{Conversation, ModelSelection};
+use crate::turn::{Conversation, ModelSelection, prompt};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, ToolSpecs, UserMessage};
+use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
 use turnwright_types::patience::{sleep_until, timeout};
+use turnwright_types::text;
 use turnwright_types::token_meter::{FailedSummaries, message_weight, text_weight, weight_of};
 use turnwright_types::update::{CompactionState, Update};
 
@@ -41,6 +41,8 @@ const MAX_ATTEMPTS: u32 = 3;
 const SHOW_INTERVAL: Duration = Duration::from_millis(16);
 /// The delays before a request is repeated after a transient failure.
 const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+/// The newest messages, whose results are left out last.
+const NEWEST: usize = 8;
 
 /// The size of a model's window in tokens, known or assumed. It is smaller if a refusal in this conversation
 /// has shown that.
@@ -247,7 +249,7 @@ impl Compactor<'_> {
                 History { messages, has_media: self.history.has_media, ..History::default() };
             let system = Arc::clone(&self.conversation.system_prompt);
             let request =
-                context::request(system, &whole, Arc::clone(&tools), self.selection.effort);
+                prompt::request(system, &whole, Arc::clone(&tools), self.selection.effort);
             let asking = self.ask(id, &request);
             let error = match self.cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {
@@ -408,4 +410,104 @@ pub(crate) async fn compact_on_request(
 /// The weight of a request of this session.
 pub(in crate::turn) fn request_weight(conversation: &Conversation, request: &Request) -> u64 {
     fixed_weight(conversation, &request.tools) + weight_of(&request.messages)
+}
+
+/// Leaves out as much as needed, the least important first: old results, the middle of long texts, then
+/// the oldest messages but the first.
+fn fit(messages: &mut Vec<Arc<Message>>, max_weight: u64) {
+    if weight_of(messages) <= max_weight {
+        return;
+    }
+    prune(messages, NEWEST);
+    if weight_of(messages) <= max_weight {
+        return;
+    }
+    let longest = usize::try_from(max_weight / 8).unwrap_or(usize::MAX);
+    for message in messages.iter_mut() {
+        *message = Arc::new(shortened(message, longest));
+    }
+    let mut excess = weight_of(messages).saturating_sub(max_weight);
+    let mut dropped = 0;
+    // The last message says what is to be done.
+    let droppable = messages.len().saturating_sub(2);
+    for message in messages.iter().skip(1).take(droppable) {
+        if excess == 0 {
+            break;
+        }
+        excess = excess.saturating_sub(message_weight(message));
+        dropped += 1;
+    }
+    // The rest must not begin with results of a call that is gone.
+    let rest = messages.iter().skip(1 + dropped).take(droppable - dropped);
+    dropped += rest.take_while(|message| message.as_tool().is_some()).count();
+    messages.drain(1..=dropped);
+}
+
+fn shortened(message: &Message, longest: usize) -> Message {
+    let mut message = message.clone();
+    match &mut message {
+        Message::User(user) => {
+            for part in &mut user.parts {
+                match part {
+                    PromptPart::Text(text)
+                    | PromptPart::Context(text)
+                    | PromptPart::Resource { text, .. } => *text = text::clip_middle(text, longest),
+                    PromptPart::Image(_) => *part = PromptPart::Text("[image]".to_owned()),
+                    PromptPart::Audio(_) => *part = PromptPart::Text("[recording]".to_owned()),
+                    PromptPart::Link { .. } => {}
+                }
+            }
+        }
+        Message::Assistant(answer) => {
+            answer.text = text::clip_middle(&answer.text, longest);
+            answer.provider_state.blobs.clear();
+        }
+        Message::Tool(tool) => {
+            tool.text = text::clip_middle(&tool.text, longest);
+            tool.images.clear();
+        }
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_types::message::{ToolMessage, UserMessage};
+
+    #[test]
+    fn what_is_too_long_fits_afterwards_and_the_first_and_the_last_message_stay() {
+        let prompt = |text: &str| Arc::new(Message::User(UserMessage::text(text)));
+        let result = || {
+            Arc::new(Message::Tool(ToolMessage {
+                call: "c".into(),
+                provider_id: "p".to_owned(),
+                name: "exec".to_owned(),
+                text: "x".repeat(50_000),
+                ok: true,
+                images: Vec::new(),
+            }))
+        };
+        for max_weight in [4_000, 10_000, 100_000, 400_000] {
+            let mut messages = vec![prompt("the task")];
+            for number in 0..30 {
+                messages.push(prompt(&format!("step {number} {}", "word ".repeat(3_000))));
+                messages.push(result());
+            }
+            messages.push(prompt("the end"));
+            fit(&mut messages, max_weight);
+            assert!(weight_of(&messages) <= max_weight, "{max_weight}");
+            assert_eq!(messages.first(), Some(&prompt("the task")), "{max_weight}");
+            assert_eq!(messages.last(), Some(&prompt("the end")), "{max_weight}");
+            assert!(!matches!(messages[1].as_ref(), Message::Tool(_)), "{max_weight}");
+        }
+    }
+
+    #[test]
+    fn a_conversation_that_fits_is_not_touched() {
+        let mut messages = vec![Arc::new(Message::User(UserMessage::text("hi")))];
+        let before = messages.clone();
+        fit(&mut messages, 1_000);
+        assert!(Arc::ptr_eq(&messages[0], &before[0]));
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::handoff::{self, FILES_READ};
 use crate::turn::Conversation;
-use crate::turn::prompt::context::date_line;
+use crate::turn::prompt::date_line;
 use crate::undo::UndoHistory;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::read;

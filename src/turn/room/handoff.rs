@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::budget::HandoffLimits;
 use crate::turn::conversation::MODE_PREFIX;
-use crate::turn::prompt::context::DATE_PREFIX;
+use crate::turn::prompt::DATE_PREFIX;
 use turnwright_types::message::{Message, PromptPart, ToolMessage, UserMessage, render_part};
 use turnwright_types::text;
 use turnwright_types::token_meter::{message_weight, part_weight, text_weight};

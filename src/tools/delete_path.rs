@@ -1,0 +1,195 @@
+//! `delete_path`: removes a file, a link or a folder.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::arguments::{PATH, ShownArgument};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
+};
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, display};
+
+#[derive(Debug)]
+pub(super) struct DeletePath;
+
+/// Delete a file, a link (not its target) or a folder.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct DeletePathArgs {
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    /// Also the folder's contents
+    #[serde(default)]
+    recursive: Option<bool>,
+}
+
+impl Tool for DeletePath {
+    const NAME: &'static str = "delete_path";
+    const KIND: ToolKind = ToolKind::Delete;
+    const PENDING_TITLE: &'static str = "Delete";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
+    type Args = DeletePathArgs;
+    type Preview = Option<EntryInfo>;
+
+    fn path_arguments<'a>(&self, args: &'a mut DeletePathArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(&mut args.path)]
+    }
+
+    fn plan(&self, args: &mut DeletePathArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_entries(self.path_arguments(args));
+        let view = view(&targets, site.roots());
+        CallPlan { view, effects: targets.into_iter().map(Effect::Delete).collect() }
+    }
+
+    async fn preview(
+        &self,
+        args: &DeletePathArgs,
+        targets: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
+        let Some(target) = targets.first() else {
+            return Err("delete_path needs a `path`. Nothing was deleted.".into());
+        };
+        if let Some(reason) = why_protected(target, ctx).await {
+            return Err(format!("{} {reason}. Nothing was deleted.", args.path).into());
+        }
+        let info = match ctx.env.files.inspect_entry(target).await {
+            Ok(info) => info,
+            Err(error) => {
+                return Err(not_found_message(&args.path, target, &error, ctx).await.into());
+            }
+        };
+        if info.entries() > 0 && args.recursive != Some(true) {
+            let files = info.files;
+            let folders = info.folders;
+            // The contents of a folder outside the project are not revealed without a permission to
+            // read it.
+            let what = match target.scope {
+                PathScope::Outside => "something".to_owned(),
+                _ => format!("{files} files and {folders} folders"),
+            };
+            return Err(format!(
+                "{} is a folder with {what} below it. Nothing was deleted. Set recursive to delete \
+                 it with all of them.",
+                args.path
+            )
+            .into());
+        }
+        if info.is_too_deep() {
+            return Err(format!(
+                "{} holds folders that are nested more than {} deep. Nothing was deleted. Use exec with rm -r.",
+                args.path, info.depth - 1
+            ).into());
+        }
+        let content =
+            CallContent::Text(deleted_list(&ctx.env.files.roots().display_path(target), &info));
+        Ok((Some(info), vec![content]))
+    }
+
+    async fn run(
+        &self,
+        args: DeletePathArgs,
+        surveyed: Option<EntryInfo>,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
+        let (Some(Effect::Delete(target)), Some(surveyed)) = (pass.effects().first(), surveyed)
+        else {
+            return ToolOutcome::failed("Nothing was deleted: there is no permission for it.");
+        };
+        let files = &ctx.env.files;
+        match files.inspect_entry(target).await {
+            Ok(current) if current == surveyed => {}
+            Ok(_) => {
+                return ToolOutcome::failed(format!(
+                    "{} changed while permission was asked; nothing was deleted.",
+                    args.path
+                ));
+            }
+            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
+        }
+        let recursive = args.recursive == Some(true);
+        let gone = match files.remove(target, recursive, &ctx.cancel).await {
+            Ok(gone) => gone,
+            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
+        };
+        let what = match (surveyed.is_folder, gone) {
+            (false, _) => String::new(),
+            (true, 0) => " (an empty folder)".to_owned(),
+            (true, 1) => " (a folder with 1 file)".to_owned(),
+            (true, count) => format!(" (a folder with {count} files)"),
+        };
+        let text = format!("Deleted {}{what}.", args.path);
+        let mut view = view(std::slice::from_ref(target), files.roots());
+        if surveyed.is_folder {
+            view.title.push_str(&format!(" ({gone} files)"));
+        }
+        let list = deleted_list(&files.roots().display_path(target), &surveyed);
+        let raw = json!({ "result": text, "files": gone });
+        let outcome = ToolOutcome::done(text, vec![CallContent::Text(list)], raw);
+        ToolOutcome { view: Some(view), ..outcome }
+    }
+}
+
+fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let title = targets
+        .first()
+        .map_or("Delete".to_owned(), |target| format!("Delete {}", roots.display_path(target)));
+    CallView { title, kind: DeletePath::KIND, locations: locations(roots, targets, None) }
+}
+
+/// The list of the deleted entries, for the card.
+fn deleted_list(name: &str, info: &EntryInfo) -> String {
+    let mut text = match (info.is_folder, info.is_link) {
+        (true, _) => format!("{name}/"),
+        (false, true) => format!("{name} (the link, not what it points to)"),
+        (false, false) => name.to_owned(),
+    };
+    for below in &info.names {
+        text.push_str(&format!("\n{name}/{}", escape_hidden_line(&display(below))));
+    }
+    let more = info.entries() - info.names.len();
+    if more > 0 {
+        let least = if info.is_truncated() { "at least " } else { "" };
+        text.push_str(&format!("\nand {least}{more} more"));
+    }
+    text
+}
+
+/// Why a path must not be deleted or moved.
+pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Option<&'static str> {
+    if target.path.file_name().is_some_and(|name| name == ".git") {
+        return Some("holds the history of the project and stays");
+    }
+    // Commands have it as `/tmp`.
+    let tmp = ctx.env.files.roots().session_tmp().and_then(SessionTmp::known_folder);
+    if tmp == Some(&*target.path) {
+        return Some("holds the temporary files of this session and stays");
+    }
+    match ctx.env.files.contains_cwd(target).await {
+        Ok(false) => None,
+        Ok(true) => Some("holds the folder of this session and stays"),
+        Err(_) => Some("cannot be looked at"),
+    }
+}
+
+/// The error for the model if there is nothing at a path, with similar names.
+pub(super) async fn not_found_message(
+    name: &str,
+    target: &ResolvedPath,
+    error: &FileError,
+    ctx: &ToolCtx,
+) -> String {
+    let mut text = format!("{name} {error}. Nothing was done.");
+    if *error == FileError::NotFound {
+        let near = ctx.env.files.similar_paths(target).await;
+        if !near.is_empty() {
+            let names: Vec<_> = near.iter().map(|path| display(path)).collect();
+            text.push_str(&format!(" Similar names: {}.", names.join(", ")));
+        }
+    }
+    text
+}

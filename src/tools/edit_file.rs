@@ -1,0 +1,270 @@
+//! `edit_file`: replaces quoted pieces of a text file.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::arguments::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
+use super::{
+    CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
+    edit_common, locations,
+};
+use tokio::task::spawn_blocking;
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::message::ToolSpec;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::checkpoint::ExpectedChange;
+use turnwright_workspace::edit::{
+    self, AppliedEdits, EditError, EditErrorKind, TextEdit, line_changes,
+};
+use turnwright_workspace::files::{FileError, FileText, Roots};
+
+#[derive(Debug)]
+pub(super) struct EditFile;
+
+/// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
+/// order, or none.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct EditFileArgs {
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    #[serde(default)]
+    edits: Vec<TextReplacement>,
+    // A single replacement without a list, as models write it that were trained on such a tool.
+    #[serde(default, alias = "old_string", alias = "old_str", alias = "oldText")]
+    #[schemars(skip)]
+    old_text: Option<String>,
+    #[serde(default, alias = "new_string", alias = "new_str", alias = "newText")]
+    #[schemars(skip)]
+    new_text: Option<String>,
+    #[serde(default, alias = "replaceAll")]
+    #[schemars(skip)]
+    replace_all: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct TextReplacement {
+    /// Exact text, with enough lines to be unique
+    #[serde(alias = "old_string", alias = "old_str", alias = "oldText")]
+    old_text: String,
+    #[serde(alias = "new_string", alias = "new_str", alias = "newText")]
+    new_text: String,
+    #[serde(default, alias = "replaceAll")]
+    replace_all: Option<bool>,
+}
+
+impl EditFileArgs {
+    /// The edits of the list and of the single replacement.
+    fn edits(&self) -> Vec<TextEdit> {
+        let listed = self.edits.iter();
+        let mut edits: Vec<_> = listed
+            .map(|edit| text_edit(&edit.old_text, &edit.new_text, edit.replace_all))
+            .collect();
+        if let (Some(old), Some(new)) = (&self.old_text, &self.new_text) {
+            edits.push(text_edit(old, new, self.replace_all));
+        }
+        edits
+    }
+}
+
+fn text_edit(old: &str, new: &str, replace_all: Option<bool>) -> TextEdit {
+    let replace_all = replace_all.unwrap_or(false);
+    TextEdit { old: old.to_owned(), new: new.to_owned(), replace_all }
+}
+
+/// The edit as computed for the preview.
+#[derive(Debug, Default)]
+pub(super) struct PlannedEdit {
+    /// The file.
+    place: PathBuf,
+    before: Option<FileText>,
+    applied: AppliedEdits,
+    /// The lines that were changed since the model read the file, if the quoted text is still
+    /// there.
+    changed: Option<Vec<(usize, usize)>>,
+}
+
+impl PreviewedChange for PlannedEdit {
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        let before = self.before.as_ref();
+        let after = before.map(|file| (self.applied.text.as_str(), file.encoding));
+        vec![ExpectedChange { path: &self.place, before, after }]
+    }
+}
+
+impl Tool for EditFile {
+    const NAME: &'static str = "edit_file";
+    const KIND: ToolKind = ToolKind::Edit;
+    const PENDING_TITLE: &'static str = "Edit file";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, OLD_TEXT, NEW_TEXT];
+    type Args = EditFileArgs;
+    type Preview = PlannedEdit;
+
+    fn path_arguments<'a>(&self, args: &'a mut EditFileArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(&mut args.path)]
+    }
+
+    fn choose_lines(&self, _: &mut EditFileArgs, _: (u32, u32)) -> bool {
+        true
+    }
+
+    /// Makes `edits` required in the schema, although a single replacement without it is accepted.
+    fn adapt_spec(&self, spec: &mut ToolSpec, _: &OfferContext) {
+        if let Some(Value::Array(required)) = spec.parameters.get_mut("required") {
+            required.push("edits".into());
+        }
+    }
+
+    fn plan(&self, args: &mut EditFileArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        CallPlan::writing(view(&targets, site.roots(), None), targets)
+    }
+
+    async fn preview(
+        &self,
+        args: &EditFileArgs,
+        targets: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<(PlannedEdit, Vec<CallContent>), ToolRefusal> {
+        let Some(target) = targets.first() else {
+            return Err("edit_file needs a `path`. Nothing was written.".into());
+        };
+        let before = match ctx.env.files.read(target).await {
+            Ok(text) => text,
+            Err(error) => {
+                return Err(edit_common::read_failure(&args.path, target, error, ctx).await.into());
+            }
+        };
+        let changed = edit_common::changed_since_read(ctx, target, &before).await;
+        let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
+        let edits = args.edits();
+        let of = edits.len();
+        let path = ctx.env.files.roots().client_path(target);
+        // Finding quoted text in a long file takes a while.
+        let work = spawn_blocking(move || {
+            let result = edit::apply(&before.text, &edits)
+                .map(|applied| (edit_diff(path, &before, &applied), applied));
+            (before, result)
+        });
+        let (before, result) = work.await.map_err(|error| error.to_string())?;
+        let (diff, applied) = match (result, &changed) {
+            (Ok((_, applied)), Some(lines)) if !edit_common::is_exact(&applied) => {
+                return Err(edit_common::stale_message(&args.path, &before, lines).into());
+            }
+            (Ok(result), _) => result,
+            (Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }), Some(lines)) => {
+                return Err(edit_common::stale_message(&args.path, &before, lines).into());
+            }
+            (
+                Err(EditError {
+                    kind: EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. },
+                    ..
+                }),
+                _,
+            ) if !may_quote => {
+                return Err(edit_common::not_quotable(&args.path).into());
+            }
+            (Err(refusal), _) => return Err(refusal.explain(&args.path, of).into()),
+        };
+        let place = target.path.clone();
+        Ok((PlannedEdit { place, before: Some(before), applied, changed }, vec![diff]))
+    }
+
+    async fn run(
+        &self,
+        args: EditFileArgs,
+        planned: PlannedEdit,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
+        let PlannedEdit { before, applied, changed, .. } = planned;
+        let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
+            return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+        };
+        if !edit_common::still_resolves_to(&args.path, target, ctx).await {
+            return edit_common::write_failure(&args.path, &FileError::Moved);
+        }
+        let files = &ctx.env.files;
+        let written = match files.write(target, Some(&before), &applied.text, &ctx.cancel).await {
+            Ok(written) => written,
+            Err(error) => return edit_common::write_failure(&args.path, &error),
+        };
+        let path = files.roots().client_path(target);
+        let target = target.clone();
+        let roots = files.roots().clone();
+        // Diffing long texts takes a while.
+        let work = spawn_blocking(move || {
+            let reformatted = edit_common::editor_changes(&before.text, &applied, &written);
+            let is_reformatted = reformatted.is_some();
+            let applied = reformatted.unwrap_or(applied);
+            let text = answer_text(&args.path, &applied, changed.as_deref(), is_reformatted);
+            let content = vec![edit_diff(path, &before, &applied)];
+            let raw = json!({
+                "result": headline(&args.path, &applied),
+                "added": applied.line_counts.added,
+                "removed": applied.line_counts.removed,
+                "places": applied.edits.iter().map(|edit| edit.occurrences).sum::<usize>(),
+            });
+            let view = Some(view(std::slice::from_ref(&target), &roots, Some(&applied)));
+            ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() }
+        });
+        work.await.unwrap_or_else(|error| {
+            ToolOutcome::failed(format!("The file was written; then: {error}"))
+        })
+    }
+}
+
+fn edit_diff(path: PathBuf, before: &FileText, applied: &AppliedEdits) -> CallContent {
+    let room = &mut { edit_common::MAX_CARD_BYTES };
+    edit_common::diff(path, Some(&before.text), &applied.text, &applied.changes, room)
+}
+
+/// The answer for the model: what was done, what else has changed, and the lines as they are now.
+fn answer_text(
+    name: &str,
+    applied: &AppliedEdits,
+    changed: Option<&[(usize, usize)]>,
+    is_reformatted: bool,
+) -> String {
+    let mut text = headline(name, applied);
+    if let Some(lines) = changed {
+        text.push_str("\nThe file changed since you read it; the edit still matched.");
+        let lines = edit_common::line_ranges(lines);
+        if !lines.is_empty() {
+            text.push_str(&format!(" Changed lines: {lines}."));
+        }
+    }
+    if is_reformatted {
+        text.push_str("\nThe editor changed more when it saved the file; this is what is there:");
+    }
+    text.push('\n');
+    text.push_str(&line_changes::render_changed_lines(&applied.text, &applied.changes, &mut {
+        line_changes::MAX_SHOWN_LINES
+    }));
+    text
+}
+
+fn headline(name: &str, applied: &AppliedEdits) -> String {
+    let edits = applied.edits.len();
+    let unit = if edits == 1 { "edit" } else { "edits" };
+    let count = applied.line_counts;
+    let rungs = edit_common::match_summary(applied);
+    format!("Applied {edits} {unit} to {name} (+{} −{}). {rungs}", count.added, count.removed)
+}
+
+fn view(targets: &[ResolvedPath], roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
+    let line = Some(applied.map_or(1, edit_common::first_changed_line));
+    let mut title = targets
+        .first()
+        .map_or("Edit file".to_owned(), |target| format!("Edit {}", roots.display_path(target)));
+    if let Some(applied) = applied {
+        title.push_str(&format!(
+            " (+{} −{})",
+            applied.line_counts.added, applied.line_counts.removed
+        ));
+    }
+    CallView { title, kind: ToolKind::Edit, locations: locations(roots, targets, line) }
+}

@@ -1,0 +1,582 @@
+//! `exec`: runs a shell command.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::arguments::{COMMAND, ShownArgument};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
+use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
+use turnwright_guard::{CommandConfinement, command_network, confine};
+use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
+use turnwright_policy::shell::{self, Script};
+use turnwright_sandbox::SessionNetwork;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
+    escape_hidden, escape_hidden_line, fenced, fenced_command,
+};
+use turnwright_types::patience::sleep_until;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::shell_script::SimpleCommand;
+use turnwright_types::text::{format_bytes, without_entities};
+use turnwright_types::update::COMMAND_TOOL;
+use turnwright_workspace::exec::{
+    CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,
+};
+use turnwright_workspace::files::Roots;
+
+/// The default timeout, in seconds.
+const DEFAULT_TIMEOUT_SECS: u64 = 120;
+/// The longest timeout, in seconds.
+const MAX_TIMEOUT_SECS: u64 = 1_800;
+/// How long a background command is watched before the call returns: many fail at once.
+const BACKGROUND_WATCH: Duration = Duration::from_secs(1);
+/// How long it must print nothing after its first output, so that the call returns earlier.
+const QUIET_PERIOD: Duration = Duration::from_millis(100);
+
+/// The programs that a shell finds in a line of which a model has written `&` and other characters as in HTML.
+const ENTITY_NAMES: [&str; 5] = ["amp", "lt", "gt", "quot", "apos"];
+/// Why a line that means the device of Windows is not run.
+const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To discard output, redirect it to \
+                             /dev/null.";
+
+/// Stands for the output of a command that has printed nothing.
+const NO_OUTPUT: &str = "No output";
+
+#[derive(Debug)]
+pub(super) struct Exec;
+
+/// Run a bash command in a sandbox without network, terminal or input. After the timeout it
+/// continues as a job for exec_output.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ExecArgs {
+    #[serde(alias = "cmd")]
+    command: String,
+    /// Seconds (default 120, at most 1800)
+    #[serde(default)]
+    timeout: Option<u64>,
+    #[serde(default)]
+    #[schemars(skip)]
+    timeout_ms: Option<u64>,
+    #[serde(default, alias = "cwd")]
+    workdir: Option<String>,
+    /// Do not wait: for servers and watchers
+    #[serde(default)]
+    background: Option<bool>,
+    /// Access beyond the sandbox: some of network, path to write, localhost:PORT, publish:PORT, debug,
+    /// sign, full
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    escalate: Escalation,
+    #[serde(default)]
+    #[expect(dead_code, reason = "shown by clients from the raw input")]
+    description: Option<String>,
+    /// True if it concerns more files than can be judged one by one; set by [`Tool::plan`].
+    #[serde(skip)]
+    has_too_many_files: bool,
+    /// The command line, parsed once for each call, when its folder is known.
+    #[serde(skip)]
+    script: OnceLock<Arc<Script>>,
+}
+
+impl ExecArgs {
+    fn script(&self) -> &Arc<Script> {
+        self.script.get_or_init(|| Arc::new(shell::parse(&self.command, dialect())))
+    }
+
+    /// Parses the line for the folder in which it runs, unless that was done.
+    fn parse(&mut self, folder: &ResolvedPath, roots: &Roots) {
+        if self.script.get().is_some() {
+            return;
+        }
+        let sent = command::parse_line(&self.command, folder, roots);
+        let is_coded = sent.commands.iter().any(|one| ENTITY_NAMES.contains(&one.program()));
+        let plain = without_entities(&self.command).filter(|_| is_coded);
+        let script = match plain {
+            Some(line) => {
+                let script = command::parse_line(&line, folder, roots);
+                self.command = line;
+                script
+            }
+            None => sent,
+        };
+        self.script = OnceLock::from(Arc::new(script));
+    }
+
+    fn named_paths(&self) -> Vec<CommandPath> {
+        command::paths_in_script(self.script(), Path::new(self.workdir()), &self.escalate)
+    }
+
+    fn workdir(&self) -> &str {
+        self.workdir.as_deref().filter(|folder| !folder.trim().is_empty()).unwrap_or(".")
+    }
+
+    fn limit(&self) -> Duration {
+        let seconds = self.timeout.map(|number| seconds(number, MAX_TIMEOUT_SECS));
+        let limit = seconds.or(self.timeout_ms.map(|millis| millis.div_ceil(1_000)));
+        Duration::from_secs(limit.unwrap_or(DEFAULT_TIMEOUT_SECS).clamp(1, MAX_TIMEOUT_SECS))
+    }
+}
+
+/// Returns true if a call with these arguments sleeps before or between its actions.
+pub(super) fn sleeps(arguments: &Value) -> bool {
+    let Ok(args) = serde_json::from_value::<ExecArgs>(arguments.clone()) else { return false };
+    let mut commands = args.script().commands.iter();
+    commands.any(|command| matches!(command.program(), "sleep" | "Start-Sleep"))
+}
+
+/// A number of seconds. A number above `most` that is a multiple of 1000 was meant in milliseconds.
+pub(super) fn seconds(number: u64, most: u64) -> u64 {
+    if number > most && number.is_multiple_of(1_000) { number / 1_000 } else { number }
+}
+
+/// True if a command's output goes to a file with the name that discards it on Windows.
+fn writes_to_nul(command: &SimpleCommand) -> bool {
+    let mut written = command.redirects.iter().filter(|redirect| redirect.is_write);
+    written.any(|redirect| {
+        redirect.path.file_name().is_some_and(|name| name.eq_ignore_ascii_case("nul"))
+    })
+}
+
+impl Tool for Exec {
+    const NAME: &'static str = COMMAND_TOOL;
+    const KIND: ToolKind = ToolKind::Execute;
+    const PENDING_TITLE: &'static str = "Run a command";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[COMMAND];
+    type Args = ExecArgs;
+    type Preview = ();
+
+    fn path_arguments<'a>(&self, args: &'a mut ExecArgs) -> Vec<PathArgument<'a>> {
+        let paths = args.workdir.iter_mut().chain(&mut args.escalate.paths);
+        paths.map(PathArgument::of_existing).collect()
+    }
+
+    fn plan(&self, args: &mut ExecArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let env = site.env;
+        let roots = site.roots();
+        let rules = env.shared.rules.get();
+        rules.look_at_sandbox();
+        args.escalate.expand_home(env.shared.process.folders.home.as_deref());
+        let workdir = site.resolve(PathBuf::from(args.workdir()));
+        args.parse(&workdir, roots);
+        let named = args.named_paths();
+        let targets: Vec<_> =
+            named.iter().map(|place| site.resolve(place.path().to_owned())).collect();
+        let refusal =
+            args.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
+        args.escalate.refusal = args.escalate.refusal.take().or(refusal);
+        let command = inspect(args, &workdir, &rules, env);
+        let effects =
+            command::effects(command, &workdir, &args.escalate, named.into_iter().zip(targets));
+        CallPlan { view: view(args, &workdir, roots), effects }
+    }
+
+    async fn preview(
+        &self,
+        args: &ExecArgs,
+        targets: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+        if args.command.trim().is_empty() {
+            return Err("exec needs a `command`. Nothing was run.".into());
+        }
+        if args.command.contains('\0') {
+            return Err(
+                "The command contains a NUL character, which no system accepts. Nothing was run."
+                    .into(),
+            );
+        }
+        if cfg!(unix) && args.script().commands.iter().any(writes_to_nul) {
+            return Err(NUL_IS_A_FILE.into());
+        }
+        if args.has_too_many_files {
+            return Err(TOO_MANY_FILES.into());
+        }
+        if let Some(refusal) = &args.escalate.refusal {
+            return Err(refusal.clone());
+        }
+        if let Some(editor) = interactive_editor(&args.command) {
+            return Err(format!(
+                "{editor} waits for keyboard input, which is not possible here. Nothing was run. Use the \
+                 file tools, or {editor} with commands (-es -c …)."
+            ).into());
+        }
+        // It needs a permission to learn that a folder outside the project is missing.
+        if let Some(place) = targets.first()
+            && place.scope == PathScope::Workspace
+            && args.workdir() != "."
+            && let Err(error) = ctx.env.files.ensure_folder(place).await
+        {
+            return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()).into());
+        }
+        let command = fenced_command(&escape_hidden(&args.command));
+        let folder = targets.first().map(|target| {
+            let path = ctx.env.files.roots().client_path(target);
+            format!("in {}", escape_hidden_line(&path.to_string_lossy()))
+        });
+        Ok(((), [command].into_iter().chain(folder).map(CallContent::Text).collect()))
+    }
+
+    async fn run(&self, args: ExecArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let Some(Effect::Exec(command)) = pass.effects().first() else {
+            return ToolOutcome::failed("Nothing was run: there is no permission for it.");
+        };
+        let mut confinement = match confine(pass, ctx.env.command_site().clone()).await {
+            Ok(confinement) => confinement,
+            Err(reason) => return ToolOutcome::failed(reason),
+        };
+        let in_background = args.background.unwrap_or(false);
+        let spec = CommandSpec {
+            command: command.line.clone(),
+            workdir: command.workdir.clone(),
+            environment: std::mem::take(&mut confinement.environment),
+            accepts_input: in_background,
+            extra_variables: std::mem::take(&mut confinement.extra_variables),
+            sandbox: confinement.profile.clone(),
+            network: confinement.network.take(),
+        };
+        let (job, mut live) = match begin(&spec, ctx).await {
+            Ok(begun) => begun,
+            Err(reason) => return ToolOutcome::failed(reason),
+        };
+        let env = &ctx.env;
+        let ports = std::mem::take(&mut confinement.publishes);
+        start_signing(&mut confinement, &job, env);
+        let site = env.command_site();
+        site.guard.watch(&job, pass, confinement, &site.tracker, site.quarantine_folder());
+        let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
+        let published = publish(ports, spec.network.as_ref(), &job, env).await;
+        let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
+        tokio::select! {
+            biased;
+            () = ctx.cancel.cancelled() => job.stop(),
+            () = wait_for(&job, in_background) => {}
+            () = sleep_until(Instant::now() + limit) => {}
+            () = live.follow(&job) => {}
+        }
+        let end =
+            if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
+        let Some(end) = end else {
+            stop_on_drop.release();
+            ctx.env.shared.guard.note_background(job.id());
+            let waited = (!in_background).then_some(limit);
+            let mut outcome = running_outcome(&job, waited, published);
+            live.finish(&job, None, &mut outcome);
+            return outcome;
+        };
+        let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
+        add_findings(&mut outcome, &job, &ctx.env).await;
+        live.finish(&job, Some(&end), &mut outcome);
+        ctx.env.jobs.remove(&job);
+        add_unsaved_note(&mut outcome, &ctx.env);
+        outcome
+    }
+}
+
+/// The command with the facts about it that only the disk tells. Blocks.
+fn inspect(
+    args: &mut ExecArgs,
+    workdir: &ResolvedPath,
+    rules: &PolicyRules,
+    env: &ToolEnv,
+) -> ShellCommand {
+    let script = Arc::clone(args.script());
+    let roots = env.files.roots();
+    let denied = DeniedPaths::restricted(rules);
+    let restricted = RestrictedFiles::of_command(&script, &workdir.path, roots, rules);
+    let (changes, reads) = restricted.split();
+    args.has_too_many_files = restricted.is_incomplete;
+    let mut command = ShellCommand::new(&args.command, &workdir.path, Arc::clone(&script));
+    command.reads = command::secrets_shown_by_git(&script, &workdir.path, roots, &denied);
+    command.reads.extend(reads);
+    command.changes = changes;
+    command.edits = command::edited_files(&script, &workdir.path, roots);
+    let line = (&*script, args.command.as_str());
+    let environment = &env.shared.command_environment;
+    command.uncertainty = command::uncertainty_of(line, &workdir.path, environment, &denied);
+    command
+}
+
+fn view(args: &ExecArgs, workdir: &ResolvedPath, roots: &Roots) -> CallView {
+    let title = match args.command.trim() {
+        "" => Exec::PENDING_TITLE.to_owned(),
+        _ => escape_hidden(&args.command),
+    };
+    let mut locations = Vec::new();
+    if roots.display_path(workdir) != "." {
+        locations.push(Location { path: roots.client_path(workdir), line: None });
+    }
+    CallView { title, kind: Exec::KIND, locations }
+}
+
+/// Adds what the guard has found out about a command that has ended: its changes in protected places, and the limit of
+/// the sandbox that it has met.
+pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &ToolEnv) {
+    let output = outcome.raw.get("output").and_then(Value::as_str).unwrap_or_default();
+    let findings = env.shared.guard.findings(job, output, outcome.ok).await;
+    if let Some(report) = findings.report {
+        outcome.ok = false;
+        outcome.append_note(report);
+    }
+    if let Some(limit) = findings.limit {
+        outcome.add_line(&limit.for_model);
+        outcome.content.push(CallContent::Text(limit.for_user));
+    }
+}
+
+/// Says which files the editor has changed and not saved, as the command has not seen that.
+fn add_unsaved_note(outcome: &mut ToolOutcome, env: &ToolEnv) {
+    let unsaved = env.files.unsaved_note(None, "commands do");
+    if !unsaved.is_empty() {
+        outcome.text = format!("{}\n{unsaved}", outcome.text.trim_end());
+    }
+}
+
+/// Waits for the end of a command, or until one in the background has nothing to say.
+async fn wait_for(job: &Job, in_background: bool) {
+    if in_background {
+        job.wait_until_quiet(QUIET_PERIOD).await;
+    } else {
+        job.wait_for_end().await;
+    }
+}
+
+/// Signs for a command while it runs, if it may sign.
+fn start_signing(confinement: &mut CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
+    if let Some(signing) = confinement.signing.take_service() {
+        env.shared.guard.run_while_running(Arc::clone(job), signing.serve());
+    }
+}
+
+/// Opens ports of a command to the programs of this machine. Returns the notes about them.
+async fn publish(
+    ports: Vec<u16>,
+    network: Option<&Arc<SessionNetwork>>,
+    job: &Arc<Job>,
+    env: &ToolEnv,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    for port in ports {
+        // Without a private network, the server listens where the user's programs are.
+        let Some(network) = network else { continue };
+        let (listeners, note) = command_network::open_port(port).await;
+        notes.push(note);
+        let passing = command_network::publish(listeners, Arc::clone(network), port);
+        env.shared.guard.run_while_running(Arc::clone(job), passing);
+    }
+    notes
+}
+
+/// Starts a command, unless too many are running.
+async fn begin<'a>(
+    spec: &CommandSpec,
+    ctx: &'a ToolCtx,
+) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
+    let slot = ctx.env.jobs.admit(&spec.command).map_err(|error| error.to_string())?;
+    match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
+        Some(Ok((started, live))) => {
+            // The memory of a command that may run without the sandbox is the user's own affair.
+            let memory = spec.sandbox.as_ref().and(ctx.env.shared.confinement.memory);
+            let job = slot.run(started, spec.temp_folder(), memory);
+            live.connect(&job);
+            Ok((job, live))
+        }
+        Some(Err(refusal)) => Err(refusal),
+        None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
+    }
+}
+
+/// The editor that a command would start interactively and that would wait forever. Other editors
+/// exit at once without a terminal. With options it may be a batch run.
+fn interactive_editor(command: &str) -> Option<&str> {
+    let mut words = command.split_whitespace();
+    let program = words.next()?;
+    let name = program.rsplit('/').next()?;
+    let waits = ["vi", "vim", "nvim", "view", "vimdiff"].contains(&name);
+    (waits && !words.any(|word| word.starts_with(['-', '+', '<', '|']))).then_some(name)
+}
+
+/// Stops a command if the call that waits for it is dropped.
+struct StopOnDrop(Option<Arc<Job>>);
+
+impl StopOnDrop {
+    /// Lets the command go on in the background.
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if let Some(job) = &self.0 {
+            job.stop();
+        }
+    }
+}
+
+/// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
+/// a background command. `notes` come before the note about how to continue.
+fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -> ToolOutcome {
+    let id = job.id();
+    let (how, shown, note) = match limit {
+        Some(limit) => {
+            let seconds = limit.as_secs();
+            let how = format!("still running as {id} after {seconds} s");
+            let note = format!(
+                "Still running after {seconds} s as {id} (partial output above). Use exec_output \
+                 id={id}, or signal=\"term\"."
+            );
+            (how, format!("Still running as {id}"), note)
+        }
+        None => {
+            let note = format!("Use exec_output id={id} for its output, input and signals.");
+            let how = format!("running in the background as {id}");
+            (how, format!("Running in the background as {id}"), note)
+        }
+    };
+    notes.push(note);
+    let report = CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes };
+    let mut outcome = report.outcome(true);
+    outcome.content.push(CallContent::Text(shown));
+    outcome
+}
+
+/// The outcome of a command that has ended.
+pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> ToolOutcome {
+    job.mark_end_reported();
+    let (ok, how) = match &end.reason {
+        _ if cancelled => (false, "cancelled by the user".to_owned()),
+        EndReason::Exited(exit) => (exit.is_success(), exit.to_string()),
+        EndReason::Stopped | EndReason::StoppedByUser => (false, end.reason.to_string()),
+        EndReason::TimedOut => {
+            let minutes = end.duration.as_secs() / 60;
+            (false, format!("stopped after {minutes} min, the longest that a command may run"))
+        }
+        EndReason::TempFolderFull(bytes) => {
+            let held = format_bytes(*bytes);
+            let how = format!(
+                "stopped: $TMPDIR holds {held}, more than it may, so that the disk is not filled; \
+                 delete what is not needed there"
+            );
+            (false, how)
+        }
+        EndReason::MemoryFull(bytes) => {
+            let held = format_bytes(*bytes);
+            let how = format!(
+                "stopped: it held {held} of memory, more than it may (`memory_mb` of the sandbox)"
+            );
+            (false, how)
+        }
+        EndReason::Lost(why) => (false, format!("lost: {why}")),
+    };
+    let code = match &end.reason {
+        EndReason::Exited(exit) => exit.code(),
+        _ => None,
+    };
+    let mut notes = Vec::new();
+    let leaves_processes = end.leftover == Leftover::Stopped
+        && matches!(end.reason, EndReason::Exited(_))
+        && !cancelled;
+    if leaves_processes {
+        notes.push(
+            "[left running in the background and stopped; use background=true for servers]"
+                .to_owned(),
+        );
+    }
+    let head = format!("[{how} · {:.1} s]", end.duration.as_secs_f32());
+    let mut outcome = CommandReport { job, how: &how, head, code, notes }.outcome(ok);
+    if leaves_processes {
+        let stopped = "What it left running in the background was stopped";
+        outcome.content.push(CallContent::Text(stopped.to_owned()));
+    }
+    if cancelled {
+        outcome.content.push(CallContent::Text("Cancelled".to_owned()));
+    } else if !ok {
+        outcome.content.push(CallContent::Text(format!("Failed: {how}")));
+    }
+    outcome
+}
+
+/// The parts of the outcome of a command.
+pub(super) struct CommandReport<'a> {
+    pub(super) job: &'a Job,
+    /// Its state in a few words.
+    pub(super) how: &'a str,
+    /// The first line of the text for the model.
+    pub(super) head: String,
+    pub(super) code: Option<i32>,
+    /// Lines below the output, for the model.
+    pub(super) notes: Vec<String>,
+}
+
+impl CommandReport<'_> {
+    /// Builds the outcome with the output that no call has returned yet.
+    pub(super) fn outcome(self, ok: bool) -> ToolOutcome {
+        let OutputExcerpt { text: output, truncated } = self.job.take_output();
+        let took = u64::try_from(self.job.age().as_millis()).unwrap_or(u64::MAX);
+        let mut text = format!("{}\n{output}", self.head);
+        for note in self.notes {
+            text.push_str(if text.ends_with('\n') { "" } else { "\n" });
+            text.push_str(&note);
+        }
+        let (shown, message) = match output.as_str() {
+            "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
+            output => (fenced(output), None),
+        };
+        let mut raw = json!({
+            "exitCode": self.code,
+            "ended": self.how,
+            "durationMs": took,
+            "bytes": self.job.bytes(),
+            "truncated": truncated,
+            "job": self.job.id(),
+            "output": Value::String(output),
+        });
+        if let Some(message) = message {
+            // A client that finds no text in these fields shows all of them.
+            raw["message"] = message.into();
+        }
+        let content = vec![CallContent::Text(shown)];
+        ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_editor_is_refused_only_when_it_can_do_nothing_but_wait() {
+        for command in ["vim", "vi a.txt", "/usr/bin/vim a b"] {
+            assert!(interactive_editor(command).is_some(), "{command}");
+        }
+        for command in ["vim -es -c q a", "vim +q", "echo vim", "vimtutor", "", "vim a < keys"] {
+            assert!(interactive_editor(command).is_none(), "{command}");
+        }
+    }
+
+    #[test]
+    fn a_timeout_is_in_seconds_unless_it_can_only_be_milliseconds() {
+        for (arguments, expected) in [
+            (json!({}), 120),
+            (json!({ "timeout": 5 }), 5),
+            (json!({ "timeout": 0 }), 1),
+            (json!({ "timeout": 1800 }), 1800),
+            (json!({ "timeout": 3600 }), 1800),
+            (json!({ "timeout": 120_000 }), 120),
+            (json!({ "timeout": 5_000 }), 5),
+            (json!({ "timeout_ms": 2_500 }), 3),
+            (json!({ "timeout_ms": 120_000 }), 120),
+        ] {
+            let mut all = json!({ "command": "true" });
+            all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+            let args: ExecArgs = serde_json::from_value(all).unwrap();
+            assert_eq!(args.limit().as_secs(), expected, "{arguments}");
+        }
+    }
+}

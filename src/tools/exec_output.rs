@@ -1,0 +1,237 @@
+//! `exec_output`: the new output of a running command; also sends it input and signals.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::exec::{self, CommandReport, finished_outcome, seconds};
+use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
+    fenced,
+};
+use turnwright_types::message::{Arguments, ToolCall};
+use turnwright_types::patience::timeout;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::COMMAND_TOOL;
+use turnwright_workspace::exec::{Job, Signal};
+
+/// The default wait, in seconds.
+const DEFAULT_WAIT_SECS: u64 = 5;
+/// The longest wait, in seconds.
+const MAX_WAIT_SECS: u64 = 600;
+/// The call returns early if the command has printed something and then nothing for this long.
+const QUIET_PERIOD: Duration = Duration::from_millis(200);
+/// The longest input. A pipe buffers this much even if the program does not read.
+const MAX_INPUT_BYTES: usize = 32 * 1024;
+
+#[derive(Debug)]
+pub(super) struct ExecOutput;
+
+/// Wait for new output of a job; can send it input or a signal.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct ExecOutputArgs {
+    /// Such as p3
+    #[serde(alias = "job")]
+    id: String,
+    /// Seconds (default 5)
+    #[serde(default)]
+    wait: Option<u64>,
+    #[serde(default)]
+    #[schemars(skip)]
+    wait_ms: Option<u64>,
+    /// A line for stdin, if started with background
+    #[serde(default)]
+    input: Option<String>,
+    #[serde(default)]
+    signal: Option<SignalName>,
+    /// The job is not confined; set by [`Tool::plan`].
+    #[serde(skip)]
+    is_unconfined: bool,
+    /// The job has more access than the sandbox gives; set by [`Tool::plan`].
+    #[serde(skip)]
+    has_extra_access: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum SignalName {
+    #[serde(alias = "SIGINT", alias = "INT")]
+    Int,
+    #[serde(alias = "SIGTERM", alias = "TERM")]
+    Term,
+    #[serde(alias = "SIGKILL", alias = "KILL")]
+    Kill,
+}
+
+impl ExecOutputArgs {
+    /// The job's id, even if the model sent only its number.
+    fn id(&self) -> String {
+        let id = self.id.trim();
+        let prefix = if id.starts_with(|char: char| char.is_ascii_digit()) { "p" } else { "" };
+        format!("{prefix}{id}")
+    }
+
+    fn input(&self) -> Option<&str> {
+        self.input.as_deref().filter(|input| !input.is_empty())
+    }
+
+    fn input_effect(&self) -> Effect {
+        Effect::Input {
+            job: self.id(),
+            is_unsandboxed: self.is_unconfined,
+            has_extra_access: self.has_extra_access,
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        let seconds = self.wait.map(|number| seconds(number, MAX_WAIT_SECS));
+        let wait = seconds.or(self.wait_ms.map(|millis| millis.div_ceil(1_000)));
+        Duration::from_secs(wait.unwrap_or(DEFAULT_WAIT_SECS).min(MAX_WAIT_SECS))
+    }
+}
+
+impl Tool for ExecOutput {
+    const NAME: &'static str = "exec_output";
+    const KIND: ToolKind = ToolKind::Execute;
+    const PENDING_TITLE: &'static str = "Output of a command";
+    type Args = ExecOutputArgs;
+    type Preview = ();
+
+    fn plan(&self, args: &mut ExecOutputArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let env = site.env;
+        env.shared.rules.get().look_at_sandbox();
+        let job = args.id();
+        args.is_unconfined = env.shared.guard.is_unconfined(&job);
+        args.has_extra_access = env.shared.guard.has_extra_access(&job);
+        let id = escape_hidden_line(&job);
+        let title = match (args.input(), args.signal) {
+            (Some(_), _) => format!("Input to {id}"),
+            (None, Some(_)) => format!("Stop {id}"),
+            (None, None) => format!("Output of {id}"),
+        };
+        let view = CallView::new(title, Self::KIND);
+        let mut effects = Vec::new();
+        if args.input().is_some() {
+            effects.push(args.input_effect());
+        }
+        if args.signal.is_some() {
+            effects.push(Effect::Signal { job });
+        }
+        if effects.is_empty() {
+            return CallPlan::in_session(view);
+        }
+        CallPlan { view, effects }
+    }
+
+    async fn preview(
+        &self,
+        args: &ExecOutputArgs,
+        _: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+        let job = find(args, ctx)?;
+        let Some(input) = args.input() else { return Ok(((), Vec::new())) };
+        if input.len() > MAX_INPUT_BYTES {
+            return Err(
+                "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
+                        write_file and let a command read that."
+                    .into(),
+            );
+        }
+        let command = fenced(&escape_hidden(job.command()));
+        let text = format!("{}\nto {}:\n{command}", fenced(&escape_hidden(input)), job.id());
+        Ok(((), vec![CallContent::Text(text)]))
+    }
+
+    async fn run(&self, args: ExecOutputArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let job = match find(&args, ctx) {
+            Ok(job) => job,
+            Err(reason) => return ToolOutcome::failed(reason),
+        };
+        if let Some(input) = args.input() {
+            if !pass.effects().contains(&args.input_effect()) {
+                return ToolOutcome::failed("Nothing was sent: there is no permission for it.");
+            }
+            if let Err(error) = job.write_input(line(input)).await {
+                let id = job.id();
+                return ToolOutcome::failed(format!(
+                    "{id} did not take the input: {error}. Only commands that were started with \
+                     background=true take input, while they run. {}",
+                    ctx.env.jobs.describe()
+                ));
+            }
+        }
+        if let Some(signal) = args.signal {
+            job.send_signal(match signal {
+                SignalName::Int => Signal::Int,
+                SignalName::Term => Signal::Term,
+                SignalName::Kill => Signal::Kill,
+            })
+            .await;
+        }
+        wait(&job, &args, ctx).await;
+        let mut outcome = report(&job, args.signal.is_some());
+        if job.end().is_some() {
+            exec::add_findings(&mut outcome, &job, &ctx.env).await;
+        }
+        outcome
+    }
+}
+
+/// Returns true if a call waits: it asks for the output of a running command, or sleeps.
+pub(crate) fn is_waiting(env: &ToolEnv, call: &ToolCall) -> bool {
+    let Arguments::Object(arguments) = &call.arguments else { return false };
+    match call.name.as_str() {
+        ExecOutput::NAME => {
+            let args = serde_json::from_value::<ExecOutputArgs>(arguments.clone());
+            args.is_ok_and(|args| {
+                let is_running = env.jobs.find(&args.id()).is_some_and(|job| job.end().is_none());
+                is_running && args.input().is_none() && args.signal.is_none()
+            })
+        }
+        COMMAND_TOOL => exec::sleeps(arguments),
+        _ => false,
+    }
+}
+
+fn find(args: &ExecOutputArgs, ctx: &ToolCtx) -> Result<Arc<Job>, ToolRefusal> {
+    let jobs = &ctx.env.jobs;
+    let id = args.id();
+    jobs.find(&id).ok_or_else(|| format!("There is no job {id:?}. {}", jobs.describe()).into())
+}
+
+/// The input, ended by a newline for programs that read lines. Control-D stands for the end of the
+/// input.
+fn line(input: &str) -> Vec<u8> {
+    let end = if input.ends_with(['\n', '\u{4}']) { "" } else { "\n" };
+    format!("{input}{end}").into_bytes()
+}
+
+async fn wait(job: &Job, args: &ExecOutputArgs, ctx: &ToolCtx) {
+    let news = async {
+        if args.signal.is_some() {
+            // The remaining output is returned together with the exit code.
+            job.wait_for_end().await;
+        } else {
+            job.wait_until_quiet(QUIET_PERIOD).await;
+        }
+    };
+    let waiting = timeout(args.wait(), news);
+    ctx.cancel.run_until_cancelled(waiting).await;
+}
+
+fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
+    if let Some(end) = job.end() {
+        let mut outcome = finished_outcome(job, &end, false);
+        // Ending the command was the purpose of the call.
+        outcome.ok |= was_signalled;
+        return outcome;
+    }
+    let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
+    let notes = if job.has_new_output() { Vec::new() } else { vec!["(no new output)".to_owned()] };
+    CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes }.outcome(true)
+}

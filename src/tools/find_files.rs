@@ -1,0 +1,160 @@
+//! `find_files`: finds files by name.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
+use super::search_common::{self, count};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::files::Roots;
+use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
+
+#[derive(Debug)]
+pub(super) struct FindFiles;
+
+/// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct FindFilesArgs {
+    #[serde(default, alias = "directory", alias = "dir")]
+    path: Option<String>,
+    /// Such as `*.rs`, `src/**/test_*.{js,ts}`
+    #[serde(alias = "pattern", alias = "name", alias = "query")]
+    glob: String,
+    #[serde(default)]
+    sort: Option<SortBy>,
+    /// Also hidden and ignored files
+    #[serde(default)]
+    hidden: Option<bool>,
+    #[serde(default)]
+    offset: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum SortBy {
+    Path,
+    Recent,
+}
+
+impl Tool for FindFiles {
+    const NAME: &'static str = "find_files";
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "Find files";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, GLOB, PATTERN];
+    const IS_READ_ONLY: bool = true;
+    type Args = FindFilesArgs;
+    type Preview = ();
+
+    fn path_arguments<'a>(&self, args: &'a mut FindFilesArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    }
+
+    fn plan(&self, args: &mut FindFilesArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    }
+
+    async fn preview(
+        &self,
+        args: &FindFilesArgs,
+        targets: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+        if args.glob.trim().is_empty() {
+            return Err("find_files needs a `glob`. Nothing was searched.".into());
+        }
+        search_common::check_breadth(targets, ctx).await?;
+        Ok(((), Vec::new()))
+    }
+
+    async fn run(&self, args: FindFilesArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let Some(Effect::Read(target)) = pass.effects().first() else {
+            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
+        };
+        let hidden = args.hidden.unwrap_or(false);
+        let scope = match search_common::scope((pass, target), Some(&args.glob), hidden, ctx).await
+        {
+            Ok(scope) => scope,
+            Err(reason) => return ToolOutcome::failed(reason),
+        };
+        let order = match args.sort {
+            Some(SortBy::Recent) => FileOrder::Recent,
+            Some(SortBy::Path) | None => FileOrder::Path,
+        };
+        let wanted = FindOptions { order, offset: args.offset.unwrap_or(0) };
+        let search = move |stop: &_| match search_common::obstacle(&scope.root, true) {
+            Some(why) => Err(why),
+            None => Ok(find(&scope, wanted, stop)),
+        };
+        match search_common::run_search(ctx, search).await {
+            Ok(Ok(names)) => report(&args, target, names, ctx),
+            Ok(Err(why)) => {
+                let name = args.path.as_deref().unwrap_or(".");
+                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
+            }
+            Err(reason) => ToolOutcome::failed(reason),
+        }
+    }
+}
+
+fn view(args: &FindFilesArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let glob = search_common::title_pattern(&args.glob);
+    search_common::search_view(&format!("Find {glob}"), targets, roots)
+}
+
+fn report(
+    args: &FindFilesArgs,
+    target: &ResolvedPath,
+    names: FileList,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
+    let roots = ctx.env.files.roots();
+    let mut text = String::new();
+    for path in &names.files {
+        text.push_str(&search_common::short_path(roots, target, path.clone()));
+        text.push('\n');
+    }
+    let raw = json!({
+        "files": names.total,
+        "searched": names.files_seen,
+        "truncated": names.next_offset.is_some() || names.is_incomplete,
+    });
+    let mut view = view(args, std::slice::from_ref(target), roots);
+    view.title.push_str(&format!(" ({})", names.total));
+    let hits = names.files.iter().take(search_common::MAX_LOCATIONS);
+    let locations: Vec<_> =
+        hits.map(|path| search_common::location(roots, target, path.clone(), None)).collect();
+    if !locations.is_empty() {
+        view.locations = locations;
+    }
+    text.push_str(&total(args, &names));
+    text.push_str(&search_common::incomplete_note(
+        names.is_incomplete,
+        names.total >= MAX_FOUND_FILES,
+        names.unreadable,
+    ));
+    let near = search_common::similar_names(names.similar, roots, target);
+    if !near.is_empty() {
+        text.push_str(&format!("Similar names: {near}\n"));
+    }
+    let content = outcome::card_content(&text);
+    ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
+}
+
+fn total(args: &FindFilesArgs, names: &FileList) -> String {
+    if names.total == 0 {
+        let seen = count(names.files_seen, "file", "files");
+        return format!(
+            "No match among {seen}.\n{}",
+            search_common::hidden_matches_note(&names.hidden)
+        );
+    }
+    let all = search_common::total_count(count(names.total, "file", "files"), names.is_incomplete);
+    let first = args.offset.unwrap_or(0);
+    search_common::page_note(&all, names.total, first, names.files.len(), names.next_offset)
+}

@@ -1,0 +1,278 @@
+//! `grep`: searches the contents of files.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
+use super::search_common::{self, count};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::files::Roots;
+use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, grep};
+
+/// The most files that are named because they could not be decoded.
+const MAX_NAMED: usize = 3;
+
+#[derive(Debug)]
+pub(super) struct Grep;
+
+/// Search file contents by regex (ripgrep). 100 matches from offset.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct GrepArgs {
+    #[serde(default, alias = "directory", alias = "dir")]
+    path: Option<String>,
+    #[serde(alias = "query", alias = "regex")]
+    pattern: String,
+    #[serde(default, alias = "include")]
+    glob: Option<String>,
+    #[serde(default, alias = "case_insensitive")]
+    ignore_case: Option<bool>,
+    /// No regex
+    #[serde(default, alias = "fixed_strings")]
+    literal: Option<bool>,
+    /// Lines around each match
+    #[serde(default)]
+    context: Option<usize>,
+    #[serde(default)]
+    multiline: Option<bool>,
+    #[serde(default)]
+    files_only: Option<bool>,
+    #[serde(default)]
+    hidden: Option<bool>,
+    #[serde(default)]
+    offset: Option<usize>,
+}
+
+impl GrepArgs {
+    fn query(&self) -> GrepQuery {
+        GrepQuery {
+            pattern: self.pattern.clone(),
+            literal: self.literal.unwrap_or(false),
+            ignore_case: self.ignore_case.unwrap_or(false),
+            multiline: self.multiline.unwrap_or(false),
+            context: self.context.unwrap_or(0),
+            files_only: self.files_only.unwrap_or(false),
+            offset: self.offset.unwrap_or(0),
+        }
+    }
+}
+
+impl Tool for Grep {
+    const NAME: &'static str = "grep";
+    const KIND: ToolKind = ToolKind::Search;
+    const PENDING_TITLE: &'static str = "Search";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, PATTERN, GLOB];
+    const IS_READ_ONLY: bool = true;
+    type Args = GrepArgs;
+    type Preview = ();
+
+    fn path_arguments<'a>(&self, args: &'a mut GrepArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    }
+
+    fn plan(&self, args: &mut GrepArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    }
+
+    async fn preview(
+        &self,
+        args: &GrepArgs,
+        targets: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+        if args.pattern.is_empty() {
+            return Err("grep needs a `pattern`. Nothing was searched.".into());
+        }
+        search_common::check_breadth(targets, ctx).await?;
+        Ok(((), Vec::new()))
+    }
+
+    async fn run(&self, args: GrepArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        let Some(Effect::Read(target)) = pass.effects().first() else {
+            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
+        };
+        let name = args.path.as_deref().unwrap_or(".");
+        let hidden = args.hidden.unwrap_or(false);
+        let scope =
+            match search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
+                Ok(scope) => scope,
+                Err(reason) => return ToolOutcome::failed(reason),
+            };
+        let query = args.query();
+        let search = move |stop: &_| match search_common::obstacle(&scope.root, false) {
+            Some(why) => Err(GrepError::Location(why)),
+            None => grep(&scope, &query, stop).map_err(GrepError::Pattern),
+        };
+        match search_common::run_search(ctx, search).await {
+            Ok(Ok(found)) => report(&args, target, &found, ctx),
+            Ok(Err(GrepError::Location(why))) => {
+                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
+            }
+            Ok(Err(GrepError::Pattern(reason))) => {
+                ToolOutcome::failed(format!("The pattern cannot be searched for: {reason}."))
+            }
+            Err(reason) => ToolOutcome::failed(reason),
+        }
+    }
+}
+
+fn view(args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let pattern = search_common::title_pattern(&args.pattern);
+    search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
+}
+
+enum GrepError {
+    Location(&'static str),
+    Pattern(String),
+}
+
+fn report(
+    args: &GrepArgs,
+    target: &ResolvedPath,
+    found: &GrepResult,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
+    let roots = ctx.env.files.roots();
+    let mut text = notes_before(args, found);
+    for file in &found.files {
+        show(&mut text, file, &search_common::short_path(roots, target, file.path.clone()));
+    }
+    text.push_str(&total(args, found));
+    text.push_str(&notes_after(found));
+    text.push_str(&garbled_note(found, target, roots));
+    text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
+    let mut view = view(args, std::slice::from_ref(target), roots);
+    view.title.push_str(&match (found.matches, args.files_only) {
+        (0, _) => " (no match)".to_owned(),
+        (_, Some(true)) => format!(" ({})", count(found.files_with_matches, "file", "files")),
+        (matches, _) => {
+            format!(" ({matches} in {})", count(found.files_with_matches, "file", "files"))
+        }
+    });
+    let places = found.files.iter().flat_map(match_places).take(search_common::MAX_LOCATIONS);
+    let locations: Vec<_> =
+        places.map(|(path, line)| search_common::location(roots, target, path, line)).collect();
+    if !locations.is_empty() {
+        view.locations = locations;
+    }
+    let raw = json!({
+        "matches": found.matches,
+        "files": found.files_with_matches,
+        "searched": found.files_searched,
+        "truncated": found.next_offset.is_some() || found.is_incomplete,
+    });
+    let content = outcome::card_content(&text);
+    ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
+}
+
+fn match_places(file: &FileMatches) -> Vec<(PathBuf, Option<u32>)> {
+    if file.lines.is_empty() {
+        return vec![(file.path.clone(), None)];
+    }
+    let lines = file.lines.iter().filter(|line| line.is_match).take(search_common::MAX_LOCATIONS);
+    lines.map(|line| (file.path.clone(), u32::try_from(line.number).ok())).collect()
+}
+
+fn show(text: &mut String, file: &FileMatches, name: &str) {
+    if file.lines.is_empty() {
+        text.push_str(&format!("{name}\n"));
+    }
+    let mut last = None;
+    let has_context = file.lines.iter().any(|line| !line.is_match);
+    for line in &file.lines {
+        if has_context && last.is_some_and(|previous| previous + 1 < line.number) {
+            text.push_str("--\n");
+        }
+        let number = line.number;
+        let words = &line.text;
+        let mark = if line.is_match { ':' } else { '-' };
+        text.push_str(&format!("{name}{mark}{number}{mark} {words}\n"));
+        last = Some(number);
+    }
+}
+
+fn notes_before(args: &GrepArgs, found: &GrepResult) -> String {
+    match &found.regex_error {
+        Some(reason) => format!(
+            "[`{}` is no valid regular expression ({reason}); it was searched for as plain text]\n",
+            search_common::title_pattern(&args.pattern)
+        ),
+        None => String::new(),
+    }
+}
+
+/// The number of matches and how to see the rest.
+fn total(args: &GrepArgs, found: &GrepResult) -> String {
+    if found.matches == 0 {
+        return no_match_note(args, found);
+    }
+    let files_only = args.files_only.unwrap_or(false);
+    let files = count(found.files_with_matches, "file", "files");
+    let (all, total) = if files_only {
+        (format!("{files} with matches"), found.files_with_matches)
+    } else {
+        (format!("{} in {files}", count(found.matches, "match", "matches")), found.matches)
+    };
+    let all = search_common::total_count(all, found.is_incomplete);
+    let first = args.offset.unwrap_or(0);
+    search_common::page_note(&all, total, first, found.shown, found.next_offset)
+}
+
+fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
+    let searched = count(found.files_searched, "file", "files");
+    let mut text = format!("No match in {searched} searched.\n");
+    if found.files_searched == 0 && found.binary_files > 0 {
+        let files = count(found.binary_files, "file is", "files are");
+        text = format!("No match: {files} binary and not searched.\n");
+    } else if found.files_searched == 0
+        && let Some(glob) = args.glob.as_deref().filter(|_| found.files_seen > 0)
+    {
+        let seen = count(found.files_seen, "file", "files");
+        text = format!("No match: the glob `{glob}` fits none of {seen}.\n");
+    }
+    text.push_str(&search_common::hidden_matches_note(&found.hidden));
+    if args.pattern.contains("\\|") && !args.literal.unwrap_or(false) {
+        text.push_str("`\\|` means the character itself; alternatives are written `a|b`.\n");
+    }
+    text
+}
+
+fn notes_after(found: &GrepResult) -> String {
+    let is_full = found.files_with_matches >= MAX_GREP_FILES;
+    let mut text = search_common::incomplete_note(found.is_incomplete, is_full, found.unreadable);
+    if found.capped_files > 0 {
+        let files = count(found.capped_files, "file", "files");
+        text.push_str(&format!(
+            "[of {files}, only the first 1000 matches are counted; a longer pattern finds the others]\n"
+        ));
+    }
+    if found.secret_files > 0 {
+        let files = count(
+            found.secret_files,
+            "file that may hold secrets was",
+            "files that may hold secrets were",
+        );
+        text.push_str(&format!("[{files} not searched]\n"));
+    }
+    text
+}
+
+/// The note about files that are not text in one encoding.
+fn garbled_note(found: &GrepResult, target: &ResolvedPath, roots: &Roots) -> String {
+    let shown = found.garbled.iter().take(MAX_NAMED);
+    let mut names: Vec<_> =
+        shown.map(|path| search_common::short_path(roots, target, path.clone())).collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    if found.garbled.len() > MAX_NAMED {
+        names.push("and more".to_owned());
+    }
+    format!("[not all bytes could be decoded, matches may be missing: {}]\n", names.join(", "))
+}

@@ -1,0 +1,121 @@
+//! `move_path`: moves or renames a file, a folder or a link.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_workspace::files::{EntryInfo, FileError};
+
+#[derive(Debug)]
+pub(super) struct MovePath;
+
+/// Move or rename a file or folder. Creates missing folders; replaces nothing.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct MovePathArgs {
+    #[serde(alias = "path", alias = "source", alias = "old_path")]
+    from: String,
+    /// The whole new path
+    #[serde(alias = "destination", alias = "target", alias = "new_path")]
+    to: String,
+}
+
+impl Tool for MovePath {
+    const NAME: &'static str = "move_path";
+    const KIND: ToolKind = ToolKind::Move;
+    const PENDING_TITLE: &'static str = "Move";
+    type Args = MovePathArgs;
+    type Preview = Option<EntryInfo>;
+
+    fn path_arguments<'a>(&self, args: &'a mut MovePathArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_existing(&mut args.from), PathArgument::of_any(&mut args.to)]
+    }
+
+    fn plan(&self, args: &mut MovePathArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_entries(self.path_arguments(args));
+        let roots = site.roots();
+        let [from, to] = targets.as_slice() else {
+            // A call names two paths.
+            let view = CallView::new(Self::PENDING_TITLE, Self::KIND);
+            return CallPlan { view, effects: Vec::new() };
+        };
+        let locations = locations(roots, &targets, None);
+        let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
+        // A move makes the contents readable at a new path, so it counts as reading them.
+        let effects = vec![
+            Effect::Delete(from.clone()),
+            Effect::Write(to.clone()),
+            Effect::Read(from.clone()),
+        ];
+        CallPlan { view: CallView { title, kind: Self::KIND, locations }, effects }
+    }
+
+    async fn preview(
+        &self,
+        args: &MovePathArgs,
+        targets: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
+        let [from, to] = targets else {
+            return Err("move_path needs `from` and `to`. Nothing was moved.".into());
+        };
+        if let Some(reason) = super::delete_path::why_protected(from, ctx).await {
+            return Err(format!("{} {reason}. Nothing was moved.", args.from).into());
+        }
+        let files = &ctx.env.files;
+        let info = match files.inspect_entry(from).await {
+            Ok(info) => info,
+            Err(error) => {
+                return Err(super::delete_path::not_found_message(&args.from, from, &error, ctx)
+                    .await
+                    .into());
+            }
+        };
+        if info.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
+            return Err(
+                format!("{} cannot be moved into itself. Nothing was moved.", args.from).into()
+            );
+        }
+        match files.inspect_entry(to).await {
+            Err(FileError::NotFound) => {}
+            Ok(there) if there.is_folder => {
+                return Err(format!(
+                    "{} is a folder that exists: give the whole new path. Nothing was moved.",
+                    args.to
+                )
+                .into());
+            }
+            Ok(_) => return Err(format!("{} {}", args.to, FileError::Exists).into()),
+            Err(error) => return Err(format!("{} {error}. Nothing was moved.", args.to).into()),
+        }
+        let roots = files.roots();
+        let content =
+            CallContent::Text(format!("{} → {}", roots.display_path(from), roots.display_path(to)));
+        Ok((Some(info), vec![content]))
+    }
+
+    async fn run(
+        &self,
+        args: MovePathArgs,
+        _: Option<EntryInfo>,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
+        let [Effect::Delete(from), Effect::Write(to), ..] = pass.effects() else {
+            return ToolOutcome::failed("Nothing was moved: there is no permission for it.");
+        };
+        let roots = ctx.env.files.roots();
+        if let Err(error) = ctx.env.files.rename(from, to).await {
+            return ToolOutcome::failed(format!("{} → {}: {error}", args.from, args.to));
+        }
+        let text = format!("Moved {} to {}.", args.from, args.to);
+        let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
+        let locations = locations(roots, std::slice::from_ref(to), None);
+        let view = Some(CallView { title, kind: Self::KIND, locations });
+        let raw = json!({ "result": text });
+        ToolOutcome { view, ..ToolOutcome::done_as_shown(text, raw) }
+    }
+}

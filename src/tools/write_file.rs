@@ -1,0 +1,216 @@
+//! `write_file`: creates, replaces or appends to a text file.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::arguments::{CONTENT, PATH, ShownArgument};
+use super::{
+    CallPlan, CallSite, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome, edit_common,
+    locations,
+};
+use tokio::task::spawn_blocking;
+use turnwright_policy::permission::Pass;
+use turnwright_types::effect::{
+    CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
+};
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
+use turnwright_workspace::checkpoint::ExpectedChange;
+use turnwright_workspace::edit::omission;
+use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
+
+#[derive(Debug)]
+pub(super) struct WriteFile;
+
+/// Create, replace or append to a text file. Split content of more than 2000 characters: write the
+/// first part, then append.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(super) struct WriteFileArgs {
+    #[serde(alias = "file_path", alias = "file")]
+    path: String,
+    #[serde(alias = "contents", alias = "text")]
+    content: String,
+    #[serde(default)]
+    mode: WriteMode,
+    /// There is no such file yet; set by [`Tool::plan`].
+    #[serde(skip)]
+    is_new: bool,
+}
+
+impl WriteFileArgs {
+    fn verb(&self) -> &'static str {
+        match self.mode {
+            _ if self.is_new => "Create",
+            WriteMode::Append => "Append to",
+            WriteMode::Overwrite => "Edit",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum WriteMode {
+    #[default]
+    Overwrite,
+    Append,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct PlannedWrite {
+    /// The file.
+    place: PathBuf,
+    before: Option<FileText>,
+    after: String,
+}
+
+impl PreviewedChange for PlannedWrite {
+    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
+        let before = self.before.as_ref();
+        let encoding = before.map(|text| text.encoding).unwrap_or_default();
+        vec![ExpectedChange { path: &self.place, before, after: Some((&self.after, encoding)) }]
+    }
+}
+
+impl Tool for WriteFile {
+    const NAME: &'static str = "write_file";
+    const KIND: ToolKind = ToolKind::Edit;
+    const PENDING_TITLE: &'static str = "Write file";
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, CONTENT];
+    type Args = WriteFileArgs;
+    type Preview = PlannedWrite;
+
+    fn path_arguments<'a>(&self, args: &'a mut WriteFileArgs) -> Vec<PathArgument<'a>> {
+        vec![PathArgument::of_any(&mut args.path)]
+    }
+
+    fn plan(&self, args: &mut WriteFileArgs, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments(args));
+        args.is_new =
+            site.may_look() && targets.first().is_some_and(|target| !target.path.exists());
+        CallPlan::writing(view(args.verb(), &targets, site.roots()), targets)
+    }
+
+    async fn preview(
+        &self,
+        args: &WriteFileArgs,
+        targets: &[ResolvedPath],
+        ctx: &ToolCtx,
+    ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
+        let Some(target) = targets.first() else {
+            return Err("write_file needs a `path`. Nothing was written.".into());
+        };
+        let before = match ctx.env.files.read_existing(target).await {
+            Ok(text) => Some(text),
+            Err(FileError::NotFound) => None,
+            Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path).into()),
+        };
+        if let (Some(text), WriteMode::Overwrite) = (&before, args.mode)
+            && let Some(regions) = edit_common::changed_since_read(ctx, target, text).await
+        {
+            return Err(edit_common::stale_message(&args.path, text, &regions).into());
+        }
+        let path = ctx.env.files.roots().client_path(target);
+        let content = args.content.clone();
+        let mode = args.mode;
+        // Diffing long texts takes a while.
+        let work = spawn_blocking(move || plan_write(path, before, content, mode));
+        let (planned, diff) = work.await.map_err(|error| error.to_string())??;
+        Ok((PlannedWrite { place: target.path.clone(), ..planned }, diff))
+    }
+
+    async fn run(
+        &self,
+        args: WriteFileArgs,
+        planned: PlannedWrite,
+        pass: &Pass,
+        ctx: &ToolCtx,
+    ) -> ToolOutcome {
+        let Some(Effect::Write(target)) = pass.effects().first() else {
+            return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+        };
+        if !edit_common::still_resolves_to(&args.path, target, ctx).await {
+            return edit_common::write_failure(&args.path, &FileError::Moved);
+        }
+        let before = planned.before.as_ref();
+        let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
+        let WriteOutcome { text: now, is_confirmed } = match written {
+            Ok(written) => written,
+            Err(error) => return edit_common::write_failure(&args.path, &error),
+        };
+        let done = match (&planned.before, args.mode) {
+            (None, _) => "Created",
+            (Some(_), WriteMode::Append) => "Appended to",
+            (Some(_), WriteMode::Overwrite) => "Replaced",
+        };
+        let bytes = now.text.len();
+        let path = ctx.env.files.roots().client_path(target);
+        let work = spawn_blocking(move || {
+            let PlannedWrite { before, after, .. } = planned;
+            let diff = edit_common::whole_file_diff(
+                path,
+                before.as_ref().map(|before| before.text.as_str()),
+                &now.text,
+            );
+            (now.text.lines().count(), now.text != after, diff)
+        });
+        let Ok((lines, is_changed, diff)) = work.await else {
+            return ToolOutcome::failed(format!(
+                "{done} {}; what is there is not known.",
+                args.path
+            ));
+        };
+        let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
+        if !is_confirmed {
+            text.push_str(" The editor took the text but does not show it yet.");
+        } else if is_changed {
+            text.push_str(
+                " The editor changed the text when it saved it: read it before you edit.",
+            );
+        }
+        let raw = json!({ "result": text, "lines": lines, "bytes": bytes });
+        let view = view(args.verb(), std::slice::from_ref(target), ctx.env.files.roots());
+        ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) }
+    }
+}
+
+/// Computes the new text and its diff.
+fn plan_write(
+    path: PathBuf,
+    before: Option<FileText>,
+    content: String,
+    mode: WriteMode,
+) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
+    let old = before.as_ref().map(|before| before.text.as_str());
+    if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
+        return Err(omission_error(&content, line).into());
+    }
+    let after = match (&before, mode) {
+        (Some(before), WriteMode::Append) => {
+            format!("{}{}", before.text, before.with_file_line_endings(&content))
+        }
+        (Some(before), WriteMode::Overwrite) => before.with_file_line_endings(&content),
+        (None, _) => content,
+    };
+    let diff = edit_common::whole_file_diff(path, old, &after);
+    Ok((PlannedWrite { before, after, ..PlannedWrite::default() }, vec![diff]))
+}
+
+/// The error for content that contains a placeholder such as `// ... existing code ...`.
+fn omission_error(content: &str, line: usize) -> String {
+    let words = content.lines().nth(line - 1).unwrap_or_default().trim();
+    format!(
+        "Line {line} of `content` stands for lines that were left out: {}. Nothing was written: \
+         they would be lost. Send the whole text, or change a part with edit_file.",
+        escape_hidden_line(text::first_chars(words, 120))
+    )
+}
+
+fn view(verb: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+    let title = targets
+        .first()
+        .map_or(verb.to_owned(), |target| format!("{verb} {}", roots.display_path(target)));
+    CallView { title, kind: WriteFile::KIND, locations: locations(roots, targets, Some(1)) }
+}

@@ -215,13 +215,8 @@ impl PreparedCall for RemoteToolCall {
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
         let (spec, (current, _)) = (&self.tool.server.spec, self.tool.current());
         let change = self.pin_check.change.as_deref();
-        let content = question_content(
-            spec,
-            &current.tool,
-            &self.arguments,
-            change,
-            current.reads_resources,
-        );
+        let content =
+            question_content(spec, &current.tool, &self.arguments, change, current.reads_resources);
         std::future::ready(self.validation.clone().unwrap_or(Ok(())).map(|()| content)).boxed()
     }
 

@@ -490,9 +490,7 @@ impl<'a> FolderLister<'a> {
             listing.has_linked_rules |= is_link && is_ignore_file(&name);
             listing.entries.push(&name, stat);
         }
-        if layout.is_repository() {
-            listing.repositories.push(folder.to_path_buf());
-        }
+        listing.repositories.extend(layout.is_repository().then(|| folder.to_path_buf()));
         listing.entries.sort();
         listing.repositories.sort();
         Some((listing, rules))

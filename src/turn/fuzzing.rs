@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::tools::COMMON_ARGUMENTS;
-use crate::turn::answer::partial_arguments::PartialArguments;
+use crate::turn::answer::streaming_call::PartialArguments;
 use crate::turn::room::budget::{HandoffLimits, WindowBudget};
 use crate::turn::room::handoff::{self, KeptTail};
 use crate::turn::room::prune::{self, prune};

@@ -2,8 +2,7 @@
 //! built from the history. Repairs the history where necessary: for every prefix of every history the request is
 //! one that a strict server accepts.
 
-pub(super) mod folder_instructions;
-mod project_context;
+pub(super) mod project_context;
 
 use std::sync::Arc;
 use std::time::SystemTime;

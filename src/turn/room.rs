@@ -3,7 +3,6 @@
 
 pub(super) mod budget;
 pub(super) mod compaction;
-pub(super) mod facts;
 pub(super) mod handoff;
 pub(super) mod prune;
 
@@ -14,7 +13,7 @@ use crate::tools::{self, SMALL_WINDOW};
 use crate::turn::answer::failures::{Nudge, nudge_message};
 use crate::turn::conversation::OnceNotice;
 use crate::turn::next_step::ShownSoFar;
-use crate::turn::prompt::folder_instructions::ToldFolders;
+use crate::turn::prompt::project_context::ToldFolders;
 use crate::turn::{ModelSelection, Turn, TurnStep};
 use budget::WindowBudget;
 use compaction::{CompactionOutcome, CompactionReason, Compactor, request_weight};

@@ -4,9 +4,7 @@
 pub(crate) mod json_limits;
 pub(crate) mod leaked_calls;
 pub(crate) mod repetition;
-pub(crate) mod reported_cost;
 pub(crate) mod text_pipeline;
-pub(crate) mod think_tags;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -15,7 +13,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout_at};
 
-use crate::exchange::ReplyContext;
+use crate::exchange::{ReplyContext, cost_in_headers};
 use crate::http::ReplyBody;
 use crate::sse;
 use crate::{DeltaBatch, LlmError, Reply, ReplyStream};
@@ -220,7 +218,7 @@ pub(super) struct HttpReplyStream<A> {
 impl<A: ReplyAssembler> HttpReplyStream<A> {
     pub(super) fn new(body: ReplyBody, assembler: A) -> HttpReplyStream<A> {
         HttpReplyStream {
-            cost: reported_cost::in_headers(body.headers()),
+            cost: cost_in_headers(body.headers()),
             body: Some(body),
             reader: ReplyReader::new(assembler),
             trailer_deadline: None,

@@ -24,7 +24,6 @@ mod no_memory_limit;
 mod output;
 mod piped;
 mod running;
-mod temp_space;
 #[cfg(unix)]
 mod signal_action;
 #[cfg(target_os = "linux")]

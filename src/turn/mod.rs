@@ -63,7 +63,7 @@ pub(crate) use prompt::{
 };
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
-pub(crate) use room::prune::prune;
+pub(crate) use room::prune;
 pub(crate) use steering::SteeringQueue;
 
 /// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].

@@ -18,9 +18,8 @@
 //!     tools           the list of its tools, and their names in a session
 //!     resources       a tool that lists and reads its resources
 //!     prompts         its prompts, as slash commands
-//!   schema            validates arguments and results against a server's schema
+//!   schema            validates arguments and results against a server's schema, as far as it is checked
 //!     model_schema    the schema of a tool's arguments as the model is shown it
-//!     json_schema     the part of JSON Schema that is checked
 
 mod call;
 mod features;

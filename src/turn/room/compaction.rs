@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::budget::{HandoffLimits, WindowBudget};
 use super::handoff::{self, KeptTail};
-use super::prune::prune;
+use super::prune;
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::limits::{add_cost, used_up_limit};

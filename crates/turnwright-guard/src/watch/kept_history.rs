@@ -1,7 +1,7 @@
 //! Keeps the history of the session's git repositories, so that no command loses it: a second name (hard link) of each
-//! file with commits, contents and branches lies in the agent's own folder. What a command has deleted is put back at its end,
-//! before the changes of the command are determined, or, if the agent was killed, before the next one. Losses are found by
-//! comparison with the kept files: folders, packs, branches, or the commits that the branches name.
+//! file with commits, contents and branches lies in the agent's own folder. What a command has deleted is put back at
+//! its end, before the changes of the command are determined, or, if the agent was killed, before the next one. Losses
+//! are found by comparison with the kept files: folders, packs, branches, or the commits that the branches name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
-//! Builds the request from the system prompt, the description of the project and its folders, and the history. Repairs the history where necessary: for every prefix of every history the request is
-//! one that a strict server accepts.
+//! Builds the request from the system prompt, the description of the project and its folders, and the history. Repairs
+//! the history where necessary: for every prefix of every history the request is one that a strict server accepts.
 
 pub(super) mod folder_instructions;
 mod project_context;

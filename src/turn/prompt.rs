@@ -1,6 +1,5 @@
-//! What the model is told besides the user's words: the system prompt, the project and its folders; and the request,
-//! built from the history. Repairs the history where necessary: for every prefix of every history the request is
-//! one that a strict server accepts.
+//! Builds the request from the system prompt, the description of the project and its folders, and the history. Repairs
+//! the history where necessary: for every prefix of every history the request is one that a strict server accepts.
 
 pub(super) mod project_context;
 

@@ -1,9 +1,9 @@
 //! Validates values against a server's own schemas: arguments before a call, results after it. A schema
 //! that is unusable, or could take too long, accepts everything.
 //!
-//! What is checked is the part of JSON Schema that describes the arguments of tools: types, properties, items,
-//! alternatives, bounds and patterns. Other keywords accept everything, as does a keyword with an unusable value: the
-//! server validates its arguments too. References outside of the schema are never fetched.
+//! The part of JSON Schema is checked that describes the arguments of tools: types, properties, items, alternatives,
+//! bounds and patterns. Other keywords accept everything, as does a keyword with an unusable value: the server
+//! validates its arguments too. References outside of the schema are never fetched.
 
 pub(crate) mod model_schema;
 

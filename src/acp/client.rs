@@ -76,10 +76,10 @@ pub(super) struct SilentReads(Arc<AtomicBool>);
 /// The client of one session.
 #[derive(Debug)]
 pub(super) struct AcpClient {
-    pub(super) peer: Peer,
-    pub(super) session: SessionId,
-    pub(super) caps: ClientCaps,
-    pub(super) cwd: PathBuf,
+    peer: Peer,
+    session: SessionId,
+    caps: ClientCaps,
+    cwd: PathBuf,
     terminal_cards: TerminalCards,
     questions: UserQuestions,
     silent_reads: SilentReads,
@@ -326,7 +326,7 @@ impl AcpClient {
         }
     }
 
-    pub(super) fn release_terminal(&self, id: &TerminalId) {
+    fn release_terminal(&self, id: &TerminalId) {
         release(&self.peer, &self.session, wire_id(id));
     }
 }
@@ -460,7 +460,7 @@ fn terminal_exit(value: &Value) -> TerminalExit {
 /// The cards that show terminals. At least one client refuses an update that names a released terminal,
 /// so a terminal is released only after its card is final.
 #[derive(Debug, Default)]
-pub(super) struct TerminalCards {
+struct TerminalCards {
     // Held only to look at a short list.
     cards: Mutex<Vec<TerminalCard>>,
     /// Set when the client turns out not to have the terminals that it advertised, so that later
@@ -495,7 +495,7 @@ impl TerminalCards {
 
     /// Takes note of an update that is about to be sent, and returns the terminals to release after
     /// it.
-    pub(super) fn observe(&self, update: &Update) -> Vec<TerminalId> {
+    fn observe(&self, update: &Update) -> Vec<TerminalId> {
         let Update::CallUpdate(update) = update else { return Vec::new() };
         let mut cards = self.cards.lock();
         if update.status.is_final() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::capabilities::ClientCaps;
 use super::schema::{
@@ -24,9 +24,9 @@ use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, Client, ClientTerminals, CommandDisplay, EditorBuffers, FormOutcome, HelperSession,
-    HelperView, PermissionAnswer, PermissionRequest, ServerForm, TerminalCommand, TerminalError,
-    TerminalExit, TerminalOutput, UserQuestion, UserReply,
+    BufferError, Client, ClientTerminals, CommandDisplay, EditorBuffers, FormOutcome,
+    HelperSession, HelperView, PermissionAnswer, PermissionRequest, ServerForm, TerminalCommand,
+    TerminalError, TerminalExit, TerminalOutput, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden_line};
 use turnwright_types::ids::{self, CallId, TerminalId};

@@ -324,7 +324,7 @@ impl EarlyMessages {
 
     /// Returns the messages for the session, which is open now.
     pub(in crate::session) fn take(&mut self) -> Vec<SessionMessage> {
-        std::mem::take(&mut self.messages)
+        take(&mut self.messages)
     }
 
     /// Closes the mailbox and answers everything, because the session does not open or is closing. Returns
@@ -365,7 +365,7 @@ impl EarlyMessages {
     }
 
     fn cancel_prompts(&mut self, is_cancelled: impl Fn(PromptKey) -> bool) {
-        for message in std::mem::take(&mut self.messages) {
+        for message in take(&mut self.messages) {
             match message {
                 SessionMessage::Prompt { key, done, .. } if is_cancelled(key) => {
                     self.has_cancelled_prompt = true;

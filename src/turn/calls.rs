@@ -22,8 +22,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome, patch_call};
-use crate::turn::{SharedGrants, Turn, TurnStep};
 use crate::turn::loop_guard::LoopQuestion;
+use crate::turn::{SharedGrants, Turn, TurnStep};
 use turnwright_store::CallOutcome;
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall, ToolMessage};

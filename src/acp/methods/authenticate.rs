@@ -4,8 +4,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::acp::connection::Connection;
 use crate::acp::capabilities;
+use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{AuthenticateRequest, AuthenticateResponse};
 

@@ -175,11 +175,7 @@ pub(in crate::acp) struct RemoteSessions {
 }
 
 impl RemoteSessions {
-    fn new(
-        known: SharedSessions,
-        keep: Duration,
-        prompts: Range<PromptKey>,
-    ) -> RemoteSessions {
+    fn new(known: SharedSessions, keep: Duration, prompts: Range<PromptKey>) -> RemoteSessions {
         RemoteSessions { known, keep, prompts, open: HashMap::new() }
     }
 

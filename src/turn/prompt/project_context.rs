@@ -504,7 +504,7 @@ mod tests {
     #[test]
     fn folders_are_listed_from_the_session_s_folder_down_and_once() {
         let base = tempfile::tempdir().unwrap();
-        let base = turnwright_workspace::real_path(base.path()).unwrap();
+        let base = real_path(base.path()).unwrap();
         let ws = base.join("ws");
         let more = base.join("ws/more");
         std::fs::create_dir_all(&more).unwrap();

@@ -134,7 +134,7 @@ impl HistoryKeeper {
                 self.copied += metadata.len();
                 // A link that has taken its place meanwhile is not followed.
                 let file = nofollow::open_pinned_file(from, false)?;
-                let mut copy = fs::File::create_new(to)?;
+                let mut copy = File::create_new(to)?;
                 io::copy(&mut file.take(metadata.len()), &mut copy).map(drop)
             }
             result => result,

@@ -41,9 +41,7 @@ impl ChatChunk<'_> {
     /// The cost of the reply, if the server reports it.
     pub(super) fn cost(&self) -> Option<f64> {
         let in_usage = self.usage.as_ref().and_then(cost_in_usage);
-        in_usage.or_else(|| {
-            cost_beside_usage(self.cost.as_ref(), self.provider_metadata.as_ref())
-        })
+        in_usage.or_else(|| cost_beside_usage(self.cost.as_ref(), self.provider_metadata.as_ref()))
     }
 
     /// True if the chunk reports an error in any of the known places.

@@ -53,8 +53,8 @@ pub use protected_paths::files::IDIOMATIC_VERSION_FILES;
 pub use rule::parser::RuleError;
 pub use rule::store::{ProjectRuleStore, RuleStoreError, StoredRule, StoredRules, project_folder};
 pub use rule::{
-    LoadedRules, PathBases, Pattern, Rule, RuleAction, RuleContext, RuleSpec, Scope, fallback_rules,
-    load_rules,
+    LoadedRules, PathBases, Pattern, Rule, RuleAction, RuleContext, RuleSpec, Scope,
+    fallback_rules, load_rules,
 };
 
 /// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a

@@ -248,18 +248,14 @@ impl WebFetcher {
             let Some(target) = redirect_target(&response) else {
                 return self.read_body(url, response).await;
             };
-            let next = url
-                .join(&target)
-                .ok()
-                .and_then(|joined| address_guard::parse_url(joined.as_str()).ok());
+            let next = url.join(&target).ok().and_then(|joined| parse_url(joined.as_str()).ok());
             let Some(next) = next else {
                 return Err(request_failed(&url, INVALID_REDIRECT.to_owned()));
             };
             if private_client.is_none() {
                 self.check(&next)?;
             }
-            let stays = address_guard::permission_host(&next)
-                == address_guard::permission_host(&url)
+            let stays = permission_host(&next) == permission_host(&url)
                 && (next.scheme() == "https" || url.scheme() == "http");
             if !stays {
                 return Ok(FetchedBody {

@@ -308,8 +308,8 @@ pub struct RuleContext<'a> {
     pub resolve_links: &'a dyn Fn(&Path) -> PathBuf,
 }
 
-impl std::fmt::Debug for RuleContext<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for RuleContext<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("RuleContext").field("bases", &self.bases).finish_non_exhaustive()
     }
 }

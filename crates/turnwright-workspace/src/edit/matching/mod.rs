@@ -109,8 +109,7 @@ pub(super) fn find<'a>(text: &str, query: &MatchQuery<'a>) -> Result<TextMatch<'
         let answer = lines::match_ignoring_trailing_space(&lines, query)
             .or_else(|| lines::match_ignoring_indentation(&lines, query));
         drop(lines);
-        if let Some(answer) = answer.or_else(|| match_ignoring_typography(text, query))
-        {
+        if let Some(answer) = answer.or_else(|| match_ignoring_typography(text, query)) {
             return answer;
         }
     }
@@ -294,10 +293,7 @@ fn fold_cluster(cluster: &str, kind: &MatchKind, folded: &mut String) {
     }
 }
 
-fn match_ignoring_typography<'a>(
-    text: &str,
-    query: &MatchQuery<'a>,
-) -> MatchAttempt<'a> {
+fn match_ignoring_typography<'a>(text: &str, query: &MatchQuery<'a>) -> MatchAttempt<'a> {
     if text.is_ascii() && query.old.is_ascii() {
         return None;
     }

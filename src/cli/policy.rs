@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::mcp::parse_mode;
 use super::{CliError, exit_code, write_stdout};
-use crate::session::resolve_policy;
 use turnwright_config::Config;
+use turnwright_config::effective_policy::resolve_policy;
 use turnwright_config::trust::TrustStore;
 use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{

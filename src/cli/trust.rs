@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use clap::Args;
 
 use super::{CliError, exit_code, write_stdout};
-use crate::session::{
+use turnwright_config::Config;
+use turnwright_config::effective_policy::{
     PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
 };
-use turnwright_config::Config;
 use turnwright_config::trust::{Fingerprint, TrustStore};
 use turnwright_terminal::prompt;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};

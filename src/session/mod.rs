@@ -5,13 +5,11 @@ mod actor;
 mod announcements;
 mod attachment;
 mod commands;
-mod effective_policy;
 mod host;
 mod last_client;
 mod model_cache;
 mod open;
 mod pending_context;
-mod project_facts;
 mod prompts;
 mod servers;
 mod settings;
@@ -37,11 +35,6 @@ use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use attachment::{Replayed, Takeover};
-pub(crate) use commands::trust::is_about_project_files;
-pub(crate) use effective_policy::project_servers::SERVERS_FILE;
-pub(crate) use effective_policy::{
-    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, user_rule_problems,
-};
 pub(crate) use host::SessionHost;
 pub(crate) use last_client::last_client;
 pub(crate) use open::client_options::{ClientOptions, SystemPrompt};

@@ -22,6 +22,7 @@ use turnwright_types::message::{
 };
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::shell_script::Check;
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate};
 
@@ -53,13 +54,6 @@ const PROGRESS: &[&str] = &[
 ];
 /// Parts of words that mark a line as a problem if the check has succeeded.
 const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
-
-/// A command that checks the project.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Check {
-    pub name: String,
-    pub command: String,
-}
 
 /// The state of a turn's checks.
 #[derive(Debug, Default)]

@@ -52,7 +52,6 @@ pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, final_update, not_run};
 pub(crate) use calls::standalone::StandaloneCalls;
-pub(crate) use checks::Check;
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };

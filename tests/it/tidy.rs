@@ -70,10 +70,12 @@ const CRATES: &[(&str, &[&str])] = &[
     (
         "turnwright-config",
         &[
+            "turnwright-guard",
             "turnwright-http",
             "turnwright-llm",
             "turnwright-mcp",
             "turnwright-policy",
+            "turnwright-sandbox",
             "turnwright-types",
             "turnwright-workspace",
         ],

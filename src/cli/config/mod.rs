@@ -14,11 +14,11 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::{CliError, report, write_stdout};
-use crate::session::{
-    EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy, user_rule_problems,
-};
 use crate::tools::UserFolders;
 use crate::turn::project_sources;
+use turnwright_config::effective_policy::{
+    EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy, user_rule_problems,
+};
 use turnwright_config::trust::TrustStore;
 use turnwright_config::{
     Config, EffectiveSetting, SandboxSettings, SettingChange, SettingsSnapshot, settings_schema,

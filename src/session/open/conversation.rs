@@ -7,12 +7,12 @@ use std::sync::{Arc, OnceLock};
 use super::ClientSide;
 use super::load::LoadedSession;
 use crate::session::SessionHost;
-use crate::session::effective_policy::EffectivePolicy;
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
     CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
     SharedSpending, StandaloneCalls, Told,
 };
+use turnwright_config::effective_policy::EffectivePolicy;
 use turnwright_guard::ConfinementSettings;
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::SessionLog;

@@ -12,7 +12,6 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::turn;
 use crate::undo::{
     MAX_KEPT_BYTES, RestoreResult, UndoAction, UndoHistory, UndoStep, apply, file_state,
     is_same_state, net_changes, plan_undo,
@@ -196,7 +195,7 @@ impl UndoContext {
             ..CallOutcome::default()
         };
         self.log.finish_call(&card.id, settled.clone()).written().await;
-        tell(turn::final_update(&card.id, &settled).into());
+        tell(settled.final_update(&card.id).into());
         report
     }
 

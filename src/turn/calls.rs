@@ -24,7 +24,7 @@ use crate::tools::{ToolOutcome, patch_call};
 use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{Turn, TurnStep};
 use admission_queue::AdmissionTicket;
-use cards::{failed_update, final_update, settled_call};
+use cards::{failed_update, settled_call};
 use runner::{CANCELLED, CallEnd, PendingCall};
 use turnwright_store::CallOutcome;
 use turnwright_types::ids::CallId;
@@ -187,7 +187,7 @@ impl Turn {
         } else {
             let is_cancelled = is_cancelled || self.cancel.is_cancelled();
             let settled = self.settled(call, &outcome, is_cancelled);
-            let last = final_update(&call.id, &settled);
+            let last = settled.final_update(&call.id);
             self.conversation.log().finish_call(&call.id, settled).in_background();
             self.conversation.log().flush().written().await;
             last

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::CallTokens;
-use crate::turn::calls::cards::{abridged_arguments, final_update, settled_call};
+use crate::turn::calls::cards::{abridged_arguments, settled_call};
 use crate::turn::calls::runner::CallEnd;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
@@ -196,7 +196,7 @@ impl Turn {
             return (!self.cancel.is_cancelled()).then(|| check_run(&outcome));
         }
         let settled = settled_call(&outcome, false, (COMMAND_TOOL, Some(&view)), None);
-        let last = CallUpdate { view: None, ..final_update(&id, &settled) };
+        let last = CallUpdate { view: None, ..settled.final_update(&id) };
         self.conversation.log().finish_call(&id, settled).written().await;
         self.cards.finish(last);
         None

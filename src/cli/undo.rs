@@ -11,8 +11,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{CliError, exit_code, sessions, write_stdout};
-use crate::session::{ChangeScope, UndoContext, UndoReport, UndoRequest, turn_changes};
-use crate::undo::DiffLimits;
 use turnwright_config::Config;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
@@ -21,6 +19,9 @@ use turnwright_terminal::runtime;
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::redact;
+use turnwright_undo::{
+    ChangeScope, DiffLimits, UndoContext, UndoReport, UndoRequest, turn_changes,
+};
 use turnwright_workspace::files::{Files, Roots};
 use turnwright_workspace::real_path;
 

@@ -15,7 +15,6 @@ mod servers;
 mod settings;
 pub(crate) mod stored_sessions;
 mod title;
-mod undo;
 
 #[cfg(test)]
 mod tests;
@@ -48,8 +47,6 @@ pub(crate) use turnwright_mcp::{
 pub(crate) use turnwright_store::SessionRow;
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;
-pub(crate) use undo::report::{ChangeScope, UndoReport, turn_changes};
-pub(crate) use undo::{UndoContext, UndoRequest};
 
 /// The most messages that may wait for a busy session.
 const MAILBOX_CAPACITY: usize = 256;

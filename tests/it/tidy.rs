@@ -15,12 +15,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", EVERYTHING),
     ("internals", EVERYTHING),
     ("acp", &["session", "runtime", "error", "completion"]),
-    ("mcp_server", &["session", "turn", "tools", "undo"]),
-    ("session", &["turn", "mcp", "tools", "undo", "error", "completion"]),
-    ("turn", &["tools", "undo", "error", "completion"]),
+    ("mcp_server", &["session", "turn", "tools"]),
+    ("session", &["turn", "mcp", "tools", "error", "completion"]),
+    ("turn", &["tools", "error", "completion"]),
     ("mcp", &["tools"]),
     ("tools", &[]),
-    ("undo", &[]),
     ("completion", &["error"]),
     ("error", &[]),
     ("runtime", &[]),
@@ -67,6 +66,7 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("turnwright-remote", &["turnwright-http", "turnwright-rpc"]),
+    ("turnwright-undo", &["turnwright-store", "turnwright-types", "turnwright-workspace"]),
     (
         "turnwright-config",
         &[

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use super::handoff::{self, FILES_READ};
 use crate::turn::Conversation;
 use crate::turn::prompt::date_line;
-use crate::undo::UndoHistory;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::read;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
 use turnwright_types::message::{Arguments, Message, ToolMessage};
 use turnwright_types::text;
 use turnwright_types::update::{PlanEntry, PlanStatus};
+use turnwright_undo::UndoHistory;
 
 /// The most files of each kind that are named.
 const MAX_FILES: usize = 30;

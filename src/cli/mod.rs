@@ -18,8 +18,8 @@ mod signing_client;
 mod trust;
 mod undo;
 
-use std::io::{self, ErrorKind, Write, stderr, stdout};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write, stderr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,11 +29,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::log;
 use turnwright_config::{Config, Flags, Paths, UserFile, parse_limit};
 use turnwright_rpc::Stdio;
-use turnwright_store::StoreError;
-use turnwright_terminal::prompt;
+use turnwright_terminal::{CliError, exit_code, prompt, report, write_stdout};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
-use turnwright_workspace::real_path;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -308,29 +306,6 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
 
 pub use replay::replay;
 
-/// Writes the output of a subcommand that speaks no protocol on stdout.
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(text.as_bytes())
-}
-
-/// Prints the error of a subcommand, if any, and returns the exit code. A closed pipe is not an error: the reader,
-/// such as `head`, has seen enough.
-fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
-    match result {
-        Err(CliError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        other => exit_code(command, other.map(|()| ExitCode::SUCCESS), 1),
-    }
-}
-
-/// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then.
-fn exit_code(command: &str, result: Result<ExitCode, CliError>, failure: u8) -> ExitCode {
-    result.unwrap_or_else(|why| {
-        writeln!(stderr(), "turnwright {command}: {why}").ok();
-        ExitCode::from(failure)
-    })
-}
-
 /// Runs a subcommand that another program starts and talks to. On a terminal nothing is run: a user should not
 /// wonder what it is waiting for.
 fn run_for_program(
@@ -353,38 +328,6 @@ fn run_for_program(
             ExitCode::FAILURE
         }
     }
-}
-
-/// Why a subcommand failed. The text is only shown.
-#[derive(Debug, thiserror::Error)]
-enum CliError {
-    #[error("{}", io_error_text(.0))]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<&str> for CliError {
-    fn from(text: &str) -> CliError {
-        CliError::Other(text.to_owned())
-    }
-}
-
-impl From<String> for CliError {
-    fn from(text: String) -> CliError {
-        CliError::Other(text)
-    }
-}
-
-/// Returns true if both paths name the same folder, symbolic links resolved.
-fn is_same_folder(one: &Path, other: &Path) -> bool {
-    one == other || real_path_or_same(one) == real_path_or_same(other)
-}
-
-fn real_path_or_same(path: &Path) -> PathBuf {
-    real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Keeps other processes of the same user from reading keys out of this process's memory.

@@ -3,15 +3,20 @@
 //!
 //! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is
 //! stored, `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of the sandbox, and
-//! [`check_agent`] plays an editor. [`prompt`] asks questions, and [`scrub()`] removes keys from what is given away.
+//! [`check_agent`] plays an editor. [`sessions`], [`history`] and [`undo`] work on what is stored. [`prompt`] asks
+//! questions, and [`scrub()`] removes keys from what is given away.
 
 mod agent_check;
+pub mod history;
 mod login;
+mod outcome;
 pub mod prompt;
 mod run;
 #[cfg(unix)]
 mod sandbox;
 mod scrub;
+pub mod sessions;
+pub mod undo;
 
 use std::io;
 
@@ -19,6 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use agent_check::check_agent;
 pub use login::{login, logout};
+pub use outcome::{CliError, exit_code, report, write_stdout};
 pub use run::{RunOptions, SessionPlan, TerminalRun};
 #[cfg(unix)]
 pub use sandbox::{SandboxReport, SandboxedCommand, TestedAttempt, check_sandbox, run_for_agent};

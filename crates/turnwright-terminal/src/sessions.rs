@@ -1,0 +1,317 @@
+//! `turnwright sessions`: lists, shows, exports as documents and deletes stored sessions. Commands that name a session
+//! find it here.
+
+use std::io::{self, BufWriter, Write, stderr, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use crate::{CliError, prompt, write_stdout};
+use turnwright_store::export::{ExportError, ExportFormat, export};
+use turnwright_store::history::visible_prompt_text;
+use turnwright_store::{
+    Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, read,
+    session_summaries, sessions,
+};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
+use turnwright_types::error_text::without_error_numbers;
+use turnwright_types::ids::SessionId;
+use turnwright_types::message::{Arguments, Message};
+use turnwright_types::redact;
+use turnwright_types::text;
+use turnwright_types::timestamp::{local_time, rfc3339};
+use turnwright_workspace::real_path;
+
+/// Entries per query.
+const PAGE_SIZE: usize = 100;
+/// The most characters of the last column of a table.
+const MAX_LINE_LENGTH: usize = 100;
+
+/// The sessions that [`list`] prints, and their form.
+#[derive(Debug)]
+pub struct SessionListOptions {
+    /// Those of all folders.
+    pub all: bool,
+    /// Those of this folder; of the current one if there is none.
+    pub cwd: Option<PathBuf>,
+    /// Archived sessions as well.
+    pub archived: bool,
+    /// One JSON object per line.
+    pub json: bool,
+}
+
+/// The current folder.
+pub fn current_folder() -> Result<PathBuf, CliError> {
+    std::path::absolute(".").map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => CliError::Other(
+            "the folder in which this was started is gone; change to one that exists".to_owned(),
+        ),
+        _ => error.into(),
+    })
+}
+
+/// Prints the sessions, most recently used first.
+pub fn list(store: &Store, options: SessionListOptions) -> Result<(), CliError> {
+    let SessionListOptions { all, cwd, archived, json } = options;
+    let folder = cwd.map_or_else(current_folder, |folder| Ok(std::path::absolute(folder)?))?;
+    let sessions = store.read_blocking(session_summaries)?;
+    let count = sessions.iter().filter(|session| !session.is_helper).count();
+    let sessions: Vec<_> = sessions
+        .into_iter()
+        .filter(|session| {
+            !session.is_helper
+                && (archived || !session.row.is_archived)
+                && (all || is_same_folder(&session.row.cwd, &folder))
+        })
+        .collect();
+    let line = if json { json_line } else { text_line };
+    let mut text: String = sessions.iter().map(|session| line(session, all)).collect();
+    redact::redact_in_place(&mut text);
+    write_stdout(&text)?;
+    let hint = match (sessions.len(), count - sessions.len()) {
+        _ if json => String::new(),
+        (0, 0) => "No sessions.\n".to_owned(),
+        (0, more) => {
+            format!("No sessions here, {more} elsewhere or archived: add --all or --archived\n")
+        }
+        _ => String::new(),
+    };
+    Ok(write_stdout(&hint)?)
+}
+
+fn text_line(session: &SessionSummary, with_folder: bool) -> String {
+    let row = &session.row;
+    let path = escape_hidden_line(&row.cwd.to_string_lossy());
+    let folder = if with_folder { format!("{path}  ") } else { String::new() };
+    let archived = if row.is_archived { "  (archived)" } else { "" };
+    let id = short_id(row.id.as_str());
+    let time = local_time(row.updated_at);
+    let turns = session.turns;
+    format!("{id}  {time}  {turns:4} turns  {folder}{}{archived}\n", one_line(title(session)))
+}
+
+fn json_line(session: &SessionSummary, _: bool) -> String {
+    let row = &session.row;
+    let line = json!({ "session_id": row.id.as_str(), "cwd": row.cwd.to_string_lossy(),
+        "title": row.title, "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at), "archived": row.is_archived, "turns": session.turns,
+        "model": row.model, "cost": row.cost_usd });
+    format!("{line}\n")
+}
+
+/// The title, or the beginning of the first prompt.
+fn title(session: &SessionSummary) -> &str {
+    session.row.title.as_deref().unwrap_or(&session.words)
+}
+
+/// Finds a session by its id, a prefix of its id, or `last`: the most recently used session of this
+/// folder, or of any folder if this one has none.
+pub fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
+    let sessions = store.read_blocking(session_summaries)?;
+    if name == "last" {
+        let folder = current_folder()?;
+        let mut own = sessions.iter().filter(|session| !session.is_helper);
+        let first = own.clone().next();
+        let ours = own.find(|session| is_same_folder(&session.row.cwd, &folder));
+        let last = ours.or(first).map(|session| session.row.id.clone());
+        return last.ok_or_else(|| CliError::Other("there are no sessions".to_owned()));
+    }
+    let ids = || sessions.iter().map(|session| &session.row.id);
+    if let Some(id) = ids().find(|id| id.as_str() == name) {
+        return Ok(id.clone());
+    }
+    let mut matching = ids().filter(|id| !name.is_empty() && id.as_str().starts_with(name));
+    let name = escape_hidden_line(name);
+    match (matching.next(), matching.next()) {
+        (Some(id), None) => Ok(id.clone()),
+        (None, _) => Err(CliError::Other(format!(
+            "no session {name}; `turnwright sessions list --all` lists all"
+        ))),
+        (Some(_), Some(_)) => Err(CliError::Other(format!("several sessions begin with {name}"))),
+    }
+}
+
+/// Prints the conversation of a session.
+pub fn show(store: &Store, name: &str) -> Result<(), CliError> {
+    let id = find_session(store, name)?;
+    let row = store.read_blocking(|connection| read::session(connection, &id))?;
+    let title = row.title.unwrap_or_default();
+    let heading = format!("{} {title}", row.id);
+    let cwd = row.cwd.to_string_lossy();
+    let begun = local_time(row.created_at);
+    print_redacted(format!(
+        "{}\n{}, {begun}\n",
+        escape_hidden_line(heading.trim()),
+        escape_hidden_line(&cwd)
+    ))?;
+    store.read_blocking(|connection| {
+        let key = read::session_key(connection, &id)?;
+        let rewound = RewoundEntries::load(connection, key)?;
+        Ok(read::each_entry(connection, key, PAGE_SIZE, &rewound, |stored| {
+            print_redacted(format_entry(&stored))
+        }))
+    })?
+}
+
+fn print_redacted(mut text: String) -> Result<(), CliError> {
+    redact::redact_in_place(&mut text);
+    Ok(write_stdout(&terminal_safe(text))?)
+}
+
+/// Formats an entry as the user saw it.
+fn format_entry(stored: &StoredEntry) -> String {
+    let at = local_time(stored.at);
+    match &stored.entry {
+        Entry::Message { audience: Audience::Model, .. } => String::new(),
+        Entry::Message { message, .. } => match message.as_ref() {
+            Message::User(user) => section("YOU", &at, &visible_prompt_text(user)),
+            Message::Assistant(answer) => {
+                let words = if answer.text.trim().is_empty() {
+                    String::new()
+                } else {
+                    section("AGENT", &at, &answer.text)
+                };
+                words + &stored.calls.iter().map(format_call).collect::<String>()
+            }
+            Message::Tool(_) => String::new(),
+        },
+        Entry::Note { text, .. } => section("AGENT", &at, text),
+        Entry::IncompleteCall { name, reason: why, .. } => {
+            format!("  [{}] never ran: {}\n", escape_hidden_line(name), one_line(why))
+        }
+        _ => String::new(),
+    }
+}
+
+fn section(who: &str, at: &str, text: &str) -> String {
+    format!("\n{who}  {at}\n{}\n", text.trim_end())
+}
+
+/// Formats a call in one line, followed by the error if it failed.
+fn format_call(row: &CallRow) -> String {
+    let arguments = match &row.arguments {
+        Arguments::Object(value) => value.to_string(),
+        Arguments::Unusable { text, .. } => text.clone(),
+    };
+    let length = match row.outcome.duration {
+        Some(duration) => format!(", {}", format_duration(duration.as_secs_f64() * 1_000.0)),
+        None => String::new(),
+    };
+    let tool = escape_hidden_line(&row.tool);
+    let status = row.status.as_str();
+    let text = row.outcome.text.as_str();
+    let why = if row.outcome.is_success || text.is_empty() {
+        String::new()
+    } else {
+        format!("    {}\n", one_line(text))
+    };
+    format!("  [{tool}] {status}{length}: {}\n{why}", one_line(&arguments))
+}
+
+/// Deletes sessions with all their data, after a question.
+pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<(), CliError> {
+    let ids = names.iter().map(|name| find_session(store, name)).collect::<Result<Vec<_>, _>>()?;
+    let sessions = store.read_blocking(session_summaries)?;
+    for session in sessions.iter().filter(|session| ids.contains(&session.row.id)) {
+        write_stdout(&text_line(session, true))?;
+    }
+    let what = if ids.len() == 1 { "it".to_owned() } else { format!("these {}", ids.len()) };
+    let question = format!("Delete {what} permanently? [y/N] ");
+    if !skip_confirmation && !prompt::confirm(&question, "add --yes to skip confirmation")? {
+        return Err(CliError::Other("nothing was deleted".to_owned()));
+    }
+    for id in ids {
+        // Fails if a process has the session open.
+        let _hold = store.lock_session(&id)?;
+        store.write_blocking(move |connection| sessions::delete(connection, &id))?;
+    }
+    Ok(write_stdout("Deleted.\n")?)
+}
+
+/// Exports a session as a document, to this file or to stdout.
+pub fn export_session(
+    store: &Store,
+    id: &SessionId,
+    format: ExportFormat,
+    output: Option<&Path>,
+) -> ExitCode {
+    let session = (store, id);
+    let result = match output {
+        Some(path) => export_to_file(session, format, path),
+        None => export_to_stdout(session, format),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // A closed pipe is not an error: the reader has seen enough.
+        Err(ExportError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let text = format!(
+                "turnwright: {}\n",
+                escape_hidden(&without_error_numbers(&error.to_string()))
+            );
+            stderr().write_all(text.as_bytes()).ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes atomically, to a file that only its owner can read.
+fn export_to_file(
+    session: (&Store, &SessionId),
+    format: ExportFormat,
+    path: &Path,
+) -> Result<(), ExportError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    write(session, format, &mut file)?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+fn export_to_stdout(
+    session: (&Store, &SessionId),
+    format: ExportFormat,
+) -> Result<(), ExportError> {
+    write(session, format, &mut stdout())
+}
+
+fn write(
+    (store, id): (&Store, &SessionId),
+    format: ExportFormat,
+    out: &mut dyn Write,
+) -> Result<(), ExportError> {
+    let mut out = BufWriter::new(out);
+    store.read_blocking(|connection| Ok(export(connection, id, format, &mut out)))?
+}
+
+/// Returns true if both paths name the same folder, symbolic links resolved.
+pub fn is_same_folder(one: &Path, other: &Path) -> bool {
+    one == other || real_path_or_same(one) == real_path_or_same(other)
+}
+
+fn real_path_or_same(path: &Path) -> PathBuf {
+    real_path(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// The first characters of an id, which are enough to name it.
+pub(crate) fn short_id(id: &str) -> String {
+    escape_hidden_line(text::first_chars(id, 8))
+}
+
+pub(crate) fn format_duration(millis: f64) -> String {
+    match millis {
+        millis if millis < 1_000.0 => format!("{millis:.0} ms"),
+        millis if millis < 60_000.0 => format!("{:.1} s", millis / 1_000.0),
+        millis => format!("{:.1} min", millis / 60_000.0),
+    }
+}
+
+/// The beginning of a text, on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    let line = text::first_chars(text.trim(), MAX_LINE_LENGTH + 1);
+    text::clip(escape_hidden_line(line), MAX_LINE_LENGTH)
+}

@@ -1,0 +1,215 @@
+//! `turnwright undo`, `redo` and `diff`: reverts, reapplies and shows the file changes of sessions that
+//! no process has open.
+
+use std::io::{Write, stderr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{CliError, runtime, sessions, write_stdout};
+use turnwright_config::Config;
+use turnwright_store::{
+    Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
+};
+use turnwright_types::file_change::FileState;
+use turnwright_types::ids::{MessageId, SessionId};
+use turnwright_types::redact;
+use turnwright_undo::{
+    ChangeScope, DiffLimits, UndoContext, UndoReport, UndoRequest, turn_changes,
+};
+use turnwright_workspace::files::{Files, Roots};
+use turnwright_workspace::real_path;
+
+/// Limits of a printed diff, in bytes.
+const SHOWN: DiffLimits = DiffLimits { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
+
+/// A stored session on which the command works.
+struct StoredSession {
+    store: Store,
+    row: SessionRow,
+    /// The numbers of its last entry and its last turn.
+    last_numbers: (u64, u64),
+}
+
+impl StoredSession {
+    fn find(session: Option<String>, config: &Config) -> Result<StoredSession, CliError> {
+        let store = Store::new(&config.paths.state);
+        let here = std::path::absolute(".")?;
+        let session = session.map(|name| sessions::find_session(&store, &name)).transpose()?;
+        let loaded = store.read_blocking(|connection| {
+            let id = match session {
+                Some(id) => id,
+                None => file_versions::newest_session_of(connection, &folder_names(&here))?,
+            };
+            read_session(connection, &id)
+        });
+        let (row, last_numbers) = loaded.map_err(|error| match error {
+            StoreError::NoSuchSession => CliError::from("no session here"),
+            error => error.into(),
+        })?;
+        Ok(StoredSession { store, row, last_numbers })
+    }
+
+    fn roots(&self) -> Result<Roots, CliError> {
+        let cwd = &self.row.cwd;
+        Roots::new(cwd).map_err(|error| format!("{}: {error}", cwd.display()).into())
+    }
+
+    /// Locks the session against other processes for as long as the returned lock lives.
+    fn lock(&mut self) -> Result<SessionLock, StoreError> {
+        let lock = self.store.lock_session(&self.row.id)?;
+        // The previous holder of the lock may have added entries.
+        let id = self.row.id.clone();
+        (self.row, self.last_numbers) =
+            self.store.read_blocking(|connection| read_session(connection, &id))?;
+        Ok(lock)
+    }
+}
+
+/// Reads a session and the numbers of its last entry and last turn.
+fn read_session(
+    connection: &Connection,
+    id: &SessionId,
+) -> Result<(SessionRow, (u64, u64)), StoreError> {
+    let row = read::session(connection, id)?;
+    Ok((row, read::last_numbers(connection, read::session_key(connection, id)?)?))
+}
+
+/// The paths under which a client may have opened a folder.
+fn folder_names(folder: &Path) -> Vec<PathBuf> {
+    let mut names = vec![folder.to_path_buf()];
+    names.extend(real_path(folder).ok().filter(|real| real != folder));
+    names
+}
+
+/// Reverts or reapplies the changes of turns, and prints the report. `session` is an id, a prefix of one, or `last`; if
+/// there is none, the newest session of this folder is meant.
+pub fn undo_or_redo(
+    request: UndoRequest,
+    session: Option<String>,
+    is_dry_run: bool,
+    config: &Config,
+) -> Result<ExitCode, CliError> {
+    let mut session = StoredSession::find(session, config)?;
+    let _lock = session.lock().map_err(|error| match error {
+        StoreError::SessionLocked(_) => {
+            CliError::from(format!("{error}. Close it there, or use `/undo` there"))
+        }
+        error => error.into(),
+    })?;
+    runtime()?.block_on(execute(&session, request, is_dry_run))
+}
+
+async fn execute(
+    session: &StoredSession,
+    request: UndoRequest,
+    is_dry_run: bool,
+) -> Result<ExitCode, CliError> {
+    let roots = session.roots()?;
+    let log = SessionLog::new(session.store.clone(), session.row.id.clone());
+    log.resume_after(session.last_numbers);
+    let context = UndoContext {
+        store: session.store.clone(),
+        log: log.clone(),
+        files: Files::new(roots.clone(), None),
+        session: session.row.id.clone(),
+        cancel: CancellationToken::new(),
+    };
+    let Some(planned) = context.plan(request).await? else {
+        return Err(format!("nothing to do\n{}", context.uncovered().await?).trim_end().into());
+    };
+    if is_dry_run {
+        let report = UndoReport::dry_run(planned);
+        write_stdout(&format!("Dry run, nothing was changed:\n{}", report.text(&roots)))?;
+        return Ok(report_status(&report));
+    }
+    let kind = if request == UndoRequest::Redo { TurnKind::Redo } else { TurnKind::Undo };
+    let turn = log.begin_turn(kind, format!("turnwright {}", kind.as_str()));
+    let report = context.execute(planned, |_| {}).await;
+    let text = report.text(&roots);
+    log.add_entry(Entry::Note {
+        id: MessageId::from(format!("undo-note-{turn}")),
+        text: text.clone(),
+    });
+    log.end_turn("end_turn", session.row.last_id_number, session.row.cost_usd).written().await;
+    for notice in log.take_notices() {
+        writeln!(stderr(), "turnwright: {notice}").ok();
+    }
+    write_stdout(&text)?;
+    Ok(report_status(&report))
+}
+
+fn report_status(report: &UndoReport) -> ExitCode {
+    ExitCode::from(u8::from(!report.is_complete()))
+}
+
+/// Prints the changes of turns.
+pub fn show_diff(
+    session: Option<String>,
+    what: ChangeScope,
+    is_json: bool,
+    config: &Config,
+) -> Result<ExitCode, CliError> {
+    let session = StoredSession::find(session, config)?;
+    let roots = session.roots()?;
+    let changes = session.store.read_blocking(|connection| {
+        turn_changes(connection, &session.row.id, what, &roots, SHOWN)
+    })?;
+    if changes.files.is_empty() {
+        return Err(format!("no files were changed\n{}", changes.uncovered).trim_end().into());
+    }
+    stderr().write_all(changes.uncovered.as_bytes()).ok();
+    if is_json {
+        let turns: Vec<_> = changes.turns.iter().map(|turn| turn.0).collect();
+        let files: Vec<_> = changes
+            .files
+            .iter()
+            .map(|file| {
+                json!({ "path": file.path.to_string_lossy(), "before": state_json(&file.before),
+                    "after": state_json(&file.after), "diff": file.diff })
+            })
+            .collect();
+        let session = session.row.id.as_str();
+        let all = json!({ "session": session, "turns": turns, "files": files });
+        write_stdout(&redact::text(&format!("{all:#}\n")))?;
+    } else {
+        let all: String = changes.files.iter().map(|file| file.diff.as_str()).collect();
+        write_stdout(&redact::text(&all))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The state of a file, as `diff --json` prints it.
+fn state_json(state: &FileState) -> Value {
+    match state {
+        FileState::Absent => "absent".into(),
+        FileState::File { hash, size, mode, is_kept } => {
+            json!({ "file": { "hash": hash, "size": size, "mode": mode, "is_kept": is_kept } })
+        }
+        FileState::Link { target } => json!({ "link": { "target": target.to_string_lossy() } }),
+        FileState::Folder { mode } => json!({ "folder": { "mode": mode } }),
+        FileState::Unknown { why } => json!({ "unknown": { "why": why } }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_states_of_files_are_printed_in_these_words() {
+        let file = FileState::File { hash: "h".to_owned(), size: 1, mode: 420, is_kept: true };
+        for (state, text) in [
+            (FileState::Absent, r#""absent""#),
+            (file, r#"{"file":{"hash":"h","size":1,"mode":420,"is_kept":true}}"#),
+            (FileState::Link { target: "/a".into() }, r#"{"link":{"target":"/a"}}"#),
+            (FileState::Folder { mode: 493 }, r#"{"folder":{"mode":493}}"#),
+            (FileState::Unknown { why: "w".to_owned() }, r#"{"unknown":{"why":"w"}}"#),
+        ] {
+            assert_eq!(state_json(&state).to_string(), text);
+        }
+    }
+}

@@ -1,22 +1,14 @@
-//! `turnwright trust`: shows what a project's files ask for, and trusts exactly the content shown.
+//! `turnwright trust`: its arguments. `turnwright-terminal` shows what a project's files ask for, and trusts.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{CliError, exit_code, write_stdout};
+use super::{CliError, exit_code};
 use turnwright_config::Config;
-use turnwright_config::effective_policy::{
-    PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
-};
-use turnwright_config::trust::{Fingerprint, TrustStore};
-use turnwright_terminal::prompt;
-use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::text;
-use turnwright_workspace::files::Roots;
-use turnwright_workspace::real_path;
+use turnwright_config::trust::TrustStore;
+use turnwright_terminal::trust;
 
 #[derive(Debug, Args)]
 pub(super) struct TrustCliArgs {
@@ -36,109 +28,13 @@ pub(super) struct TrustCliArgs {
 
 /// Exits with 0 if nothing is left to trust.
 pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
-    let trust = TrustStore::new(&config.paths.state);
-    let result = if args.list { list(&trust) } else { review(args, config, &trust) };
+    let store = TrustStore::new(&config.paths.state);
+    let folder = args.folder.as_deref().unwrap_or(Path::new("."));
+    let result = match args {
+        TrustCliArgs { list: true, .. } => trust::list(&store),
+        TrustCliArgs { forget: true, .. } => trust::forget(folder, &store),
+        TrustCliArgs { yes, .. } => trust::review(folder, yes.as_deref(), config, &store),
+    };
     let status = result.map(|is_all| if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     exit_code("trust", status.map_err(CliError::from), 1)
-}
-
-fn list(trust: &TrustStore) -> io::Result<bool> {
-    for record in trust.list() {
-        let [project, what] = [&record.project, &record.what].map(|text| escape_hidden_line(text));
-        let fingerprint = text::cut(escape_hidden_line(&record.sha256), 32);
-        write_stdout(&format!(
-            "{project}  {what}  {fingerprint}  {}\n",
-            escape_hidden_line(&record.since)
-        ))?;
-    }
-    Ok(true)
-}
-
-fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Result<bool> {
-    let folder = std::path::absolute(args.folder.as_deref().unwrap_or(Path::new(".")))?;
-    if args.forget {
-        // A project that no longer exists can be forgotten as well.
-        let real = real_path(&folder).unwrap_or(folder);
-        let count = trust.forget(&real)?;
-        let what = if count == 0 { "It was not trusted." } else { "It is no longer trusted." };
-        write_stdout(&format!("{what}\n"))?;
-        return Ok(true);
-    }
-    let roots = Roots::new(&folder)?;
-    let real = roots.real_cwd();
-    let policy = resolve_policy(&config.snapshot(), trust, &roots);
-    let about_files = policy.problems.iter().filter(|problem| is_about_project_files(problem));
-    for problem in about_files {
-        write_stdout(&format!("! {problem}\n"))?;
-    }
-    let withheld: Vec<_> = policy.project_files.iter().filter(|file| file.needs_trust()).collect();
-    if !withheld.is_empty() {
-        return decide_each(args, trust, real, &withheld);
-    }
-    write_stdout(&match policy.project_files.as_slice() {
-        [] => format!("No {PROJECT_FILE} or {SERVERS_FILE} here: nothing to trust.\n"),
-        files if files.iter().any(|file| file.is_trusted) => "Already trusted.\n".to_owned(),
-        _ => "The project asks for nothing that needs trust.\n".to_owned(),
-    })?;
-    Ok(true)
-}
-
-fn decide_each(
-    args: &TrustCliArgs,
-    trust: &TrustStore,
-    real: &Path,
-    files: &[&ProjectFile],
-) -> io::Result<bool> {
-    let mut is_all = true;
-    let mut is_any = false;
-    for file in files {
-        let fingerprint = Fingerprint::of(file.text.as_bytes());
-        let is_yes = match &args.yes {
-            Some(code) => code.eq_ignore_ascii_case(fingerprint.long_code()),
-            None => {
-                show(real, file)?;
-                confirm(&fingerprint)?
-            }
-        };
-        if is_yes {
-            trust.trust(real, file.name, file.text.as_bytes())?;
-            write_stdout(&format!("Trusted {} as shown.\n", file.name))?;
-        }
-        is_all &= is_yes;
-        is_any |= is_yes;
-    }
-    match &args.yes {
-        Some(_) if !is_any => {
-            write_stdout("CODE does not match the current content. Nothing was trusted.\n")?;
-            Ok(false)
-        }
-        Some(_) => Ok(true),
-        None => {
-            if !is_any {
-                write_stdout("Nothing was trusted.\n")?;
-            }
-            Ok(is_all)
-        }
-    }
-}
-
-fn show(real: &Path, file: &ProjectFile) -> io::Result<()> {
-    let path = escape_hidden_line(&real.join(file.name).to_string_lossy());
-    let wants = match file.full_requests.as_slice() {
-        [] => format!("Ignored until trusted: {}.", file.requests.join(", ")),
-        lines => format!("Not started until trusted:\n{}", lines.join("\n")),
-    };
-    write_stdout(&format!("{path}:\n\n{}\n\n{wants}\n", escape_hidden(file.text.trim_end())))
-}
-
-/// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
-fn confirm(fingerprint: &Fingerprint) -> io::Result<bool> {
-    if !prompt::is_terminal() {
-        write_stdout(&format!(
-            "To trust exactly this content, add `--yes {}`.\n",
-            fingerprint.long_code()
-        ))?;
-        return Ok(false);
-    }
-    prompt::is_confirmed("Trust this? [y/N] ")
 }

@@ -84,6 +84,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "turnwright-terminal",
         &[
             "turnwright-config",
+            "turnwright-guard",
             "turnwright-llm",
             "turnwright-policy",
             "turnwright-rpc",

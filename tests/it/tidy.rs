@@ -86,6 +86,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "turnwright-config",
             "turnwright-guard",
             "turnwright-llm",
+            "turnwright-mcp",
             "turnwright-policy",
             "turnwright-rpc",
             "turnwright-sandbox",

@@ -3,10 +3,12 @@
 //!
 //! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is
 //! stored, `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of the sandbox, and
-//! [`check_agent`] plays an editor. [`sessions`], [`history`] and [`undo`] work on what is stored, [`policy`] and
-//! [`trust`] on what is allowed. [`prompt`] asks questions, and [`scrub()`] removes keys from what is given away.
+//! [`check_agent`] plays an editor, and [`doctor`] has what else is checked. [`sessions`], [`history`] and [`undo`] work
+//! on what is stored, [`policy`] and [`trust`] on what is allowed. [`prompt`] asks questions, and [`scrub()`] removes
+//! keys from what is given away.
 
 mod agent_check;
+pub mod doctor;
 pub mod history;
 mod login;
 mod outcome;

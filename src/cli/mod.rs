@@ -3,20 +3,17 @@
 
 mod config;
 mod doctor;
-mod history;
 mod login;
 mod mcp;
-mod policy;
 mod replay;
+mod rules;
 mod run;
 #[cfg(unix)]
 mod sandbox;
 mod serve;
-mod sessions;
 #[cfg(unix)]
 mod signing_client;
-mod trust;
-mod undo;
+mod stored;
 
 use std::io::{self, Write, stderr};
 use std::path::PathBuf;
@@ -131,7 +128,7 @@ enum CliCommand {
     /// Review and trust a project's own settings
     #[command(after_help = "Example: turnwright trust .\n\
                             Exit status: 0 if nothing is left to trust, 1 otherwise.")]
-    Trust(trust::TrustCliArgs),
+    Trust(rules::TrustCliArgs),
     #[cfg(unix)]
     #[command(hide = true)]
     SandboxProbe {
@@ -145,27 +142,27 @@ enum CliCommand {
     Replay(replay::ReplayCliArgs),
     /// List, check and change a project's permission rules
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
-    Policy(policy::PolicyCliArgs),
+    Policy(rules::PolicyCliArgs),
     /// List, show, export or delete sessions
     #[command(after_help = "Example: turnwright sessions show last")]
-    Sessions(sessions::SessionsCliArgs),
+    Sessions(stored::SessionsCliArgs),
     /// Search the tool calls of all sessions
     #[command(after_help = "Example: turnwright history migration --status error --since 2d\n\
                             turnwright history --session last --json")]
-    History(history::HistoryCliArgs),
+    History(stored::HistoryCliArgs),
     /// Undo the file changes of a closed session
     #[command(after_help = "Example: turnwright undo --turns 2 --dry-run\n\
                             Exit status: 0 if every file was restored, 1 if some were skipped or \
                             failed, 2 if there was nothing to do.")]
-    Undo(undo::UndoCliArgs),
+    Undo(stored::UndoCliArgs),
     /// Redo the last undo
     #[command(after_help = "Example: turnwright redo\n\
                             Exit status: as for `turnwright undo`.")]
-    Redo(undo::RedoCliArgs),
+    Redo(stored::RedoCliArgs),
     /// Show the file changes of a session
     #[command(after_help = "Example: turnwright diff --all\n\
                             Exit status: 0 if there are changes, 2 if not.")]
-    Diff(undo::DiffCliArgs),
+    Diff(stored::DiffCliArgs),
     /// Log in to or out of MCP servers
     Mcp {
         #[command(subcommand)]
@@ -287,16 +284,16 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Sandbox(args) => sandbox::run(args, &config),
         #[cfg(unix)]
         CliCommand::Launcher => sandbox::run_for_agent(&config),
-        CliCommand::Trust(args) => trust::run(&args, &config),
+        CliCommand::Trust(args) => rules::run_trust(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
         CliCommand::Replay(args) => replay::run(&args, config),
-        CliCommand::Policy(args) => policy::run(args, &config),
-        CliCommand::Sessions(args) => sessions::run(args, &config),
-        CliCommand::History(args) => history::run(args, &config),
-        CliCommand::Undo(args) => undo::undo(args, &config),
-        CliCommand::Redo(args) => undo::redo(args, &config),
-        CliCommand::Diff(args) => undo::diff(args, &config),
+        CliCommand::Policy(args) => rules::run_policy(args, &config),
+        CliCommand::Sessions(args) => stored::run_sessions(args, &config),
+        CliCommand::History(args) => stored::run_history(args, &config),
+        CliCommand::Undo(args) => stored::undo(args, &config),
+        CliCommand::Redo(args) => stored::redo(args, &config),
+        CliCommand::Diff(args) => stored::diff(args, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer(args) => mcp::serve(args, config),
         CliCommand::Config { action } => config::run(&action, &config),

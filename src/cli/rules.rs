@@ -1,15 +1,18 @@
-//! `turnwright policy`: its arguments. `turnwright-terminal` lists, explains and changes the rules.
+//! The arguments of `turnwright policy`, for the rules of a project, and of `turnwright trust`, for its files.
+//! `turnwright-terminal` does what they say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-use super::exit_code;
 use super::mcp::parse_mode;
+use super::{CliError, exit_code};
 use turnwright_config::Config;
+use turnwright_config::trust::TrustStore;
 use turnwright_policy::permission::{AuditLog, Mode, RuleAction};
 use turnwright_terminal::policy::ProjectPolicy;
+use turnwright_terminal::trust;
 
 #[derive(Debug, Args)]
 pub(super) struct PolicyCliArgs {
@@ -70,7 +73,7 @@ enum PolicyCommand {
 }
 
 /// Exits with 3 if the rules cannot be read or changed.
-pub(super) fn run(args: PolicyCliArgs, config: &Config) -> ExitCode {
+pub(super) fn run_policy(args: PolicyCliArgs, config: &Config) -> ExitCode {
     let result = ProjectPolicy::load(args.dir, config).and_then(|project| match args.action {
         PolicyCommand::List { json } => project.list(json),
         PolicyCommand::Check { command, mode, json } => project.check(&command, mode, json),
@@ -80,4 +83,33 @@ pub(super) fn run(args: PolicyCliArgs, config: &Config) -> ExitCode {
         PolicyCommand::Suggest => project.suggest(&AuditLog::read_entries(&config.paths.state)),
     });
     exit_code("policy", result, 3)
+}
+
+#[derive(Debug, Args)]
+pub(super) struct TrustCliArgs {
+    /// Project folder (default: the current folder)
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// Trust without confirmation if CODE matches the file's current content
+    #[arg(long, value_name = "CODE", conflicts_with_all = ["forget", "list"])]
+    yes: Option<String>,
+    /// Withdraw the trust in the project
+    #[arg(long, conflicts_with = "list")]
+    forget: bool,
+    /// List trusted projects
+    #[arg(long)]
+    list: bool,
+}
+
+/// Exits with 0 if nothing is left to trust.
+pub(super) fn run_trust(args: &TrustCliArgs, config: &Config) -> ExitCode {
+    let store = TrustStore::new(&config.paths.state);
+    let folder = args.folder.as_deref().unwrap_or(Path::new("."));
+    let result = match args {
+        TrustCliArgs { list: true, .. } => trust::list(&store),
+        TrustCliArgs { forget: true, .. } => trust::forget(folder, &store),
+        TrustCliArgs { yes, .. } => trust::review(folder, yes.as_deref(), config, &store),
+    };
+    let status = result.map(|is_all| if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    exit_code("trust", status.map_err(CliError::from), 1)
 }

@@ -4,8 +4,8 @@
 //! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is
 //! stored, `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of the sandbox, and
 //! [`check_agent`] plays an editor, and [`doctor`] has what else is checked. [`sessions`], [`history`] and [`undo`] work
-//! on what is stored, [`policy`] and [`trust`] on what is allowed. [`prompt`] asks questions, and [`scrub()`] removes
-//! keys from what is given away.
+//! on what is stored, [`policy`] and [`trust`] on what is allowed, and [`settings`] on the user's file. [`prompt`] asks
+//! questions, and [`scrub()`] removes keys from what is given away.
 
 mod agent_check;
 pub mod doctor;
@@ -19,6 +19,7 @@ mod run;
 mod sandbox;
 mod scrub;
 pub mod sessions;
+pub mod settings;
 pub mod trust;
 pub mod undo;
 
@@ -28,7 +29,7 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use agent_check::check_agent;
 pub use login::{login, logout};
-pub use outcome::{CliError, exit_code, report, write_stdout};
+pub use outcome::{CliError, exit_code, print, report, write_stdout};
 pub use run::{RunOptions, SessionPlan, TerminalRun};
 #[cfg(unix)]
 pub use sandbox::{SandboxReport, SandboxedCommand, TestedAttempt, check_sandbox, run_for_agent};

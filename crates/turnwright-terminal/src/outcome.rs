@@ -12,6 +12,11 @@ pub fn write_stdout(text: &str) -> io::Result<()> {
     stdout().write_all(text.as_bytes())
 }
 
+/// Writes output with which a subcommand ends.
+pub fn print(text: &str) -> Result<(), CliError> {
+    Ok(write_stdout(text)?)
+}
+
 /// Prints the error of a subcommand, if any, and returns the exit code. A closed pipe is not an error: the reader,
 /// such as `head`, has seen enough.
 pub fn report(command: &str, result: Result<(), CliError>) -> ExitCode {

@@ -7,10 +7,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::capabilities::ClientCaps;
+use super::capabilities::{self, ClientCaps, PendingOffer};
 use super::client::SilentReads;
 use super::linked_servers::LinkedRequests;
-use super::offer::{self, PendingOffer};
 use super::remote::RemoteSessions;
 use super::v2::PromptLedger;
 use super::versions::{self, Version};
@@ -138,7 +137,7 @@ impl Connection {
             peer: Peer::new(outbox),
             client: None,
             silent_reads: SilentReads::default(),
-            offer: offer::none(),
+            offer: capabilities::no_offer(),
             sessions: HashMap::new(),
             busy: HashMap::new(),
             in_flight: InFlightRequests::default(),

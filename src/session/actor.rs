@@ -14,7 +14,7 @@ use super::announcements::Announcements;
 use super::attachment::Attachment;
 use super::commands::custom::CustomCommands;
 use super::commands::trust::ShownPrints;
-use super::open::early_messages::EarlyMessages;
+use super::open::EarlyMessages;
 use super::open::lifecycle::Lifecycle;
 use super::pending_context::{PendingContext, UnfinishedTurn};
 use super::prompts::{self, PromptQueue, QueuedPrompt};

@@ -4,7 +4,6 @@
 pub(super) mod failures;
 pub(super) mod listener;
 pub(super) mod refused_images;
-pub(super) mod partial_arguments;
 pub(super) mod silence;
 pub(super) mod streaming_call;
 

@@ -1,6 +1,7 @@
 //! Runs the tool calls of an answer, and gives each its one result and its final card. Calls that cannot
 //! affect each other run concurrently; the results keep the order of the calls. The user can cancel them one by one,
-//! while their turn goes on.
+//! while their turn goes on. Calls of the model of an MCP client take the same way without a conversation, and their
+//! results go back to the caller.
 
 pub(super) mod admission_queue;
 pub(super) mod audit;
@@ -9,7 +10,6 @@ pub(super) mod file_change_recorder;
 mod hidden_secrets;
 mod kept_call;
 pub(super) mod runner;
-pub(super) mod standalone;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,20 +18,22 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::{ToolOutcome, patch_call};
+use crate::tools::{AnyTool, ToolEnv, ToolOutcome, patch_call};
+use crate::turn::{SharedGrants, Turn, TurnStep};
 use crate::turn::loop_guard::LoopQuestion;
-use crate::turn::{Turn, TurnStep};
-use admission_queue::AdmissionTicket;
-use cards::{failed_update, settled_call};
-use runner::{CANCELLED, CallEnd, PendingCall};
 use turnwright_store::CallOutcome;
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall, ToolMessage};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::ToolCallStatus;
+
+use admission_queue::AdmissionTicket;
+use cards::{failed_update, settled_call};
+use runner::{CANCELLED, CallEnd, CallOrigin, CallRunner, PendingCall};
 
 /// The calls that are queued or running, by their index in the answer.
 type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
@@ -295,5 +297,40 @@ impl CancellableCalls {
 
     fn remove(&self, id: &CallId) {
         self.0.lock().remove(id);
+    }
+}
+
+/// Runs standalone calls under one policy and one set of grants.
+#[derive(Debug)]
+pub(crate) struct StandaloneCalls(CallRunner);
+
+impl StandaloneCalls {
+    pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
+        let origin = CallOrigin::McpClient;
+        let grants = SharedGrants::default();
+        StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, Arc::default()))
+    }
+
+    pub(crate) fn env(&self) -> &Arc<ToolEnv> {
+        &self.0.env
+    }
+
+    /// Runs a call to its outcome. Failures are outcomes too, with an explanation for the caller.
+    pub(crate) async fn run(
+        &self,
+        id: CallId,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        cancel: CancellationToken,
+    ) -> ToolOutcome {
+        let tokens = CallTokens::of(&cancel);
+        let mut outcome = match self.0.enqueue(id, tool, arguments, tokens).await {
+            Ok((call, ticket)) => self.0.clone().run(call, ticket).await.outcome,
+            Err(refusal) => ToolOutcome::refused(refusal),
+        };
+        if let Some(news) = self.env().command_news() {
+            outcome.add_line(&news);
+        }
+        outcome
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::{CallOrigin, CallRunner};
-use super::prompt::folder_instructions::ToldFolders;
+use super::prompt::project_context::ToldFolders;
 use super::steering::JoinedMessage;
 use super::{CacheGuard, CancellableCalls, ModelFinder, SharedSpending, SpendingLimits};
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};

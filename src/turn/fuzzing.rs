@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::tools::COMMON_ARGUMENTS;
-use crate::turn::answer::partial_arguments::PartialArguments;
+use crate::turn::answer::streaming_call::PartialArguments;
 use crate::turn::room::budget::{HandoffLimits, WindowBudget};
 use crate::turn::room::handoff::{self, KeptTail};
-use crate::turn::room::prune::{self, prune};
+use crate::turn::room::{messages_to_keep, prune};
 use turnwright_types::message::Message;
 use turnwright_types::token_meter::TokenMeter;
 
@@ -27,7 +27,7 @@ pub fn prune_messages(mut messages: Vec<Arc<Message>>, window: u64) -> Vec<Arc<M
     let budget = WindowBudget::new(window, None, 0);
     let meter = TokenMeter::default();
     let tokens = meter.estimate(&messages, || 0);
-    if let Some(kept) = prune::messages_to_keep(&messages, &budget, &meter, tokens) {
+    if let Some(kept) = messages_to_keep(&messages, &budget, &meter, tokens) {
         prune(&mut messages, kept);
     }
     messages

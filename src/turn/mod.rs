@@ -49,9 +49,8 @@ use room::RoomState;
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
 pub(crate) use cache_guard::CacheGuard;
-pub(crate) use calls::CancellableCalls;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, not_run};
-pub(crate) use calls::standalone::StandaloneCalls;
+pub(crate) use calls::{CancellableCalls, StandaloneCalls};
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
@@ -63,7 +62,7 @@ pub(crate) use prompt::{
 };
 pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_assumed, window};
 pub(crate) use room::handoff::{compact, summary_of};
-pub(crate) use room::prune::prune;
+pub(crate) use room::prune;
 pub(crate) use steering::SteeringQueue;
 
 /// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].

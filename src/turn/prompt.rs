@@ -1,9 +1,7 @@
-//! What the model is told besides the user's words: the system prompt, the project and its folders; and the request,
-//! built from the history. Repairs the history where necessary: for every prefix of every history the request is
-//! one that a strict server accepts.
+//! Builds the request from the system prompt, the description of the project and its folders, and the history. Repairs
+//! the history where necessary: for every prefix of every history the request is one that a strict server accepts.
 
-pub(super) mod folder_instructions;
-mod project_context;
+pub(super) mod project_context;
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -2,7 +2,7 @@
 //! the file untrusted again. The files of a project are read here without following a link, without blocking on a
 //! FIFO, and at most a bounded number of bytes.
 //!
-//! What the user trusts, and what items (such as MCP servers and tools) were like when the user approved them, is
+//! The record, and the state in which items (such as MCP servers and tools) were when the user approved them, are
 //! stored in one small file for each record, which only the user can read, in a folder that no project or command can
 //! write. This module interprets neither the bytes nor the items. Blocks.
 

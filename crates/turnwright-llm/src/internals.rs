@@ -10,7 +10,7 @@ use super::{Delta, LlmError, Protocol, RemoteModel, Request, chat, responses, sc
 use crate::errors::retry_after;
 use crate::reply::leaked_calls;
 use crate::reply::leaked_calls::LeakFilter;
-use crate::reply::think_tags::{ReplyPiece, ThinkSplitter};
+use crate::reply::text_pipeline::{ReplyPiece, ThinkSplitter};
 
 /// Assembles a reply of a model that was offered these tools, feeding each piece separately.
 /// Returns the number of bytes in its deltas.

@@ -7,8 +7,8 @@
 //!     connection      one connection, through a child process, HTTP or a link
 //!     handshake       how it begins
 //!   transport         our end of a connection: requests and their responses
-//!     pipes           messages through a child process; `line` classifies one line
-//!     process         the child process; `program_setup` has its command line, environment and sandbox
+//!     process         the child process, and messages through its pipes; `line` classifies one line, and
+//!                     `program_setup` has its command line, environment and sandbox
 //!     link            messages to servers that run within the client
 //!     http            the HTTP client; `channel` carries messages with it, `reply` reads what it gets,
 //!                     `standard_headers` are sent with them, `login` obtains and keeps logins
@@ -18,9 +18,8 @@
 //!     tools           the list of its tools, and their names in a session
 //!     resources       a tool that lists and reads its resources
 //!     prompts         its prompts, as slash commands
-//!   schema            validates arguments and results against a server's schema
+//!   schema            validates arguments and results against a server's schema, as far as it is checked
 //!     model_schema    the schema of a tool's arguments as the model is shown it
-//!     json_schema     the part of JSON Schema that is checked
 
 mod call;
 mod features;

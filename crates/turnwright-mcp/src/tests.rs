@@ -15,7 +15,7 @@ use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
 use crate::features::JsonObject;
 use crate::server::handshake;
 use crate::server::spec::ServerTimeouts;
-use crate::transport::pipes::{self, MessageReader, MessageWriter};
+use crate::transport::process::{self, MessageReader, MessageWriter};
 use turnwright_types::client::{
     Client, FormOutcome, PermissionAnswer as Permission, PermissionRequest, ServerForm,
     UserQuestion, UserReply,
@@ -98,7 +98,7 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let (reader, writer) = tokio::io::split(ours);
     let reader = MessageReader::new(reader, CancellationToken::new());
     let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
-    let (peer, _connection) = pipes::connect(reader, writer, handler);
+    let (peer, _connection) = process::connect(reader, writer, handler);
     handshake::initialize(&peer).await.unwrap();
     let cancel = CancellationToken::new();
     let caller = WaitingCall::new("c1".into(), Arc::new(SilentClient), &cancel);
@@ -139,7 +139,7 @@ async fn a_question_with_an_id_that_is_in_use_is_refused_and_the_first_one_can_b
     let (reader, writer) = tokio::io::split(ours);
     let reader = MessageReader::new(reader, CancellationToken::new());
     let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
-    let (_peer, _connection) = pipes::connect(reader, writer, handler);
+    let (_peer, _connection) = process::connect(reader, writer, handler);
     let (reader, mut writer) = tokio::io::split(its);
     let question = json!({ "jsonrpc": "2.0", "id": 7, "method": "elicitation/create",
         "params": { "message": "?", "requestedSchema": { "type": "object", "properties": {} } } });

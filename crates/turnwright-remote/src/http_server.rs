@@ -25,8 +25,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::{AccessRules, HttpRefusal};
-use crate::http_connection::{EventBody, FirstAnswer, HttpConnection};
-use crate::routing::{Envelope, route};
+use crate::http_connection::{Envelope, EventBody, FirstAnswer, HttpConnection, route};
 use crate::{ConnectionEnd, ObserveConnection, PATH, RemoteConnection, ServeConnection, websocket};
 use turnwright_rpc::{
     LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,

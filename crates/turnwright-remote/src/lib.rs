@@ -9,7 +9,6 @@ mod bridge;
 mod http_connection;
 mod http_server;
 mod listener;
-mod routing;
 mod silence;
 mod websocket;
 

@@ -1,6 +1,6 @@
 //! `turnwright config`: shows, checks and changes the settings, but for those of an editor.
 //!
-//! What is shown are the effective settings, what the project adds, and what is wrong with them. Besides the user's own
+//! Shows the effective settings, what the project adds, and what is wrong with them. Besides the user's own
 //! settings these are permission rules of all origins, the project's files, whether they are trusted, and what they
 //! change.
 

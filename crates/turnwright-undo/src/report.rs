@@ -1,5 +1,5 @@
-//! What people are told about the file changes of turns: the changes as diffs; and the result of an undo: which files
-//! were restored, which were left alone, and why. Blocks where it reads files.
+//! Reports the file changes of turns to people: the changes as diffs, and the result of an undo with the files that
+//! were restored or left alone, and why. Blocks where it reads files.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
-use crate::acp::offer;
+use crate::acp::capabilities;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{AuthenticateRequest, AuthenticateResponse};
 
@@ -19,9 +19,9 @@ pub(super) fn authenticate(
     let peer = connection.peer.clone();
     let done = reply.done(|()| AuthenticateResponse::new());
     let method = params.method_id.0.to_string();
-    let task = offer::authenticate(host, Some(peer), offer, method, done);
+    let task = capabilities::authenticate(host, Some(peer), offer, method, done);
     // A session that is opened next finds the method in effect.
-    connection.offer = offer::later(host, task);
+    connection.offer = capabilities::later_offer(host, task);
 }
 
 /// The parameters of `auth/login`.
@@ -35,9 +35,9 @@ pub(super) fn log_in(connection: &mut Connection, params: LoginRequest, reply: R
     let host = &connection.host;
     let offer = connection.offer.clone();
     let done = reply.done(|()| json!({}));
-    let task = offer::authenticate(host, None, offer, params.method_id, done);
+    let task = capabilities::authenticate(host, None, offer, params.method_id, done);
     // A session that is opened next finds the method in effect.
-    connection.offer = offer::later(host, task);
+    connection.offer = capabilities::later_offer(host, task);
 }
 
 /// Stored keys stay: they belong to the user and not to this client.
@@ -51,5 +51,5 @@ pub(super) fn log_out(connection: &mut Connection, _: Value, reply: Responder<Va
         reply.ok(&json!({}));
         offer
     };
-    connection.offer = offer::later(&connection.host, task);
+    connection.offer = capabilities::later_offer(&connection.host, task);
 }

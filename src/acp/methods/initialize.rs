@@ -3,9 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::{history, session_steering};
-use crate::acp::capabilities::{ClientCaps, auth_methods, read_client_caps, read_v2_client_caps};
+use crate::acp::capabilities::{
+    ClientCaps, auth_methods, later_offer, make_offer, read_client_caps, read_v2_client_caps,
+};
 use crate::acp::connection::Connection;
-use crate::acp::offer;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
     AgentAuthCapabilities, AgentCapabilities, AuthMethod, AuthStatusCapabilities, Implementation,
@@ -42,12 +43,12 @@ pub(super) fn initialize(
     connection.host.set_client(&params, "clientInfo", "clientCapabilities");
     // A second `initialize` is handled like the first; open sessions keep the old capabilities.
     connection.client = Some(client);
-    let task = offer::make(&connection.host, move |is_configured, modalities| {
+    let task = make_offer(&connection.host, move |is_configured, modalities| {
         let answer = response(is_configured, modalities, client);
         reply.ok(&answer);
         answer.auth_methods
     });
-    connection.offer = offer::later(&connection.host, task);
+    connection.offer = later_offer(&connection.host, task);
 }
 
 pub(super) fn initialize_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
@@ -64,12 +65,12 @@ pub(super) fn initialize_v2(connection: &mut Connection, params: Value, reply: R
     let caps = read_v2_client_caps(&params);
     connection.client = Some(caps);
     connection.version = Version::V2;
-    let task = offer::make(&connection.host, move |is_configured, modalities| {
+    let task = make_offer(&connection.host, move |is_configured, modalities| {
         let methods = auth_methods(is_configured, caps);
         reply.ok(&response_v2(&methods, modalities));
         methods
     });
-    connection.offer = offer::later(&connection.host, task);
+    connection.offer = later_offer(&connection.host, task);
 }
 
 fn refused(why: &str) -> Error {

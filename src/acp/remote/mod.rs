@@ -3,26 +3,35 @@
 //! to it.
 
 mod client;
-mod detached;
 mod journal;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::acp::connection::{
     BLOCKING_TIMEOUT, Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing,
 };
-use crate::session::SessionHost;
-pub(super) use client::CurrentClient;
-pub(super) use detached::{RemoteSession, RemoteSessions};
+use crate::error::Error;
+use crate::session::{ClientSide, SessionHandle, SessionHost, SessionProbe};
 use turnwright_config::Config;
 use turnwright_recording::Recording;
 use turnwright_remote::{
     ListenError, ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
 };
+use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::ids::SessionId;
+use turnwright_types::update::PromptKey;
+
+use client::RemoteClient;
+
+pub(super) use client::CurrentClient;
 
 /// How far apart the keys of prompts of two connections are: they must not be equal, since one connection may
 /// take over the prompts of another.
@@ -120,4 +129,168 @@ fn serve_connections(
                 .spawn_blocking(move || recorder.end_connection(number, RECORDING_TIMEOUT));
         })
     })
+}
+
+/// The sessions that a connection may have open.
+const MAX_SESSIONS: usize = 256;
+/// The sessions that may be without a connection.
+const MAX_DETACHED: usize = 256;
+
+/// The sessions of all connections of the process, which each connection can look up.
+// Held only to look something up.
+type SharedSessions = Arc<Mutex<KnownSessions>>;
+
+#[derive(Default)]
+struct KnownSessions {
+    /// Those whose connections were lost.
+    detached: HashMap<SessionId, KeptSession>,
+    /// Those that have a connection.
+    open: HashMap<SessionId, SessionProbe>,
+}
+
+/// A session without a connection, which goes on until its turn has ended or its time is over. What was noted for
+/// its next client is dropped with it.
+struct KeptSession {
+    handle: SessionHandle,
+    client: Weak<RemoteClient>,
+    cwd: PathBuf,
+    folders: Vec<PathBuf>,
+}
+
+/// A session as a remote connection knows it.
+pub(in crate::acp) struct RemoteSession {
+    pub(in crate::acp) client: Arc<RemoteClient>,
+    cwd: PathBuf,
+    folders: Vec<PathBuf>,
+}
+
+/// The sessions of one remote connection.
+pub(in crate::acp) struct RemoteSessions {
+    known: SharedSessions,
+    /// How long a session goes on without a connection.
+    keep: Duration,
+    /// The keys of the connection's prompts.
+    prompts: Range<PromptKey>,
+    open: HashMap<SessionId, RemoteSession>,
+}
+
+impl RemoteSessions {
+    fn new(
+        known: SharedSessions,
+        keep: Duration,
+        prompts: Range<PromptKey>,
+    ) -> RemoteSessions {
+        RemoteSessions { known, keep, prompts, open: HashMap::new() }
+    }
+
+    /// The keys that the connection's prompts have.
+    pub(in crate::acp) fn prompts(&self) -> Range<PromptKey> {
+        self.prompts.clone()
+    }
+
+    /// Makes the client of a session replaceable. Its own terminals are on another machine, and the next client
+    /// may have none.
+    pub(in crate::acp) fn add(
+        &mut self,
+        id: &SessionId,
+        cwd: PathBuf,
+        folders: Vec<PathBuf>,
+        client: ClientSide,
+    ) -> ClientSide {
+        let ClientSide { client, buffers, .. } = client;
+        let current = CurrentClient { client, buffers, own_prompts: self.prompts() };
+        let client = Arc::new(RemoteClient::new(current));
+        let session = RemoteSession { client: Arc::clone(&client), cwd, folders };
+        self.open.insert(id.clone(), session);
+        let buffers = Some(Arc::clone(&client) as Arc<dyn EditorBuffers>);
+        ClientSide {
+            client: client as Arc<dyn Client>,
+            buffers,
+            display: CommandDisplay::default(),
+        }
+    }
+
+    /// Tells the other connections that this one has the session.
+    pub(in crate::acp) fn claim(&self, id: &SessionId, handle: &SessionHandle) {
+        let mut known = self.known.lock();
+        known.open.retain(|_, probe| probe.is_open());
+        known.open.insert(id.clone(), handle.probe());
+    }
+
+    /// Returns true if another connection has the session.
+    pub(in crate::acp) fn is_open_elsewhere(&self, id: &SessionId) -> bool {
+        let is_own = self.open.contains_key(id);
+        !is_own && self.known.lock().open.get(id).is_some_and(SessionProbe::is_open)
+    }
+
+    /// Adds a session that the connection takes over.
+    pub(in crate::acp) fn add_taken(&mut self, id: SessionId, session: RemoteSession) {
+        self.open.insert(id, session);
+    }
+
+    /// Forgets the sessions that are not open any more.
+    ///
+    /// # Errors
+    /// If too many are open for another one.
+    pub(in crate::acp) fn make_room(
+        &mut self,
+        sessions: &HashMap<SessionId, SessionHandle>,
+    ) -> Result<(), Error> {
+        self.open.retain(|id, _| sessions.get(id).is_some_and(SessionHandle::is_open));
+        if self.open.len() < MAX_SESSIONS {
+            return Ok(());
+        }
+        let text = format!("A connection may have {MAX_SESSIONS} sessions open. Close one first");
+        Err(Error::InvalidState(text))
+    }
+
+    pub(in crate::acp) fn client(&self, id: &SessionId) -> Option<&Arc<RemoteClient>> {
+        self.open.get(id).map(|session| &session.client)
+    }
+
+    /// Takes a session that is without a connection, if it works in these folders.
+    pub(in crate::acp) fn take(
+        &self,
+        id: &SessionId,
+        cwd: &Path,
+        folders: &[PathBuf],
+    ) -> Option<(SessionHandle, RemoteSession)> {
+        let detached = &mut self.known.lock().detached;
+        let session = detached.get(id).filter(|kept| kept.handle.is_open())?;
+        if session.cwd != cwd || session.folders != folders {
+            return None;
+        }
+        let client = session.client.upgrade()?;
+        let KeptSession { handle, cwd, folders, .. } = detached.remove(id)?;
+        Some((handle, RemoteSession { client, cwd, folders }))
+    }
+
+    /// Takes a session that is without a connection, to close it.
+    pub(in crate::acp) fn take_handle(&self, id: &SessionId) -> Option<SessionHandle> {
+        let detached = self.known.lock().detached.remove(id)?;
+        Some(detached.handle).filter(SessionHandle::is_open)
+    }
+
+    /// The connection is lost: its sessions go on without it.
+    pub(in crate::acp) fn detach(mut self, sessions: HashMap<SessionId, SessionHandle>) {
+        for (id, handle) in sessions {
+            let Some(session) = self.open.remove(&id).filter(|_| handle.is_open()) else {
+                continue;
+            };
+            session.client.detach();
+            if !handle.detach(self.keep) {
+                continue;
+            }
+            let mut known = self.known.lock();
+            known.open.remove(&id);
+            let detached = &mut known.detached;
+            detached.retain(|_, kept| kept.handle.is_open());
+            // Without room the session ends, because its handle is dropped.
+            if detached.len() < MAX_DETACHED {
+                let RemoteSession { client, cwd, folders } = session;
+                let client = Arc::downgrade(&client);
+                detached.insert(id, KeptSession { handle, client, cwd, folders });
+            }
+        }
+    }
 }

@@ -8,9 +8,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::budget::{HandoffLimits, WindowBudget};
-use super::facts;
 use super::handoff::{self, KeptTail};
-use super::prune::prune;
+use super::prune;
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::limits::{add_cost, used_up_limit};
@@ -144,7 +143,7 @@ impl Compactor<'_> {
                 return CompactionOutcome::Failed(error);
             }
         };
-        let facts = facts::gather(self.conversation, &self.history.messages[..old]).await;
+        let facts = handoff::gather_facts(self.conversation, &self.history.messages[..old]).await;
         let replacement = handoff::replacement(
             &self.history.messages[..old],
             &limits,

@@ -1,12 +1,11 @@
 //! Keeps the history of the session's git repositories, so that no command loses it: a second name (hard link) of each
-//! file with commits, contents and branches lies in the agent's own folder. What a command has deleted is put back at its end,
-//! before the changes of the command are determined, or, if the agent was killed, before the next one.
-
-mod loss;
+//! file with commits, contents and branches lies in the agent's own folder. What a command has deleted is put back at
+//! its end, before the changes of the command are determined, or, if the agent was killed, before the next one. Losses
+//! are found by comparison with the kept files: folders, packs, branches, or the commits that the branches name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 #[cfg(unix)]
 use std::os::unix::fs::MetadataExt;
@@ -15,8 +14,10 @@ use std::time::SystemTime;
 
 use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::OtherCommands;
-use turnwright_types::private_file;
-use turnwright_types::private_file::FileLock;
+use turnwright_types::hash::parse_hex;
+use turnwright_types::private_file::{self, FileLock};
+use turnwright_workspace::checkpoint::pack_index_lists;
+use turnwright_workspace::files::read_head;
 use turnwright_workspace::nofollow;
 
 /// The parts of a repository that are kept, the smallest last: these are kept first.
@@ -193,7 +194,7 @@ impl KeptRepository {
         if self.is_gone_with_folder() {
             return None;
         }
-        let is_lost = loss::lost_part(&self.kept, &self.git).is_some();
+        let is_lost = lost_part(&self.kept, &self.git).is_some();
         let branches = if is_lost { Vec::new() } else { self.lost_branches() };
         let result = match (is_lost, may_prune) {
             (true, _) => self.put_back(&|_| true),
@@ -203,7 +204,7 @@ impl KeptRepository {
             }),
         };
         let branches_result = branches.iter().try_for_each(|file| self.put_back_file(file));
-        let lost = if is_lost { loss::lost_part(&self.kept, &self.git) } else { None };
+        let lost = if is_lost { lost_part(&self.kept, &self.git) } else { None };
         let failure = match (result.and(branches_result), lost) {
             (_, Some(part)) => Some(part.to_owned()),
             (Err(error), None) => Some(error.to_string()),
@@ -233,13 +234,13 @@ impl KeptRepository {
         if self.git.join("reftable").is_dir() {
             return lost;
         }
-        let has_lost_log = loss::has_log(&self.kept) && !loss::has_log(&self.git);
+        let has_lost_log = has_log(&self.kept) && !has_log(&self.git);
         let packed = PathBuf::from("packed-refs");
         if self.kept.join(&packed).is_file() && !self.git.join(&packed).exists() {
             lost.push(packed);
         }
         let mut gone = Vec::new();
-        loss::each_file(&self.kept.join("refs"), &mut |path| {
+        each_file(&self.kept.join("refs"), &mut |path| {
             let name = path.strip_prefix(&self.kept).unwrap_or(path);
             if !self.git.join(name).exists()
                 && (has_lost_log || self.git.join(LOGS).join(name).is_file())
@@ -251,13 +252,13 @@ impl KeptRepository {
         if gone.is_empty() {
             return lost;
         }
-        let list = loss::packed_branches(&self.git);
-        let is_old_list = list == loss::packed_branches(&self.kept);
+        let list = packed_branches(&self.git);
+        let is_old_list = list == packed_branches(&self.kept);
         lost.extend(gone.into_iter().filter(|name| {
             let suffix = format!(" {}", name.to_string_lossy());
             // Git has moved it there, unless the list is as old as the file.
             let now = list.lines().find_map(|line| line.strip_suffix(&suffix));
-            let kept = loss::commit_in(&self.kept.join(name));
+            let kept = commit_in(&self.kept.join(name));
             now.is_none_or(|now| is_old_list && kept.is_some_and(|kept| kept != now))
         }));
         lost
@@ -493,6 +494,118 @@ fn entries(folder: &Path) -> io::Result<HashMap<OsString, Metadata>> {
         }
     }
     Ok(found)
+}
+
+/// At most this many branches are looked at.
+const MAX_TIPS: usize = 32;
+/// Lists of branches are read up to here.
+const MAX_LIST_BYTES: usize = 4 * 1024 * 1024;
+const MAX_NAME_BYTES: usize = 256;
+
+/// Returns a part that `kept` has and `git` no longer has, and without which git would not take the folder for a
+/// repository or not find its commits.
+fn lost_part(kept: &Path, git: &Path) -> Option<&'static str> {
+    let is_lost = |has: fn(&Path) -> bool| has(kept) && !has(git);
+    // Git itself removes the last branch with its log, but never the log of `HEAD`.
+    let has_lost_branches = is_lost(has_branch) && is_lost(has_log);
+    let parts = [
+        ("HEAD", is_lost(|git| git.join("HEAD").is_file())),
+        ("refs", is_lost(|git| git.join("refs").is_dir())),
+        ("branches", has_lost_branches),
+        ("objects", is_lost(|git| has_file(&git.join(OBJECTS), ""))),
+        ("packs", is_lost(|git| has_file(&git.join("objects/pack"), ".pack"))),
+        ("the list of branches", is_lost(|git| git.join("reftable/tables.list").is_file())),
+        ("lists of branches", lacks_table(kept, git)),
+        ("commits", lacks_commit(kept, git)),
+    ];
+    parts.into_iter().find_map(|(part, is_lost)| is_lost.then_some(part))
+}
+
+/// Returns true if the log of `HEAD` is there, which git never deletes.
+fn has_log(git: &Path) -> bool {
+    git.join("logs/HEAD").is_file()
+}
+
+/// The names and commits in `packed-refs`.
+fn packed_branches(git: &Path) -> String {
+    read_head(&git.join("packed-refs"), None, MAX_LIST_BYTES)
+        .map_or_else(String::new, |head| head.text)
+}
+
+/// The commit that the file of a branch names.
+fn commit_in(branch: &Path) -> Option<String> {
+    read_head(branch, None, MAX_NAME_BYTES).map(|head| head.text.trim().to_owned())
+}
+
+fn has_branch(git: &Path) -> bool {
+    let is_packed = packed_branches(git).lines().any(|line| line.contains(" refs/heads/"));
+    is_packed || has_file(&git.join(BRANCHES), "")
+}
+
+/// Returns true if there is a file with this ending in a folder or in the folders in it.
+fn has_file(folder: &Path, ending: &str) -> bool {
+    let mut has_found = false;
+    each_file(folder, &mut |path| {
+        has_found = path.to_string_lossy().ends_with(ending);
+        !has_found
+    });
+    has_found
+}
+
+/// Goes through the files in a folder and the folders in it, until `goes_on` returns false.
+fn each_file(folder: &Path, goes_on: &mut dyn FnMut(&Path) -> bool) {
+    let mut pending = vec![folder.to_path_buf()];
+    let mut left = MAX_FOLDERS;
+    while let Some(folder) = pending.pop().filter(|_| left > 0) {
+        left -= 1;
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => pending.push(entry.path()),
+                Ok(kind) if kind.is_file() && !goes_on(&entry.path()) => return,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Returns true if a table that the list of them names is gone.
+fn lacks_table(kept: &Path, git: &Path) -> bool {
+    let path = git.join("reftable/tables.list");
+    let list = read_head(&path, None, MAX_LIST_BYTES).map_or_else(String::new, |head| head.text);
+    let mut tables = list.lines().map(|name| Path::new("reftable").join(name.trim()));
+    tables.any(|table| kept.join(&table).is_file() && !git.join(&table).is_file())
+}
+
+/// Returns true if a branch of `git`, or its `HEAD`, names a commit that only `kept` has.
+fn lacks_commit(kept: &Path, git: &Path) -> bool {
+    let mut names: Vec<String> = Vec::new();
+    names.extend(commit_in(&git.join("HEAD")));
+    each_file(&git.join(BRANCHES), &mut |path| {
+        names.extend(commit_in(path));
+        names.len() < MAX_TIPS
+    });
+    let list = packed_branches(git);
+    let packed = list.lines().filter_map(|line| line.split_once(" refs/heads/"));
+    names.extend(packed.take(MAX_TIPS).map(|(name, _)| name.to_owned()));
+    names.iter().any(|name| !has_object(git, name) && has_object(kept, name))
+}
+
+/// Returns true if a repository has the object of this name itself.
+fn has_object(git: &Path, name: &str) -> bool {
+    if !matches!(name.len(), 40 | 64) || !name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return false;
+    }
+    let objects = git.join(OBJECTS);
+    if objects.join(&name[..2]).join(&name[2..]).is_file() {
+        return true;
+    }
+    let Some(id) = parse_hex(name) else { return false };
+    let packs = fs::read_dir(objects.join("pack")).into_iter().flatten().flatten();
+    packs.map(|entry| entry.path()).any(|path| {
+        path.extension().is_some_and(|extension| extension == "idx")
+            && path.with_extension("pack").is_file()
+            && File::open(&path).is_ok_and(|index| pack_index_lists(&index, &id))
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@
 //! folders may hold hundreds of thousands of files, so this takes place beside the calls, and takes at most a small
 //! part of the time. What is found is told with the next request or prompt.
 //!
-//! What file tools and other commands change there at the same time, because the user has allowed it, is remembered.
+//! Changes that file tools and other commands make there at the same time, because the user has allowed them, are
+//! remembered.
 //! All other changes are made by the programs in the sandbox.
 
 use std::collections::{BTreeSet, HashMap};

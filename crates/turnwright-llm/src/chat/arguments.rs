@@ -14,7 +14,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::wire::repair_surrogates;
-use crate::reply::json_limits;
+use crate::reply::has_too_many_values;
 use turnwright_types::message::Arguments;
 
 /// The most calls of a reply that run. A reply with more is a malfunction of the model, and ends with the
@@ -38,7 +38,7 @@ fn parse_arguments(text: String) -> Arguments {
     if matches!(text.trim(), "" | "null") {
         return Arguments::Object(Value::Object(Map::new()));
     }
-    if json_limits::has_too_many_values(&text) {
+    if has_too_many_values(&text) {
         let reason = "The arguments have too many values. Nothing was executed.".to_owned();
         return Arguments::Unusable { text, reason };
     }

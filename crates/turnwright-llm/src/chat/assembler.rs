@@ -14,7 +14,7 @@ use crate::exchange::ReplyContext;
 use crate::reply::leaked_calls::LeakedCall;
 use crate::reply::repetition::first_repeat;
 use crate::reply::text_pipeline::TextPipeline;
-use crate::reply::{ReplyAssembler, json_limits};
+use crate::reply::{ReplyAssembler, memory_size};
 use crate::sse;
 use crate::{Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Reply, ReplyCall};
 use turnwright_types::message::{ProviderState, TokenUsage};
@@ -331,7 +331,7 @@ impl ChatAssembler {
             if let Some(slot) =
                 slot.filter(|index| !self.slots[*index].signed_fields.contains_key(name))
             {
-                self.count_kept_bytes(json_limits::memory_size(value))?;
+                self.count_kept_bytes(memory_size(value))?;
                 self.slots[slot].signed_fields.insert(name.to_owned(), value.clone());
             }
         }

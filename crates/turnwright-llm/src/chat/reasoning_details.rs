@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::reply::json_limits;
+use crate::reply::memory_size;
 
 /// The fields that are streamed in fragments.
 const STREAMED_FIELDS: [&str; 3] = ["text", "summary", "thinking"];
@@ -32,7 +32,7 @@ pub(super) fn merge(all: &mut Vec<Value>, fragments: Vec<Value>) -> usize {
         match all.last_mut() {
             Some(last) if continues(last, &fragment) => new += join(last, fragment),
             _ => {
-                new += json_limits::memory_size(&fragment);
+                new += memory_size(&fragment);
                 all.push(fragment);
             }
         }
@@ -79,7 +79,7 @@ fn join(last: &mut Value, next: Value) -> usize {
                 text.push_str(&more);
             }
             (known, value) if is_unset(known.as_deref()) => {
-                new += json_limits::memory_size(&value) + field.len();
+                new += memory_size(&value) + field.len();
                 last.insert(field, value);
             }
             _ => {}

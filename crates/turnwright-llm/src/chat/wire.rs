@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::errors::error_body::number;
-use crate::reply::reported_cost;
+use crate::exchange::{cost_beside_usage, cost_in_usage};
 
 /// Longer than any legitimate list. A hostile list could cost a hundred times its size in memory.
 const MAX_LIST_ITEMS: usize = 1024;
@@ -40,9 +40,9 @@ pub(super) struct ChatChunk<'a> {
 impl ChatChunk<'_> {
     /// The cost of the reply, if the server reports it.
     pub(super) fn cost(&self) -> Option<f64> {
-        let in_usage = self.usage.as_ref().and_then(reported_cost::in_usage);
+        let in_usage = self.usage.as_ref().and_then(cost_in_usage);
         in_usage.or_else(|| {
-            reported_cost::beside_usage(self.cost.as_ref(), self.provider_metadata.as_ref())
+            cost_beside_usage(self.cost.as_ref(), self.provider_metadata.as_ref())
         })
     }
 

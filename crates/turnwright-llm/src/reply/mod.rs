@@ -1,24 +1,24 @@
 //! Turns the bytes of a response into a reply, however the server frames it and the network cuts it, with a
 //! timeout for its end. The modules below look for what models write into their text, and bound what is kept.
+//!
+//! Parsed JSON may take a hundred times the memory of its text. A hostile server must not be able to exceed the
+//! limits for raw bytes in this way, so values are counted, too.
 
-pub(crate) mod json_limits;
 pub(crate) mod leaked_calls;
 pub(crate) mod repetition;
-pub(crate) mod reported_cost;
 pub(crate) mod text_pipeline;
-pub(crate) mod think_tags;
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
-use crate::exchange::ReplyContext;
+use crate::exchange::{ReplyContext, cost_in_headers};
 use crate::http::ReplyBody;
-use crate::sse;
-use crate::{DeltaBatch, LlmError, Reply, ReplyStream};
+use crate::{DeltaBatch, LlmError, Reply, ReplyStream, sse};
 
 /// The limit for a response that is not streamed.
 const MAX_DOCUMENT_BYTES: usize = 32 * 1024 * 1024;
@@ -144,7 +144,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             Framing::Unknown => {}
             Framing::Document(document) => {
                 let document = std::mem::take(document);
-                if json_limits::has_too_many_values(&String::from_utf8_lossy(&document)) {
+                if has_too_many_values(&String::from_utf8_lossy(&document)) {
                     return Err(self.assembler.context().malformed_error(TOO_MANY_VALUES));
                 }
                 self.assembler.push_document(&document, batch)?;
@@ -168,7 +168,7 @@ fn push_event<A: ReplyAssembler>(
     event: &sse::Event<'_>,
     batch: &mut DeltaBatch,
 ) -> Result<(), LlmError> {
-    if !assembler.is_done() && json_limits::has_too_many_values(event.data) {
+    if !assembler.is_done() && has_too_many_values(event.data) {
         return Err(assembler.context().malformed_error(TOO_MANY_VALUES));
     }
     assembler.push_event(event, batch)
@@ -220,7 +220,7 @@ pub(super) struct HttpReplyStream<A> {
 impl<A: ReplyAssembler> HttpReplyStream<A> {
     pub(super) fn new(body: ReplyBody, assembler: A) -> HttpReplyStream<A> {
         HttpReplyStream {
-            cost: reported_cost::in_headers(body.headers()),
+            cost: cost_in_headers(body.headers()),
             body: Some(body),
             reader: ReplyReader::new(assembler),
             trailer_deadline: None,
@@ -278,8 +278,66 @@ impl<A: ReplyAssembler> HttpReplyStream<A> {
     }
 }
 
+/// Shorter JSON is cheap whatever it contains.
+const UNCHECKED_BYTES: usize = 64 * 1024;
+/// No legitimate reply has more values in one JSON text.
+const MAX_VALUES: usize = 200_000;
+
+/// The approximate memory cost in bytes of an object, of each of its fields and of any value,
+/// besides their text.
+const OBJECT_COST: usize = 512;
+const FIELD_COST: usize = 64;
+const VALUE_COST: usize = 32;
+
+/// True if a JSON text has more values than any legitimate reply. Brackets and commas inside
+/// strings do not count, because a string may hold code.
+pub(crate) fn has_too_many_values(json: &str) -> bool {
+    if json.len() < UNCHECKED_BYTES {
+        return false;
+    }
+    let mut values = 0_usize;
+    let mut bytes = json.bytes();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => skip_string(&mut bytes),
+            b'{' | b'[' | b',' => values += 1,
+            _ => {}
+        }
+    }
+    values > MAX_VALUES
+}
+
+fn skip_string(bytes: &mut impl Iterator<Item = u8>) {
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => {
+                bytes.next();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The approximate memory size of a value in bytes.
+pub(crate) fn memory_size(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(memory_size).sum(),
+        Value::Object(fields) => {
+            let sizes =
+                fields.iter().map(|(name, value)| FIELD_COST + name.len() + memory_size(value));
+            OBJECT_COST + sizes.sum::<usize>()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    VALUE_COST + inside
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::chat::{ChatAssembler, recorded_context};
     use crate::responses::ResponsesAssembler;
@@ -353,5 +411,29 @@ mod tests {
         let assembler = ChatAssembler::new(recorded_context("m", &[]));
         let pieces = ["\n\n", "{", "  \n", "\"choices\""];
         assert_eq!(progress(assembler, &pieces), [false, true, false, true]);
+    }
+
+    #[test]
+    fn values_count_and_string_contents_do_not() {
+        let values = "{\"\":0},".repeat(MAX_VALUES);
+        let text = json!({ "content": values }).to_string();
+        for (name, json, expected) in [
+            ("nothing", "", false),
+            ("objects", &*format!("[{values}0]"), true),
+            ("cut off", &format!("{{\"a\":[{values}"), true),
+            ("a few", &format!("[{}0]", "{\"\":0},".repeat(20_000)), false),
+            ("code in a string", &text, false),
+            ("a string that does not end", &text[..text.len() - 2], false),
+        ] {
+            assert_eq!(has_too_many_values(json), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn small_values_take_more_memory_than_their_text() {
+        let nested = json!([{ "": 0 }, { "": 0 }]);
+        assert!(memory_size(&nested) > 20 * nested.to_string().len());
+        let text = json!("x".repeat(1000));
+        assert_eq!(memory_size(&text), 1000 + VALUE_COST);
     }
 }

@@ -1,14 +1,17 @@
 //! Processes the text of a reply: separates inline reasoning, holds back leaked tool calls and
 //! detects endless repetition.
+//!
+//! Reasoning is separated by its tags (quirks C.3 #6). Tags count only at the very start of a reply: elsewhere they
+//! are part of the answer. The result does not depend on how the stream is cut.
 
 use std::sync::Arc;
 
 use super::leaked_calls::{LeakFilter, LeakedCall};
 use super::repetition::{LONG_UNIT, RepetitionDetector};
-use super::think_tags::{ReplyPiece, ThinkSplitter};
 use crate::DeltaBatch;
 use crate::exchange::RenderedTools;
 use crate::quirks::{LeakedCallHandling, Quirks, ThinkTags};
+use turnwright_types::text;
 
 /// Processes the text of one reply.
 #[derive(Debug)]
@@ -176,5 +179,314 @@ impl TextSink {
             fallback_answer.push_str(text);
         }
         batch.push_thought(text);
+    }
+}
+
+/// The opening and closing tags.
+const TAGS: [(&str, &str); 4] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("◁think▷", "◁/think▷"),
+];
+const CLOSERS: [&str; 4] = [TAGS[0].1, TAGS[1].1, TAGS[2].1, TAGS[3].1];
+/// With more white space before it, a tag is part of the answer.
+const MAX_LEADING_SPACE: usize = 256;
+/// The number of bytes held back of a reply that may be reasoning without an opening tag; a longer one counts
+/// as reasoning.
+const MAX_HELD_BYTES: usize = 64 * 1024;
+
+/// A part of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplyPiece<'a> {
+    Text(&'a str),
+    /// Reasoning.
+    Thought(&'a str),
+}
+
+/// Splits one reply.
+#[derive(Debug)]
+pub(crate) struct ThinkSplitter {
+    state: SplitState,
+    /// True if the model's chat template emits the opening tag, so that only the closing tag is received.
+    is_implicit: bool,
+    /// Text that cannot be classified yet: an incomplete tag and the white space before it, or
+    /// everything in [`SplitState::Unclosed`].
+    held: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SplitState {
+    /// Only white space, and perhaps the start of a tag.
+    Start,
+    /// Possibly in reasoning whose opening tag the template emitted.
+    Unclosed,
+    /// At the leading line breaks of reasoning, which are dropped.
+    ThoughtStart(&'static [&'static str]),
+    /// In reasoning that one of these tags closes.
+    Thought(&'static [&'static str]),
+    /// At the line breaks after reasoning, which are dropped.
+    TextStart,
+    /// In the text.
+    Text,
+}
+
+impl ThinkSplitter {
+    pub(crate) fn new(is_implicit: bool) -> ThinkSplitter {
+        ThinkSplitter { state: SplitState::Start, is_implicit, held: String::new() }
+    }
+
+    /// True if nothing has been received yet.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.state == SplitState::Start && self.held.is_empty()
+    }
+
+    /// Adds text.
+    pub(crate) fn push(&mut self, text: &str, out: &mut impl FnMut(ReplyPiece<'_>)) {
+        if matches!(self.state, SplitState::Text) {
+            return out(ReplyPiece::Text(text));
+        }
+        if self.held.is_empty() {
+            return self.take(text, 0, out);
+        }
+        let searched = self.held.len();
+        let mut all = std::mem::take(&mut self.held);
+        all.push_str(text);
+        if self.state == SplitState::Unclosed && find_closer(&all, &CLOSERS, searched).is_none() {
+            // Kept without copying, because it may be long.
+            self.held = all;
+            return self.release_if_long(out);
+        }
+        self.take(&all, searched, out);
+    }
+
+    /// Ends the reply.
+    pub(crate) fn finish(&mut self, out: &mut impl FnMut(ReplyPiece<'_>)) {
+        let held = std::mem::take(&mut self.held);
+        let is_thought = matches!(self.state, SplitState::ThoughtStart(_) | SplitState::Thought(_));
+        self.state = SplitState::Text;
+        match held.as_str() {
+            "" => {}
+            thought if is_thought => out(ReplyPiece::Thought(thought)),
+            text => out(ReplyPiece::Text(text)),
+        }
+    }
+
+    /// Processes `text` as far as it can be classified and holds back the rest. Its first `known`
+    /// bytes contain no closing tag.
+    fn take(&mut self, mut text: &str, mut searched: usize, out: &mut impl FnMut(ReplyPiece<'_>)) {
+        while !text.is_empty() {
+            match self.state {
+                SplitState::Start => match match_opening_tag(text) {
+                    OpeningTag::Incomplete => return self.held.push_str(text),
+                    OpeningTag::Found(after, closer) => {
+                        text = after;
+                        searched = 0;
+                        self.state = SplitState::ThoughtStart(closer);
+                    }
+                    OpeningTag::None if self.is_implicit => {
+                        self.state = SplitState::Unclosed;
+                    }
+                    OpeningTag::None => self.state = SplitState::Text,
+                },
+                SplitState::Unclosed => {
+                    let Some((at, after)) = find_closer(text, &CLOSERS, searched) else {
+                        self.held.push_str(text);
+                        return self.release_if_long(out);
+                    };
+                    emit_thought(text[..at].trim_start_matches(LINE_BREAKS), out);
+                    text = after;
+                    self.state = SplitState::TextStart;
+                }
+                SplitState::ThoughtStart(closers) => {
+                    text = text.trim_start_matches(LINE_BREAKS);
+                    searched = 0;
+                    if !text.is_empty() {
+                        self.state = SplitState::Thought(closers);
+                    }
+                }
+                SplitState::Thought(closers) => {
+                    let Some((at, after)) = find_closer(text, closers, searched) else {
+                        let (thought, rest) =
+                            text.split_at(text.len() - text::begun_mark_len(text, closers));
+                        emit_thought(thought, out);
+                        return self.held.push_str(rest);
+                    };
+                    emit_thought(&text[..at], out);
+                    text = after;
+                    self.state = SplitState::TextStart;
+                }
+                SplitState::TextStart => {
+                    text = text.trim_start_matches(LINE_BREAKS);
+                    if !text.is_empty() {
+                        self.state = SplitState::Text;
+                    }
+                }
+                SplitState::Text => return out(ReplyPiece::Text(text)),
+            }
+        }
+    }
+
+    /// Treats a long unclosed start as reasoning.
+    fn release_if_long(&mut self, out: &mut impl FnMut(ReplyPiece<'_>)) {
+        if self.held.len() > MAX_HELD_BYTES {
+            let held = std::mem::take(&mut self.held);
+            self.state = SplitState::ThoughtStart(&CLOSERS);
+            self.take(&held, held.len(), out);
+        }
+    }
+}
+
+const LINE_BREAKS: [char; 2] = ['\n', '\r'];
+
+fn emit_thought(thought: &str, out: &mut impl FnMut(ReplyPiece<'_>)) {
+    if !thought.is_empty() {
+        out(ReplyPiece::Thought(thought));
+    }
+}
+
+/// How a reply starts.
+enum OpeningTag<'a> {
+    /// More text is needed to tell.
+    Incomplete,
+    /// With a tag: the text after it, and its closing tag.
+    Found(&'a str, &'static [&'static str]),
+    /// Without a tag.
+    None,
+}
+
+fn match_opening_tag(text: &str) -> OpeningTag<'_> {
+    let visible = text.trim_start();
+    if text.len() - visible.len() > MAX_LEADING_SPACE {
+        return OpeningTag::None;
+    }
+    for (number, (opener, _)) in TAGS.iter().enumerate() {
+        if let Some(after) = visible.strip_prefix(opener) {
+            return OpeningTag::Found(after, &CLOSERS[number..=number]);
+        }
+        if opener.starts_with(visible) {
+            return OpeningTag::Incomplete;
+        }
+    }
+    OpeningTag::None
+}
+
+/// The position of the first closing tag and the text after it. The first `searched` bytes contain
+/// none.
+fn find_closer<'a>(text: &'a str, closers: &[&str], searched: usize) -> Option<(usize, &'a str)> {
+    let longest = closers.iter().map(|closer| closer.len()).max().unwrap_or_default();
+    let from = text::floor(text, searched.saturating_sub(longest));
+    let found = closers.iter().filter_map(|closer| {
+        let at = from + text[from..].find(closer)?;
+        Some((at, &text[at + closer.len()..]))
+    });
+    found.min_by_key(|(at, _)| *at)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::internals::split_thinking;
+
+    #[test]
+    fn a_tag_counts_at_the_start_of_the_answer_only() {
+        for (answer, reasoning, plain_text) in [
+            ("Hello", "", "Hello"),
+            ("", "", ""),
+            ("<think>a</think>b", "a", "b"),
+            (" \n<think>\na\n</think>\n\n b", "a\n", " b"),
+            ("<thinking>a</think>b</thinking>c", "a</think>b", "c"),
+            ("<thought>a</thought>b", "a", "b"),
+            ("◁think▷a◁/think▷b", "a", "b"),
+            ("<think>\n\n</think>\n\nb", "", "b"),
+            ("<think>never closed </thi", "never closed </thi", ""),
+            ("<thi", "", "<thi"),
+            ("  <thinker>a", "", "  <thinker>a"),
+            ("a <think>b</think>", "", "a <think>b</think>"),
+            ("<think>a</think><think>b</think>", "a", "<think>b</think>"),
+            ("a</think>b", "", "a</think>b"),
+            ("<<think>a", "", "<<think>a"),
+        ] {
+            let expected = (reasoning.to_owned(), plain_text.to_owned());
+            assert_eq!(split_thinking(false, [answer]), expected, "{answer}");
+            let chars: Vec<String> = answer.chars().map(String::from).collect();
+            let pieces = chars.iter().map(String::as_str);
+            assert_eq!(split_thinking(false, pieces), expected, "{answer} char by char");
+        }
+    }
+
+    #[test]
+    fn in_implicit_mode_the_closing_tag_decides() {
+        let long = "x".repeat(MAX_HELD_BYTES + 1);
+        for (answer, reasoning, plain_text) in [
+            ("a\n</think>\n\nb", "a\n", "b"),
+            ("\na ◁/think▷b</think>", "a ", "b</think>"),
+            ("no tag at all", "", "no tag at all"),
+            (" \n", "", " \n"),
+            ("<think>a</think>b", "a", "b"),
+            ("<think>a", "a", ""),
+            (&format!("{long}</think>b"), &long, "b"),
+            (&long, &long, ""),
+            (&long[1..], "", &long[1..]),
+        ] {
+            let expected = (reasoning.to_owned(), plain_text.to_owned());
+            assert_eq!(split_thinking(true, [answer]), expected);
+            let chars: Vec<String> = answer.chars().map(String::from).collect();
+            assert_eq!(split_thinking(true, chars.iter().map(String::as_str)), expected);
+        }
+    }
+
+    #[test]
+    fn only_a_possible_tag_is_held_back() {
+        let mut splitter = ThinkSplitter::new(false);
+        for piece in ["<think", ">a </thin", "g </thi", "nk", ">", "\n", "b <think>", "c"] {
+            splitter.push(piece, &mut |_| {});
+            assert!(splitter.held.len() < "</think>".len(), "{}", splitter.held);
+        }
+        assert_eq!((splitter.state, splitter.held.capacity()), (SplitState::Text, 0));
+    }
+
+    #[test]
+    fn a_reply_without_tags_is_passed_on_at_once() {
+        let mut splitter = ThinkSplitter::new(false);
+        let mut seen = Vec::new();
+        splitter.push("Hello", &mut |piece| seen.push(format!("{piece:?}")));
+        splitter.push(" <think>", &mut |piece| seen.push(format!("{piece:?}")));
+        assert_eq!(seen, [r#"Text("Hello")"#, r#"Text(" <think>")"#]);
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_stream_is_cut_does_not_matter(
+            parts in prop::collection::vec(prop::sample::select(vec![
+                "<think>", "</think>", "<thinking>", "</thinking>", "◁think▷", "◁/think▷",
+                "<thought>", "</thought>", "<", "</", "</th", "◁", "\n", " ", "\r\n", "a", "é",
+            ]), 0..10),
+            cuts in prop::collection::vec(1_usize..6, 1..40),
+            is_implicit: bool,
+            filler in prop_oneof![
+                9 => Just(0_usize),
+                1 => 200_usize..300,
+                1 => MAX_HELD_BYTES - 20..MAX_HELD_BYTES + 20,
+            ],
+            is_space: bool,
+        ) {
+            let filler = (if is_space { " " } else { "x" }).repeat(filler);
+            for answer in [filler.clone() + &parts.concat(), parts.concat() + &filler + &parts.concat()] {
+                let mut cuts = cuts.iter().copied().cycle();
+                let mut pieces = Vec::new();
+                let mut rest = answer.as_str();
+                while let Some((end, _)) = rest.char_indices().nth(cuts.next().unwrap()) {
+                    let (piece, after) = rest.split_at(end);
+                    pieces.push(piece);
+                    rest = after;
+                }
+                pieces.push(rest);
+                let whole = split_thinking(is_implicit, [answer.as_str()]);
+                prop_assert_eq!(split_thinking(is_implicit, pieces), whole);
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::chat::wire::{
     TolerantText, bounded_list, holds_error, raw_arguments_text, repair_surrogates, without_list,
 };
 use crate::errors::error_body::number;
-use crate::reply::reported_cost;
+use crate::exchange::{cost_beside_usage, cost_in_usage};
 
 /// One event of a stream. All kinds share one shape; the kind determines which fields count.
 #[derive(Debug, Default, Deserialize)]
@@ -208,8 +208,8 @@ impl<'a> ResponseObject<'a> {
 
     /// The cost of the response, if the server reports it.
     pub(super) fn cost(&self) -> Option<f64> {
-        let in_usage = self.usage.as_ref().and_then(reported_cost::in_usage);
-        in_usage.or_else(|| reported_cost::beside_usage(None, self.provider_metadata.as_ref()))
+        let in_usage = self.usage.as_ref().and_then(cost_in_usage);
+        in_usage.or_else(|| cost_beside_usage(None, self.provider_metadata.as_ref()))
     }
 
     /// The error as JSON.

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::ProgressRouter;
-use crate::schema::json_schema;
+use crate::schema::first_mismatch;
 use turnwright_rpc::RpcError;
 use turnwright_types::client::{Client, FormOutcome, ServerForm};
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
@@ -224,5 +224,5 @@ fn escape_texts(schema: &mut Value) {
 /// True if the answer matches the schema.
 fn is_valid(schema: &Value, content: &Value) -> bool {
     let Value::Object(schema) = schema else { return false };
-    content.is_object() && json_schema::first_mismatch(schema, content).is_none()
+    content.is_object() && first_mismatch(schema, content).is_none()
 }

@@ -17,9 +17,9 @@ use crate::call::server_requests::ServerMessageHandler;
 use crate::transport::http::channel::HttpChannel;
 use crate::transport::http::{self, DELETE_TIMEOUT, HttpConnection};
 use crate::transport::link::{LinkChannel, LinkedServer};
-use crate::transport::process::ServerProcess;
+use crate::transport::process::{self, ServerProcess};
 use crate::transport::program_setup::ProgramRequest;
-use crate::transport::{Channel, Peer, PeerError, pipes};
+use crate::transport::{Channel, Peer, PeerError};
 use turnwright_types::effect::{escape_hidden_line, shorten_title};
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::redact;
@@ -300,7 +300,7 @@ async fn connect(
     let started = ServerProcess::start(program, &server.activity).await;
     let (mut process, output, input) =
         started.map_err(|why| BeginError::Other(ConnectFailure::Lasting(why)))?;
-    let (peer, tasks) = pipes::connect(output, input, handler);
+    let (peer, tasks) = process::connect(output, input, handler);
     let beginning = async {
         if has_handshake {
             handshake::initialize(&peer).await

@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::pipes::MAX_MESSAGE_BYTES;
+use super::process::MAX_MESSAGE_BYTES;
 use super::{Peer, PeerError, Response, line};
 use crate::features::JsonObject;
 use turnwright_rpc::RpcError;

@@ -5,7 +5,6 @@
 pub(crate) mod http;
 mod line;
 pub(crate) mod link;
-pub(crate) mod pipes;
 pub(crate) mod process;
 pub(crate) mod program_setup;
 

@@ -1,19 +1,29 @@
 //! The running process of a server: its pipes, its exit, and the end of its stderr, which is added to error
-//! messages: bounded, without API keys and without control characters.
+//! messages: bounded, without API keys and without control characters. Its messages are one a line, over its stdin
+//! and stdout. Lines that are not messages, such as greetings and logs, are skipped and counted.
 
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use memchr::{memchr, memmem};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio::task::{JoinSet, spawn_blocking};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::pipes::{MessageReader, MessageWriter};
+use super::line::{self, LineKind, SCAN_BYTES};
 use super::program_setup::{PreparedProgram, ProgramRequest};
+use super::{Channel, Peer};
+use crate::call::server_requests::ServerMessageHandler;
+use turnwright_rpc::{Outbox, OutboxDrain, message_queue};
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
@@ -190,8 +200,209 @@ fn display_tail(bytes: &[u8]) -> String {
     format!("{ellipsis}{}", escape_hidden(end))
 }
 
+/// Maximum size of a message.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+/// How much of the buffer is kept for the next line.
+const RETAINED_BYTES: usize = 64 * 1024;
+/// After this many lines that are not responses, reading pauses, because each such line costs work and
+/// may need a response.
+const MAX_BURST: usize = 4096;
+/// How long reading pauses. It pauses again while the process does not read its stdin.
+const BURST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Connects to a process. The task of the connection ends when the process closes one of its pipes, or
+/// when the peer is closed and everything is written. Dropping the set ends it at once.
+pub(crate) fn connect<R, W>(
+    output: MessageReader<R>,
+    input: MessageWriter<W>,
+    handler: ServerMessageHandler,
+) -> (Peer, JoinSet<()>)
+where
+    R: AsyncRead + Unpin + Send + 'static,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let (outbox, drain) = message_queue(|_, _| None, None);
+    let peer = Peer::new(Channel::Pipes(outbox.clone()), handler);
+    let mut tasks = JoinSet::new();
+    let reader = peer.clone();
+    tasks.spawn(async move {
+        tokio::select! {
+            () = read(output, outbox, &reader) => {}
+            () = write(drain, input) => {}
+        }
+        reader.close();
+    });
+    (peer, tasks)
+}
+
+async fn read<R: AsyncRead + Unpin>(mut output: MessageReader<R>, outbox: Outbox, peer: &Peer) {
+    loop {
+        // No more is read from a server that does not read our responses.
+        outbox.wait_for_read_capacity().await;
+        match output.next().await {
+            Ok(Some(line)) => peer.receive(line).await,
+            Ok(None) => return,
+            Err(error) => return tracing::debug!(%error, "the output of a server cannot be read"),
+        }
+    }
+}
+
+async fn write<W: AsyncWrite + Unpin>(mut drain: OutboxDrain, mut input: MessageWriter<W>) {
+    while let Some(messages) = drain.next().await {
+        if let Err(error) = input.write_all(messages).await {
+            return tracing::debug!(%error, "a server has closed its input");
+        }
+    }
+}
+
+/// Reads the messages that a process prints, one per line.
+pub(crate) struct MessageReader<R> {
+    input: BufReader<R>,
+    line: Vec<u8>,
+    /// The messages of a batch that are still to be read, the last first.
+    batch: Vec<Vec<u8>>,
+    /// The line exceeds [`MAX_MESSAGE_BYTES`]; only its beginning and end are kept.
+    is_long: bool,
+    /// Lines since the last pause that are not responses.
+    other_lines: usize,
+    is_paused: bool,
+    stdin_is_blocked: Arc<AtomicBool>,
+    _drop_guard: DropGuard,
+}
+
+impl<R: AsyncRead + Unpin> MessageReader<R> {
+    /// Creates a reader. `on_drop` is cancelled when it is dropped.
+    pub(crate) fn new(input: R, on_drop: CancellationToken) -> MessageReader<R> {
+        MessageReader {
+            input: BufReader::new(input),
+            line: Vec::new(),
+            batch: Vec::new(),
+            is_long: false,
+            other_lines: 0,
+            is_paused: false,
+            stdin_is_blocked: Arc::default(),
+            _drop_guard: on_drop.drop_guard(),
+        }
+    }
+
+    /// The flag that the [`MessageWriter`] sets while the process does not read its input.
+    pub(crate) fn stdin_is_blocked(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stdin_is_blocked)
+    }
+
+    /// Keeps the beginning and the end of a line that is too long.
+    fn limit_line(&mut self) {
+        if self.line.len() > MAX_MESSAGE_BYTES || self.is_long && self.line.len() > 4 * SCAN_BYTES {
+            self.is_long = true;
+            // Its beginning and end suffice to find the id.
+            let tail_start = self.line.len() - SCAN_BYTES;
+            self.line.drain(SCAN_BYTES.min(tail_start)..tail_start);
+        }
+    }
+
+    /// Handles a complete line. Returns true if it is a message.
+    fn finish_line(&mut self) -> bool {
+        if std::mem::take(&mut self.is_long) {
+            let why = format!(
+                "The response is longer than {} MiB and was dropped",
+                MAX_MESSAGE_BYTES / 1024 / 1024
+            );
+            self.line = line::error_in_place_of(&self.line, &why).unwrap_or_default();
+        } else if memmem::find(&self.line, b"\"jsonrpc\"").is_none() {
+            self.line.clear();
+            self.count_non_response();
+        } else if let Some(messages) = line::batch(&self.line) {
+            self.batch =
+                messages.iter().rev().map(|message| message.get().as_bytes().to_vec()).collect();
+            self.line.clear();
+        } else {
+            self.line.drain(..line::message_start(&self.line));
+            match line::classify(&self.line) {
+                LineKind::Response => {}
+                LineKind::Other => self.count_non_response(),
+                LineKind::Malformed { replacement } => self.line = replacement,
+            }
+        }
+        !self.line.is_empty()
+    }
+
+    fn count_non_response(&mut self) {
+        self.other_lines += 1;
+        if self.other_lines == MAX_BURST {
+            self.other_lines = 0;
+            self.is_paused = true;
+        }
+    }
+
+    /// Reads the next message. Returns `None` when the process has closed its output.
+    pub(crate) async fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        self.line.clear();
+        self.line.shrink_to(RETAINED_BYTES);
+        loop {
+            while self.is_paused {
+                sleep(BURST_PAUSE).await;
+                self.is_paused = self.stdin_is_blocked.load(Ordering::Relaxed);
+            }
+            if let Some(message) = self.batch.pop() {
+                self.line = message;
+                if self.finish_line() {
+                    return Ok(Some(&self.line));
+                }
+                continue;
+            }
+            let bytes = self.input.fill_buf().await?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            let end = memchr(b'\n', bytes).map(|index| index + 1);
+            let count = end.unwrap_or(bytes.len());
+            self.line.extend_from_slice(&bytes[..count]);
+            self.input.consume(count);
+            self.limit_line();
+            if end.is_some() && self.finish_line() {
+                return Ok(Some(&self.line));
+            }
+        }
+    }
+}
+
+/// Writes to the stdin of a process and records whether the process reads it.
+pub(crate) struct MessageWriter<W> {
+    output: W,
+    stdin_is_blocked: Arc<AtomicBool>,
+}
+
+impl<W: AsyncWrite + Unpin> MessageWriter<W> {
+    /// Creates a writer that keeps `stdin_is_blocked` true while the process does not read.
+    pub(crate) fn new(output: W, stdin_is_blocked: Arc<AtomicBool>) -> MessageWriter<W> {
+        MessageWriter { output, stdin_is_blocked }
+    }
+}
+
+impl<W: AsyncWrite + Unpin> AsyncWrite for MessageWriter<W> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.output).poll_write(context, bytes);
+        self.stdin_is_blocked.store(written.is_pending(), Ordering::Relaxed);
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.output).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.output).poll_shutdown(context)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
@@ -218,5 +429,65 @@ mod tests {
             long.starts_with("it ended. It printed: … ü") && long.len() < SHOWN_BYTES + 40,
             "{long}"
         );
+    }
+
+    async fn read_into(reader: &mut MessageReader<&[u8]>, read: &mut Vec<u8>) {
+        while let Some(line) = reader.next().await.unwrap() {
+            read.extend_from_slice(line);
+        }
+    }
+
+    async fn read_all(printed: &[u8]) -> String {
+        let mut reader = MessageReader::new(printed, CancellationToken::new());
+        let mut read = Vec::new();
+        read_into(&mut reader, &mut read).await;
+        String::from_utf8(read).unwrap()
+    }
+
+    #[tokio::test]
+    async fn lines_that_are_not_messages_are_skipped() {
+        let table = [
+            ("", ""),
+            ("{\"jsonrpc\":\"2.0\"}\n", "{\"jsonrpc\":\"2.0\"}\n"),
+            ("hello\n\n{\"jsonrpc\":1}\n{\"level\":\"info\"}\n", "{\"jsonrpc\":1}\n"),
+            (
+                "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n \n",
+                "{\"id\":1,\"result\":0,\"jsonrpc\":\"2.0\"}\r\n",
+            ),
+            ("\u{fffd}\u{1b}[1mready\n", ""),
+            ("no end of a line {\"jsonrpc\"", ""),
+        ];
+        for (printed, expected) in table {
+            assert_eq!(read_all(printed.as_bytes()).await, expected, "{printed}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_that_is_too_long_becomes_an_error_and_the_next_one_is_read() {
+        let long = "x".repeat(MAX_MESSAGE_BYTES);
+        let next = "{\"jsonrpc\":\"2.0\",\"id\":8,\"result\":{}}\n";
+        for line in [
+            format!("{{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":\"{long}\"}}\n"),
+            format!("{{\"result\":{{\"id\":3,\"x\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\":7}}\n"),
+        ] {
+            let read = read_all(format!("{line}{next}").as_bytes()).await;
+            let (first, rest) = read.split_once('\n').unwrap();
+            let first: Value = serde_json::from_str(first).unwrap();
+            assert_eq!((&first["id"], first["error"]["code"].as_i64()), (&json!(7), Some(-32603)));
+            assert_eq!(rest, next);
+        }
+    }
+
+    #[tokio::test]
+    async fn reading_pauses_while_a_process_sends_requests_without_reading() {
+        let printed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(3 * MAX_BURST);
+        let mut reader = MessageReader::new(printed.as_bytes(), CancellationToken::new());
+        reader.stdin_is_blocked().store(true, Ordering::Relaxed);
+        let mut read = Vec::new();
+        let reading = timeout(3 * BURST_PAUSE, read_into(&mut reader, &mut read)).await;
+        assert!(reading.is_err() && read.len() == printed.len() / 3, "{}", read.len());
+        reader.stdin_is_blocked().store(false, Ordering::Relaxed);
+        read_into(&mut reader, &mut read).await;
+        assert_eq!(read, printed.as_bytes());
     }
 }

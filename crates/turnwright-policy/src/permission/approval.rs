@@ -3,8 +3,7 @@
 
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};
-use super::describe::{self, QuestionText, display_path, markdown_code};
-use super::extra_access::title_of_access;
+use super::describe::{self, QuestionText, display_path, markdown_code, title_of_access};
 use super::lasting_grant::{LastingGrant, LastingGrants, find_lasting_grants};
 use super::{Grants, Mode, Pass, PolicyRules};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Grants;
 use super::decision::{Decision, Finding, Reason, Verdict};
-use super::extra_access::access_of_command;
+use super::describe::access_of_command;
 use super::mode::Mode;
 use super::policy_rules::PolicyRules;
 use super::rule::{Rule, RuleAction};

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::extra_access::access_of_command;
+use super::describe::access_of_command;
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{Effect, ExtraAccess, ShellCommand};

@@ -5,8 +5,7 @@ use std::path::Path;
 
 use super::decide::decide;
 use super::decision::{Decision, Finding, Reason, Verdict};
-use super::describe::with_backslashes;
-use super::extra_access::{access_nouns, access_of_command, listed};
+use super::describe::{access_nouns, access_of_command, listed, with_backslashes};
 use super::grants::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Grants, Mode, PolicyRules};

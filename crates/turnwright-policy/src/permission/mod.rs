@@ -18,7 +18,6 @@ mod describe;
 mod decide_tests;
 #[cfg(test)]
 mod everyday_tests;
-mod extra_access;
 mod glob;
 mod grants;
 mod lasting_grant;
@@ -51,10 +50,12 @@ pub use mode::{Mode, SharedMode};
 pub use policy_rules::{DeniedPaths, PolicyRules};
 pub use protected_paths::ProtectedPaths;
 pub use protected_paths::files::IDIOMATIC_VERSION_FILES;
-pub use rule::loader::{LoadedRules, RuleContext, RuleSpec, fallback_rules, load_rules};
 pub use rule::parser::RuleError;
 pub use rule::store::{ProjectRuleStore, RuleStoreError, StoredRule, StoredRules, project_folder};
-pub use rule::{PathBases, Pattern, Rule, RuleAction, Scope};
+pub use rule::{
+    LoadedRules, PathBases, Pattern, Rule, RuleAction, RuleContext, RuleSpec, Scope, fallback_rules,
+    load_rules,
+};
 
 /// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a
 /// `Pass` cannot run without a decision. It holds what was allowed, and the tool must touch nothing

@@ -4,22 +4,24 @@
 //! Text of a model or a project never becomes markup: see `html`.
 
 mod html;
-mod json;
 mod markdown;
 mod fragments;
-#[cfg(test)]
-mod tests;
 
 use std::io::{self, Write};
 
 use rusqlite::Connection;
+use serde_json::{Value, json};
 
+use crate::rows::AsStored;
 use crate::{
-    Audience, Entry, RewoundEntries, SessionRow, StoreError, StoredEntry, TurnRow, read, turn_rows,
+    Audience, CallRow, Entry, RewoundEntries, SessionRow, StoreError, StoredEntry, TurnRow, read,
+    turn_rows,
 };
 pub use fragments::TimeSpent;
 use fragments::TurnClock;
 use turnwright_types::ids::SessionId;
+use turnwright_types::message::Arguments;
+use turnwright_types::timestamp::rfc3339;
 
 /// Entries that are read at a time; each may be long.
 const PAGE_SIZE: usize = 8;
@@ -85,7 +87,7 @@ fn document<'a>(format: ExportFormat, out: &'a mut dyn Write) -> Box<dyn Documen
     match format {
         ExportFormat::Markdown => Box::new(markdown::MarkdownDocument::new(out)),
         ExportFormat::Html => Box::new(html::HtmlDocument::new(out)),
-        ExportFormat::Json => Box::new(json::JsonDocument::new(out)),
+        ExportFormat::Json => Box::new(JsonDocument::new(out)),
     }
 }
 
@@ -140,3 +142,100 @@ impl DocumentWriter<'_> {
         }
     }
 }
+
+struct JsonDocument<'a> {
+    out: &'a mut dyn Write,
+    /// The separator before the next element.
+    comma: &'static str,
+}
+
+impl<'a> JsonDocument<'a> {
+    fn new(out: &'a mut dyn Write) -> JsonDocument<'a> {
+        JsonDocument { out, comma: "" }
+    }
+
+    fn element(&mut self, value: &Value) -> io::Result<()> {
+        write!(self.out, "{}\n{value}", self.comma)?;
+        self.comma = ",";
+        Ok(())
+    }
+}
+
+impl Document for JsonDocument<'_> {
+    fn begin(&mut self, session: &SessionRow) -> io::Result<()> {
+        let folders: Vec<_> =
+            session.additional_folders.iter().map(|folder| folder.to_string_lossy()).collect();
+        let about = json!({
+            "id": session.id.as_str(),
+            "title": session.title,
+            "cwd": session.cwd.to_string_lossy(),
+            "additionalDirectories": folders,
+            "created": rfc3339(session.created_at),
+            "updated": rfc3339(session.updated_at),
+            "parent": session.parent.as_ref().map(SessionId::as_str),
+            "mode": session.mode,
+            "model": session.model,
+            "cost": session.cost_usd,
+        });
+        write!(self.out, "{{\"session\":{about},\n\"entries\":[")
+    }
+
+    fn begin_turn(&mut self, turn: &TurnRow) -> io::Result<()> {
+        self.element(&json!({
+            "turn": turn.number,
+            "kind": turn.kind.as_str(),
+            "begun": rfc3339(turn.started_at),
+        }))
+    }
+
+    fn entry(&mut self, entry_row: &StoredEntry) -> io::Result<()> {
+        self.element(&json!({
+            "turn": entry_row.turn,
+            "seq": entry_row.seq,
+            "at": rfc3339(entry_row.at),
+            "entry": entry_row.entry,
+            "tool_calls": entry_row.calls.iter().map(call).collect::<Vec<_>>(),
+        }))
+    }
+
+    fn end_turn(&mut self, turn: &TurnRow, time_spent: TimeSpent) -> io::Result<()> {
+        self.element(&json!({
+            "turn": turn.number,
+            "ended": turn.ended_at.map(rfc3339),
+            "stop": turn.stop,
+            "modelMs": millis(time_spent.model),
+            "toolsMs": millis(time_spent.tools),
+            "waitingMs": millis(time_spent.waiting),
+        }))
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        writeln!(self.out, "\n]}}")?;
+        self.out.flush()
+    }
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn call(call: &CallRow) -> Value {
+    let arguments = match &call.arguments {
+        Arguments::Object(value) => value.clone(),
+        Arguments::Unusable { text, .. } => text.as_str().into(),
+    };
+    json!({
+        "id": call.call.as_str(),
+        "name": call.tool,
+        "arguments": arguments,
+        "status": call.status.as_str(),
+        "result": call.outcome.text,
+        "content": AsStored(&call.outcome.content),
+        "asked": rfc3339(call.requested_at),
+        "ended": call.ended_at.map(rfc3339),
+        "durationMs": call.outcome.duration.map(millis),
+    })
+}
+
+#[cfg(test)]
+mod tests;

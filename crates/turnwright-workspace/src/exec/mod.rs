@@ -19,12 +19,9 @@ mod launcher_link;
 mod members;
 #[cfg(target_os = "linux")]
 mod memory_limit;
-#[cfg(not(target_os = "linux"))]
-mod no_memory_limit;
 mod output;
 mod piped;
 mod running;
-mod temp_space;
 #[cfg(unix)]
 mod signal_action;
 #[cfg(target_os = "linux")]
@@ -61,8 +58,22 @@ pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]
 pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote, launcher_program};
 
+/// Systems other than Linux: none says what the processes of a command hold.
 #[cfg(not(target_os = "linux"))]
-use no_memory_limit as memory_limit;
+mod memory_limit {
+    /// There are no values of this type.
+    pub use std::convert::Infallible as MemoryMeter;
+
+    /// Waits for ever.
+    pub(super) async fn wait_until_above(_: Option<MemoryMeter>, _: Option<u64>) -> u64 {
+        std::future::pending().await
+    }
+
+    /// There is none.
+    pub fn default_memory_limit() -> Option<u64> {
+        None
+    }
+}
 
 /// A command to run.
 #[derive(Clone, Debug)]

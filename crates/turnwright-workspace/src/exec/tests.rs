@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::temp_space::SpaceLimits;
+use super::jobs::SpaceLimits;
 use super::*;
 
 fn spec(command: &str) -> CommandSpec {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 use super::disk::{map_io_error, run_blocking};
-use super::{FileError, Files, Roots, replacement};
+use super::{FileError, Files, Roots, save};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::error_text::io_error_text;
@@ -263,11 +263,11 @@ fn move_across_devices(from: &Path, to: &Path, metadata: &fs::Metadata) -> Resul
 
 fn copy_and_remove(from: &Path, to: &Path, metadata: &fs::Metadata) -> io::Result<()> {
     let folder = to.parent().unwrap_or(Path::new("/"));
-    let mut file = replacement::create(folder, 0o600)?;
+    let mut file = save::create_beside(folder, 0o600)?;
     io::copy(&mut nofollow::open_pinned_file(from, false)?, &mut file)?;
     file.as_file().set_permissions(metadata.permissions())?;
     file.as_file().sync_data()?;
-    replacement::place_new(file, to)?;
+    save::place_new(file, to)?;
     // The file must not stay in both places.
     fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to)))
 }

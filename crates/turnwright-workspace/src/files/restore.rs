@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::disk::{ensure_regular, run_blocking};
 use super::entries::pinned_entry;
 use super::save::{self, WritePrecondition};
-use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, replacement};
+use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource};
 use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::hash::{hex, sha256};
@@ -143,11 +143,11 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
 }
 
 fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let file = replacement::create(path.parent().unwrap_or(Path::new("/")), 0o600)?;
+    let file = save::create_beside(path.parent().unwrap_or(Path::new("/")), 0o600)?;
     file.as_file().write_all(bytes)?;
     nofollow::set_permission_bits(file.as_file(), mode)?;
     file.as_file().sync_data()?;
-    replacement::place_new(file, path)
+    save::place_new(file, path)
 }
 
 /// Makes a write-protected file writable and returns the mode it had. The user has asked for the

@@ -1,14 +1,21 @@
 //! Writes files to the disk, by an atomic replacement where possible: a reader sees the old bytes
-//! or the new ones, also after a crash.
+//! or the new ones, also after a crash. A new file is written beside its final path. Its writer holds a lock on it, so
+//! that another process can recognize files that a killed process has left.
 
-use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tempfile::NamedTempFile;
 
 use super::disk::{ensure_regular, run_blocking};
-use super::{FileError, READ_LIMIT, replacement};
+use super::{FileError, READ_LIMIT};
 use crate::nofollow;
+use crate::temp_folder::{is_own, lock_now};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::{sha256_of_reader, std_hash};
 
@@ -160,7 +167,7 @@ fn replace_atomically(
     // A new file gets the mode that the umask allows. A replacement must not be readable by others
     // before it has the mode of the old file.
     let mode = if old.is_some() { 0o600 } else { 0o666 };
-    let file = replacement::create(folder, mode)?;
+    let file = create_beside(folder, mode)?;
     file.as_file().write_all(bytes)?;
     if let Some(old) = old {
         if !preserve_owner(file.as_file(), old) {
@@ -175,7 +182,7 @@ fn replace_atomically(
     match old {
         Some(old) if is_unchanged(path, old) => drop(file.persist(path)?),
         Some(_) => return Ok(Replacement::ChangedMeanwhile),
-        None => match replacement::place_new(file, path) {
+        None => match place_new(file, path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 return Ok(Replacement::ChangedMeanwhile);
@@ -303,167 +310,174 @@ fn copy_xattrs(from: &Path, to: &File) {
     }
 }
 
+const PREFIX: &str = ".turnwright-";
+const SUFFIX: &str = ".tmp";
+/// The number of random characters between them.
+const RANDOM_CHARS: usize = 6;
+/// A file that is younger may not be locked yet.
+const MIN_AGE: Duration = Duration::from_secs(10);
+/// The most entries of a folder that are examined.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Creates a file with a temporary name in a folder that is held open. It is removed on drop unless it
+/// is kept. Files that processes have left in the folder when they were killed are removed first.
+///
+/// # Errors
+/// Errors of the system, without the path: the folder's path leads through its descriptor.
+pub(super) fn create_beside(folder: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    remove_abandoned(folder, MIN_AGE);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(PREFIX).suffix(SUFFIX).rand_bytes(RANDOM_CHARS);
+    let file = builder.make_in(folder, |path| create_new(path, mode)).map_err(without_path)?;
+    // On a file system without locks nothing counts as abandoned.
+    if let Err(error) = lock_now(file.as_file()) {
+        tracing::debug!(%error, "a temporary file could not be locked");
+    }
+    Ok(file)
+}
+
+/// Returns the system's error, to which `tempfile` has added the path.
+fn without_path(error: io::Error) -> io::Error {
+    let system = error.get_ref().and_then(std::error::Error::source);
+    let code = system.and_then(|error| error.downcast_ref::<io::Error>()?.raw_os_error());
+    code.map_or(error, io::Error::from_raw_os_error)
+}
+
+/// Gives a file its final name, where nothing may be yet.
+///
+/// # Errors
+/// `AlreadyExists`, or an error of the system. The file is removed then.
+pub(super) fn place_new(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    {
+        super::entries::rename_no_replace(file.path(), path)?;
+        drop(file.keep()?);
+        Ok(())
+    }
+    // Windows marks a file as temporary under its temporary name, so only its owner can rename it.
+    #[cfg(not(unix))]
+    file.persist_noclobber(path).map(drop).map_err(|error| error.error)
+}
+
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    {
+        use std::os::windows::fs::OpenOptionsExt;
+        let _ = mode;
+        options.share_mode(crate::temp_folder::SHARE_READ | crate::temp_folder::SHARE_DELETE);
+    }
+    options.open(path)
+}
+
+/// Removes this user's temporary files that are not locked.
+fn remove_abandoned(folder: &Path, min_age: Duration) {
+    for entry in fs::read_dir(folder).into_iter().flatten().take(MAX_ENTRIES).flatten() {
+        if is_temporary_name(&entry.file_name()) {
+            remove_if_abandoned(&entry.path(), min_age);
+        }
+    }
+}
+
+fn remove_if_abandoned(path: &Path, min_age: Duration) {
+    if is_abandoned(path, min_age).unwrap_or(false)
+        && let Err(error) = fs::remove_file(path)
+    {
+        tracing::warn!(%error, "a temporary file of a killed process cannot be removed");
+    }
+}
+
+/// Removes the temporary files beside these paths that killed processes have left. Blocks.
+pub fn remove_left_files<'a>(paths: impl Iterator<Item = &'a Path>) {
+    let folders: BTreeSet<_> = paths.filter_map(Path::parent).collect();
+    for (_held, folder) in
+        folders.into_iter().filter_map(|folder| nofollow::open_folder(folder).ok())
+    {
+        remove_abandoned(&folder, Duration::ZERO);
+    }
+}
+
+/// Removes a temporary file if a killed process has left it. Blocks.
+pub(crate) fn remove_left_file(path: &Path) {
+    remove_if_abandoned(path, MIN_AGE);
+}
+
+/// Returns true for the name of such a file. Lists and searches leave these files out.
+pub(crate) fn is_temporary_name(name: &OsStr) -> bool {
+    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+    random.is_some_and(|random| {
+        random.len() == RANDOM_CHARS && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+fn is_abandoned(path: &Path, min_age: Duration) -> io::Result<bool> {
+    // Opening something else could have effects.
+    if !fs::symlink_metadata(path)?.is_file() {
+        return Ok(false);
+    }
+    // On Windows its writer locks others out from opening it for writing.
+    let file = nofollow::open_pinned_file(path, cfg!(windows))?;
+    let metadata = file.metadata()?;
+    let age = metadata.modified()?.elapsed().unwrap_or_default();
+    if !metadata.is_file() || !is_own(&metadata) || age < min_age {
+        return Ok(false);
+    }
+    Ok(lock_now(&file).is_ok())
+}
+
 #[cfg(target_os = "linux")]
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod linux_tests;
+
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    use std::path::PathBuf;
-
-    async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), FileError> {
-        super::write(path, WritePrecondition::Any, bytes).await
-    }
-
-    struct TestFolder(tempfile::TempDir);
-
-    impl TestFolder {
-        fn new() -> TestFolder {
-            TestFolder(tempfile::tempdir().unwrap())
-        }
-
-        fn path(&self, name: &str) -> PathBuf {
-            crate::real_path(self.0.path()).unwrap().join(name)
-        }
-
-        fn file(&self, name: &str) -> PathBuf {
-            let path = self.path(name);
-            fs::write(&path, "the old text").unwrap();
-            path
-        }
-    }
-
-    #[tokio::test]
-    async fn a_file_is_replaced_in_one_step_and_keeps_mode_and_attributes() {
-        use rustix::fs::{XattrFlags, getxattr, setxattr};
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o751)).unwrap();
-        let has_attributes = setxattr(&path, "user.note", b"kept", XattrFlags::empty()).is_ok();
-        let mut reader = File::open(&path).unwrap();
-        let before = fs::metadata(&path).unwrap();
-        write(&path, b"new".to_vec()).await.unwrap();
-        let after = fs::metadata(&path).unwrap();
-        assert_ne!(before.ino(), after.ino());
-        assert_eq!((before.mode(), before.uid()), (after.mode(), after.uid()));
-        assert_eq!(io::read_to_string(&mut reader).unwrap(), "the old text");
-        if has_attributes {
-            let mut value = [0; 16];
-            assert_eq!(getxattr(&path, "user.note", &mut value), Ok(4));
-        }
-    }
+    use std::time::SystemTime;
 
     #[test]
-    fn a_file_changed_by_another_process_meanwhile_is_not_replaced() {
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        let folder = folder.path("");
-        let old = fs::metadata(&path).unwrap();
-        fs::write(&path, "the work of somebody else").unwrap();
-        for old in [None, Some(&old)] {
-            let replacement = replace_atomically(&folder, &path, b"ours", old).unwrap();
-            assert_eq!(replacement, Replacement::ChangedMeanwhile);
-            assert_eq!(fs::read_to_string(&path).unwrap(), "the work of somebody else");
-        }
-        let old = fs::metadata(&path).unwrap();
-        let replacement = replace_atomically(&folder, &path, b"ours", Some(&old)).unwrap();
-        assert_eq!(replacement, Replacement::Done);
-        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
-    }
-
-    #[tokio::test]
-    async fn what_has_changed_at_the_last_moment_is_not_replaced() {
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        for before in [WritePrecondition::Absent, WritePrecondition::Bytes("an old text".into())] {
-            let result = super::write(&path, before, b"new".to_vec()).await;
-            assert_eq!(result, Err(FileError::Stale));
-            assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
-        }
-        super::write(&path, WritePrecondition::Bytes("the old text".into()), b"new".to_vec())
-            .await
-            .unwrap();
-        super::write(&folder.path("g"), WritePrecondition::Absent, b"new".to_vec()).await.unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
-    }
-
-    #[tokio::test]
-    async fn only_one_name_of_a_file_gets_the_new_content() {
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        let other = folder.path("other");
-        fs::hard_link(&path, &other).unwrap();
-        for bytes in ["a text that is longer than the old one", "short", ""] {
-            write(&path, bytes.into()).await.unwrap();
-            assert_eq!(fs::read_to_string(&path).unwrap(), bytes);
-            assert_eq!(fs::read_to_string(&other).unwrap(), "the old text");
-        }
-        assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn what_an_editor_writes_in_place_does_not_change_other_names() {
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        let other = folder.path("other");
-        fs::hard_link(&path, &other).unwrap();
-        for place in [path.clone(), folder.path("none"), folder.path("")] {
-            separate_from_other_names(&place).unwrap();
-        }
-        assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
-        fs::write(&path, "new").unwrap();
-        assert_eq!(fs::read_to_string(&other).unwrap(), "the old text");
-    }
-
-    #[tokio::test]
-    async fn a_read_only_file_and_what_is_no_file_are_left_alone() {
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-        assert_eq!(write(&path, b"x".to_vec()).await, Err(FileError::ReadOnly));
-        assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
-        std::os::unix::fs::symlink(&path, folder.path("link")).unwrap();
-        assert_eq!(write(&folder.path("link"), b"x".to_vec()).await, Err(FileError::Moved));
-        assert_eq!(write(&folder.path(""), b"x".to_vec()).await, Err(FileError::Folder));
-    }
-
-    #[tokio::test]
-    async fn an_error_does_not_name_the_descriptor_of_the_folder() {
-        let folder = TestFolder::new();
-        let long = "x".repeat(300);
-        let paths = [Path::new("/sys/turnwright").to_owned(), folder.path(&long)];
-        for path in paths {
-            let error = write(&path, b"x".to_vec()).await.unwrap_err().to_string();
-            assert!(!error.contains("/proc"), "{error}");
-        }
-        assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn what_cannot_be_replaced_is_written_in_place() {
-        let table = [
-            (rustix::io::Errno::XDEV, true),
-            (rustix::io::Errno::BUSY, true),
-            (rustix::io::Errno::ACCESS, true),
-            (rustix::io::Errno::ROFS, true),
-            (rustix::io::Errno::NOSPC, false),
-            (rustix::io::Errno::LOOP, false),
+    fn only_files_without_a_writer_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let written = create_beside(folder.path(), 0o600).unwrap();
+        let left = place(".turnwright-aB3xYz.tmp");
+        let others = [
+            place(".turnwright-aB3xYz.aside"),
+            place(".turnwright-aB3-Yz.tmp"),
+            place(".turnwright-aB3xYzz.tmp"),
+            place("turnwright-aB3xYz.tmp"),
         ];
-        for (errno, expected) in table {
-            assert_eq!(must_write_in_place(&errno.into()), expected, "{errno}");
+        for file in others.iter().chain([&left]) {
+            fs::write(file, "x").unwrap();
         }
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        write_in_place(&path, b"new").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        let link = place(".turnwright-linked.tmp");
+        let inside = place(".turnwright-folder.tmp");
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&others[0], &link).unwrap();
+        // Windows lets only administrators make links.
+        #[cfg(windows)]
+        fs::create_dir(&link).unwrap();
+        fs::create_dir(&inside).unwrap();
+        remove_abandoned(folder.path(), MIN_AGE);
+        assert!(left.exists(), "it may be in use by a process that is about to lock it");
+        remove_abandoned(folder.path(), Duration::ZERO);
+        assert!(!left.exists());
+        for kept in others.iter().chain([&link, &inside, &written.path().to_owned()]) {
+            assert!(kept.symlink_metadata().is_ok(), "{kept:?}");
+        }
     }
 
     #[test]
-    fn a_full_disk_leaves_the_old_text_intact() {
-        let folder = TestFolder::new();
-        let path = folder.file("f");
-        let file = File::options().write(true).open(&path).unwrap();
-        assert!(reserve_space(&file, usize::MAX >> 1).is_err());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "the old text");
+    fn the_next_file_in_a_folder_removes_what_a_killed_process_has_left_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let left = folder.path().join(".turnwright-aB3xYz.tmp");
+        let an_hour_ago = SystemTime::now() - Duration::from_secs(3600);
+        File::create(&left).unwrap().set_modified(an_hour_ago).unwrap();
+        drop(create_beside(folder.path(), 0o600).unwrap());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -10,7 +10,7 @@ use ignore::IncrementalIgnore;
 
 use super::walk::ignore_rules;
 use super::{SearchDeadline, SearchScope, has_unsafe_ignore_files};
-use crate::files::replacement::is_temporary_name;
+use crate::files::is_temporary_name;
 use crate::nofollow;
 
 /// The most entries of a tree.

@@ -15,7 +15,7 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 use ignore::{DirEntry, WalkBuilder, WalkState};
 
 use super::{SearchDeadline, SearchScope};
-use crate::files::replacement::is_temporary_name;
+use crate::files::is_temporary_name;
 use crate::git_repository::GitRepository;
 use turnwright_types::hash::std_hash;
 

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 use super::ResponsesAssembler;
 use crate::chat::arguments::MAX_CALLS;
 use crate::chat::parse_usage;
-use crate::reply::json_limits;
+use crate::reply::memory_size;
 use crate::responses::streamed::{self, TextPiece};
 use crate::responses::wire::{ItemKind, ItemLocation, OutputItem, ResponseObject};
 use crate::{DeltaBatch, EndReason, ErrorKind, LlmError};
@@ -42,7 +42,7 @@ impl ResponsesAssembler {
                     }
                 }
                 let reasoning = item.reasoning_to_resend();
-                self.count_kept_bytes(reasoning.as_ref().map_or(0, json_limits::memory_size))?;
+                self.count_kept_bytes(reasoning.as_ref().map_or(0, memory_size))?;
                 self.items[at].reasoning = reasoning;
             }
             ItemKind::Call => {

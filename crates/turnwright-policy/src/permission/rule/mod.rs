@@ -1,6 +1,7 @@
-//! A rule: a pattern, and what to do with what matches it.
+//! A rule: a pattern, and what to do with what matches it. The rules of one settings file are loaded here: each is
+//! parsed and checked against its own examples. If anything is wrong, the `allow` rules of the file are dropped, and
+//! an invalid rule that may have denied something is replaced by one that denies more. Reads no files itself.
 
-pub(super) mod loader;
 pub(super) mod parser;
 pub(super) mod store;
 
@@ -10,8 +11,12 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::glob::Glob;
-use crate::shell::{self, SimpleCommand};
-use turnwright_types::effect::{PathScope, ResolvedPath};
+use crate::shell::{self, Script, SimpleCommand, parse};
+use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
+use turnwright_types::shell_script::ShellDialect;
+use turnwright_types::text;
+
+use parser::{TOOLS, pattern_for_all};
 
 /// The action of a rule. Ordered by strictness, the strictest first: the strictest rule that matches wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -270,6 +275,207 @@ impl fmt::Display for Pattern {
     }
 }
 
+/// The maximum number of rules of one file.
+const MAX_RULES: usize = 300;
+/// The maximum number of problems reported about one file.
+const MAX_PROBLEMS: usize = 10;
+/// The maximum length of a rule in a message in characters.
+const MAX_SHOWN_CHARS: usize = 80;
+
+/// A rule as it is written in a settings file.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSpec<'a> {
+    /// The action on a match; `None` if the file has an unknown word there.
+    pub action: Option<RuleAction>,
+    /// The text of the pattern.
+    pub when: &'a str,
+    /// Examples that the rule must match: commands, paths, hosts or tools.
+    pub matches: &'a [String],
+    /// Examples that the rule must not match.
+    pub not: &'a [String],
+    /// The author's explanation.
+    pub why: Option<&'a str>,
+}
+
+/// The context for parsing and checking rules.
+#[derive(Clone, Copy)]
+pub struct RuleContext<'a> {
+    /// The folders that paths are relative to.
+    pub bases: &'a PathBases,
+    /// The dialect of the shell in examples.
+    pub dialect: ShellDialect,
+    /// Resolves the symlinks of a path.
+    pub resolve_links: &'a dyn Fn(&Path) -> PathBuf,
+}
+
+impl std::fmt::Debug for RuleContext<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("RuleContext").field("bases", &self.bases).finish_non_exhaustive()
+    }
+}
+
+/// The rules of a file, and what is wrong with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadedRules {
+    /// The rules to apply.
+    pub rules: Vec<Rule>,
+    /// A sentence about each problem, to be shown to the user.
+    pub problems: Vec<String>,
+    /// A sentence about each rule that has no effect, to be shown to the user.
+    pub notes: Vec<String>,
+}
+
+/// Loads the rules of one file.
+pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>) -> LoadedRules {
+    let mut loaded = LoadedRules::default();
+    for (index, spec) in specs.iter().enumerate() {
+        let parsed = match spec.action {
+            _ if index >= MAX_RULES => Err(format!("a file holds at most {MAX_RULES} rules")),
+            None => Err("`effect` must be allow, ask or deny".to_owned()),
+            Some(action) => {
+                Rule::parse(spec.when, action, scope).map_err(|error| error.to_string())
+            }
+        };
+        match parsed {
+            Ok(rule) => loaded.add(rule, spec, context),
+            Err(problem) => loaded.add_fallback(spec, scope, &problem, index < MAX_RULES),
+        }
+    }
+    if !loaded.problems.is_empty() {
+        let all = loaded.rules.len();
+        loaded.rules.retain(|rule| rule.action != RuleAction::Allow);
+        let dropped = all - loaded.rules.len();
+        if let Some(left) =
+            loaded.problems.len().checked_sub(MAX_PROBLEMS).filter(|count| *count > 0)
+        {
+            loaded.problems.truncate(MAX_PROBLEMS);
+            loaded.problems.push(format!("and {left} more problems"));
+        }
+        if dropped > 0 {
+            let rules =
+                if dropped == 1 { "its other allow rule is" } else { "its allow rules are" };
+            loaded.problems.push(format!("{rules} ignored; ask and deny still apply"));
+        }
+    }
+    loaded
+}
+
+/// Rules that stand in for a file that cannot be read: they apply `action` to everything that its
+/// rules may have been about.
+pub fn fallback_rules(action: RuleAction, scope: Scope, why: &str) -> Vec<Rule> {
+    broad_rules(action).map(|(action, tool)| rule_for_all(tool, action, scope, why)).collect()
+}
+
+fn rule_for_all(tool: &str, action: RuleAction, scope: Scope, why: &str) -> Rule {
+    Rule { action, pattern: pattern_for_all(tool), scope, why: Some(why.to_owned()) }
+}
+
+/// The actions and tools that a rule that cannot be parsed may have been about. Reading is asked about
+/// rather than denied: without reading, nothing could be fixed.
+fn broad_rules(action: RuleAction) -> impl Iterator<Item = (RuleAction, &'static str)> {
+    [(action, "exec"), (action, "edit"), (action, "fetch"), (action.max(RuleAction::Ask), "read")]
+        .into_iter()
+}
+
+impl LoadedRules {
+    fn add(&mut self, mut rule: Rule, spec: &RuleSpec<'_>, context: RuleContext<'_>) {
+        rule.why = spec.why.map(shorten);
+        if let (Pattern::Read(glob) | Pattern::Edit(glob), RuleAction::Deny | RuleAction::Ask) =
+            (&mut rule.pattern, rule.action)
+        {
+            glob.follow_links(context.bases, context.resolve_links);
+        }
+        if !rule.pattern.has_effect() {
+            self.notes.push(format!("`{}` has no effect yet", shorten(spec.when)));
+        }
+        let check = |samples: &[String], expected: bool, verb: &str| {
+            let wrong =
+                samples.iter().find(|sample| matches_example(&rule, sample, context) != expected);
+            wrong.map(|sample| format!("`{}` {verb} `{}`", shorten(spec.when), shorten(sample)))
+        };
+        self.problems.extend(check(spec.matches, true, "does not match its example"));
+        self.problems.extend(check(spec.not, false, "matches the counterexample"));
+        self.rules.push(rule);
+    }
+
+    /// Reports a rule that cannot be parsed. If it may have denied something, adds rules that deny
+    /// everything that it can have been about. `tool_known` is whether the tool named by the rule
+    /// can be relied on.
+    fn add_fallback(&mut self, spec: &RuleSpec<'_>, scope: Scope, problem: &str, tool_known: bool) {
+        let action = spec.action.unwrap_or(RuleAction::Deny);
+        let tool = spec.when.trim().split('(').next().unwrap_or_default();
+        let known = TOOLS.iter().find(|known| **known == tool && tool_known);
+        let mut problem = format!("`{}` is not a valid rule: {problem}", shorten(spec.when));
+        if action != RuleAction::Allow {
+            let fallback: Vec<_> = match known {
+                Some(tool) => vec![(action, *tool)],
+                None => broad_rules(action).collect(),
+            };
+            let verb = if action == RuleAction::Deny { "is denied" } else { "is asked about" };
+            let subject = known
+                .map_or("everything that changes, runs or requests something".to_owned(), |tool| {
+                    format!("every `{tool}`")
+                });
+            problem.push_str(&format!("; until it is fixed, {subject} {verb}"));
+            let rules = fallback.into_iter().map(|(action, tool)| {
+                rule_for_all(tool, action, scope, "stands in for a rule that is not valid")
+            });
+            let missing: Vec<_> = rules.filter(|rule| !self.rules.contains(rule)).collect();
+            self.rules.extend(missing);
+        }
+        self.problems.push(problem);
+    }
+}
+
+/// True if a rule matches an example.
+fn matches_example(rule: &Rule, sample: &str, context: RuleContext<'_>) -> bool {
+    match &rule.pattern {
+        Pattern::Exec { .. } => {
+            // An example shows the words of a rule. Of a line for cmd no words are certain.
+            let dialect = match context.dialect {
+                ShellDialect::Cmd => ShellDialect::Posix,
+                dialect => dialect,
+            };
+            matches_line(rule, &parse(sample, dialect))
+        }
+        Pattern::Read(_) | Pattern::Edit(_) => {
+            let home = sample.strip_prefix("~/").zip(context.bases.home.as_ref());
+            let path = match (home, context.bases.roots.first()) {
+                (Some((rest, home)), _) => home.join(rest),
+                (None, Some(root)) => root.join(sample),
+                (None, None) => PathBuf::from(sample),
+            };
+            rule.matches_path(&path, matches!(rule.pattern, Pattern::Edit(_)), context.bases)
+        }
+        Pattern::Fetch(_) => rule.matches_host(&sample.to_lowercase()),
+        Pattern::Mcp { .. } => {
+            sample.split_once('/').is_some_and(|(server, tool)| rule.matches_remote(server, tool))
+        }
+        Pattern::Skill(_) | Pattern::Agent(_) => false,
+    }
+}
+
+/// An `allow` rule has to match the whole line, any other rule anything in it.
+fn matches_line(rule: &Rule, script: &Script) -> bool {
+    let mut commands = script.commands.iter();
+    if rule.action != RuleAction::Allow {
+        return rule.pattern.is_every_command()
+            || commands.any(|command| rule.matches_command(command));
+    }
+    let is_understood = script.ambiguity.is_none() && !script.commands.is_empty();
+    let writes = script
+        .commands
+        .iter()
+        .flat_map(|command| &command.redirects)
+        .any(|redirect| redirect.is_write);
+    is_understood && !writes && commands.all(|command| rule.matches_command(command))
+}
+
+/// Foreign text, shortened for a message.
+fn shorten(text: &str) -> String {
+    text::clip(escape_hidden_line(text), MAX_SHOWN_CHARS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,5 +572,99 @@ mod tests {
             let matches = |is_write| rule.matches_path(Path::new("/ws/a"), is_write, &bases);
             assert_eq!((matches(false), matches(true)), (read, change), "{action:?} {text}");
         }
+    }
+
+    fn load_sample(specs: &[RuleSpec<'_>]) -> (Vec<String>, Vec<String>) {
+        let bases = PathBases { roots: vec!["/ws".into()], home: Some("/home/me".into()) };
+        let context = RuleContext {
+            bases: &bases,
+            dialect: ShellDialect::Posix,
+            resolve_links: &|path| path.to_path_buf(),
+        };
+        let loaded = load_rules(specs, Scope::User, context);
+        let text = |rule: &Rule| format!("{:?} {}", rule.action, rule.pattern).to_lowercase();
+        (loaded.rules.iter().map(text).collect(), loaded.problems)
+    }
+
+    fn spec(action: RuleAction, when: &str) -> RuleSpec<'_> {
+        RuleSpec { action: Some(action), when, matches: &[], not: &[], why: None }
+    }
+
+    #[test]
+    fn one_mistake_disables_the_allow_rules_of_the_file_only() {
+        let (allow, deny, ask) = (
+            spec(RuleAction::Allow, "exec(cargo test)"),
+            spec(RuleAction::Deny, "read(.env)"),
+            spec(RuleAction::Ask, "exec(git push)"),
+        );
+        let (rules, problems) = load_sample(&[allow, deny, ask]);
+        assert_eq!(rules, ["allow exec(cargo test)", "deny read(.env)", "ask exec(git push)"]);
+        assert_eq!(problems, Vec::<String>::new());
+        let table: &[(RuleSpec<'_>, &[&str])] = &[
+            (spec(RuleAction::Allow, "exec(npm:*)"), &[]),
+            (spec(RuleAction::Deny, "exec(rm"), &["deny exec"]),
+            (spec(RuleAction::Deny, "read([)"), &["deny read"]),
+            (spec(RuleAction::Ask, "fetch(x)"), &["ask fetch"]),
+            (
+                spec(RuleAction::Deny, "bash(rm)"),
+                &["deny exec", "deny edit", "deny fetch", "ask read"],
+            ),
+            (spec(RuleAction::Ask, "bash(rm)"), &["ask exec", "ask edit", "ask fetch", "ask read"]),
+            (RuleSpec { action: None, ..allow }, &["deny exec"]),
+        ];
+        for (wrong, instead) in table {
+            let (rules, problems) = load_sample(&[allow, deny, *wrong, ask]);
+            let expected = [&["deny read(.env)"], *instead, &["ask exec(git push)"]].concat();
+            assert_eq!(rules, expected, "{wrong:?}");
+            assert_eq!(problems.len(), 2, "{problems:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_is_checked_against_its_own_examples() {
+        let table = [
+            // rule, what it must match, what it must not match, whether that is so
+            (
+                "allow exec(cargo test)",
+                "cargo test -p core",
+                "cargo test && rm x|cargo test >/etc/x|cargo testx|cargo test $x",
+                true,
+            ),
+            ("allow exec(cargo test)", "cargo test && rm x", "", false),
+            ("allow exec(cargo)", "", "cargo build", false),
+            ("deny exec(git push)", "git push|git -C x push|ls && git push", "git status", true),
+            ("deny exec(git push)", "git status", "", false),
+            ("allow edit(/src/**)", "src/a.rs|/ws/src/b", "Cargo.toml|~/src/x|/etc/src/x", true),
+            ("allow edit(/src/**)", "src", "", false),
+            ("deny read(~/.ssh)", "~/.ssh/id", "id", true),
+            ("allow fetch(domain:*.rs)", "docs.rs|Docs.RS", "rs", true),
+            ("allow fetch(domain:docs.rs)", "a.docs.rs", "", false),
+        ];
+        let list = |text: &str| -> Vec<String> {
+            text.split('|').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        };
+        for (rule, matches, not, is_fine) in table {
+            let (effect, when) = rule.split_once(' ').unwrap();
+            let action = if effect == "allow" { RuleAction::Allow } else { RuleAction::Deny };
+            let matches = list(matches);
+            let not = list(not);
+            let spec = RuleSpec { matches: &matches, not: &not, ..spec(action, when) };
+            let (rules, problems) = load_sample(&[spec]);
+            assert_eq!(problems.is_empty(), is_fine, "{rule}: {problems:?}");
+            assert_eq!(rules.is_empty(), !is_fine && action == RuleAction::Allow, "{rule}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_rules_and_problems_is_bounded() {
+        let texts: Vec<_> = (0..=MAX_RULES).map(|index| format!("exec(a{index})")).collect();
+        let specs: Vec<_> = texts.iter().map(|text| spec(RuleAction::Deny, text)).collect();
+        let (rules, problems) = load_sample(&specs);
+        assert_eq!(rules.len(), MAX_RULES + 4);
+        assert_eq!(problems.len(), 1);
+        let wrong: Vec<_> = (0..100).map(|_| spec(RuleAction::Deny, "\u{1b}[2Knonsense")).collect();
+        let (rules, problems) = load_sample(&wrong);
+        assert_eq!((rules.len(), problems.len()), (4, MAX_PROBLEMS + 1));
+        assert!(!problems.concat().contains('\u{1b}'), "{problems:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! What commands of git show and start besides what their words name: content that git has stored, and programs that
-//! settings name.
+//! Tells which content that git has stored a command of git shows, and which programs it starts that only settings
+//! name.
 
 use std::path::PathBuf;
 

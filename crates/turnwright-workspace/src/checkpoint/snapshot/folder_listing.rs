@@ -17,7 +17,7 @@ use super::listed_entries::ListedEntries;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
 use super::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
-use crate::files::replacement::{is_temporary_name, remove_left_file};
+use crate::files::{is_temporary_name, remove_left_file};
 use crate::git_repository::repository_in;
 use crate::search::{FolderRules, SearchDeadline};
 use turnwright_types::git_layout::GitLayout;

@@ -18,7 +18,6 @@ mod session;
 mod turn;
 mod tools;
 mod mcp;
-mod undo;
 
 // Foundations
 mod log;

@@ -3,23 +3,20 @@
 
 mod config;
 mod doctor;
-mod history;
 mod login;
 mod mcp;
-mod policy;
 mod replay;
+mod rules;
 mod run;
 #[cfg(unix)]
 mod sandbox;
 mod serve;
-mod sessions;
 #[cfg(unix)]
 mod signing_client;
-mod trust;
-mod undo;
+mod stored;
 
-use std::io::{self, ErrorKind, Write, stderr, stdout};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write, stderr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,11 +26,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::log;
 use turnwright_config::{Config, Flags, Paths, UserFile, parse_limit};
 use turnwright_rpc::Stdio;
-use turnwright_store::StoreError;
-use turnwright_terminal::prompt;
+use turnwright_terminal::{CliError, exit_code, prompt, report, write_stdout};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
-use turnwright_workspace::real_path;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -133,7 +128,7 @@ enum CliCommand {
     /// Review and trust a project's own settings
     #[command(after_help = "Example: turnwright trust .\n\
                             Exit status: 0 if nothing is left to trust, 1 otherwise.")]
-    Trust(trust::TrustCliArgs),
+    Trust(rules::TrustCliArgs),
     #[cfg(unix)]
     #[command(hide = true)]
     SandboxProbe {
@@ -147,27 +142,27 @@ enum CliCommand {
     Replay(replay::ReplayCliArgs),
     /// List, check and change a project's permission rules
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
-    Policy(policy::PolicyCliArgs),
+    Policy(rules::PolicyCliArgs),
     /// List, show, export or delete sessions
     #[command(after_help = "Example: turnwright sessions show last")]
-    Sessions(sessions::SessionsCliArgs),
+    Sessions(stored::SessionsCliArgs),
     /// Search the tool calls of all sessions
     #[command(after_help = "Example: turnwright history migration --status error --since 2d\n\
                             turnwright history --session last --json")]
-    History(history::HistoryCliArgs),
+    History(stored::HistoryCliArgs),
     /// Undo the file changes of a closed session
     #[command(after_help = "Example: turnwright undo --turns 2 --dry-run\n\
                             Exit status: 0 if every file was restored, 1 if some were skipped or \
                             failed, 2 if there was nothing to do.")]
-    Undo(undo::UndoCliArgs),
+    Undo(stored::UndoCliArgs),
     /// Redo the last undo
     #[command(after_help = "Example: turnwright redo\n\
                             Exit status: as for `turnwright undo`.")]
-    Redo(undo::RedoCliArgs),
+    Redo(stored::RedoCliArgs),
     /// Show the file changes of a session
     #[command(after_help = "Example: turnwright diff --all\n\
                             Exit status: 0 if there are changes, 2 if not.")]
-    Diff(undo::DiffCliArgs),
+    Diff(stored::DiffCliArgs),
     /// Log in to or out of MCP servers
     Mcp {
         #[command(subcommand)]
@@ -289,16 +284,16 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Sandbox(args) => sandbox::run(args, &config),
         #[cfg(unix)]
         CliCommand::Launcher => sandbox::run_for_agent(&config),
-        CliCommand::Trust(args) => trust::run(&args, &config),
+        CliCommand::Trust(args) => rules::run_trust(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
         CliCommand::Replay(args) => replay::run(&args, config),
-        CliCommand::Policy(args) => policy::run(args, &config),
-        CliCommand::Sessions(args) => sessions::run(args, &config),
-        CliCommand::History(args) => history::run(args, &config),
-        CliCommand::Undo(args) => undo::undo(args, &config),
-        CliCommand::Redo(args) => undo::redo(args, &config),
-        CliCommand::Diff(args) => undo::diff(args, &config),
+        CliCommand::Policy(args) => rules::run_policy(args, &config),
+        CliCommand::Sessions(args) => stored::run_sessions(args, &config),
+        CliCommand::History(args) => stored::run_history(args, &config),
+        CliCommand::Undo(args) => stored::undo(args, &config),
+        CliCommand::Redo(args) => stored::redo(args, &config),
+        CliCommand::Diff(args) => stored::diff(args, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer(args) => mcp::serve(args, config),
         CliCommand::Config { action } => config::run(&action, &config),
@@ -307,29 +302,6 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
 }
 
 pub use replay::replay;
-
-/// Writes the output of a subcommand that speaks no protocol on stdout.
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn write_stdout(text: &str) -> io::Result<()> {
-    stdout().write_all(text.as_bytes())
-}
-
-/// Prints the error of a subcommand, if any, and returns the exit code. A closed pipe is not an error: the reader,
-/// such as `head`, has seen enough.
-fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
-    match result {
-        Err(CliError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        other => exit_code(command, other.map(|()| ExitCode::SUCCESS), 1),
-    }
-}
-
-/// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then.
-fn exit_code(command: &str, result: Result<ExitCode, CliError>, failure: u8) -> ExitCode {
-    result.unwrap_or_else(|why| {
-        writeln!(stderr(), "turnwright {command}: {why}").ok();
-        ExitCode::from(failure)
-    })
-}
 
 /// Runs a subcommand that another program starts and talks to. On a terminal nothing is run: a user should not
 /// wonder what it is waiting for.
@@ -353,38 +325,6 @@ fn run_for_program(
             ExitCode::FAILURE
         }
     }
-}
-
-/// Why a subcommand failed. The text is only shown.
-#[derive(Debug, thiserror::Error)]
-enum CliError {
-    #[error("{}", io_error_text(.0))]
-    Io(#[from] io::Error),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<&str> for CliError {
-    fn from(text: &str) -> CliError {
-        CliError::Other(text.to_owned())
-    }
-}
-
-impl From<String> for CliError {
-    fn from(text: String) -> CliError {
-        CliError::Other(text)
-    }
-}
-
-/// Returns true if both paths name the same folder, symbolic links resolved.
-fn is_same_folder(one: &Path, other: &Path) -> bool {
-    one == other || real_path_or_same(one) == real_path_or_same(other)
-}
-
-fn real_path_or_same(path: &Path) -> PathBuf {
-    real_path(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Keeps other processes of the same user from reading keys out of this process's memory.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::Args;
 
 use super::mcp::parse_mode;
-use super::sessions::{current_folder, find_session};
-use super::{CliError, is_same_folder};
+use super::CliError;
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Store, read};
+use turnwright_terminal::sessions::{current_folder, find_session, is_same_folder};
 use turnwright_terminal::{RunOptions, SessionPlan, TerminalRun};
 use turnwright_types::effect::escape_hidden_line;
 

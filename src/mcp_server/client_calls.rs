@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::tools::ToolOutcome;
-use crate::undo::{DiffLimits, DiffSide, unified_diff};
 use turnwright_rpc::{Outbox, Peer};
 use turnwright_types::client::{
     ChoiceKind, Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
@@ -23,6 +22,7 @@ use turnwright_types::effect::{self, CallContent};
 use turnwright_types::ids::CallId;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, Update};
+use turnwright_undo::{DiffLimits, DiffSide, unified_diff};
 
 /// How long the user may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);

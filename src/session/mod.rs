@@ -5,19 +5,16 @@ mod actor;
 mod announcements;
 mod attachment;
 mod commands;
-mod effective_policy;
 mod host;
 mod last_client;
 mod model_cache;
 mod open;
 mod pending_context;
-mod project_facts;
 mod prompts;
 mod servers;
 mod settings;
 pub(crate) mod stored_sessions;
 mod title;
-mod undo;
 
 #[cfg(test)]
 mod tests;
@@ -37,11 +34,6 @@ use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use attachment::{Replayed, Takeover};
-pub(crate) use commands::trust::is_about_project_files;
-pub(crate) use effective_policy::project_servers::SERVERS_FILE;
-pub(crate) use effective_policy::{
-    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy, user_rule_problems,
-};
 pub(crate) use host::SessionHost;
 pub(crate) use last_client::last_client;
 pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
@@ -55,8 +47,6 @@ pub(crate) use turnwright_mcp::{
 pub(crate) use turnwright_store::SessionRow;
 pub(crate) use turnwright_store::history::{HistoryPage, MessageRecord};
 pub(crate) use turnwright_types::update::PromptKey;
-pub(crate) use undo::report::{ChangeScope, UndoReport, turn_changes};
-pub(crate) use undo::{UndoContext, UndoRequest};
 
 /// The most messages that may wait for a busy session.
 const MAILBOX_CAPACITY: usize = 256;

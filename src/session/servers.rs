@@ -6,9 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SessionHost, effective_policy};
+use super::SessionHost;
 use crate::mcp::{SessionServers, used_tools};
 use crate::tools::RemoteTools;
+use turnwright_config::effective_policy::{command_confinement, resolve_policy};
 use turnwright_config::{McpServerSettings, McpSettings, SettingsSnapshot};
 use turnwright_guard::{
     ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, denied_below, hidden_below,
@@ -163,9 +164,8 @@ impl SessionHost {
                 return checks;
             }
         };
-        let policy = effective_policy::resolve_policy(&settings, &self.trust, &roots);
-        let confinement =
-            effective_policy::command_confinement(self.config(), &policy, roots.real_cwd());
+        let policy = resolve_policy(&settings, &self.trust, &roots);
+        let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
         let launch = ServerLaunch::load(&settings, Vec::new(), roots.real_cwd());
         let env = self.server_env(&confinement, &roots, &policy.rules, true);
         // Without a session nothing is recorded.

@@ -32,7 +32,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::ToolCallStatus;
 
 use admission_queue::AdmissionTicket;
-use cards::{failed_update, final_update, settled_call};
+use cards::{failed_update, settled_call};
 use runner::{CANCELLED, CallEnd, CallOrigin, CallRunner, PendingCall};
 
 /// The calls that are queued or running, by their index in the answer.
@@ -189,7 +189,7 @@ impl Turn {
         } else {
             let is_cancelled = is_cancelled || self.cancel.is_cancelled();
             let settled = self.settled(call, &outcome, is_cancelled);
-            let last = final_update(&call.id, &settled);
+            let last = settled.final_update(&call.id);
             self.conversation.log().finish_call(&call.id, settled).in_background();
             self.conversation.log().flush().written().await;
             last

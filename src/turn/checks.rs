@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::CallTokens;
-use crate::turn::calls::cards::{abridged_arguments, final_update, settled_call};
+use crate::turn::calls::cards::{abridged_arguments, settled_call};
 use crate::turn::calls::runner::CallEnd;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
@@ -22,6 +22,7 @@ use turnwright_types::message::{
 };
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::shell_script::Check;
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, CallUpdate};
 
@@ -53,13 +54,6 @@ const PROGRESS: &[&str] = &[
 ];
 /// Parts of words that mark a line as a problem if the check has succeeded.
 const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
-
-/// A command that checks the project.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Check {
-    pub name: String,
-    pub command: String,
-}
 
 /// The state of a turn's checks.
 #[derive(Debug, Default)]
@@ -202,7 +196,7 @@ impl Turn {
             return (!self.cancel.is_cancelled()).then(|| check_run(&outcome));
         }
         let settled = settled_call(&outcome, false, (COMMAND_TOOL, Some(&view)), None);
-        let last = CallUpdate { view: None, ..final_update(&id, &settled) };
+        let last = CallUpdate { view: None, ..settled.final_update(&id) };
         self.conversation.log().finish_call(&id, settled).written().await;
         self.cards.finish(last);
         None

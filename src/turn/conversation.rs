@@ -11,7 +11,7 @@ use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::{CallOrigin, CallRunner};
 use super::prompt::project_context::ToldFolders;
 use super::steering::JoinedMessage;
-use super::{CacheGuard, CancellableCalls, Check, ModelFinder, SharedSpending, SpendingLimits};
+use super::{CacheGuard, CancellableCalls, ModelFinder, SharedSpending, SpendingLimits};
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
@@ -19,6 +19,7 @@ use turnwright_store::{Entry, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
+use turnwright_types::shell_script::Check;
 use turnwright_types::update::{PromptKey, Update};
 use turnwright_workspace::helper_types::HelperType;
 

@@ -13,9 +13,12 @@
 //!   schema        the settings as a JSON Schema, and a file with all of them
 //!   jsonc         the JSON files of editors, and of projects that name MCP servers
 //!   trust         the files of a project, which count only as the user trusted them
+//!   effective_policy   the rules, the mode and the sandbox that all of these mean for a session
+//!   project_facts      the settings of a project, for a session on another machine
 
 mod change;
 mod document;
+pub mod effective_policy;
 mod environment;
 mod file;
 pub mod jsonc;
@@ -24,6 +27,7 @@ mod limits;
 mod logins;
 mod paths;
 mod profiles;
+pub mod project_facts;
 mod provider;
 mod recorded;
 mod resolve;

@@ -13,7 +13,7 @@ use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
-use turnwright_types::update::PlanEntry;
+use turnwright_types::update::{CallUpdate, PlanEntry, ToolCallStatus};
 
 /// Who a message is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -172,6 +172,23 @@ pub struct CallOutcome {
     pub file_changes: Vec<FileChange>,
     /// Contents of these files, to be stored as blobs.
     pub file_contents: Vec<Arc<[u8]>>,
+}
+
+impl CallOutcome {
+    /// The final update of the call's card. It repeats everything because some clients show only the last
+    /// update.
+    pub fn final_update(&self, id: &CallId) -> CallUpdate {
+        let status = match self {
+            CallOutcome { is_success: true, .. } => ToolCallStatus::Completed,
+            CallOutcome { is_cancelled: true, .. } => ToolCallStatus::Cancelled,
+            _ => ToolCallStatus::Failed,
+        };
+        let mut last = CallUpdate::new(id.clone(), status);
+        last.view.clone_from(&self.view);
+        last.content = Some(self.content.clone());
+        last.raw_output = Some(self.raw_output.clone());
+        last
+    }
 }
 
 /// The last known state of a call.

@@ -3,15 +3,25 @@
 //!
 //! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is
 //! stored, `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of the sandbox, and
-//! [`check_agent`] plays an editor. [`prompt`] asks questions, and [`scrub()`] removes keys from what is given away.
+//! [`check_agent`] plays an editor, and [`doctor`] has what else is checked. [`sessions`], [`history`] and [`undo`] work
+//! on what is stored, [`policy`] and [`trust`] on what is allowed, and [`settings`] on the user's file. [`prompt`] asks
+//! questions, and [`scrub()`] removes keys from what is given away.
 
 mod agent_check;
+pub mod doctor;
+pub mod history;
 mod login;
+mod outcome;
+pub mod policy;
 pub mod prompt;
 mod run;
 #[cfg(unix)]
 mod sandbox;
 mod scrub;
+pub mod sessions;
+pub mod settings;
+pub mod trust;
+pub mod undo;
 
 use std::io;
 
@@ -19,6 +29,7 @@ use tokio::runtime::{Builder, Runtime};
 
 pub use agent_check::check_agent;
 pub use login::{login, logout};
+pub use outcome::{CliError, exit_code, print, report, write_stdout};
 pub use run::{RunOptions, SessionPlan, TerminalRun};
 #[cfg(unix)]
 pub use sandbox::{SandboxReport, SandboxedCommand, TestedAttempt, check_sandbox, run_for_agent};

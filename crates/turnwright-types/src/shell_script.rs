@@ -1,4 +1,5 @@
 //! The shells that run command lines, and a parsed command line. `turnwright-policy` parses and classifies it.
+//! A [`Check`] is a line that the settings name.
 
 use std::path::PathBuf;
 
@@ -10,6 +11,13 @@ pub enum ShellDialect {
     Posix,
     /// The command processor of Windows.
     Cmd,
+}
+
+/// A command that checks the project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    pub name: String,
+    pub command: String,
 }
 
 /// A parsed command line.

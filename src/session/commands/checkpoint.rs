@@ -9,10 +9,10 @@ use super::{CommandCall, PromptWork, SessionActor, finish_command};
 use crate::session::SessionHost;
 use crate::session::open::restore::{HistoryBuilder, add_entry};
 use crate::session::pending_context::UnsentContext;
-use crate::session::undo::{UndoContext, UndoRequest, undo_news};
 use crate::turn::Conversation;
 use turnwright_store::{RewoundEntries, StoreError, TurnKind, read};
 use turnwright_types::message::{History, StopReason};
+use turnwright_undo::{UndoContext, UndoRequest, undo_news};
 
 /// The number of entries that are read at a time.
 const PAGE_SIZE: usize = 64;

@@ -2,10 +2,9 @@
 
 use super::checkpoint::{self, CheckpointTask};
 use super::{CommandCall, PromptWork, SessionActor};
-use crate::session::undo::report::{ChangeScope, turn_changes, turn_list};
-use crate::undo::DiffLimits;
 use turnwright_store::{StoreError, TurnKind};
 use turnwright_types::effect::fenced;
+use turnwright_undo::{ChangeScope, DiffLimits, turn_changes, turn_list};
 use turnwright_workspace::checkpoint::NOT_COVERED;
 
 /// How much of a diff is shown in a conversation.

@@ -2,9 +2,8 @@
 
 use super::checkpoint::{self, CheckpointTask};
 use super::{CommandCall, PromptWork, SessionActor};
-use crate::session::undo::UndoRequest;
-use crate::undo::UndoHistory;
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, file_versions};
+use turnwright_undo::{UndoHistory, UndoRequest};
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     checkpoint::start(session, call, TurnKind::Redo, |task| Box::pin(redo(task)))

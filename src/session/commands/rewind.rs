@@ -2,9 +2,9 @@
 
 use super::checkpoint::{self, CheckpointTask};
 use super::{CommandCall, PromptWork, SessionActor};
-use crate::session::undo::{UndoRequest, one_line_excerpt};
 use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind};
+use turnwright_undo::{UndoRequest, one_line_excerpt};
 
 /// The most prompts that are listed.
 const MAX_LISTED: usize = 10;

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
 use crate::session::SessionHost;
-use crate::session::effective_policy::helper_files::HELPER_FILES;
-use crate::session::effective_policy::project_servers::SERVERS_FILE;
-use crate::session::effective_policy::{
-    EffectivePolicy, PROJECT_FILE, ProjectFile, resolve_policy,
-};
 use crate::turn::Conversation;
+use turnwright_config::effective_policy::{
+    EffectivePolicy, HELPER_FILES, PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files,
+    resolve_policy,
+};
 use turnwright_config::trust::Fingerprint;
 use turnwright_types::effect::{escape_hidden, fenced};
 use turnwright_types::error_text::io_error_text;
@@ -137,12 +136,6 @@ impl TrustCommand<'_> {
         self.conversation.rules().set(policy.rules);
         text
     }
-}
-
-/// Returns true if a problem is about files that can be trusted.
-pub(crate) fn is_about_project_files(problem: &str) -> bool {
-    let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
-    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|name| problem.contains(name))
 }
 
 fn can_be_shown(project: &ProjectFile) -> bool {

@@ -2,8 +2,8 @@
 
 use super::checkpoint::{self, CheckpointTask};
 use super::{CommandCall, PromptWork, SessionActor};
-use crate::session::undo::UndoRequest;
 use turnwright_store::{StoreError, TurnKind};
+use turnwright_undo::UndoRequest;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     checkpoint::start(session, call, TurnKind::Undo, |task| Box::pin(undo(task)))

@@ -10,8 +10,6 @@ use std::sync::{Arc, OnceLock};
 use super::{ClientSide, SessionOrigin, WantedSession};
 use crate::error::Error;
 use crate::session::SessionHost;
-use crate::session::effective_policy::{EffectivePolicy, command_confinement, resolve_policy_with};
-use crate::session::project_facts::{project_facts, restore_project, roots_elsewhere};
 use crate::session::servers::ServerLaunch;
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
@@ -19,6 +17,10 @@ use crate::turn::{
     SharedSpending, SpendingLimits, StandaloneCalls, Told, system_prompt,
 };
 use turnwright_config::SettingsSnapshot;
+use turnwright_config::effective_policy::{
+    EffectivePolicy, command_confinement, resolve_policy_with,
+};
+use turnwright_config::project_facts::{project_facts, restore_project, roots_elsewhere};
 use turnwright_guard::{ConfinementSettings, report_unfinished};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};

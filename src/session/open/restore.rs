@@ -254,7 +254,7 @@ fn card_updates(row: &CallRow) -> Vec<Update> {
     let id = row.call.clone();
     let name = row.tool.clone();
     let first = Update::ToolCall { id, name, view, raw_input, can_cancel: false };
-    let last = turn::final_update(&row.call, &row.outcome);
+    let last = row.outcome.final_update(&row.call);
     vec![first, last.into()]
 }
 

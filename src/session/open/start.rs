@@ -13,7 +13,6 @@ use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
-use crate::session::undo::undo_news;
 use tokio::task::spawn_blocking;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::ReasoningEffort;
@@ -22,6 +21,7 @@ use turnwright_policy::permission::Mode;
 use turnwright_store::{Durability, SessionRow, StoreError, sessions};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
+use turnwright_undo::undo_news;
 
 impl SessionActor {
     /// Creates or loads the session. All updates that this sends precede the answer to the opening

@@ -211,21 +211,6 @@ pub(crate) fn not_run(tool: String, view: Option<CallView>, why: ToolRefusal) ->
     }
 }
 
-/// The final update of a card. It repeats everything because some clients show only the last
-/// update.
-pub(crate) fn final_update(id: &CallId, settled: &CallOutcome) -> CallUpdate {
-    let status = match settled {
-        CallOutcome { is_success: true, .. } => ToolCallStatus::Completed,
-        CallOutcome { is_cancelled: true, .. } => ToolCallStatus::Cancelled,
-        _ => ToolCallStatus::Failed,
-    };
-    let mut last = CallUpdate::new(id.clone(), status);
-    last.view.clone_from(&settled.view);
-    last.content = Some(settled.content.clone());
-    last.raw_output = Some(settled.raw_output.clone());
-    last
-}
-
 /// Makes the stored outcome of a tool's outcome.
 pub(in crate::turn) fn settled_call(
     outcome: &ToolOutcome,

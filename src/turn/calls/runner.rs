@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::CallTokens;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
-use super::cards::{abridged_arguments, final_update, settled_call};
+use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::kept_call::KeptCall;
@@ -255,7 +255,7 @@ impl CallRunner {
             file_contents: changes.contents,
             ..settled_call(&outcome, is_cancelled, (&name, view.as_ref()), Some(took))
         };
-        let last = final_update(&id, &settled);
+        let last = settled.final_update(&id);
         self.env.log.finish_call(&id, settled).written().await;
         Ok(CallEnd { outcome, is_cancelled, last: Some(last) })
     }

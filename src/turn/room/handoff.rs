@@ -10,7 +10,6 @@ use super::budget::HandoffLimits;
 use crate::turn::Conversation;
 use crate::turn::conversation::MODE_PREFIX;
 use crate::turn::prompt::{DATE_PREFIX, date_line};
-use crate::undo::UndoHistory;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::read;
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
@@ -20,6 +19,7 @@ use turnwright_types::message::{
 use turnwright_types::text;
 use turnwright_types::token_meter::{message_weight, part_weight, text_weight};
 use turnwright_types::update::{PlanEntry, PlanStatus};
+use turnwright_undo::UndoHistory;
 
 /// The first line of a part with something that the user has said.
 const USER_HEAD: &str = "The user said earlier:\n";

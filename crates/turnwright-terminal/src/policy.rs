@@ -5,19 +5,17 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::mcp::parse_mode;
-use super::{CliError, exit_code, write_stdout};
-use crate::session::resolve_policy;
+use crate::{CliError, write_stdout};
 use turnwright_config::Config;
+use turnwright_config::effective_policy::resolve_policy;
 use turnwright_config::trust::TrustStore;
 use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{
-    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, Grants, Mode, Pattern, PolicyRules,
-    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide,
-    describe_confinement, explain, suggest_pattern, verdict_name,
+    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Grants, Mode, Pattern, PolicyRules, ProjectRuleStore,
+    Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide, describe_confinement,
+    explain, suggest_pattern, verdict_name,
 };
 use turnwright_policy::shell;
 use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};
@@ -26,87 +24,18 @@ use turnwright_workspace::files::Roots;
 /// How often a command must have been allowed by hand before a rule for it is suggested.
 const SUGGEST_AFTER: usize = 3;
 
-#[derive(Debug, Args)]
-pub(super) struct PolicyCliArgs {
-    /// Project folder (default: the current folder)
-    #[arg(long, global = true, value_name = "FOLDER")]
-    dir: Option<PathBuf>,
-    #[command(subcommand)]
-    action: PolicyCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum PolicyCommand {
-    /// List the effective rules and who set them
-    #[command(after_help = "Example: turnwright policy list --json")]
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Explain what would happen to a command, part by part
-    #[command(after_help = "Example: turnwright policy check \"cargo test 2>&1 | tail\"\n\
-                            Exit status: 0 if it would run, 1 if you would be asked, 2 if it \
-                            would be refused, 3 on error.")]
-    Check {
-        /// Command line, or an MCP tool as mcp(server/tool)
-        command: String,
-        /// Permission mode (default: the mode that sessions start in)
-        #[arg(long, value_parser = parse_mode)]
-        mode: Option<Mode>,
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Add allow rules for this project
-    #[command(after_help = "Example: turnwright policy allow \"exec(cargo test)\"")]
-    Allow {
-        /// For example exec(cargo test), edit(/docs/**), fetch(domain:docs.rs), mcp(notes/search)
-        #[arg(required = true, value_name = "RULE")]
-        rules: Vec<String>,
-    },
-    /// Add deny rules for this project
-    #[command(after_help = "Example: turnwright policy deny \"exec(git push)\"")]
-    Deny {
-        /// For example exec(git push), edit(/vendor/**)
-        #[arg(required = true, value_name = "RULE")]
-        rules: Vec<String>,
-    },
-    /// Remove rules of this project
-    #[command(after_help = "Example: turnwright policy revoke 3f9a1c")]
-    Revoke {
-        /// Rule ids from `turnwright policy list`
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-    },
-    /// Suggest rules for commands you often allow by hand
-    #[command(after_help = "Example: turnwright policy suggest")]
-    Suggest,
-}
-
 /// A project and its permission rules.
-struct ProjectPolicy {
+#[derive(Debug)]
+pub struct ProjectPolicy {
     roots: Roots,
     policy: PolicyRules,
     store: ProjectRuleStore,
     mode: Mode,
 }
 
-/// Exits with 3 if the rules cannot be read or changed.
-pub(super) fn run(args: PolicyCliArgs, config: &Config) -> ExitCode {
-    let result = ProjectPolicy::load(args.dir, config).and_then(|project| match args.action {
-        PolicyCommand::List { json } => project.list(json),
-        PolicyCommand::Check { command, mode, json } => project.check(&command, mode, json),
-        PolicyCommand::Allow { rules } => project.add(RuleAction::Allow, &rules),
-        PolicyCommand::Deny { rules } => project.add(RuleAction::Deny, &rules),
-        PolicyCommand::Revoke { ids } => project.revoke(&ids),
-        PolicyCommand::Suggest => project.suggest(&AuditLog::read_entries(&config.paths.state)),
-    });
-    exit_code("policy", result, 3)
-}
-
 impl ProjectPolicy {
-    fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, CliError> {
+    /// Loads the rules of this project, or of the one in the current folder.
+    pub fn load(dir: Option<PathBuf>, config: &Config) -> Result<ProjectPolicy, CliError> {
         let dir = std::path::absolute(dir.unwrap_or_else(|| PathBuf::from(".")));
         let roots = dir
             .and_then(|dir| Roots::new(&dir))
@@ -119,7 +48,8 @@ impl ProjectPolicy {
         Ok(ProjectPolicy { roots, policy, store, mode })
     }
 
-    fn list(&self, as_json: bool) -> Result<ExitCode, CliError> {
+    /// Lists the effective rules and who set them.
+    pub fn list(&self, as_json: bool) -> Result<ExitCode, CliError> {
         let page = self.store.load();
         let others: Vec<_> =
             self.policy.rules.iter().filter(|rule| !is_stored(&page, rule)).collect();
@@ -141,7 +71,10 @@ impl ProjectPolicy {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn check(
+    /// Explains the verdict on a command, part by part.
+    ///
+    /// The status is 0 if it would run, 1 if the user would be asked, 2 if it would be refused.
+    pub fn check(
         &self,
         command: &str,
         mode: Option<Mode>,
@@ -185,7 +118,8 @@ impl ProjectPolicy {
         }))
     }
 
-    fn add(&self, action: RuleAction, rules: &[String]) -> Result<ExitCode, CliError> {
+    /// Adds rules for this project.
+    pub fn add(&self, action: RuleAction, rules: &[String]) -> Result<ExitCode, CliError> {
         let parsed = rules.iter().map(|text| match Pattern::parse(text, action) {
             Ok(pattern) => Ok((action, pattern)),
             Err(why) => Err(format!("invalid rule {}: {why}", escape_hidden_line(text))),
@@ -197,7 +131,8 @@ impl ProjectPolicy {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn revoke(&self, ids: &[String]) -> Result<ExitCode, CliError> {
+    /// Removes the rules with these ids.
+    pub fn revoke(&self, ids: &[String]) -> Result<ExitCode, CliError> {
         let gone = self.store.revoke(ids).map_err(|error| error.to_string())?;
         let lines: Vec<_> =
             gone.iter().map(|entry| format!("Removed: {}", entry_line(entry))).collect();
@@ -213,7 +148,8 @@ impl ProjectPolicy {
         Err(format!("no rule {} in this project", missing.join(", ")).into())
     }
 
-    fn suggest(&self, lines: &[AuditEntry]) -> Result<ExitCode, CliError> {
+    /// Suggests rules for commands that were often allowed by hand, from these lines of the audit log.
+    pub fn suggest(&self, lines: &[AuditEntry]) -> Result<ExitCode, CliError> {
         let mut found: BTreeMap<String, (usize, &str)> = BTreeMap::new();
         for line in lines {
             let is_ours = line.project == self.roots.real_cwd() && line.event == AuditEvent::Asked;

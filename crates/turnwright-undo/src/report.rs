@@ -2,20 +2,19 @@
 //! were restored or left alone, and why. Blocks where it reads files.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::{UndoPlan, one_line_excerpt, short_path};
-use crate::undo::{
-    DiffLimits, DiffSide, RestoreResult, UndoAction, file_state, is_same_state, net_changes,
-    unified_diff,
-};
+use crate::apply::{RestoreResult, file_state};
+use crate::diff::{DiffLimits, DiffSide, unified_diff};
+use crate::plan::{UndoAction, UndoPlan, is_same_state, net_changes};
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{StoreError, read};
-use turnwright_types::effect::escape_hidden;
+use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden, escape_hidden_line};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::SessionId;
+use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 
 /// The most files of each kind that are listed.
@@ -25,7 +24,7 @@ const MAX_NAMED_TURNS: usize = 10;
 
 /// The result for each file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UndoReport {
+pub struct UndoReport {
     /// The turns, each with the beginning of its prompt.
     pub turns: Vec<(u64, String)>,
     /// True if the turns were redone.
@@ -69,7 +68,7 @@ impl UndoReport {
     }
 
     /// Makes the report of a plan as if it had succeeded.
-    pub(crate) fn dry_run(planned: UndoPlan) -> UndoReport {
+    pub fn dry_run(planned: UndoPlan) -> UndoReport {
         let restored = planned.steps.iter().filter_map(|step| match &step.action {
             UndoAction::Restore { to } => Some(RestoreResult {
                 path: step.path.clone(),
@@ -84,12 +83,12 @@ impl UndoReport {
     }
 
     /// Returns true if every file is as it should be.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.conflicts.is_empty() && self.lost.is_empty() && self.failed.is_empty()
     }
 
     /// The report as Markdown.
-    pub(crate) fn text(&self, roots: &Roots) -> String {
+    pub fn text(&self, roots: &Roots) -> String {
         let verb = if self.is_redo { "Redone" } else { "Undone" };
         let is_nothing = self.restored.is_empty() && self.removed.is_empty() && !self.is_complete();
         let head = if is_nothing { "Nothing could be restored of" } else { verb };
@@ -120,7 +119,7 @@ fn without_reasons(paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
 }
 
 /// Lists the turns with commands whose changes are not known, the newest first.
-pub(super) fn uncovered_turns<'a>(
+pub(crate) fn uncovered_turns<'a>(
     turns: impl DoubleEndedIterator<Item = &'a UndoableTurn>,
 ) -> String {
     let entries = turns.rev().filter_map(|turn| {
@@ -136,7 +135,7 @@ pub(super) fn uncovered_turns<'a>(
 }
 
 /// The turns by number and prompt.
-pub(in crate::session) fn turn_list(turns: &[(u64, String)]) -> String {
+pub fn turn_list(turns: &[(u64, String)]) -> String {
     let named: Vec<_> = turns
         .iter()
         .map(|(number, words)| format!("turn {number} ({})", one_line_excerpt(words)))
@@ -161,7 +160,7 @@ fn append_files(text: &mut String, title: &str, files: &[(PathBuf, String)], roo
 
 /// The turns whose changes are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ChangeScope {
+pub enum ChangeScope {
     /// The last turn that has changed files.
     Last,
     /// The turn with this number.
@@ -172,7 +171,7 @@ pub(crate) enum ChangeScope {
 
 /// The file changes of some turns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TurnChanges {
+pub struct TurnChanges {
     /// The turns, each with the beginning of its prompt.
     pub turns: Vec<(u64, String)>,
     /// The files, sorted by path.
@@ -182,7 +181,7 @@ pub(crate) struct TurnChanges {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct ChangedFile {
+pub struct ChangedFile {
     /// The absolute path.
     pub path: PathBuf,
     /// The state before the turns.
@@ -194,7 +193,7 @@ pub(crate) struct ChangedFile {
 }
 
 /// Reads the changes of these turns.
-pub(crate) fn turn_changes(
+pub fn turn_changes(
     connection: &Connection,
     session: &SessionId,
     what: ChangeScope,
@@ -271,4 +270,14 @@ fn side(
             }
         },
     })
+}
+
+/// The path as the user sees it.
+pub(crate) fn short_path(roots: &Roots, path: &Path) -> String {
+    roots.display_path(&ResolvedPath { path: path.to_path_buf(), scope: PathScope::Workspace })
+}
+
+/// The beginning of a prompt as one line.
+pub fn one_line_excerpt(words: &str) -> String {
+    text::clip(escape_hidden_line(&text::one_line(words)), 60)
 }

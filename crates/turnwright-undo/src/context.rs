@@ -2,8 +2,6 @@
 //! logs them, applies them and reports the result. Asks no question, because the user has typed the
 //! command.
 
-pub(super) mod report;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,11 +10,12 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::turn;
-use crate::undo::{
-    MAX_KEPT_BYTES, RestoreResult, UndoAction, UndoHistory, UndoStep, apply, file_state,
-    is_same_state, net_changes, plan_undo,
+use crate::apply::{RestoreResult, apply, file_state};
+use crate::plan::{
+    MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoPlan, UndoStep, is_same_state, net_changes,
+    plan_undo,
 };
+use crate::report::{UndoReport, one_line_excerpt, short_path, uncovered_turns};
 use tokio::task::spawn_blocking;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{
@@ -29,11 +28,8 @@ use turnwright_types::effect::{
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{AssistantMessage, Message, ToolCall};
-use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 use turnwright_workspace::files::{Files, Roots};
-
-use report::UndoReport;
 
 /// The bytes of file content after which an intent is written.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
@@ -44,7 +40,7 @@ const MAX_NAMED_FILES: usize = 20;
 
 /// The request to undo or redo something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UndoRequest {
+pub enum UndoRequest {
     /// Undo this many of the last turns that have changed files.
     Undo(usize),
     /// Undo all turns from this number on.
@@ -55,7 +51,7 @@ pub(crate) enum UndoRequest {
 
 /// Everything that an undo works with.
 #[derive(Clone, Debug)]
-pub(crate) struct UndoContext {
+pub struct UndoContext {
     pub store: Store,
     /// The session's log, in which the turn has begun.
     pub log: SessionLog,
@@ -65,22 +61,9 @@ pub(crate) struct UndoContext {
     pub cancel: CancellationToken,
 }
 
-/// The planned changes of an undo or redo.
-#[derive(Clone, Debug)]
-pub(crate) struct UndoPlan {
-    /// The turns concerned, each with the beginning of its prompt.
-    pub turns: Vec<(u64, String)>,
-    /// True if the turns are redone.
-    pub is_redo: bool,
-    /// The action for each file.
-    pub steps: Vec<UndoStep>,
-    /// A list for people: the turns, since the first of these, with commands whose changes are not known.
-    pub uncovered: String,
-}
-
 impl UndoContext {
     /// Reads from the store, with the key of the session, once everything of the session is written.
-    pub(super) async fn read<T: Send + 'static>(
+    pub async fn read<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&Connection, i64) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
@@ -93,7 +76,7 @@ impl UndoContext {
 
     /// Plans the changes for a request; `None` if there is nothing to undo. Checks the current
     /// files.
-    pub(crate) async fn plan(&self, request: UndoRequest) -> Result<Option<UndoPlan>, StoreError> {
+    pub async fn plan(&self, request: UndoRequest) -> Result<Option<UndoPlan>, StoreError> {
         let planning = self.read(move |connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
             let Some((about, read)) = select_turns(&turns, request) else { return Ok(None) };
@@ -102,7 +85,7 @@ impl UndoContext {
                 plan_undo(folded, file_state, |hash| file_versions::has_blob(connection, hash))?;
             let is_redo = request == UndoRequest::Redo;
             let since = turns.iter().filter(|turn| !is_redo && about.first() <= Some(&turn.number));
-            let uncovered = report::uncovered_turns(since);
+            let uncovered = uncovered_turns(since);
             let chosen = turns.iter().filter(|turn| about.contains(&turn.number));
             let turns = chosen.map(|turn| (turn.number, turn.prompt_excerpt.clone())).collect();
             Ok(Some(UndoPlan { turns, is_redo, steps, uncovered }))
@@ -115,10 +98,10 @@ impl UndoContext {
     }
 
     /// Lists the turns with commands whose changes are not known.
-    pub(crate) async fn uncovered(&self) -> Result<String, StoreError> {
+    pub async fn uncovered(&self) -> Result<String, StoreError> {
         let listing = self.read(|connection, key| {
             let turns = file_versions::undoable_turns(connection, key)?;
-            Ok(report::uncovered_turns(turns.iter()))
+            Ok(uncovered_turns(turns.iter()))
         });
         listing.await
     }
@@ -139,7 +122,7 @@ impl UndoContext {
 
     /// Applies the plan. The intent is logged before and the result after; the client sees a card
     /// meanwhile.
-    pub(crate) async fn execute(&self, plan: UndoPlan, tell: impl Fn(Update)) -> UndoReport {
+    pub async fn execute(&self, plan: UndoPlan, tell: impl Fn(Update)) -> UndoReport {
         let to_restore =
             plan.steps.iter().filter(|step| matches!(step.action, UndoAction::Restore { .. }));
         let wanted: Vec<_> = to_restore.cloned().collect();
@@ -196,7 +179,7 @@ impl UndoContext {
             ..CallOutcome::default()
         };
         self.log.finish_call(&card.id, settled.clone()).written().await;
-        tell(turn::final_update(&card.id, &settled).into());
+        tell(settled.final_update(&card.id).into());
         report
     }
 
@@ -406,11 +389,6 @@ async fn current_bytes(step: &UndoStep) -> Option<Arc<[u8]>> {
     read.await.ok().flatten()
 }
 
-/// The path as the user sees it.
-pub(super) fn short_path(roots: &Roots, path: &Path) -> String {
-    roots.display_path(&ResolvedPath { path: path.to_path_buf(), scope: PathScope::Workspace })
-}
-
 /// The path as the client knows it.
 fn client_path(roots: &Roots, path: &Path) -> std::path::PathBuf {
     roots.client_path(&ResolvedPath { path: path.to_path_buf(), scope: PathScope::Workspace })
@@ -418,7 +396,7 @@ fn client_path(roots: &Roots, path: &Path) -> std::path::PathBuf {
 
 /// The text that tells the model what the user has undone since the last prompt. Derived from the store, so it is
 /// the same after a restart.
-pub(super) async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
+pub async fn undo_news(store: &Store, session: &SessionId) -> Option<String> {
     let session = session.clone();
     let found = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
@@ -460,9 +438,4 @@ fn turn_line(
     let files = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
     let words = words.join(", ");
     format!("The user {verb} turn{plural} {words}: files changed: {files}\n")
-}
-
-/// The beginning of a prompt as one line.
-pub(super) fn one_line_excerpt(words: &str) -> String {
-    text::clip(escape_hidden_line(&text::one_line(words)), 60)
 }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::PROJECT_FILE;
-use turnwright_config::Config;
-use turnwright_config::trust::{self, TrustStore};
+use crate::Config;
+use crate::effective_policy::PROJECT_FILE;
+use crate::trust::{self, TrustStore};
 use turnwright_policy::permission::ProjectRuleStore;
 use turnwright_types::private_file;
 use turnwright_workspace::files::Roots;
@@ -18,7 +18,7 @@ use turnwright_workspace::files::Roots;
 const MAX_RULES_BYTES: u64 = 1024 * 1024;
 
 /// Collects the facts about a project. Blocks.
-pub(super) fn project_facts(config: &Config, trust: &TrustStore, roots: &Roots) -> Value {
+pub fn project_facts(config: &Config, trust: &TrustStore, roots: &Roots) -> Value {
     let folder = roots.real_cwd();
     let named = std::iter::once(roots.cwd()).chain(roots.additional_folders());
     let folders =
@@ -38,7 +38,7 @@ pub(super) fn project_facts(config: &Config, trust: &TrustStore, roots: &Roots) 
 
 /// The roots of a session on another machine whose client named these folders. If the facts do not say where a
 /// folder really is, no links of it are known.
-pub(super) fn roots_elsewhere(project: &Value, cwd: &Path, others: &[PathBuf]) -> Roots {
+pub fn roots_elsewhere(project: &Value, cwd: &Path, others: &[PathBuf]) -> Roots {
     let folders = project["folders"].as_array().map_or(&[][..], Vec::as_slice);
     let real = |named: &Path| {
         let found = folders
@@ -52,7 +52,7 @@ pub(super) fn roots_elsewhere(project: &Value, cwd: &Path, others: &[PathBuf]) -
 
 /// Puts the facts about the project in `cwd` where this session looks for them: the settings into another
 /// folder, and the rules into the state folder. Blocks.
-pub(super) fn restore_project(
+pub fn restore_project(
     config: &Config,
     trust: &TrustStore,
     project: &Value,

@@ -7,7 +7,7 @@ use turnwright_types::line_diff;
 use turnwright_types::text;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DiffLimits {
+pub struct DiffLimits {
     /// A side with more bytes is not compared.
     pub file: usize,
     /// Bytes of the diffs of all files together.
@@ -16,7 +16,7 @@ pub(crate) struct DiffLimits {
 
 /// The old or the new content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DiffSide {
+pub enum DiffSide {
     /// The file does not exist.
     Absent,
     Bytes(Vec<u8>),
@@ -28,7 +28,7 @@ pub(crate) enum DiffSide {
 const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The diff of one file. `room` is the number of bytes that are left for all files.
-pub(crate) fn unified_diff(
+pub fn unified_diff(
     name: &str,
     old: &DiffSide,
     new: &DiffSide,

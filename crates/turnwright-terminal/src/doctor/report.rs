@@ -11,13 +11,12 @@ use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 
 use super::DoctorReport;
-use crate::session::last_client;
+use crate::scrub;
 use turnwright_config::{Config, EffectiveSetting};
 use turnwright_mcp::ServerTransport;
 use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};
 use turnwright_store::sessions::{self, SessionFilter};
 use turnwright_store::{SessionRow, Store, StoreError};
-use turnwright_terminal::scrub;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::redact;
@@ -30,7 +29,8 @@ const LOG_TAIL: u64 = 64 * 1024;
 const MAX_CALLS: usize = 100;
 
 /// Everything that a report contains besides the doctor's own output.
-pub(super) struct ReportBundle {
+#[derive(Debug)]
+pub struct ReportBundle {
     path: PathBuf,
     home: Option<String>,
     settings: String,
@@ -40,14 +40,18 @@ pub(super) struct ReportBundle {
 }
 
 impl ReportBundle {
-    /// Reads what will be in the report, before the doctor adds to it.
-    pub(super) fn prepare(path: &Path, config: &Config) -> io::Result<ReportBundle> {
+    /// Reads what will be in the report, before the doctor adds to it. `client` is what the last client has sent.
+    pub fn prepare(
+        path: &Path,
+        config: &Config,
+        client: Option<&Value>,
+    ) -> io::Result<ReportBundle> {
         if path.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         redact::register_keys(server_values(config)).map_err(io::Error::other)?;
         let state = &config.paths.state;
-        let client = last_client(state).map(|client| format!("{client:#}\n"));
+        let client = client.map(|client| format!("{client:#}\n"));
         Ok(ReportBundle {
             path: path.to_path_buf(),
             home: config.home().map(|folder| folder.display().to_string()),
@@ -59,14 +63,15 @@ impl ReportBundle {
     }
 
     /// Writes the report, including the output of the doctor.
-    pub(super) fn write(&self, doctor_output: &str) -> io::Result<()> {
+    pub fn write(&self, doctor: &DoctorReport) -> io::Result<()> {
+        let said = doctor.said.borrow();
         let mut text = format!(
             "# turnwright report\n\nMade by `turnwright doctor --report` at {}. Keys, and whatever looks like one, are \
              removed.\n",
             rfc3339(SystemTime::now())
         );
         for (title, part) in [
-            ("Doctor", doctor_output),
+            ("Doctor", said.as_str()),
             ("Settings in force", &self.settings),
             ("Editor seen last", &self.client),
             ("Last session", &self.session),
@@ -158,11 +163,12 @@ fn log_tail(path: &Path) -> io::Result<String> {
 const LOW_DISK_SPACE: u64 = 200 * 1024 * 1024;
 
 impl DoctorReport {
-    pub(super) fn add_facts(&mut self, config: &Config) {
+    /// Reports the facts that are not checks. `client` is what the last client has sent.
+    pub fn add_facts(&mut self, config: &Config, client: Option<Value>) {
         self.add_platform();
         self.add_store(config);
         self.add_disk(&config.paths.state);
-        self.add_editor(&config.paths.state);
+        self.add_editor(client);
         self.add_settings(config);
     }
 
@@ -209,8 +215,7 @@ impl DoctorReport {
         self.set("disk", json!({ "free": free }));
     }
 
-    fn add_editor(&mut self, state: &Path) {
-        let client = last_client(state);
+    fn add_editor(&mut self, client: Option<Value>) {
         let shown = client.as_ref().map_or_else(|| "none yet".to_owned(), client_text);
         self.print_field("editor", &shown);
         self.set("editor", client);

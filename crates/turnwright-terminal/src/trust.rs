@@ -1,48 +1,21 @@
 //! `turnwright trust`: shows what a project's files ask for, and trusts exactly the content shown.
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::path::Path;
 
-use clap::Args;
-
-use super::{CliError, exit_code, write_stdout};
-use crate::session::{
+use crate::{prompt, write_stdout};
+use turnwright_config::Config;
+use turnwright_config::effective_policy::{
     PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files, resolve_policy,
 };
-use turnwright_config::Config;
 use turnwright_config::trust::{Fingerprint, TrustStore};
-use turnwright_terminal::prompt;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::text;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::real_path;
 
-#[derive(Debug, Args)]
-pub(super) struct TrustCliArgs {
-    /// Project folder (default: the current folder)
-    #[arg(value_name = "DIR")]
-    folder: Option<PathBuf>,
-    /// Trust without confirmation if CODE matches the file's current content
-    #[arg(long, value_name = "CODE", conflicts_with_all = ["forget", "list"])]
-    yes: Option<String>,
-    /// Withdraw the trust in the project
-    #[arg(long, conflicts_with = "list")]
-    forget: bool,
-    /// List trusted projects
-    #[arg(long)]
-    list: bool,
-}
-
-/// Exits with 0 if nothing is left to trust.
-pub(super) fn run(args: &TrustCliArgs, config: &Config) -> ExitCode {
-    let trust = TrustStore::new(&config.paths.state);
-    let result = if args.list { list(&trust) } else { review(args, config, &trust) };
-    let status = result.map(|is_all| if is_all { ExitCode::SUCCESS } else { ExitCode::FAILURE });
-    exit_code("trust", status.map_err(CliError::from), 1)
-}
-
-fn list(trust: &TrustStore) -> io::Result<bool> {
+/// Prints the trusted projects.
+pub fn list(trust: &TrustStore) -> io::Result<bool> {
     for record in trust.list() {
         let [project, what] = [&record.project, &record.what].map(|text| escape_hidden_line(text));
         let fingerprint = text::cut(escape_hidden_line(&record.sha256), 32);
@@ -54,17 +27,26 @@ fn list(trust: &TrustStore) -> io::Result<bool> {
     Ok(true)
 }
 
-fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Result<bool> {
-    let folder = std::path::absolute(args.folder.as_deref().unwrap_or(Path::new(".")))?;
-    if args.forget {
-        // A project that no longer exists can be forgotten as well.
-        let real = real_path(&folder).unwrap_or(folder);
-        let count = trust.forget(&real)?;
-        let what = if count == 0 { "It was not trusted." } else { "It is no longer trusted." };
-        write_stdout(&format!("{what}\n"))?;
-        return Ok(true);
-    }
-    let roots = Roots::new(&folder)?;
+/// Withdraws the trust in the project in this folder.
+pub fn forget(folder: &Path, trust: &TrustStore) -> io::Result<bool> {
+    let folder = std::path::absolute(folder)?;
+    // A project that no longer exists can be forgotten as well.
+    let real = real_path(&folder).unwrap_or(folder);
+    let count = trust.forget(&real)?;
+    let what = if count == 0 { "It was not trusted." } else { "It is no longer trusted." };
+    write_stdout(&format!("{what}\n"))?;
+    Ok(true)
+}
+
+/// Shows the files of the project in this folder that need trust, and trusts those that the user confirms, or those
+/// with this code. Returns true if nothing is left to trust.
+pub fn review(
+    folder: &Path,
+    code: Option<&str>,
+    config: &Config,
+    trust: &TrustStore,
+) -> io::Result<bool> {
+    let roots = Roots::new(&std::path::absolute(folder)?)?;
     let real = roots.real_cwd();
     let policy = resolve_policy(&config.snapshot(), trust, &roots);
     let about_files = policy.problems.iter().filter(|problem| is_about_project_files(problem));
@@ -73,7 +55,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
     }
     let withheld: Vec<_> = policy.project_files.iter().filter(|file| file.needs_trust()).collect();
     if !withheld.is_empty() {
-        return decide_each(args, trust, real, &withheld);
+        return decide_each(code, trust, real, &withheld);
     }
     write_stdout(&match policy.project_files.as_slice() {
         [] => format!("No {PROJECT_FILE} or {SERVERS_FILE} here: nothing to trust.\n"),
@@ -84,7 +66,7 @@ fn review(args: &TrustCliArgs, config: &Config, trust: &TrustStore) -> io::Resul
 }
 
 fn decide_each(
-    args: &TrustCliArgs,
+    code: Option<&str>,
     trust: &TrustStore,
     real: &Path,
     files: &[&ProjectFile],
@@ -93,7 +75,7 @@ fn decide_each(
     let mut is_any = false;
     for file in files {
         let fingerprint = Fingerprint::of(file.text.as_bytes());
-        let is_yes = match &args.yes {
+        let is_yes = match code {
             Some(code) => code.eq_ignore_ascii_case(fingerprint.long_code()),
             None => {
                 show(real, file)?;
@@ -107,7 +89,7 @@ fn decide_each(
         is_all &= is_yes;
         is_any |= is_yes;
     }
-    match &args.yes {
+    match code {
         Some(_) if !is_any => {
             write_stdout("CODE does not match the current content. Nothing was trusted.\n")?;
             Ok(false)

@@ -1,15 +1,14 @@
 //! Merges managed, user and project settings into the policy of one session. A project can only
 //! tighten it until the user trusts exactly the content of its file.
 
-pub(super) mod helper_files;
-pub(super) mod project_servers;
+mod helper_files;
+mod project_servers;
 
 use std::fs;
 use std::path::Path;
 
-use crate::turn::Check;
-use turnwright_config::trust::{self, TrustStore};
-use turnwright_config::{
+use crate::trust::{self, TrustStore};
+use crate::{
     CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
     ProjectSettings, RuleEntry, SandboxSettings, SettingsSnapshot, usable_checks,
 };
@@ -21,16 +20,20 @@ use turnwright_policy::permission::{
 };
 use turnwright_sandbox::Network;
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::shell_script::Check;
 use turnwright_types::text;
 use turnwright_workspace::exec::default_memory_limit;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::helper_types::HelperType;
 use turnwright_workspace::real_path;
 
+pub use helper_files::HELPER_FILES;
+pub use project_servers::SERVERS_FILE;
+
 use helper_files::HelperFiles;
 
 /// The project's settings file.
-pub(crate) const PROJECT_FILE: &str = ".turnwright/config.toml";
+pub const PROJECT_FILE: &str = ".turnwright/config.toml";
 
 /// The most settings of a file that a notice names.
 const MAX_NAMED: usize = 10;
@@ -41,7 +44,7 @@ const MAX_PROBLEM_CHARS: usize = 400;
 
 /// The policy of one session.
 #[derive(Debug)]
-pub(crate) struct EffectivePolicy {
+pub struct EffectivePolicy {
     /// The permission rules.
     pub rules: PolicyRules,
     /// The mode that the session starts in.
@@ -64,7 +67,7 @@ pub(crate) struct EffectivePolicy {
 
 /// A settings file of the project, or all files of a kind.
 #[derive(Debug)]
-pub(crate) struct ProjectFile {
+pub struct ProjectFile {
     /// Its path below the project folder, or their pattern.
     pub name: &'static str,
     /// Its content.
@@ -78,7 +81,7 @@ pub(crate) struct ProjectFile {
 
 impl EffectivePolicy {
     /// The notice about problems and untrusted settings, if there are any.
-    pub(crate) fn notice(&self) -> Option<String> {
+    pub fn notice(&self) -> Option<String> {
         let mut sentences = self.problems.clone();
         for file in self.project_files.iter().filter(|file| file.needs_trust()) {
             let (named, more) = file.requests.split_at(file.requests.len().min(MAX_NAMED));
@@ -103,13 +106,13 @@ impl ProjectFile {
     }
 
     /// Returns true if the file has settings that wait for the user's trust.
-    pub(crate) fn needs_trust(&self) -> bool {
+    pub fn needs_trust(&self) -> bool {
         !self.is_trusted && !self.requests.is_empty()
     }
 }
 
 /// Resolves the policy for a session with these folders. Reads a few small files of the project.
-pub(crate) fn resolve_policy(
+pub fn resolve_policy(
     settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     roots: &Roots,
@@ -118,7 +121,7 @@ pub(crate) fn resolve_policy(
 }
 
 /// Like [`resolve_policy`], with the project's own files from another folder than the session's.
-pub(super) fn resolve_policy_with(
+pub fn resolve_policy_with(
     settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     roots: &Roots,
@@ -177,6 +180,12 @@ pub(super) fn resolve_policy_with(
         checks,
         helper_types: helpers.types,
     }
+}
+
+/// Returns true if a problem is about files that can be trusted.
+pub fn is_about_project_files(problem: &str) -> bool {
+    let folders = HELPER_FILES.map(|name| name.trim_end_matches("*.md"));
+    [PROJECT_FILE, SERVERS_FILE].iter().chain(&folders).any(|name| problem.contains(name))
 }
 
 fn path_bases(config: &Config, roots: &Roots) -> PathBases {
@@ -254,7 +263,7 @@ fn has_link(path: &Path, bases: &PathBases) -> bool {
 }
 
 /// The confinement of a session's commands.
-pub(super) fn command_confinement(
+pub fn command_confinement(
     config: &Config,
     policy: &EffectivePolicy,
     project: &Path,
@@ -286,7 +295,7 @@ pub(super) fn command_confinement(
 }
 
 /// Lists the problems of these rules of the user's file.
-pub(crate) fn user_rule_problems(config: &Config, rules: &PermissionSection) -> Vec<String> {
+pub fn user_rule_problems(config: &Config, rules: &PermissionSection) -> Vec<String> {
     let here = std::path::absolute(".").into_iter();
     let bases = PathBases { roots: here.collect(), home: config.home() };
     let dialect = turnwright_workspace::exec::dialect();

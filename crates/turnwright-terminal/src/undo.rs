@@ -5,90 +5,24 @@ use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Args;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{CliError, exit_code, sessions, write_stdout};
-use crate::session::{ChangeScope, UndoContext, UndoReport, UndoRequest, turn_changes};
-use crate::undo::DiffLimits;
+use crate::{CliError, runtime, sessions, write_stdout};
 use turnwright_config::Config;
 use turnwright_store::{
     Entry, SessionLock, SessionLog, SessionRow, Store, StoreError, TurnKind, file_versions, read,
 };
-use turnwright_terminal::runtime;
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::redact;
+use turnwright_undo::{ChangeScope, DiffLimits, UndoContext, UndoReport, UndoRequest, turn_changes};
 use turnwright_workspace::files::{Files, Roots};
 use turnwright_workspace::real_path;
 
 /// Limits of a printed diff, in bytes.
 const SHOWN: DiffLimits = DiffLimits { file: 4 * 1024 * 1024, all: 16 * 1024 * 1024 };
-
-/// The exit status when nothing was done.
-const NOTHING_DONE: u8 = 2;
-
-#[derive(Debug, Args)]
-pub(super) struct UndoCliArgs {
-    /// Session id (default: the newest session of this folder)
-    #[arg(long, value_name = "ID")]
-    session: Option<String>,
-    /// Number of turns to undo; turns without file changes don't count
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
-    turns: usize,
-    /// Show what would be done without doing it
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct RedoCliArgs {
-    /// Session id (default: the newest session of this folder)
-    #[arg(long, value_name = "ID")]
-    session: Option<String>,
-    /// Show what would be done without doing it
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct DiffCliArgs {
-    /// Session id (default: the newest session of this folder)
-    #[arg(long, value_name = "ID")]
-    session: Option<String>,
-    /// Turn number (default: the last turn that changed files)
-    #[arg(long, value_name = "N", conflicts_with = "all")]
-    turn: Option<u64>,
-    /// Show the changes of the whole session
-    #[arg(long)]
-    all: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    text.parse()
-        .ok()
-        .filter(|number| *number > 0)
-        .ok_or_else(|| "must be a whole number ≥ 1".to_owned())
-}
-
-pub(super) fn undo(args: UndoCliArgs, config: &Config) -> ExitCode {
-    let request = UndoRequest::Undo(args.turns);
-    exit_code("undo", undo_or_redo(request, args.session, args.dry_run, config), NOTHING_DONE)
-}
-
-pub(super) fn redo(args: RedoCliArgs, config: &Config) -> ExitCode {
-    let redone = undo_or_redo(UndoRequest::Redo, args.session, args.dry_run, config);
-    exit_code("redo", redone, NOTHING_DONE)
-}
-
-pub(super) fn diff(args: DiffCliArgs, config: &Config) -> ExitCode {
-    exit_code("diff", show_diff(args, config), NOTHING_DONE)
-}
 
 /// A stored session on which the command works.
 struct StoredSession {
@@ -149,7 +83,9 @@ fn folder_names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
-fn undo_or_redo(
+/// Reverts or reapplies the changes of turns, and prints the report. `session` is an id, a prefix of one, or `last`; if
+/// there is none, the newest session of this folder is meant.
+pub fn undo_or_redo(
     request: UndoRequest,
     session: Option<String>,
     is_dry_run: bool,
@@ -208,13 +144,14 @@ fn report_status(report: &UndoReport) -> ExitCode {
     ExitCode::from(u8::from(!report.is_complete()))
 }
 
-fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
-    let session = StoredSession::find(args.session, config)?;
-    let what = match args.turn {
-        Some(turn) => ChangeScope::Turn(turn),
-        None if args.all => ChangeScope::All,
-        None => ChangeScope::Last,
-    };
+/// Prints the changes of turns.
+pub fn show_diff(
+    session: Option<String>,
+    what: ChangeScope,
+    is_json: bool,
+    config: &Config,
+) -> Result<ExitCode, CliError> {
+    let session = StoredSession::find(session, config)?;
     let roots = session.roots()?;
     let changes = session.store.read_blocking(|connection| {
         turn_changes(connection, &session.row.id, what, &roots, SHOWN)
@@ -223,7 +160,7 @@ fn show_diff(args: DiffCliArgs, config: &Config) -> Result<ExitCode, CliError> {
         return Err(format!("no files were changed\n{}", changes.uncovered).trim_end().into());
     }
     stderr().write_all(changes.uncovered.as_bytes()).ok();
-    if args.json {
+    if is_json {
         let turns: Vec<_> = changes.turns.iter().map(|turn| turn.0).collect();
         let files: Vec<_> = changes
             .files

@@ -1,97 +1,48 @@
-//! `turnwright sessions`: lists, shows, exports as documents and deletes stored sessions.
+//! `turnwright sessions`: lists, shows, exports as documents and deletes stored sessions. Commands that name a session
+//! find it here.
 
 use std::io::{self, BufWriter, Write, stderr, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::history::{format_duration, one_line, short_id};
-use super::{CliError, is_same_folder, report, write_stdout};
-use turnwright_config::Config;
+use crate::{CliError, prompt, write_stdout};
 use turnwright_store::export::{ExportError, ExportFormat, export};
 use turnwright_store::history::visible_prompt_text;
 use turnwright_store::{
     Audience, CallRow, Entry, RewoundEntries, SessionSummary, Store, StoredEntry, read,
     session_summaries, sessions,
 };
-use turnwright_terminal::prompt;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, terminal_safe};
 use turnwright_types::error_text::without_error_numbers;
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
+use turnwright_types::text;
 use turnwright_types::timestamp::{local_time, rfc3339};
+use turnwright_workspace::real_path;
 
 /// Entries per query.
 const PAGE_SIZE: usize = 100;
+/// The most characters of the last column of a table.
+const MAX_LINE_LENGTH: usize = 100;
 
-#[derive(Debug, Args)]
-pub(super) struct SessionsCliArgs {
-    #[command(subcommand)]
-    action: SessionsCommand,
+/// The sessions that [`list`] prints, and their form.
+#[derive(Debug)]
+pub struct SessionListOptions {
+    /// Those of all folders.
+    pub all: bool,
+    /// Those of this folder; of the current one if there is none.
+    pub cwd: Option<PathBuf>,
+    /// Archived sessions as well.
+    pub archived: bool,
+    /// One JSON object per line.
+    pub json: bool,
 }
 
-#[derive(Debug, Subcommand)]
-enum SessionsCommand {
-    /// List the sessions of this folder, most recently used first
-    #[command(after_help = "Example: turnwright sessions list --all")]
-    List {
-        /// List the sessions of all folders
-        #[arg(long)]
-        all: bool,
-        /// List the sessions of another folder
-        #[arg(long, value_name = "FOLDER", conflicts_with = "all")]
-        cwd: Option<PathBuf>,
-        /// Include archived sessions
-        #[arg(long)]
-        archived: bool,
-        /// Print one JSON object per line
-        #[arg(long)]
-        json: bool,
-    },
-    /// Print the conversation of a session
-    #[command(after_help = "Example: turnwright sessions show last")]
-    Show {
-        /// Session id, a prefix of one, or `last`
-        id: String,
-    },
-    /// Export a session with its tool calls, file changes and timing
-    #[command(after_help = "Example: turnwright sessions export last --output session.html")]
-    Export(ExportCliArgs),
-    /// Delete sessions with all their data
-    #[command(after_help = "Example: turnwright sessions delete 3f9a1c07")]
-    Delete {
-        /// Session ids, or prefixes of ids
-        #[arg(required = true, value_name = "ID")]
-        ids: Vec<String>,
-        /// Skip confirmation
-        #[arg(long)]
-        yes: bool,
-    },
-}
-
-pub(super) fn run(args: SessionsCliArgs, config: &Config) -> ExitCode {
-    let store = Store::new(&config.paths.state);
-    if !store.exists() {
-        return report("sessions", write_stdout("No stored sessions.\n").map_err(CliError::from));
-    }
-    let done = match args.action {
-        SessionsCommand::List { all, cwd, archived, json } => {
-            list(&store, (all, cwd), archived, json)
-        }
-        SessionsCommand::Show { id } => show(&store, &id),
-        SessionsCommand::Export(args) => match find_session(&store, args.id()) {
-            Ok(id) => return run_export(&args, &store, &id),
-            Err(error) => Err(error),
-        },
-        SessionsCommand::Delete { ids, yes } => delete(&store, &ids, yes),
-    };
-    report("sessions", done)
-}
-
-pub(super) fn current_folder() -> Result<PathBuf, CliError> {
+/// The current folder.
+pub fn current_folder() -> Result<PathBuf, CliError> {
     std::path::absolute(".").map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => CliError::Other(
             "the folder in which this was started is gone; change to one that exists".to_owned(),
@@ -100,12 +51,9 @@ pub(super) fn current_folder() -> Result<PathBuf, CliError> {
     })
 }
 
-fn list(
-    store: &Store,
-    (all, cwd): (bool, Option<PathBuf>),
-    archived: bool,
-    json: bool,
-) -> Result<(), CliError> {
+/// Prints the sessions, most recently used first.
+pub fn list(store: &Store, options: SessionListOptions) -> Result<(), CliError> {
+    let SessionListOptions { all, cwd, archived, json } = options;
     let folder = cwd.map_or_else(current_folder, |folder| Ok(std::path::absolute(folder)?))?;
     let sessions = store.read_blocking(session_summaries)?;
     let count = sessions.iter().filter(|session| !session.is_helper).count();
@@ -159,7 +107,7 @@ fn title(session: &SessionSummary) -> &str {
 
 /// Finds a session by its id, a prefix of its id, or `last`: the most recently used session of this
 /// folder, or of any folder if this one has none.
-pub(super) fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
+pub fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
     let sessions = store.read_blocking(session_summaries)?;
     if name == "last" {
         let folder = current_folder()?;
@@ -184,7 +132,8 @@ pub(super) fn find_session(store: &Store, name: &str) -> Result<SessionId, CliEr
     }
 }
 
-fn show(store: &Store, name: &str) -> Result<(), CliError> {
+/// Prints the conversation of a session.
+pub fn show(store: &Store, name: &str) -> Result<(), CliError> {
     let id = find_session(store, name)?;
     let row = store.read_blocking(|connection| read::session(connection, &id))?;
     let title = row.title.unwrap_or_default();
@@ -260,7 +209,8 @@ fn format_call(row: &CallRow) -> String {
     format!("  [{tool}] {status}{length}: {}\n{why}", one_line(&arguments))
 }
 
-fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<(), CliError> {
+/// Deletes sessions with all their data, after a question.
+pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<(), CliError> {
     let ids = names.iter().map(|name| find_session(store, name)).collect::<Result<Vec<_>, _>>()?;
     let sessions = store.read_blocking(session_summaries)?;
     for session in sessions.iter().filter(|session| ids.contains(&session.row.id)) {
@@ -279,48 +229,17 @@ fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Result<()
     Ok(write_stdout("Deleted.\n")?)
 }
 
-#[derive(Debug, Args)]
-pub(super) struct ExportCliArgs {
-    /// Session id, a prefix of one, or `last`
-    id: String,
-    /// Markdown (default)
-    #[arg(long, group = "form")]
-    md: bool,
-    /// One self-contained HTML page (default if FILE ends in .html)
-    #[arg(long, group = "form")]
-    html: bool,
-    /// JSON (default if FILE ends in .json)
-    #[arg(long, group = "form")]
-    json: bool,
-    /// Output file (default: stdout)
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-}
-
-impl ExportCliArgs {
-    pub(super) fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn form(&self) -> ExportFormat {
-        if self.json || !self.html && self.ends_in("json") {
-            return ExportFormat::Json;
-        }
-        if self.html || self.ends_in("html") { ExportFormat::Html } else { ExportFormat::Markdown }
-    }
-
-    /// Returns true if the name of the output file decides for the form with this extension.
-    fn ends_in(&self, extension: &str) -> bool {
-        let end = self.output.as_deref().and_then(Path::extension);
-        !self.md && end.is_some_and(|end| end.eq_ignore_ascii_case(extension))
-    }
-}
-
-fn run_export(args: &ExportCliArgs, store: &Store, id: &SessionId) -> ExitCode {
+/// Exports a session as a document, to this file or to stdout.
+pub fn export_session(
+    store: &Store,
+    id: &SessionId,
+    format: ExportFormat,
+    output: Option<&Path>,
+) -> ExitCode {
     let session = (store, id);
-    let result = match &args.output {
-        Some(path) => export_to_file(session, args, path),
-        None => export_to_stdout(session, args),
+    let result = match output {
+        Some(path) => export_to_file(session, format, path),
+        None => export_to_stdout(session, format),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -342,12 +261,12 @@ fn run_export(args: &ExportCliArgs, store: &Store, id: &SessionId) -> ExitCode {
 /// Writes atomically, to a file that only its owner can read.
 fn export_to_file(
     session: (&Store, &SessionId),
-    args: &ExportCliArgs,
+    format: ExportFormat,
     path: &Path,
 ) -> Result<(), ExportError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-    write(session, args, &mut file)?;
+    write(session, format, &mut file)?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
@@ -355,16 +274,44 @@ fn export_to_file(
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 fn export_to_stdout(
     session: (&Store, &SessionId),
-    args: &ExportCliArgs,
+    format: ExportFormat,
 ) -> Result<(), ExportError> {
-    write(session, args, &mut stdout())
+    write(session, format, &mut stdout())
 }
 
 fn write(
     (store, id): (&Store, &SessionId),
-    args: &ExportCliArgs,
+    format: ExportFormat,
     out: &mut dyn Write,
 ) -> Result<(), ExportError> {
     let mut out = BufWriter::new(out);
-    store.read_blocking(|connection| Ok(export(connection, id, args.form(), &mut out)))?
+    store.read_blocking(|connection| Ok(export(connection, id, format, &mut out)))?
+}
+
+/// Returns true if both paths name the same folder, symbolic links resolved.
+pub fn is_same_folder(one: &Path, other: &Path) -> bool {
+    one == other || real_path_or_same(one) == real_path_or_same(other)
+}
+
+fn real_path_or_same(path: &Path) -> PathBuf {
+    real_path(path).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// The first characters of an id, which are enough to name it.
+pub(crate) fn short_id(id: &str) -> String {
+    escape_hidden_line(text::first_chars(id, 8))
+}
+
+pub(crate) fn format_duration(millis: f64) -> String {
+    match millis {
+        millis if millis < 1_000.0 => format!("{millis:.0} ms"),
+        millis if millis < 60_000.0 => format!("{:.1} s", millis / 1_000.0),
+        millis => format!("{:.1} min", millis / 60_000.0),
+    }
+}
+
+/// The beginning of a text, on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    let line = text::first_chars(text.trim(), MAX_LINE_LENGTH + 1);
+    text::clip(escape_hidden_line(line), MAX_LINE_LENGTH)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::plan::{UndoAction, UndoStep, is_same_state};
+use crate::plan::{UndoAction, UndoStep, is_same_state};
 use tokio::task::spawn_blocking;
 use turnwright_store::{Store, read};
 use turnwright_types::effect::ResolvedPath;

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 
 use super::ProjectFile;
-use turnwright_config::trust::{self, TrustStore};
+use crate::trust::{self, TrustStore};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_workspace::files::read_head;
 use turnwright_workspace::helper_types::HelperType;
 
 /// The files of a project. All files of one folder are trusted together.
-pub(crate) const HELPER_FILES: [&str; 2] = [".turnwright/agents/*.md", ".claude/agents/*.md"];
+pub const HELPER_FILES: [&str; 2] = [".turnwright/agents/*.md", ".claude/agents/*.md"];
 /// The folder of the user's files, below the folder of the settings.
 const USER_FOLDER: &str = "agents";
 

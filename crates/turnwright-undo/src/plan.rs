@@ -10,7 +10,7 @@ use turnwright_types::file_change::FileState;
 
 /// Turns that were undone and can be redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UndoneTurns {
+pub struct UndoneTurns {
     /// The undo turns. Several if some of them were interrupted or could not restore all files.
     pub undo_turns: Vec<u64>,
     /// The turns that were undone.
@@ -21,7 +21,7 @@ pub(crate) struct UndoneTurns {
 
 /// The turns of a session that can be undone and redone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct UndoHistory {
+pub struct UndoHistory {
     /// The turns that have changed files and are not undone, in order.
     pub undoable: Vec<u64>,
     /// The undone turns that can be redone, the most recent last.
@@ -31,7 +31,7 @@ pub(crate) struct UndoHistory {
 impl UndoHistory {
     /// Replays all turns. An undo or redo that was interrupted or had failures can be repeated, which finds
     /// the paths that are restored already, and can be taken back.
-    pub(crate) fn from_turns(turns: &[UndoableTurn]) -> UndoHistory {
+    pub fn from_turns(turns: &[UndoableTurn]) -> UndoHistory {
         let mut history = UndoHistory::default();
         for turn in turns {
             let is_partial = !turn.has_ended || turn.has_failures;
@@ -70,12 +70,12 @@ impl UndoHistory {
     }
 
     /// The turn of the last undo that can be redone.
-    pub(crate) fn last_undo(&self) -> Option<u64> {
+    pub fn last_undo(&self) -> Option<u64> {
         self.undone.last()?.undo_turns.last().copied()
     }
 
     /// The last `count` turns that can be undone, in order.
-    pub(crate) fn last_undoable(&self, count: usize) -> &[u64] {
+    pub fn last_undoable(&self, count: usize) -> &[u64] {
         &self.undoable[self.undoable.len().saturating_sub(count)..]
     }
 }
@@ -99,7 +99,7 @@ pub(crate) struct NetChange {
 
 /// The step of an undo for one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UndoStep {
+pub struct UndoStep {
     /// Absolute.
     pub path: PathBuf,
     /// The current state.
@@ -108,7 +108,7 @@ pub(crate) struct UndoStep {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UndoAction {
+pub enum UndoAction {
     /// Restore an earlier state.
     Restore {
         /// The earlier state.
@@ -126,6 +126,19 @@ pub(crate) enum UndoAction {
         /// For people.
         why: String,
     },
+}
+
+/// The planned changes of an undo or redo.
+#[derive(Clone, Debug)]
+pub struct UndoPlan {
+    /// The turns concerned, each with the beginning of its prompt.
+    pub turns: Vec<(u64, String)>,
+    /// True if the turns are redone.
+    pub is_redo: bool,
+    /// The action for each file.
+    pub steps: Vec<UndoStep>,
+    /// A list for people: the turns, since the first of these, with commands whose changes are not known.
+    pub uncovered: String,
 }
 
 /// Returns true if two states are the same, ignoring whether the content is stored.

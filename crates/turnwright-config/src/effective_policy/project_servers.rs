@@ -10,9 +10,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::ProjectFile;
-use turnwright_config::jsonc;
-use turnwright_config::trust::{self, TrustStore};
-use turnwright_config::{SettingsSnapshot, VariableLookup, expand_variables};
+use crate::jsonc;
+use crate::trust::{self, TrustStore};
+use crate::{SettingsSnapshot, VariableLookup, expand_variables};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::json_error_text;
@@ -21,7 +21,7 @@ use turnwright_types::text;
 use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.
-pub(crate) const SERVERS_FILE: &str = ".mcp.json";
+pub const SERVERS_FILE: &str = ".mcp.json";
 
 /// The most servers of one file.
 const MAX_SERVERS: usize = 50;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use tokio_util::sync::CancellationToken;
 
-use super::apply::file_state;
-use crate::session::{UndoContext, UndoReport, UndoRequest};
+use crate::apply::file_state;
+use crate::{UndoAction, UndoContext, UndoReport, UndoRequest};
 use turnwright_store::{
     CallOutcome, Durability, SessionLog, SessionRow, Store, TurnKind, file_versions,
 };
@@ -285,7 +285,7 @@ async fn an_interrupted_undo_can_be_completed_and_redone() {
         path: step.path.clone(),
         before: step.now.clone(),
         after: match &step.action {
-            super::UndoAction::Restore { to } => Some(to.clone()),
+            UndoAction::Restore { to } => Some(to.clone()),
             _ => None,
         },
     });

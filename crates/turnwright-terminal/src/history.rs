@@ -1,0 +1,124 @@
+//! `turnwright history`: searches tool calls or messages; prints a table or JSON lines.
+
+use serde_json::{Value, json};
+
+use crate::sessions::{find_session, format_duration, one_line, short_id};
+use crate::{CliError, write_stdout};
+use turnwright_store::history::{
+    CallRecord, HistoryCursor, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
+};
+use turnwright_store::{Store, StoreError};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::redact;
+use turnwright_types::timestamp::{local_time, rfc3339_millis};
+
+/// Rows per query.
+const PAGE_SIZE: usize = 500;
+
+/// A search, and the form of its rows.
+#[derive(Debug)]
+pub struct HistorySearch {
+    /// The conditions, but for the session.
+    pub query: HistoryQuery,
+    /// Only this session: an id, a prefix of one, or `last`.
+    pub session: Option<String>,
+    /// The most rows.
+    pub limit: usize,
+    /// Messages instead of tool calls.
+    pub messages: bool,
+    /// One JSON object per line.
+    pub json: bool,
+}
+
+/// Prints the rows that match, newest first.
+pub fn print(search: HistorySearch, store: &Store) -> Result<(), CliError> {
+    let HistorySearch { mut query, session, limit, messages, json } = search;
+    if !store.exists() {
+        return Ok(write_stdout(if json { "" } else { "No stored sessions.\n" })?);
+    }
+    query.session = session.as_deref().map(|id| find_session(store, id)).transpose()?;
+    query.cwd = query.cwd.map(std::path::absolute).transpose()?;
+    let found = if messages {
+        let line = if json { message_json } else { message_line };
+        print_pages(store, query, limit, find_messages, line)?
+    } else {
+        let line = if json { call_json } else { call_line };
+        print_pages(store, query, limit, find_calls, line)?
+    };
+    match found {
+        PrintedRows { count: 0, .. } if !json => write_stdout("Nothing found.\n")?,
+        PrintedRows { is_cut: true, .. } if !json => {
+            write_stdout("(Too many long texts for one search: some were not searched.)\n")?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+struct PrintedRows {
+    count: usize,
+    /// True if the search stopped before it had read every long text.
+    is_cut: bool,
+}
+
+/// Prints page by page, so that memory use does not grow with the number of rows.
+fn print_pages<T>(
+    store: &Store,
+    mut query: HistoryQuery,
+    limit: usize,
+    read: fn(&rusqlite::Connection, &HistoryQuery) -> Result<HistoryPage<T>, StoreError>,
+    line: fn(&T) -> String,
+) -> Result<PrintedRows, CliError> {
+    let mut found = PrintedRows { count: 0, is_cut: false };
+    loop {
+        query.limit = (limit - found.count).min(PAGE_SIZE);
+        let page = store.read_blocking(|connection| read(connection, &query))?;
+        found.count += page.rows.len();
+        found.is_cut |= page.is_truncated;
+        let mut text: String = page.rows.iter().map(line).collect();
+        redact::redact_in_place(&mut text);
+        write_stdout(&text)?;
+        let next: Option<HistoryCursor> = page.next.filter(|_| found.count < limit);
+        if next.is_none() {
+            return Ok(found);
+        }
+        query.after = next;
+    }
+}
+
+fn call_json(row: &CallRecord) -> String {
+    let arguments: Value = row.arguments.as_str().into();
+    let row = json!({ "id": row.id, "session_id": row.session.as_str(), "tool_name": row.tool,
+        "arguments": arguments, "result": row.result, "error": row.error,
+        "duration_ms": row.duration_ms, "timestamp": rfc3339_millis(row.at),
+        "user_message": row.user_message, "message_id": row.message.as_str(),
+        "spawn_task": row.spawn_task() });
+    format!("{row}\n")
+}
+
+fn call_line(row: &CallRecord) -> String {
+    let what = match &row.error {
+        Some(error) => format!("{} → {error}", row.arguments),
+        None => row.arguments.clone(),
+    };
+    let time = local_time(row.at);
+    let session = short_id(row.session.as_str());
+    let tool = escape_hidden_line(&row.tool);
+    let status = row.status.as_str();
+    let length = row.duration_ms.map(format_duration).unwrap_or_default();
+    format!("{time}  {session}  {tool:14} {status:7} {length:>8}  {}\n", one_line(&what))
+}
+
+fn message_json(row: &MessageRecord) -> String {
+    let role = if row.is_from_user { "user" } else { "assistant" };
+    let row = json!({ "id": row.message.as_str(), "session_id": row.session.as_str(), "role": role,
+        "content": row.text, "created_at": rfc3339_millis(row.at) });
+    format!("{row}\n")
+}
+
+fn message_line(row: &MessageRecord) -> String {
+    let time = local_time(row.at);
+    let session = short_id(row.session.as_str());
+    let who = if row.is_from_user { "user" } else { "assistant" };
+    format!("{time}  {session}  {who:9}  {}\n", one_line(&row.text))
+}

@@ -1,0 +1,58 @@
+//! How a subcommand ends: its output, its error and its exit code.
+
+use std::io::{self, ErrorKind, Write, stderr, stdout};
+use std::process::ExitCode;
+
+use turnwright_store::StoreError;
+use turnwright_types::error_text::io_error_text;
+
+/// Writes the output of a subcommand that speaks no protocol on stdout.
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
+pub fn write_stdout(text: &str) -> io::Result<()> {
+    stdout().write_all(text.as_bytes())
+}
+
+/// Writes output with which a subcommand ends.
+pub fn print(text: &str) -> Result<(), CliError> {
+    Ok(write_stdout(text)?)
+}
+
+/// Prints the error of a subcommand, if any, and returns the exit code. A closed pipe is not an error: the reader,
+/// such as `head`, has seen enough.
+pub fn report(command: &str, result: Result<(), CliError>) -> ExitCode {
+    match result {
+        Err(CliError::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        other => exit_code(command, other.map(|()| ExitCode::SUCCESS), 1),
+    }
+}
+
+/// Prints the error of a subcommand, if any, and returns the exit code, which is `failure` then.
+pub fn exit_code(command: &str, result: Result<ExitCode, CliError>, failure: u8) -> ExitCode {
+    result.unwrap_or_else(|why| {
+        writeln!(stderr(), "turnwright {command}: {why}").ok();
+        ExitCode::from(failure)
+    })
+}
+
+/// Why a subcommand failed. The text is only shown.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error("{}", io_error_text(.0))]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<&str> for CliError {
+    fn from(text: &str) -> CliError {
+        CliError::Other(text.to_owned())
+    }
+}
+
+impl From<String> for CliError {
+    fn from(text: String) -> CliError {
+        CliError::Other(text)
+    }
+}

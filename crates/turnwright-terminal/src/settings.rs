@@ -1,0 +1,466 @@
+//! `turnwright config`: shows, checks and changes the settings, but for those of an editor.
+//!
+//! Shows the effective settings, what the project adds, and what is wrong with them. Besides the user's own
+//! settings these are permission rules of all origins, the project's files, whether they are trusted, and what they
+//! change.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+use serde_json::json;
+
+use crate::{CliError, print, write_stdout};
+use turnwright_config::effective_policy::{
+    EffectivePolicy, PROJECT_FILE, ProjectFile, SERVERS_FILE, resolve_policy, user_rule_problems,
+};
+use turnwright_config::trust::TrustStore;
+use turnwright_config::{
+    Config, EffectiveSetting, SandboxSettings, SettingChange, SettingsSnapshot, settings_schema,
+    settings_template,
+};
+use turnwright_policy::permission::{Mode, ProjectRuleStore, Scope};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::error_text::io_error_text;
+use turnwright_types::{private_file, redact};
+use turnwright_workspace::files::Roots;
+
+/// Lists what else of the project in these folders applies, such as its instructions.
+pub type ProjectListing = fn(&Config, &Roots) -> Vec<EffectiveSetting>;
+
+/// The settings of the user, and what applies in the current folder.
+struct ShownSettings {
+    settings: Vec<EffectiveSetting>,
+    project: Vec<EffectiveSetting>,
+    /// Wrong values and invalid rules, one sentence each.
+    errors: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// Shows the effective settings. Unusable ones are shown as well, and make the exit status 1.
+pub fn show(is_json: bool, config: &Config, listing: ProjectListing) -> ExitCode {
+    let settings = config.snapshot();
+    let shown = ShownSettings::new(&settings, listing);
+    let text = if is_json { shown.as_json() } else { shown.as_text() };
+    let is_usable = settings.provider().is_ok() && shown.errors.is_empty();
+    match write_stdout(&redact::text(&text)) {
+        Ok(()) if is_usable => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+impl ShownSettings {
+    fn new(settings: &SettingsSnapshot<'_>, listing: ProjectListing) -> ShownSettings {
+        let (project, mut errors) = match Roots::new(Path::new(".")) {
+            Ok(roots) => {
+                let trust = TrustStore::new(&settings.config.paths.state);
+                let policy = resolve_policy(settings, &trust, &roots);
+                let mut applied = applied_settings(settings, &policy, &roots);
+                applied.extend(listing(settings.config, &roots));
+                (applied, policy.problems)
+            }
+            Err(_) => (Vec::new(), settings.wrong_values()),
+        };
+        errors.extend(unusable_servers(settings));
+        errors.extend(settings.model_without_provider().map(|_| settings.missing_model()));
+        let mut warnings = settings.warnings();
+        warnings.retain(|warning| !errors.contains(warning));
+        ShownSettings { settings: settings.settings(), project, errors, warnings }
+    }
+
+    fn as_json(&self) -> String {
+        let value = json!({
+            "settings": self.settings,
+            "project": self.project,
+            "errors": self.errors,
+            "warnings": self.warnings,
+        });
+        format!("{value:#}\n")
+    }
+
+    fn as_text(&self) -> String {
+        let mut text = table(&self.settings);
+        if !self.project.is_empty() {
+            text.push_str(&format!("\nin this folder:\n{}", table(&self.project)));
+        }
+        let errors = self.errors.iter().map(|error| format!("error: {error}\n"));
+        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}\n"));
+        text.extend(errors.chain(warnings));
+        text
+    }
+}
+
+/// The MCP servers of the user's file that cannot be used. Sessions name them in a notice of their own.
+fn unusable_servers(settings: &SettingsSnapshot<'_>) -> impl Iterator<Item = String> {
+    let path = settings.config.user_file_path().display().to_string();
+    settings.mcp_settings().broken.into_iter().map(move |(name, why)| {
+        format!("{path}: `mcp.servers.{}` is not used: {why}", name.escape_debug())
+    })
+}
+
+fn table(settings: &[EffectiveSetting]) -> String {
+    let name =
+        settings.iter().map(|setting| setting.name.chars().count()).max().unwrap_or_default();
+    let value = settings
+        .iter()
+        .map(|setting| setting.value.chars().count())
+        .max()
+        .unwrap_or_default()
+        .min(60);
+    let lines = settings.iter().map(|setting| {
+        format!("{:name$}  {:value$}  {}\n", setting.name, setting.value, setting.from)
+    });
+    lines.collect()
+}
+
+/// The settings that apply in these folders, each with its origin.
+fn applied_settings(
+    settings: &SettingsSnapshot<'_>,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) -> Vec<EffectiveSetting> {
+    let config = settings.config;
+    let mut found = Vec::new();
+    add_rules(&mut found, config, policy, roots);
+    let trust = TrustStore::new(&config.paths.state);
+    for file in &policy.project_files {
+        let state = trust_state(file, &trust, roots.real_cwd());
+        add(&mut found, file.name, &state, &shown(&roots.real_cwd().join(file.name)));
+    }
+    add_mode(&mut found, settings, policy, roots);
+    add_sandbox(&mut found, settings, policy, roots);
+    found
+}
+
+fn add(found: &mut Vec<EffectiveSetting>, name: &str, value: &str, from: &str) {
+    found.push(EffectiveSetting::new(name, value, from));
+}
+
+fn shown(path: &Path) -> String {
+    escape_hidden_line(&path.to_string_lossy())
+}
+
+fn count(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
+/// The number of rules in force of each origin but the user's file.
+fn add_rules(
+    found: &mut Vec<EffectiveSetting>,
+    config: &Config,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) {
+    let kept = ProjectRuleStore::new(&config.paths.state, roots.real_cwd()).path();
+    let project = roots.real_cwd().join(PROJECT_FILE);
+    for (scope, whose, path) in [
+        (Scope::Managed, "of the administrator", config.paths.managed.as_path()),
+        (Scope::Local, "that you have kept for this project", &kept),
+        (Scope::Project, "of the project", &project),
+    ] {
+        let number = policy.rules.rules.iter().filter(|rule| rule.scope == scope).count();
+        if number > 0 {
+            let value = format!("{} {whose}", count(number, "rule"));
+            add(found, "permissions", &value, &shown(path));
+        }
+    }
+    if policy.max_mode != Mode::Full {
+        add(found, "max_mode", policy.max_mode.id(), &shown(&config.paths.managed));
+    }
+}
+
+/// Describes whether the user trusts a file of the project, and what does not apply because of that.
+fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String {
+    let is_servers = file.name == SERVERS_FILE;
+    let what = match file.requests.as_slice() {
+        requests if is_servers => count(requests.len(), "MCP server"),
+        requests => requests.join(", "),
+    };
+    if file.is_trusted {
+        return match what {
+            what if what.is_empty() => "trusted".to_owned(),
+            what => format!("trusted: {what}"),
+        };
+    }
+    if !file.needs_trust() {
+        return "needs no trust: it only makes things stricter".to_owned();
+    }
+    let was_trusted = trust
+        .list()
+        .iter()
+        .any(|record| Path::new(&record.project) == folder && record.what == file.name);
+    let state = if was_trusted { "changed since it was trusted" } else { "not trusted" };
+    let effect = if is_servers { "not started" } else { "ignored" };
+    format!("{state}: {what} {effect} until you run `turnwright trust`")
+}
+
+/// The mode in which sessions start here, if it is another one than elsewhere.
+fn add_mode(
+    found: &mut Vec<EffectiveSetting>,
+    settings: &SettingsSnapshot<'_>,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) {
+    let elsewhere = settings.mode();
+    if policy.mode == elsewhere {
+        return;
+    }
+    let is_limited = policy.mode == policy.max_mode && policy.max_mode < elsewhere;
+    let project = roots.real_cwd().join(PROJECT_FILE);
+    let from = if is_limited { &settings.config.paths.managed } else { &project };
+    add(found, "mode", policy.mode.id(), &shown(from));
+}
+
+/// The settings of the sandbox that the project changes.
+fn add_sandbox(
+    found: &mut Vec<EffectiveSetting>,
+    settings: &SettingsSnapshot<'_>,
+    policy: &EffectivePolicy,
+    roots: &Roots,
+) {
+    let from = shown(&roots.real_cwd().join(PROJECT_FILE));
+    let (own, _) = settings.sandbox_settings(None);
+    for ((name, here), (_, elsewhere)) in values(&policy.sandbox).into_iter().zip(values(&own)) {
+        if here != elsewhere {
+            add(found, name, &escape_hidden_line(&here), &from);
+        }
+    }
+}
+
+/// The settings of the sandbox that a project can change.
+fn values(sandbox: &SandboxSettings) -> [(&'static str, String); 5] {
+    [
+        ("sandbox.network", sandbox.network.id().to_owned()),
+        ("sandbox.write", path_list(&sandbox.write)),
+        ("sandbox.caches", path_list(&sandbox.caches)),
+        ("sandbox.hide", path_list(&sandbox.hide)),
+        ("sandbox.protect", sandbox.protect.join(", ")),
+    ]
+}
+
+fn path_list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>().join(", ")
+}
+
+/// The file beside the settings to which their first line refers.
+const SCHEMA_FILE: &str = "config.schema.json";
+
+/// Writes a settings file in which everything is commented out, unless there is one.
+pub fn init(config: &Config) -> Result<(), CliError> {
+    let path = config.user_file_path();
+    if exists(path) {
+        return Err(CliError::Other(format!(
+            "{} exists already. Change it with `turnwright config edit`",
+            path.display()
+        )));
+    }
+    create(path)?;
+    print(&format!("Created {}\n", path.display()))
+}
+
+/// Opens the file in the user's editor, and checks it afterwards.
+pub fn edit(config: &Config) -> Result<(), CliError> {
+    let path = config.user_file_path();
+    if !exists(path) {
+        create(path)?;
+    } else if exists(&path.with_file_name(SCHEMA_FILE)) {
+        // It may be that of another version.
+        write_schema(path)?;
+    }
+    let editor = config.editor();
+    let failed = |what: String| CliError::Other(format!("The editor `{editor}` {what}"));
+    match open(&editor, path) {
+        Ok(status) if status.success() => {}
+        Ok(status) => return Err(failed(format!("ended with {status}"))),
+        Err(error) => return Err(failed(format!("cannot be started: {}", io_error_text(&error)))),
+    }
+    let problems = problems(config);
+    if problems.is_empty() {
+        return print(&format!("No problems in {}\n", path.display()));
+    }
+    let list = problems.join("\n");
+    Err(CliError::Other(format!(
+        "The file is saved, but something is wrong:\n{}",
+        redact::text(&list)
+    )))
+}
+
+fn problems(config: &Config) -> Vec<String> {
+    let settings = config.snapshot();
+    let mut problems = settings.file_problems();
+    let rules = settings.user_permissions().unwrap_or_default();
+    let of_rules = user_rule_problems(config, &rules);
+    problems.extend(of_rules.iter().map(|problem| config.locate_problem(problem)));
+    problems
+}
+
+/// A link that leads nowhere exists as well.
+fn exists(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+fn create(path: &Path) -> io::Result<()> {
+    write_schema(path)?;
+    private_file::write(path, settings_template().as_bytes())
+}
+
+fn write_schema(path: &Path) -> io::Result<()> {
+    private_file::write(&path.with_file_name(SCHEMA_FILE), settings_schema().as_bytes())
+}
+
+/// Runs the editor, which may have arguments, and waits for its end.
+#[cfg(unix)]
+#[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
+fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
+    Command::new("sh").arg("-c").arg(format!("{editor} \"$@\"")).arg(editor).arg(path).status()
+}
+
+/// Runs the editor, which may have arguments, and waits for its end.
+#[cfg(not(unix))]
+#[expect(clippy::disallowed_methods, reason = "the editor has the terminal")]
+fn open(editor: &str, path: &Path) -> io::Result<ExitStatus> {
+    let mut words = editor.split_whitespace();
+    Command::new(words.next().unwrap_or(editor)).args(words).arg(path).status()
+}
+
+/// Changes a setting of the user's file, and says what was and what is now. Nothing is written if the value is
+/// not allowed.
+pub fn set(config: &Config, key: &str, values: Option<&[String]>) -> Result<(), CliError> {
+    let refused = |why: &str| CliError::Other(format!("{why}. Nothing was changed"));
+    // Another change at the same time would be lost.
+    let _lock = config.paths.lock_settings()?;
+    let change = config.change_setting(key, values).map_err(|error| refused(&error.to_string()))?;
+    let [before, after] = &change.permissions;
+    let known = user_rule_problems(config, before);
+    let problems = user_rule_problems(config, after);
+    if let Some(problem) = problems.iter().find(|problem| !known.contains(problem)) {
+        return Err(refused(problem));
+    }
+    change.save()?;
+    print(&redact::text(&line(&change)))
+}
+
+fn line(change: &SettingChange) -> String {
+    let old = change.old.as_deref().unwrap_or("not set");
+    let new = change.new.as_deref().unwrap_or("not set");
+    let overridden = change
+        .overridden_by
+        .map(|variable| format!(" ({variable} is set and takes precedence)"))
+        .unwrap_or_default();
+    format!("{}: {old} → {new}{overridden}\n", change.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use turnwright_config::{EnvironmentVariables, Flags, Paths, UserFile};
+    use turnwright_types::private_file;
+
+    /// Wrong entries of the file, of which each is a line, and wrong variables.
+    const WRONG: &[&str] = &[
+        "modle = \"x\"",
+        "model = 7",
+        "mode = \"all\"",
+        "max_turn_requests = 0",
+        "max_turn_requests = \"many\"",
+        "effort = \"huge\"",
+        "list_models = \"yes\"",
+        "silence_seconds = 0",
+        "web.allow = [\"http://localhost:3000/\"]",
+        "sessions.keep_days = -1",
+        "sessions.max_size = \"1 GB\"",
+        "limits.turn_tokens = 0",
+        "limits.session_cost = -1",
+        "permissions.allow = [\"exec(\"]",
+        "permissions.ask = [\"run(ls)\"]",
+        "permissions.deny = \"exec\"",
+        "permissions.rule = [{ effect = \"perhaps\", when = \"exec(ls)\" }]",
+        "permissions.rule = [{ effect = \"deny\", when = \"exec(ls)\", match = [\"rm x\"] }]",
+        "checks.rust = \"\"",
+        "agent.name = \"\"",
+        "sandbox.network = \"maybe\"",
+        "sandbox.read = \"some\"",
+        "sandbox.write = [\"here\"]",
+        "sandbox.caches = [\".npm\"]",
+        "sandbox.hide = [\"secrets\"]",
+        "sandbox.protect = [\"../x\"]",
+        "sandbox.protect = [\"*.sh\"]",
+        "providers.x.base_url = \"localhost:8000/v1\"",
+        "providers.x.api = \"completions\"",
+        "providers.x.key = \"…\"",
+        "providers.x.key_env = [\"A\"]",
+        "providers.x.headers = \"X-Title\"",
+        "providers.x.models = \"m\"",
+        "providers.x.quirks = { nonsense = 1 }",
+        "providers.x.quirks = { images = \"often\" }",
+        "providers.x.request = { stream = false }",
+        "providers.x.model.m.request = { max_tokens = 9 }",
+        "providers.x.model.m.window = -1",
+        "providers.x.model.m.price = { input = 1 }",
+        "providers.groq.base_url = \"http://localhost:8000/v1\"",
+        "mcp.wait_seconds = -1",
+        "mcp.servers.a = { args = [\"x\"] }",
+        "mcp.servers.a = { command = \"x\", url = \"https://x\" }",
+        "mcp.servers.a = { command = \"x\", start_seconds = 0 }",
+        "mcp.servers.\"a b\" = { command = \"x\" }",
+        "TURNWRIGHT_MODE=all",
+        "TURNWRIGHT_MAX_TURN_REQUESTS=many",
+        "TURNWRIGHT_CONTEXT_WINDOW=0",
+    ];
+
+    /// Settings in a folder of their own, with this file.
+    fn config(home: &Path, text: &str, environment: Vec<(OsString, OsString)>) -> Config {
+        let paths = Paths::below(home);
+        let file = UserFile::at_default_path(&paths);
+        private_file::write(file.path(), text.as_bytes()).unwrap();
+        let (variables, _) = EnvironmentVariables::classify(environment, &[]);
+        Config::new(variables, Flags::default(), file, paths)
+    }
+
+    /// The words about one of [`WRONG`].
+    fn said(wrong: &str) -> Vec<String> {
+        let home = tempfile::tempdir().unwrap();
+        let variable = wrong.split_once('=').filter(|pair| pair.0.starts_with("TURNWRIGHT_"));
+        let config = match variable {
+            Some((name, value)) => config(home.path(), "", vec![(name.into(), value.into())]),
+            None => config(home.path(), wrong, Vec::new()),
+        };
+        let path = config.user_file_path().display().to_string();
+        let ShownSettings { errors, warnings, .. } =
+            ShownSettings::new(&config.snapshot(), |_, _| Vec::new());
+        let errors = errors.iter().map(|error| format!("error: {error}"));
+        let all = errors.chain(warnings.iter().map(|warning| format!("warning: {warning}")));
+        // The remedy for a file that cannot be read is said above the table.
+        let cause = |problem: &str| problem.split(". Fix the file;").next().unwrap().to_owned();
+        all.map(|line| cause(&line.replace(&path, "config.toml"))).collect()
+    }
+
+    #[test]
+    fn the_manual_has_what_is_said_of_each_wrong_value() {
+        let mut table = String::new();
+        for wrong in WRONG {
+            let said = said(wrong);
+            assert_eq!(said.len(), 1, "{wrong}: {said:?}");
+            table.push_str(&format!("| `{wrong}` | {} |\n", said[0]));
+        }
+        let manual = include_str!("../../../docs/configuration.md");
+        assert!(manual.contains(&table), "docs/configuration.md must have this table:\n{table}");
+    }
+
+    #[test]
+    fn none_of_them_is_written() {
+        for (key, value) in WRONG.iter().filter_map(|entry| entry.split_once(" = ")) {
+            let home = tempfile::tempdir().unwrap();
+            // With a key, any model has a provider.
+            let variable = ("OPENAI_API_KEY".into(), "k".into());
+            let config = config(home.path(), "", vec![variable]);
+            let outcome = set(&config, key, Some(&[value.to_owned()]));
+            let shown = ShownSettings::new(&config.snapshot(), |_, _| Vec::new());
+            assert_eq!((shown.errors, shown.warnings), (Vec::new(), Vec::new()), "{key} = {value}");
+            let is_written = !std::fs::read_to_string(config.user_file_path()).unwrap().is_empty();
+            assert_eq!(outcome.is_ok(), is_written, "{key} = {value}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Undoes and redoes the file changes of earlier turns: planning (pure) and execution, and what people are told about
+//! them. Only paths that a turn has changed are touched, and only if they are still as that turn left them.
+//!
+//! An [`UndoContext`] plans and executes; its [`UndoReport`] says what became of each file. [`turn_changes`] are the
+//! changes of turns as diffs.
+
+mod apply;
+mod context;
+mod diff;
+mod plan;
+mod report;
+
+pub use context::{UndoContext, UndoRequest, undo_news};
+pub use diff::{DiffLimits, DiffSide, unified_diff};
+pub use plan::{UndoAction, UndoHistory, UndoPlan, UndoStep, UndoneTurns};
+pub use report::{
+    ChangeScope, ChangedFile, TurnChanges, UndoReport, one_line_excerpt, turn_changes, turn_list,
+};
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests;

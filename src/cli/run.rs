@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::mcp::parse_mode;
 use super::CliError;
+use super::mcp::parse_mode;
 use crate::acp;
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;

@@ -13,9 +13,9 @@ use turnwright_config::effective_policy::resolve_policy;
 use turnwright_config::trust::TrustStore;
 use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{
-    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Grants, Mode, Pattern, PolicyRules, ProjectRuleStore,
-    Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide, describe_confinement,
-    explain, suggest_pattern, verdict_name,
+    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Grants, Mode, Pattern, PolicyRules,
+    ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide,
+    describe_confinement, explain, suggest_pattern, verdict_name,
 };
 use turnwright_policy::shell;
 use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};

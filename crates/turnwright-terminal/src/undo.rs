@@ -17,7 +17,9 @@ use turnwright_store::{
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::redact;
-use turnwright_undo::{ChangeScope, DiffLimits, UndoContext, UndoReport, UndoRequest, turn_changes};
+use turnwright_undo::{
+    ChangeScope, DiffLimits, UndoContext, UndoReport, UndoRequest, turn_changes,
+};
 use turnwright_workspace::files::{Files, Roots};
 use turnwright_workspace::real_path;
 

@@ -144,7 +144,11 @@ impl DoctorReport {
     }
 
     /// Says whether the agent can work with the model, and where what was learned is `stored`.
-    pub fn conclude(&mut self, stored: io::Result<Option<String>>, learned: &ModelProfile) -> ExitCode {
+    pub fn conclude(
+        &mut self,
+        stored: io::Result<Option<String>>,
+        learned: &ModelProfile,
+    ) -> ExitCode {
         let works = probe::is_usable(&self.checks);
         self.print_line("");
         self.print_line(if works { MODEL_WORKS } else { MODEL_FAILS });

@@ -215,7 +215,7 @@ mod tests {
         let path = std::env::join_paths([&first, &links]).unwrap();
         let environment = Environment::default().with("PATH", path);
         let session = Roots::new(&links).unwrap();
-        let line = script("go env; own");
+        let line = script("go version; own");
         let trusted = LinkTargets { fixed: &FixedPlaces::default(), writable: &[] };
         let places = readable(&session, &environment, &line, &RealPaths::default(), &trusted);
         for (path, is_open) in [

@@ -7,7 +7,7 @@ use crate::shell::network::{self, NetworkUse};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::read_only::FilesRead;
 
-use super::{Program, is_in, program};
+use super::{Program, WordList, is_in, program};
 use crate::shell::harm::{DATA, Danger, PUBLISHES, has_subcommand};
 
 /// Tasks of web frameworks.
@@ -323,10 +323,16 @@ fn go_needs_network(words: Args<'_>) -> bool {
             && words.iter().any(|word| word.text.contains('@'))
 }
 
-/// `go env` without `-w` and `-u`.
+/// `go env` with the names of variables, and without `-w` and `-u`. For the flags of the C compiler, which are among
+/// all variables, it makes a temporary folder.
 fn go(words: &[Word]) -> FilesRead {
+    const NEED_A_FOLDER: WordList =
+        "CGO_CFLAGS CGO_CPPFLAGS CGO_CXXFLAGS CGO_FFLAGS CGO_LDFLAGS GOGCCFLAGS PKG_CONFIG";
     let (_, words) = words.split_first().filter(|words| words.0.text == "env")?;
-    words.iter().all(|word| word.text == "-json" || is_variable(&word.text)).then(Vec::new)
+    let mut names =
+        words.iter().map(|word| word.text.as_str()).filter(|name| *name != "-json").peekable();
+    names.peek()?;
+    names.all(|name| is_variable(name) && !is_in(NEED_A_FOLDER, name)).then(Vec::new)
 }
 
 fn is_variable(name: &str) -> bool {

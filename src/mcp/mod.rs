@@ -2,9 +2,8 @@
 //! available, and reports servers that fail. A turn sees these tools with the same checks, questions and audit
 //! as built-in ones. `turnwright-mcp` holds the connections.
 //!
-//!   remote_tool      one tool of a server
+//!   remote_tool      one tool of a server, and what the user is shown before a call
 //!   tool_pins        what a tool looked like when the user allowed it
-//!   question         what the user is shown before a call
 //!   tool_outcome     the result of a call, for the model and for its card
 
 mod tool_pins;

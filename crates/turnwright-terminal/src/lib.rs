@@ -2,10 +2,10 @@
 //! is started by whoever runs [`TerminalRun`].
 //!
 //! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is
-//! stored, `SandboxedCommand` runs a command as the agent does, `check_sandbox` tries to break out of the sandbox, and
-//! [`check_agent`] plays an editor, and [`doctor`] has what else is checked. [`sessions`], [`history`] and [`undo`] work
+//! stored, `SandboxedCommand` runs a command as the agent does, [`doctor`] checks the sandbox and the model, and
+//! [`check_agent`] plays an editor. [`sessions`], [`history`] and [`undo`] work
 //! on what is stored, [`policy`] and [`trust`] on what is allowed, and [`settings`] on the user's file. [`prompt`] asks
-//! questions, and [`scrub()`] removes keys from what is given away.
+//! questions.
 
 mod agent_check;
 pub mod doctor;
@@ -32,8 +32,10 @@ pub use login::{login, logout};
 pub use outcome::{CliError, exit_code, print, report, write_stdout};
 pub use run::{RunOptions, SessionPlan, TerminalRun};
 #[cfg(unix)]
-pub use sandbox::{SandboxReport, SandboxedCommand, TestedAttempt, check_sandbox, run_for_agent};
-pub use scrub::{scrub, write_without_keys};
+use sandbox::check_sandbox;
+#[cfg(unix)]
+pub use sandbox::{SandboxedCommand, run_for_agent};
+use scrub::write_without_keys;
 
 /// Builds the runtime.
 pub fn runtime() -> io::Result<Runtime> {

@@ -37,7 +37,7 @@ const MIN_CERTAIN_LENGTH: usize = 16;
 const MIN_RANDOM_LENGTH: usize = 16;
 
 /// The text without keys, in any form, and with `~` in place of the home folder.
-pub fn scrub(text: &str, home: Option<&str>) -> String {
+pub(crate) fn scrub(text: &str, home: Option<&str>) -> String {
     let redacted = redact::text(text);
     let text = match home.filter(|home| home.len() > 1) {
         Some(home) => redacted.replace(home, "~"),
@@ -61,7 +61,7 @@ fn without_certain_keys(text: &str) -> String {
 
 /// Writes a text to stdout, without keys and without words that certainly are keys.
 #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-pub fn write_without_keys(text: &str) -> io::Result<()> {
+pub(crate) fn write_without_keys(text: &str) -> io::Result<()> {
     stdout().write_all(without_certain_keys(&redact::text(text)).as_bytes())
 }
 

@@ -95,7 +95,7 @@ impl SessionHost {
 
     /// The folders of a session together with our own. Opening a session in the home folder must not give the
     /// model access to the keys or the permission rules.
-    pub(super) fn with_own_folders(&self, id: &SessionId, roots: Roots) -> Roots {
+    fn with_own_folders(&self, id: &SessionId, roots: Roots) -> Roots {
         let paths = &self.config().paths;
         roots
             .with_private_folder(&paths.config)
@@ -105,7 +105,7 @@ impl SessionHost {
 
     /// Loads the rules for these folders, and adds what the user has to know about them and about the settings
     /// to `notices`. Blocks.
-    pub(super) fn load_policy(
+    fn load_policy(
         &self,
         settings: &SettingsSnapshot<'_>,
         id: &SessionId,

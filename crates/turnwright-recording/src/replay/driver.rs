@@ -347,7 +347,7 @@ impl ReplayDriver {
 
 /// The requests that the agent has made.
 #[derive(Default)]
-pub(super) struct ModelRequestLog {
+struct ModelRequestLog {
     sent: SentMessages,
     /// The new messages of each request, by the number of the recorded request.
     asked: HashMap<u64, Vec<Value>>,
@@ -364,7 +364,7 @@ impl ModelRequestLog {
     }
 
     /// The new messages of a request, if it was made.
-    pub(super) fn asked(&self, request: u64) -> Option<&[Value]> {
+    fn asked(&self, request: u64) -> Option<&[Value]> {
         self.asked.get(&request).map(Vec::as_slice)
     }
 }

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 
 use super::DoctorReport;
-use crate::scrub;
+use crate::scrub::scrub;
 use turnwright_config::{Config, EffectiveSetting};
 use turnwright_mcp::ServerTransport;
 use turnwright_store::history::{CallRecord, HistoryQuery, find_calls};

@@ -7,7 +7,6 @@
 mod target;
 
 use std::fmt::Write;
-use std::io;
 use std::process::ExitCode;
 
 use turnwright_config::{
@@ -15,20 +14,11 @@ use turnwright_config::{
     ProviderPreset, StoredLogin, looks_like_key,
 };
 use turnwright_llm::Endpoint;
-use turnwright_types::error_text::{as_sentence, io_error_text};
+use turnwright_types::error_text::as_sentence;
 use turnwright_types::secret::Secret;
 
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
-use crate::{block_on, prompt};
-
-/// Why a login was not stored, or not removed. The text is only shown.
-#[derive(Debug, thiserror::Error)]
-enum LoginError {
-    #[error("{}", io_error_text(.0))]
-    Io(#[from] io::Error),
-    #[error("{0}")]
-    Other(String),
-}
+use crate::{CliError, block_on, prompt};
 
 /// Asks for a provider, its key and a model, and stores them. Exits with 0 only if they were stored, because
 /// clients rely on the status (R-AUTH-7). Without the name of a provider, a list is shown.
@@ -45,7 +35,7 @@ pub fn login(provider: Option<&str>, mut config: Config) -> ExitCode {
 }
 
 /// Returns what the login changes.
-fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String, LoginError> {
+fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String, CliError> {
     let mut logins = Logins::load(&config.paths).unwrap_or_else(|error| {
         prompt::say(&format!("{error}. This login replaces it.\n")).ok();
         Logins::default()
@@ -60,7 +50,7 @@ fn run(provider: Option<&str>, flags: &Flags, config: &Config) -> Result<String,
     };
     // Not every way to log in has made a request.
     Endpoint::new(new.server().unwrap_or(OPENAI_BASE_URL), new.key.clone().map(Into::into))
-        .map_err(|error| LoginError::Other(error.to_string()))?;
+        .map_err(|error| CliError::Other(error.to_string()))?;
     logins.add(new, &config.paths)?;
     Ok(logins.last().map(|stored| config.snapshot().effect_of(stored)).unwrap_or_default())
 }
@@ -75,8 +65,8 @@ struct Login<'a> {
 
 impl Login<'_> {
     /// The server that the flags and this provider name; `None` if they leave it open.
-    fn named_target(&self, provider: Option<&str>) -> Result<Option<LoginTarget>, LoginError> {
-        LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(LoginError::Other)
+    fn named_target(&self, provider: Option<&str>) -> Result<Option<LoginTarget>, CliError> {
+        LoginTarget::named(provider, self.flags.base_url.as_deref()).map_err(CliError::Other)
     }
 
     /// The key for this server that is already in the environment or stored.
@@ -138,14 +128,10 @@ pub fn logout(provider: Option<&str>, removes_all: bool, config: &Config) -> Exi
 }
 
 /// Removes what the arguments or the user's answer name, and returns what to say.
-fn remove(
-    provider: Option<&str>,
-    removes_all: bool,
-    config: &Config,
-) -> Result<String, LoginError> {
+fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> Result<String, CliError> {
     let mut logins = match Logins::load(&config.paths) {
         Ok(logins) => logins,
-        Err(error) if provider.is_some() => return Err(LoginError::Other(error.to_string())),
+        Err(error) if provider.is_some() => return Err(CliError::Other(error.to_string())),
         Err(_) => {
             Logins::default().remove(|_| true, &config.paths)?;
             return Ok("Removed the stored logins, which were damaged.\n".to_owned());
@@ -156,7 +142,7 @@ fn remove(
         (Some(name), _) => {
             let is_meant = |login: &StoredLogin| plain_name(&login.name()) == plain_name(name);
             if !logins.all().iter().any(is_meant) {
-                return Err(LoginError::Other(format!(
+                return Err(CliError::Other(format!(
                     "there is no login of `{}`. Stored are: {}",
                     name.escape_debug(),
                     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -180,9 +166,9 @@ fn plain_name(name: &str) -> String {
 }
 
 /// Asks which login is to be removed; `None` for all.
-fn ask_which(names: &[String]) -> Result<Option<&str>, LoginError> {
+fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
     if !prompt::is_terminal() {
-        return Err(LoginError::Other(format!(
+        return Err(CliError::Other(format!(
             "there are several logins. Add --all, or --provider with one of {}",
             names.join(", ")
         )));
@@ -224,7 +210,7 @@ const ANOTHER_SERVER: &str = "another server";
 
 impl Login<'_> {
     /// Asks for everything that the flags leave open.
-    fn ask(&self, provider: Option<&str>) -> Result<StoredLogin, LoginError> {
+    fn ask(&self, provider: Option<&str>) -> Result<StoredLogin, CliError> {
         let mut target = match self.named_target(provider)? {
             Some(target) => target,
             // A provider without a base URL of its own.
@@ -239,7 +225,7 @@ impl Login<'_> {
         Ok(Login::stored(&target, key, model))
     }
 
-    fn ask_target(&self) -> Result<LoginTarget, LoginError> {
+    fn ask_target(&self) -> Result<LoginTarget, CliError> {
         let (local, hosted): (Vec<_>, Vec<_>) =
             PRESETS.iter().partition(|provider| provider.key_env.is_none());
         let found = self.look_for(&local)?;
@@ -276,7 +262,7 @@ impl Login<'_> {
     }
 
     /// How many models each of these servers has that runs on this machine.
-    fn look_for(&self, local: &[&ProviderPreset]) -> Result<Vec<Option<usize>>, LoginError> {
+    fn look_for(&self, local: &[&ProviderPreset]) -> Result<Vec<Option<usize>>, CliError> {
         if !self.config.snapshot().list_models() {
             return Ok(vec![None; local.len()]);
         }
@@ -295,7 +281,7 @@ impl Login<'_> {
     fn ask_key(
         &self,
         target: &mut LoginTarget,
-    ) -> Result<(Option<ProviderKey>, Vec<String>), LoginError> {
+    ) -> Result<(Option<ProviderKey>, Vec<String>), CliError> {
         let known = self.known_key(target);
         for attempt in 1..=MAX_ATTEMPTS {
             // A local server usually needs none.
@@ -316,20 +302,20 @@ impl Login<'_> {
                     let why = as_sentence(why);
                     prompt::say(&format!("{why} So it is not known whether the login works.\n"))?;
                     if !prompt::is_yes(&prompt::ask("Store it nevertheless? [y/N] ")?) {
-                        return Err(LoginError::Other("you decided not to".to_owned()));
+                        return Err(CliError::Other("you decided not to".to_owned()));
                     }
                     return Ok((key, Vec::new()));
                 }
             }
         }
-        Err(LoginError::Other(format!("there was no valid key in {MAX_ATTEMPTS} attempts")))
+        Err(CliError::Other(format!("there was no valid key in {MAX_ATTEMPTS} attempts")))
     }
 
     fn ask_one_key(
         &self,
         target: &LoginTarget,
         known: Option<&ProviderKey>,
-    ) -> Result<Option<ProviderKey>, LoginError> {
+    ) -> Result<Option<ProviderKey>, CliError> {
         let empty = match known {
             Some(key) => format!("; empty for the one in {}", key.origin),
             None if target.needs_key() => String::new(),
@@ -346,7 +332,7 @@ impl Login<'_> {
         &self,
         target: &LoginTarget,
         models: &[String],
-    ) -> Result<Option<String>, LoginError> {
+    ) -> Result<Option<String>, CliError> {
         let usual = self.usual_model(target, models);
         prompt::say(&model_list(models))?;
         let what = if models.is_empty() { "name" } else { "number or name" };
@@ -362,7 +348,7 @@ impl Login<'_> {
 }
 
 /// Asks for the base URL of a server of the user's own.
-fn ask_server() -> Result<LoginTarget, LoginError> {
+fn ask_server() -> Result<LoginTarget, CliError> {
     loop {
         let answer = prompt::ask("Base URL, such as https://example.com/v1: ")?;
         match LoginTarget::server(&answer) {
@@ -471,10 +457,10 @@ fn choose_model(
 
 impl Login<'_> {
     /// Reads the key of a well-known provider, which is the first line, and tries it.
-    fn read_key_of(&self, provider: &str) -> Result<StoredLogin, LoginError> {
+    fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
         let named = self.named_target(Some(provider))?;
         let mut target = named.ok_or_else(|| {
-            LoginError::Other(format!(
+            CliError::Other(format!(
                 "each account of {provider} has its own server: add --base-url"
             ))
         })?;
@@ -483,11 +469,11 @@ impl Login<'_> {
             .map(|secret| self.new_key(secret))
             .or_else(|| self.known_key(&target));
         if key.is_none() && target.needs_key() {
-            return Err(LoginError::Other(format!("{} needs a key", target.name())));
+            return Err(CliError::Other(format!("{} needs a key", target.name())));
         }
         let models = match self.try_key(&mut target, key.as_ref().map(|key| &key.secret))? {
             Trial::Models(models) => models,
-            Trial::Refused(why) => return Err(LoginError::Other(why)),
+            Trial::Refused(why) => return Err(CliError::Other(why)),
             Trial::Unknown(why) => {
                 // There is nobody to ask.
                 prompt::say(&format!("The key could not be tried: {why}\n"))?;
@@ -501,7 +487,7 @@ impl Login<'_> {
     }
 
     /// Reads the base URL, the key and the model, each in a line, as far as flags do not give them.
-    fn read_all(&self) -> Result<StoredLogin, LoginError> {
+    fn read_all(&self) -> Result<StoredLogin, CliError> {
         let base_url = match &self.flags.base_url {
             Some(base_url) => base_url.clone(),
             None => prompt::ask("Base URL (empty for OpenAI): ")?,
@@ -512,15 +498,15 @@ impl Login<'_> {
             None => prompt::ask("Model (empty for the default): ")?,
         };
         let key = Secret::from_copied(&key);
-        let model = choose_model(&model, &[], None).map_err(LoginError::Other)?;
+        let model = choose_model(&model, &[], None).map_err(CliError::Other)?;
         match base_url.trim() {
-            "" if key.is_none() => Err(LoginError::Other("enter a key or a base URL".to_owned())),
+            "" if key.is_none() => Err(CliError::Other("enter a key or a base URL".to_owned())),
             "" => {
                 let key = key.map(|key| key.expose().to_owned());
                 Ok(StoredLogin { key, model, ..StoredLogin::default() })
             }
             base_url => {
-                let target = LoginTarget::server(base_url).map_err(LoginError::Other)?;
+                let target = LoginTarget::server(base_url).map_err(CliError::Other)?;
                 let key = key.map(|secret| self.new_key(secret));
                 Ok(Login::stored(&target, key, model))
             }

@@ -180,7 +180,7 @@ async fn read_prompt_line(
 
 /// How the editing of a line ended.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum EditedLine {
+enum EditedLine {
     Prompt(String),
     /// Ctrl-C.
     Interrupted,
@@ -215,13 +215,13 @@ impl LineEditor {
     }
 
     /// The slash commands, which may change while the user types.
-    pub(super) fn commands(&self) -> SlashCommands {
+    fn commands(&self) -> SlashCommands {
         self.editor.helper().cloned().unwrap_or_default()
     }
 
     /// Lets the user type a line that begins with a text. Blocks. Further lines that come at once, as when
     /// several are pasted, are kept for the next call.
-    pub(super) fn read(&mut self, begun: &str) -> io::Result<EditedLine> {
+    fn read(&mut self, begun: &str) -> io::Result<EditedLine> {
         match self.editor.readline_with_initial("> ", (begun, "")) {
             Ok(line) => {
                 self.remember(&line);
@@ -235,7 +235,7 @@ impl LineEditor {
     }
 
     /// Adds a line to the history. A history that cannot be written is no reason to stop.
-    pub(super) fn remember(&mut self, line: &str) {
+    fn remember(&mut self, line: &str) {
         let mut line = line.trim_end().to_owned();
         redact::redact_in_place(&mut line);
         let is_new = matches!(self.editor.add_history_entry(&line), Ok(true));
@@ -247,7 +247,7 @@ impl LineEditor {
 
 /// Slash commands, each with a description. Completes them at the beginning of the line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SlashCommands(Arc<Mutex<Vec<(String, String)>>>);
+struct SlashCommands(Arc<Mutex<Vec<(String, String)>>>);
 
 impl Completer for SlashCommands {
     type Candidate = Pair;
@@ -263,7 +263,7 @@ impl Completer for SlashCommands {
 }
 
 impl SlashCommands {
-    pub(super) fn set(&self, commands: Vec<(String, String)>) {
+    fn set(&self, commands: Vec<(String, String)>) {
         *self.0.lock() = commands;
     }
 
@@ -304,18 +304,18 @@ impl Validator for SlashCommands {}
 impl Helper for SlashCommands {}
 
 /// The most entries that are kept.
-pub(super) const MAX_ENTRIES: usize = 1_000;
+const MAX_ENTRIES: usize = 1_000;
 
 /// The file of the history.
-pub(super) struct PromptHistory(PathBuf);
+struct PromptHistory(PathBuf);
 
 impl PromptHistory {
-    pub(super) fn new(state: &Path) -> PromptHistory {
+    fn new(state: &Path) -> PromptHistory {
         PromptHistory(state.join("run_history"))
     }
 
     /// Reads the newest entries, and shortens a file that has grown too long.
-    pub(super) fn read(&self) -> Vec<String> {
+    fn read(&self) -> Vec<String> {
         let Ok(bytes) = std::fs::read(&self.0) else { return Vec::new() };
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text.lines().collect();
@@ -328,7 +328,7 @@ impl PromptHistory {
         kept.iter().map(|line| restored_entry(line)).collect()
     }
 
-    pub(super) fn append(&self, entry: &str) -> io::Result<()> {
+    fn append(&self, entry: &str) -> io::Result<()> {
         private_file::append(&self.0, stored_entry(entry).as_bytes())
     }
 }

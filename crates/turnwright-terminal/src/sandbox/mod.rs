@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-pub use self::check::{SandboxReport, TestedAttempt, check_sandbox};
+pub(crate) use self::check::check_sandbox;
 use turnwright_config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::error_text::io_error_text;

@@ -308,7 +308,7 @@ const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The output of a command on its way to a file.
 #[derive(Debug)]
-pub(super) struct OutputFile {
+struct OutputFile {
     path: PathBuf,
     waiting: Vec<u8>,
     file: Option<File>,
@@ -338,7 +338,7 @@ pub(super) struct FileWrite {
 }
 
 impl OutputFile {
-    pub(super) fn new(path: PathBuf) -> OutputFile {
+    fn new(path: PathBuf) -> OutputFile {
         OutputFile {
             path,
             waiting: Vec::new(),
@@ -350,7 +350,7 @@ impl OutputFile {
     }
 
     /// Adds output.
-    pub(super) fn push(&mut self, text: &[u8]) {
+    fn push(&mut self, text: &[u8]) {
         if self.end.is_some() {
             return;
         }
@@ -370,12 +370,12 @@ impl OutputFile {
     }
 
     /// True if output waits to be written.
-    pub(super) fn is_behind(&self) -> bool {
+    fn is_behind(&self) -> bool {
         self.is_needed && !self.waiting.is_empty()
     }
 
     /// The next write: `all` that waits, or only a full chunk.
-    pub(super) fn next_write(&mut self, all: bool) -> Option<FileWrite> {
+    fn next_write(&mut self, all: bool) -> Option<FileWrite> {
         if !self.is_behind() || !all && self.waiting.len() < WRITE_SIZE {
             return None;
         }

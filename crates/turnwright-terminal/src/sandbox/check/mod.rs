@@ -31,11 +31,11 @@ const UNTOUCHED: &str = "a file outside the sandbox\n";
 
 /// The outcome of the check.
 #[derive(Debug)]
-pub struct SandboxReport {
+pub(crate) struct SandboxReport {
     /// The features of the system: name and value, for people.
-    pub facts: Vec<(&'static str, String)>,
+    pub(crate) facts: Vec<(&'static str, String)>,
     /// The attempts that were made, in their order.
-    pub attempts: Vec<TestedAttempt>,
+    pub(crate) attempts: Vec<TestedAttempt>,
     /// True if there was a sandbox to test, or the attempts were made without one on purpose.
     was_tested: bool,
     /// The features that the system lacks for full protection.
@@ -44,17 +44,17 @@ pub struct SandboxReport {
 
 /// An escape attempt, and its outcome.
 #[derive(Debug)]
-pub struct TestedAttempt {
+pub(crate) struct TestedAttempt {
     /// A stable word for programs.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The attempt in words.
-    pub what: &'static str,
-    pub result: AttemptResult,
+    pub(crate) what: &'static str,
+    pub(crate) result: AttemptResult,
 }
 
 impl SandboxReport {
     /// Returns true if every attempt failed that must fail; `None` if there is no sandbox.
-    pub fn holds(&self) -> Option<bool> {
+    pub(crate) fn holds(&self) -> Option<bool> {
         // An empty list proves nothing.
         self.was_tested.then(|| {
             !self.attempts.is_empty()
@@ -68,7 +68,7 @@ impl SandboxReport {
     }
 
     /// The outcome for programs.
-    pub fn as_json(&self) -> Value {
+    pub(crate) fn as_json(&self) -> Value {
         let facts: serde_json::Map<_, _> = self
             .facts
             .iter()
@@ -93,7 +93,7 @@ impl SandboxReport {
 
 /// Makes every escape attempt in the sandbox that commands get. With `without_sandbox` they run
 /// unconfined, to show that the check notices a leak.
-pub fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxReport {
+pub(crate) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxReport {
     let was_tested = turnwright_sandbox::can_confine() || without_sandbox;
     let missing = turnwright_sandbox::limitations();
     let mut facts = facts(&missing);

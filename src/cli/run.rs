@@ -13,7 +13,7 @@ use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Store, read};
 use turnwright_terminal::sessions::{current_folder, find_session, is_same_folder};
-use turnwright_terminal::{RunOptions, SessionPlan, TerminalRun};
+use turnwright_terminal::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 use turnwright_types::effect::escape_hidden_line;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -22,9 +22,6 @@ git diff main | turnwright run --no-input --mode plan --file - \"Review this cha
 Exit status: 0 if the model has finished, 1 if the agent failed, 2 if arguments or settings are unusable or \
 there is no model, 3 if the model failed, 4 if it refused, 5 at a limit of tokens, 6 at another limit, 130 \
 if cancelled.";
-
-/// The exit status if arguments or settings cannot be used.
-const UNUSABLE: u8 = 2;
 
 #[derive(Debug, Args)]
 pub(super) struct RunCliArgs {

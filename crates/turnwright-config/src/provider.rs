@@ -18,7 +18,7 @@ use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
-/// How long a local server may send nothing unless it is set otherwise. It may have to load the model
+/// The silence limit of a local server unless it is set otherwise. It may have to load the model
 /// and read a long prompt without a graphics card.
 const LOCAL_SILENCE_LIMIT: Duration = Duration::from_secs(600);
 /// Where requests go, below a base URL.
@@ -64,12 +64,12 @@ pub struct EndpointSettings {
     pub max_output: Option<u64>,
     /// The price of the model's tokens, if set.
     pub price: Option<Price>,
-    /// How long the model may send nothing, if set.
+    /// The time for which the model may send nothing, if set.
     pub silence_limit: Option<Duration>,
 }
 
 impl EndpointSettings {
-    /// How long the model may send nothing.
+    /// The time for which the model may send nothing.
     pub fn silence_limit(&self) -> Duration {
         self.silence_limit.unwrap_or_else(|| {
             let is_local = Url::parse(&self.base_url).is_ok_and(|url| is_local(&url));

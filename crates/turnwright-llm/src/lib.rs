@@ -240,7 +240,7 @@ pub trait Model: Debug + Send + Sync + 'static {
         None
     }
 
-    /// How long the model may send nothing before its reply is given up. The caller enforces this.
+    /// The time for which the model may send nothing before its reply is given up. The caller enforces this.
     fn silence_limit(&self) -> Duration {
         DEFAULT_SILENCE_LIMIT
     }

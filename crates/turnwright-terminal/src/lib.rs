@@ -30,7 +30,7 @@ use tokio::runtime::{Builder, Runtime};
 pub use agent_check::check_agent;
 pub use login::{login, logout};
 pub use outcome::{CliError, exit_code, print, report, write_stdout};
-pub use run::{RunOptions, SessionPlan, TerminalRun};
+pub use run::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 #[cfg(unix)]
 use sandbox::check_sandbox;
 #[cfg(unix)]

@@ -345,7 +345,7 @@ fn emit_thought(thought: &str, out: &mut impl FnMut(ReplyPiece<'_>)) {
     }
 }
 
-/// How a reply starts.
+/// The start of a reply, as far as it tells where reasoning is.
 enum OpeningTag<'a> {
     /// More text is needed to tell.
     Incomplete,

@@ -59,7 +59,7 @@ const MAX_STEPS: usize = 200_000;
 const MAX_DEPTH: usize = 128;
 /// The steps for the compilation of a pattern.
 const COMPILATION_STEPS: usize = 4_000;
-/// How much text is counted or compared in one step.
+/// The bytes of text that one step counts or compares.
 const BYTES_PER_STEP: usize = 256;
 /// Maximum size of a compiled pattern.
 const MAX_PATTERN_BYTES: usize = 256 * 1024;
@@ -280,7 +280,7 @@ impl<'a> Validation<'a> {
         Ok(())
     }
 
-    /// How many schemas accept the value, counted up to `enough`.
+    /// Counts the schemas that accept the value, up to `enough`.
     fn count_valid(
         &mut self,
         schemas: &'a [Value],

@@ -55,7 +55,7 @@ pub(crate) struct ServerProcess {
     /// Cancelled when its stdout is no longer read, because the process closed it or its connection was closed.
     gone: CancellationToken,
     temp_folder: Option<PrivateTempFolder>,
-    /// How many bytes it holds with all that it has started, once that is more than they may.
+    /// The bytes that it holds with all that it has started, once that is more than they may.
     memory_excess: Shared<BoxFuture<'static, u64>>,
 }
 
@@ -202,12 +202,12 @@ fn display_tail(bytes: &[u8]) -> String {
 
 /// Maximum size of a message.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
-/// How much of the buffer is kept for the next line.
+/// The part of the buffer that is kept for the next line.
 const RETAINED_BYTES: usize = 64 * 1024;
 /// After this many lines that are not responses, reading pauses, because each such line costs work and
 /// may need a response.
 const MAX_BURST: usize = 4096;
-/// How long reading pauses. It pauses again while the process does not read its stdin.
+/// The length of a pause in reading. It pauses again while the process does not read its stdin.
 const BURST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Connects to a process. The task of the connection ends when the process closes one of its pipes, or

@@ -26,6 +26,9 @@ pub(super) enum TurnEnd {
     Terminated = 143,
 }
 
+/// The exit status if arguments or settings cannot be used.
+pub const UNUSABLE: u8 = TurnEnd::Unusable as u8;
+
 impl TurnEnd {
     pub(super) fn of_stop_reason(reason: &str) -> TurnEnd {
         match reason {

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::agent_link::AgentLink;
 use self::conversation::LineEditor;
 use self::exit_status::TurnEnd;
+pub use self::exit_status::UNUSABLE;
 use self::permission_answer::{AnswerPolicy, AnswerSource};
 use self::prompt_content::STDIN;
 use self::run_client::{RequestFailure, RunClient, error_end};

@@ -206,7 +206,7 @@ async fn respond(stream: &mut TcpStream, status: &str, text: &str) -> io::Result
     stream.shutdown().await
 }
 
-/// How long a renewal may take, including the wait for another process's.
+/// The time limit of a renewal, including the wait for another process's.
 const RENEWAL_TIMEOUT: Duration = Duration::from_secs(20);
 /// Seconds before its expiry at which a token is renewed.
 const RENEWAL_MARGIN: u64 = 60;

@@ -1,12 +1,21 @@
 //! Recognises files that are likely to hold secrets by their names. Reading one needs the user's
 //! permission, and searches do not show their contents.
 
-mod home_places;
-
 use std::path::{Components, Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::secret::is_secret_file;
-use home_places::{HOME_BUILD_CREDENTIALS, HOME_CREDENTIALS, WINDOWS_CREDENTIALS};
+
+/// Where programs keep credentials below a home folder, or private things such as histories and mail, one place a line.
+/// Everything below a place belongs to it. Names count in any folder, so a place must not be one that projects have, too.
+const PRIVATE_PLACES: &str = include_str!("secrets/private_places.txt");
+const BUILD_PLACES: &str = include_str!("secrets/build_places.txt");
+const WINDOWS_PLACES: &str = include_str!("secrets/windows_places.txt");
+
+/// The places of all lists.
+static ALL_PLACES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES].into_iter().flat_map(listed).collect()
+});
 
 /// The first parts of all places that do not begin with a dot.
 const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
@@ -14,12 +23,17 @@ const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
 /// The places of credentials below a home folder that no program of the model may read. Not all of them
 /// exist.
 pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
-    HOME_CREDENTIALS.iter().map(|place| home.join(place)).collect()
+    listed(PRIVATE_PLACES).map(|place| home.join(place)).collect()
 }
 
 /// Further places, which only the user's own commands need to read.
 pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
-    HOME_BUILD_CREDENTIALS.iter().map(|place| home.join(place)).collect()
+    listed(BUILD_PLACES).map(|place| home.join(place)).collect()
+}
+
+/// The places of a list, without its comments.
+fn listed(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().filter(|line| !line.starts_with('#'))
 }
 
 /// Returns true if the path is a place of credentials, or below one, in any folder.
@@ -33,8 +47,7 @@ fn is_in_credential_place(path: &Path) -> bool {
         {
             continue;
         }
-        let all = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS, WINDOWS_CREDENTIALS];
-        if all.into_iter().flatten().any(|place| begins_with_place(first, &rest, place)) {
+        if ALL_PLACES.iter().any(|place| begins_with_place(first, &rest, place)) {
             return true;
         }
     }
@@ -368,8 +381,11 @@ mod tests {
 
     #[test]
     fn the_names_of_all_places_begin_alike() {
-        let all = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS, WINDOWS_CREDENTIALS];
-        for place in all.into_iter().flatten() {
+        for list in [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES] {
+            assert!(listed(list).count() > 20);
+        }
+        for place in &*ALL_PLACES {
+            assert!(!place.is_empty() && place.trim() == *place);
             assert!(is_secret_path(&Path::new("/ws").join(place)), "{place}");
         }
     }

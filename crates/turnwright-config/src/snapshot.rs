@@ -2,11 +2,9 @@
 //! of the files.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use crate::environment::MODE_VARIABLE;
 use crate::file::{CheckTable, ConfigFile};
-use crate::layers::LoadedFile;
 use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
 use crate::{
@@ -21,7 +19,8 @@ use turnwright_types::secret::Secret;
 pub struct SettingsSnapshot<'a> {
     /// The settings that hold as long as the process runs.
     pub config: &'a Config,
-    file: Arc<LoadedFile>,
+    /// The user's file, and warnings about its entries that have no effect, one sentence each.
+    file: Result<(ConfigFile, Vec<String>), ConfigError>,
     /// The stored logins; none if they cannot be read.
     pub(crate) logins: Logins,
     /// Why the logins cannot be read.
@@ -47,12 +46,12 @@ impl<'a> SettingsSnapshot<'a> {
 
     /// The user's file.
     pub(crate) fn file(&self) -> Result<&ConfigFile, ConfigError> {
-        self.file.parsed.as_deref().map_err(ConfigError::clone)
+        self.file.as_ref().map(|(file, _)| file).map_err(ConfigError::clone)
     }
 
     /// Warnings about entries of the user's file that have no effect, one sentence each.
     pub(crate) fn file_warnings(&self) -> &[String] {
-        &self.file.warnings
+        self.file.as_ref().map_or(&[], |(_, warnings)| warnings.as_slice())
     }
 
     /// Warnings about entries of the user's file and about variables that have no effect, one sentence each.

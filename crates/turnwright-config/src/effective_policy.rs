@@ -155,8 +155,8 @@ pub fn resolve_policy_with(
     requests.extend(wider);
     let project =
         project.map(|(text, _, is_trusted)| ProjectFile::of_settings(text, is_trusted, requests));
-    let found = project_servers::find(settings, trust, project_folder);
-    layers.problems.extend(found.problems);
+    let (servers_file, servers) =
+        project_servers::find(settings, trust, project_folder, &mut layers.problems);
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     let PolicyLayers { rules, problems, .. } = layers;
@@ -175,8 +175,8 @@ pub fn resolve_policy_with(
         max_mode,
         sandbox: bounds,
         problems: bounded(problems),
-        project_files: project.into_iter().chain(found.file).chain(helpers.files).collect(),
-        servers: found.servers,
+        project_files: project.into_iter().chain(servers_file).chain(helpers.files).collect(),
+        servers,
         checks,
         helper_types: helpers.types,
     }

@@ -97,8 +97,8 @@ const MAX_KEY_SIZE: u64 = 64 * 1024;
 pub struct ConfigError(String);
 
 impl ConfigError {
-    fn new(text: String) -> ConfigError {
-        ConfigError(text)
+    fn new(text: impl Into<String>) -> ConfigError {
+        ConfigError(text.into())
     }
 }
 

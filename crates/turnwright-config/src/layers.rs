@@ -111,35 +111,35 @@ impl UserFile {
 /// The settings of the machine's administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct ManagedSettings {
+pub(crate) struct ManagedSettings {
     /// The administrator's rules.
-    pub permissions: PermissionSection,
+    pub(crate) permissions: PermissionSection,
     /// The most permissive mode that a session may have, unparsed.
-    pub max_mode: Option<String>,
+    pub(crate) max_mode: Option<String>,
     /// Warnings about entries that have no effect, one sentence each.
     #[serde(skip)]
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The settings in a project's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct ProjectSettings {
+pub(crate) struct ProjectSettings {
     /// The project's rules.
-    pub permissions: PermissionSection,
+    pub(crate) permissions: PermissionSection,
     /// The mode in which its sessions start, unparsed.
-    pub mode: Option<String>,
+    pub(crate) mode: Option<String>,
     /// The commands that check it.
-    pub checks: CheckTable,
+    pub(crate) checks: CheckTable,
+    pub(crate) sandbox: SandboxSection,
     /// Warnings about entries that have no effect, one sentence each.
     #[serde(skip)]
-    pub warnings: Vec<String>,
-    sandbox: SandboxSection,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl ProjectSettings {
     /// Parses the text of a project's file.
-    pub fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
         let (mut settings, mut warnings) = read_settings::<ProjectSettings>(text, path)?;
         // It is not a project's choice: it protects the user's files.
         if settings.sandbox.read.take().is_some() {
@@ -153,7 +153,7 @@ impl ProjectSettings {
 
 impl Config {
     /// The settings of the machine's administrator; empty if there is no managed file.
-    pub fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
+    pub(crate) fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
         let text = match private_file::read(path, MAX_FILE_SIZE) {
             Ok(text) => text,
@@ -178,22 +178,10 @@ impl SettingsSnapshot<'_> {
         Ok(self.file()?.permissions.clone())
     }
 
-    /// The confinement of commands, with the settings of a project (its file, its folder, whether it is
-    /// trusted) if one is given. Symbolic links in the paths are not resolved. Also returns the settings of
-    /// an untrusted project that are ignored because they would loosen the confinement.
-    pub fn sandbox_settings(
-        &self,
-        project: Option<(&ProjectSettings, &Path, bool)>,
-    ) -> (SandboxSettings, Vec<String>) {
+    /// The confinement of commands by the user's file. Symbolic links in the paths are not resolved.
+    pub fn sandbox_settings(&self) -> SandboxSettings {
         let home = self.config.home();
-        let own =
-            self.file().map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default();
-        match project {
-            Some((project, folder, is_trusted)) => {
-                own.with_project(&project.sandbox, folder, home.as_deref(), is_trusted)
-            }
-            None => (own, Vec::new()),
-        }
+        self.file().map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default()
     }
 }
 

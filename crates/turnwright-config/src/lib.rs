@@ -52,11 +52,8 @@ pub use change::{SettingChange, looks_like_key};
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
-pub use file::{
-    AgentSection, CheckTable, MAX_CHECKS, PermissionSection, RuleEntry, SessionRetention,
-    usable_checks,
-};
-pub use layers::{ManagedSettings, ProjectSettings, UserFile};
+pub use file::{AgentSection, PermissionSection, RuleEntry, SessionRetention};
+pub use layers::UserFile;
 pub use limits::{LimitSettings, parse_limit};
 pub use logins::{Logins, StoredLogin};
 pub use paths::Paths;
@@ -67,7 +64,7 @@ pub use provider::{
 };
 pub use sandbox::{NetworkSetting, SandboxSettings};
 pub use schema::{settings_schema, settings_template};
-pub use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};
+pub use servers::{McpServerSettings, McpSettings};
 pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
 
@@ -190,7 +187,7 @@ impl Config {
     }
 
     /// True if the environment sets the mode, as opposed to the user's file.
-    pub fn has_process_mode(&self) -> bool {
+    fn has_process_mode(&self) -> bool {
         self.variables.get(MODE_VARIABLE).is_some()
     }
 

@@ -295,7 +295,7 @@ impl McpSection {
 }
 
 /// Returns the value of a variable, or the reason why it is not available.
-pub type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
+pub(crate) type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 
 /// Parses a server, and adds the keys of each entry that is not known to `unknown`.
 fn parse_server(
@@ -438,7 +438,10 @@ fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 /// Expands `${NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty. Any other `$` is literal.
-pub fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
+pub(crate) fn expand_variables(
+    text: &str,
+    look_up: &VariableLookup<'_>,
+) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use crate::environment::MODE_VARIABLE;
-use crate::file::{CheckTable, ConfigFile};
+use crate::file::{ConfigFile, usable_checks};
 use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::secret::Secret;
+use turnwright_types::shell_script::Check;
 
 /// The settings at one moment.
 pub struct SettingsSnapshot<'a> {
@@ -95,8 +96,8 @@ impl<'a> SettingsSnapshot<'a> {
     }
 
     /// The commands that check a project, of the user's file.
-    pub fn checks(&self) -> CheckTable {
-        self.file().map(|file| file.checks.clone()).unwrap_or_default()
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        self.file().map(|file| usable_checks(&file.checks)).unwrap_or_default()
     }
 
     /// Returns true if endpoints may be asked for their list of models.

@@ -47,7 +47,7 @@ const MAX_PROJECT_FILE_BYTES: u64 = 256 * 1024;
 ///
 /// # Errors
 /// Why the file is not read, as a phrase that follows its name.
-pub fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
+pub(crate) fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
     let file = match nofollow::open_file(&project.join(name)) {
         Ok(file) => file,
         Err(error) if is_not_found(&error) => return Ok(None),

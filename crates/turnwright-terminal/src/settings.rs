@@ -219,7 +219,7 @@ fn add_sandbox(
     roots: &Roots,
 ) {
     let from = shown(&roots.real_cwd().join(PROJECT_FILE));
-    let (own, _) = settings.sandbox_settings(None);
+    let own = settings.sandbox_settings();
     for ((name, here), (_, elsewhere)) in values(&policy.sandbox).into_iter().zip(values(&own)) {
         if here != elsewhere {
             add(found, name, &escape_hidden_line(&here), &from);

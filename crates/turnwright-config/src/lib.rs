@@ -64,7 +64,7 @@ pub use provider::{
 };
 pub use sandbox::{NetworkSetting, SandboxSettings};
 pub use schema::{settings_schema, settings_template};
-pub use servers::{McpServerSettings, McpSettings};
+pub use servers::McpSettings;
 pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
 

@@ -57,14 +57,6 @@ impl FrameRule {
     }
 }
 
-/// A request of the agent, which is to be answered.
-#[derive(Debug)]
-pub(super) struct AgentRequest {
-    pub(super) id: Value,
-    pub(super) method: String,
-    pub(super) params: Value,
-}
-
 /// The meaning of a line.
 #[derive(Debug)]
 pub(super) enum Incoming {
@@ -73,7 +65,8 @@ pub(super) enum Incoming {
         id: Value,
         body: Value,
     },
-    Request(AgentRequest),
+    /// A request, which is to be answered.
+    Request(Value),
     Update(Value),
     /// A fault is noted, and the line is good for nothing.
     Nothing,
@@ -160,13 +153,8 @@ impl FrameChecker {
         }
         match (frame["method"].as_str(), frame.get("id")) {
             (Some(method), Some(id)) => {
-                let request = AgentRequest {
-                    id: id.clone(),
-                    method: method.to_owned(),
-                    params: frame["params"].clone(),
-                };
-                self.question(&request);
-                Incoming::Request(request)
+                self.question(id, method, &frame["params"]);
+                Incoming::Request(frame)
             }
             (Some("session/update"), None) => {
                 self.update(&frame["params"]);
@@ -237,10 +225,9 @@ impl FrameChecker {
         self.pending.values().any(|request| request.session.as_deref() == Some(session))
     }
 
-    fn question(&mut self, request: &AgentRequest) {
-        let method = request.method.as_str();
-        if !self.questions.insert(request.id.to_string()) {
-            self.note(FrameRule::Answers, format!("the id {} is used twice", request.id));
+    fn question(&mut self, id: &Value, method: &str, params: &Value) {
+        if !self.questions.insert(id.to_string()) {
+            self.note(FrameRule::Answers, format!("the id {id} is used twice"));
         }
         if method != "session/request_permission" {
             if !method.starts_with(['_', '$']) {
@@ -248,8 +235,8 @@ impl FrameChecker {
             }
             return;
         }
-        self.fits("RequestPermissionRequest", method, &request.params);
-        let session = request.params["sessionId"].as_str().unwrap_or_default();
+        self.fits("RequestPermissionRequest", method, params);
+        let session = params["sessionId"].as_str().unwrap_or_default();
         if !self.is_busy(session) {
             self.note(FrameRule::Order, "a question outside of a turn".to_owned());
         }

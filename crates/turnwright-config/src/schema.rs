@@ -418,7 +418,7 @@ mod tests {
         for (place, value) in [
             ("/properties/list_models", json!(settings.list_models())),
             ("/properties/acp/properties/v2", json!(settings.allows_acp_v2())),
-            ("/properties/limits/properties/stop_loops", json!(settings.limits().stop_loops)),
+            ("/properties/limits/properties/stop_loops", json!(settings.stops_loops())),
         ] {
             assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
         }

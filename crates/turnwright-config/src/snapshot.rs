@@ -278,7 +278,7 @@ impl<'a> SettingsSnapshot<'a> {
             logins: &self.logins,
             login_path: Logins::path(&config.paths),
             read_key_file: Box::new(move |name| {
-                let origin = KeyOrigin::File(config.key_file(name).path().to_path_buf());
+                let origin = KeyOrigin::File(config.key_file(name));
                 Ok(ProviderKey { secret: config.read_key_file(name)?, origin })
             }),
         }

@@ -21,41 +21,19 @@ pub(super) enum FrameRule {
     Order,
 }
 
-impl FrameRule {
-    pub(super) const ALL: [FrameRule; 6] = [
-        FrameRule::Json,
-        FrameRule::Answers,
-        FrameRule::Schema,
-        FrameRule::Offers,
+/// Each rule with its name, and with what holds if there is no fault.
+pub(super) const FRAME_RULES: [(FrameRule, &str, &str); 6] = [
+    (FrameRule::Json, "json", "every line is a message of JSON-RPC 2.0"),
+    (FrameRule::Answers, "answers", "every request is answered once"),
+    (FrameRule::Schema, "schema", "every message fits the schema of ACP 1"),
+    (FrameRule::Offers, "offers", "only what the client offers is used"),
+    (
         FrameRule::Calls,
-        FrameRule::Order,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            FrameRule::Json => "json",
-            FrameRule::Answers => "answers",
-            FrameRule::Schema => "schema",
-            FrameRule::Offers => "offers",
-            FrameRule::Calls => "calls",
-            FrameRule::Order => "order",
-        }
-    }
-
-    /// Describes what holds if there is no fault.
-    pub(super) fn meaning(self) -> &'static str {
-        match self {
-            FrameRule::Json => "every line is a message of JSON-RPC 2.0",
-            FrameRule::Answers => "every request is answered once",
-            FrameRule::Schema => "every message fits the schema of ACP 1",
-            FrameRule::Offers => "only what the client offers is used",
-            FrameRule::Calls => {
-                "every tool call is announced first and ends once; its paths are absolute"
-            }
-            FrameRule::Order => "no update outside of its turn or before its session",
-        }
-    }
-}
+        "calls",
+        "every tool call is announced first and ends once; its paths are absolute",
+    ),
+    (FrameRule::Order, "order", "no update outside of its turn or before its session"),
+];
 
 /// The meaning of a line.
 #[derive(Debug)]
@@ -464,7 +442,8 @@ mod tests {
         for line in lines {
             checker.received(&line.to_string());
         }
-        checker.faults.iter().map(|fault| format!("{}: {}", fault.0.name(), fault.1)).collect()
+        let name = |rule: FrameRule| FRAME_RULES.iter().find(|row| row.0 == rule).unwrap().1;
+        checker.faults.iter().map(|fault| format!("{}: {}", name(fault.0), fault.1)).collect()
     }
 
     fn update(update: &Value) -> Value {

@@ -87,14 +87,20 @@ pub fn is_secret_path(path: &Path) -> bool {
 /// Returns true if everything in the folder at this path is likely to be secret.
 pub fn is_secret_folder(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
-    is_secret_path(path)
-        && (is_in_credential_place(path) || !name.is_some_and(|name| is_of_files_only(&name)))
+    let is_of_files_only = name.is_some_and(|name| matches_any(SECRET_NAMES_OF_FILES, &name));
+    is_secret_path(path) && (is_in_credential_place(path) || !is_of_files_only)
 }
 
 /// Returns true if the name of a secret file may end like this, for example with an extension that a pattern such as
-/// `*.json` finds.
+/// `*.json` finds. Left out are names that may have any end, such as `.env.local`.
 pub fn secret_names_may_end_with(end: &str) -> bool {
-    may_end_with(&end.to_lowercase())
+    let end = &*end.to_lowercase();
+    let all = [SECRET_NAMES, SECRET_NAMES_UNLESS_TEMPLATES, SECRET_NAMES_OF_FILES];
+    all.into_iter().flatten().any(|pattern| match pattern.rsplit_once('*') {
+        Some((_, "")) => false,
+        Some((_, last)) => last.ends_with(end) || end.ends_with(last),
+        None => pattern.ends_with(end),
+    }) || end == ".env"
 }
 
 /// Names in lower case that stand for a secret whatever else is said about the file.
@@ -211,22 +217,6 @@ fn is_secret_name(name: &str) -> bool {
         || matches_any(SECRET_NAMES_UNLESS_TEMPLATES, name)
             && !has_marker(name, TEMPLATE_MARKERS)
             && !has_marker(name, FAKE_MARKERS)
-}
-
-/// Returns true if this name, in lower case, says nothing about a folder.
-fn is_of_files_only(name: &str) -> bool {
-    matches_any(SECRET_NAMES_OF_FILES, name)
-}
-
-/// Returns true if the name of a secret file may end like this, in lower case. Left out are names that may have any
-/// end, such as `.env.local`.
-fn may_end_with(end: &str) -> bool {
-    let all = [SECRET_NAMES, SECRET_NAMES_UNLESS_TEMPLATES, SECRET_NAMES_OF_FILES];
-    all.into_iter().flatten().any(|pattern| match pattern.rsplit_once('*') {
-        Some((_, "")) => false,
-        Some((_, last)) => last.ends_with(end) || end.ends_with(last),
-        None => pattern.ends_with(end),
-    }) || end == ".env"
 }
 
 fn matches_any(patterns: &[&str], name: &str) -> bool {

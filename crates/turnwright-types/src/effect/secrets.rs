@@ -31,7 +31,7 @@ pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
     listed(BUILD_PLACES).map(|place| home.join(place)).collect()
 }
 
-/// The places of a list, without its comments.
+/// The entries of a list, without its comments.
 fn listed(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|line| !line.starts_with('#'))
 }
@@ -95,7 +95,7 @@ pub fn is_secret_folder(path: &Path) -> bool {
 /// `*.json` finds. Left out are names that may have any end, such as `.env.local`.
 pub fn secret_names_may_end_with(end: &str) -> bool {
     let end = &*end.to_lowercase();
-    let all = [SECRET_NAMES, SECRET_NAMES_UNLESS_TEMPLATES, SECRET_NAMES_OF_FILES];
+    let all = [&**SECRET_NAMES, &**SECRET_NAMES_UNLESS_TEMPLATES, SECRET_NAMES_OF_FILES];
     all.into_iter().flatten().any(|pattern| match pattern.rsplit_once('*') {
         Some((_, "")) => false,
         Some((_, last)) => last.ends_with(end) || end.ends_with(last),
@@ -104,99 +104,12 @@ pub fn secret_names_may_end_with(end: &str) -> bool {
 }
 
 /// Names in lower case that stand for a secret whatever else is said about the file.
-const SECRET_NAMES: &[&str] = &[
-    // Logins of curl, git, ftp and the like.
-    ".netrc",
-    "_netrc",
-    ".git-credentials",
-    ".htpasswd",
-    ".ftpconfig",
-    "sftp-config.json",
-    // Logins of databases.
-    ".pgpass",
-    ".my.cnf",
-    ".mylogin.cnf",
-    // Tokens for registries of packages and images.
-    ".npmrc",
-    ".pypirc",
-    ".dockercfg",
-    ".dockerconfigjson",
-    // Tokens and values of services: Vault, Cloudflare, Azure Functions, Rails, Dynaconf, Streamlit.
-    ".vault-token",
-    ".dev.vars",
-    ".dev.vars.*",
-    "local.settings.json",
-    "master.key",
-    ".secrets",
-    ".secrets.toml",
-    ".secrets.yml",
-    ".secrets.yaml",
-    ".secrets.json",
-    "secrets.yml",
-    "secrets.yaml",
-    "secrets.json",
-    "secrets.toml",
-    "credentials.json",
-    "credentials.toml",
-    "credentials.yml",
-    "credentials.yaml",
-    // The password of the database and the keys of sessions.
-    "wp-config.php",
-    // Private keys, and stores of keys and passwords. Apple names its keys `AuthKey_ID.p8`.
-    "*.pem",
-    "*.key",
-    "*.p8",
-    "*.pk8",
-    "*.pfx",
-    "*.p12",
-    "*.pkcs12",
-    "*.jks",
-    "*.keystore",
-    "*.bks",
-    "*.kdb",
-    "*.kdbx",
-    "*.psafe3",
-    "*.agilekeychain",
-    "*.keychain",
-    "*.keychain-db",
-    "*.keytab",
-    "*.ppk",
-    "*.asc",
-    "*.gpg",
-    "*.ovpn",
-    "id_rsa*",
-    "id_ed25519*",
-    "id_ecdsa*",
-    "id_dsa*",
-    // Terraform writes all values, passwords among them, in clear.
-    "*.tfvars",
-    "*.tfvars.json",
-    "*.tfstate",
-    "*.tfstate.*",
-];
+static SECRET_NAMES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| listed(include_str!("secrets/secret_names.txt")).collect());
 
 /// Names that stand for a secret unless they say that the file is a template or made up.
-const SECRET_NAMES_UNLESS_TEMPLATES: &[&str] = &[
-    // Keys of service accounts and logins, as Google's and Firebase's consoles and manuals name them.
-    "*service-account*.json",
-    "*service_account*.json",
-    "*serviceaccount*.json",
-    "*firebase-adminsdk*.json",
-    "gcp*key*.json",
-    "gcloud*key*.json",
-    "google*key*.json",
-    "keyfile.json",
-    "*credentials.json",
-    "client_secret*.json",
-    "oauth_creds.json",
-    // Clusters with their tokens and keys.
-    "*.kubeconfig",
-    "*kubeconfig.yaml",
-    "*kubeconfig.yml",
-    "*kubeconfig.json",
-    "kubeconfig*.yaml",
-    "kubeconfig*.yml",
-];
+static SECRET_NAMES_UNLESS_TEMPLATES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| listed(include_str!("secrets/secret_names_unless_templates.txt")).collect());
 
 /// Names without an extension that mean a secret only for a file: folders with source code have them, too.
 const SECRET_NAMES_OF_FILES: &[&str] = &["kubeconfig", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519"];
@@ -212,9 +125,9 @@ const COPY_SUFFIXES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save
 /// Returns true if a file with this name, in lower case, is likely to hold secrets.
 fn is_secret_name(name: &str) -> bool {
     is_env_file(name)
-        || matches_any(SECRET_NAMES, name)
+        || matches_any(&SECRET_NAMES, name)
         || matches_any(SECRET_NAMES_OF_FILES, name)
-        || matches_any(SECRET_NAMES_UNLESS_TEMPLATES, name)
+        || matches_any(&SECRET_NAMES_UNLESS_TEMPLATES, name)
             && !has_marker(name, TEMPLATE_MARKERS)
             && !has_marker(name, FAKE_MARKERS)
 }

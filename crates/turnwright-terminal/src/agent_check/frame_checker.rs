@@ -50,15 +50,10 @@ pub(super) enum Incoming {
     Nothing,
 }
 
-/// A request that was sent.
-struct AwaitedRequest {
-    method: String,
-    session: Option<String>,
-}
-
 pub(super) struct FrameChecker {
     shapes: MessageShapes,
-    pending: HashMap<String, AwaitedRequest>,
+    /// The requests that were sent, by their ids.
+    pending: HashMap<String, Value>,
     answered: HashSet<String>,
     /// The ids of the agent's requests.
     questions: HashSet<String>,
@@ -104,13 +99,11 @@ impl FrameChecker {
     }
 
     /// Notes a request of the client.
-    pub(super) fn sent(&mut self, id: &Value, method: &str, params: &Value) {
-        let session = params["sessionId"].as_str().map(str::to_owned);
-        if method == "session/load" {
-            self.sessions.extend(session.clone());
+    pub(super) fn sent(&mut self, request: &Value) {
+        if request["method"] == "session/load" {
+            self.sessions.extend(request["params"]["sessionId"].as_str().map(str::to_owned));
         }
-        let request = AwaitedRequest { method: method.to_owned(), session };
-        self.pending.insert(id.to_string(), request);
+        self.pending.insert(request["id"].to_string(), request.clone());
     }
 
     /// Checks a line of the agent.
@@ -175,7 +168,8 @@ impl FrameChecker {
         };
         self.answered.insert(key);
         let Some(result) = frame.get("result") else { return };
-        let definition = match request.method.as_str() {
+        let method = request["method"].as_str().unwrap_or_default();
+        let definition = match method {
             "initialize" => "InitializeResponse",
             "session/new" => "NewSessionResponse",
             "session/load" => "LoadSessionResponse",
@@ -183,10 +177,10 @@ impl FrameChecker {
             "session/prompt" => "PromptResponse",
             _ => return,
         };
-        self.fits(definition, &request.method, result);
+        self.fits(definition, method, result);
         self.sessions.extend(result["sessionId"].as_str().map(str::to_owned));
         if definition == "PromptResponse" {
-            self.turn_ended(request.session.as_deref().unwrap_or_default());
+            self.turn_ended(request["params"]["sessionId"].as_str().unwrap_or_default());
         }
     }
 
@@ -200,7 +194,7 @@ impl FrameChecker {
 
     /// Returns true if the agent has something to do for a session.
     fn is_busy(&self, session: &str) -> bool {
-        self.pending.values().any(|request| request.session.as_deref() == Some(session))
+        self.pending.values().any(|request| request["params"]["sessionId"] == session)
     }
 
     fn question(&mut self, id: &Value, method: &str, params: &Value) {
@@ -434,11 +428,12 @@ mod tests {
     /// The faults of these lines, after a session `s` was opened and a prompt with the id 1 was sent.
     fn faults(lines: &[Value]) -> Vec<String> {
         let mut checker = FrameChecker::new();
-        checker.sent(&json!(0), "session/new", &json!({}));
+        checker.sent(&json!({ "id": 0, "method": "session/new" }));
         checker.received(
             &json!({ "jsonrpc": "2.0", "id": 0, "result": { "sessionId": "s" } }).to_string(),
         );
-        checker.sent(&json!(1), "session/prompt", &json!({ "sessionId": "s" }));
+        let params = json!({ "sessionId": "s" });
+        checker.sent(&json!({ "id": 1, "method": "session/prompt", "params": params }));
         for line in lines {
             checker.received(&line.to_string());
         }

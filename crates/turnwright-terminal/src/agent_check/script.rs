@@ -108,8 +108,8 @@ impl AcpScript {
     fn request(&mut self, method: &str, params: &Value) -> Result<Exchange, String> {
         self.last_id += 1;
         let id = json!(self.last_id);
-        self.checker.sent(&id, method, params);
         let frame = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.checker.sent(&frame);
         self.send_frame(&frame);
         self.answer_to(&id, method)
     }

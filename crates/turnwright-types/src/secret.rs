@@ -72,9 +72,10 @@ pub const EXPOSED_KEY: &str = "holds a key, and other users can";
 /// The places of all these files, with and without links. Locked to look one up, or to add one.
 static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// Returns the absolute path of a file that holds a secret of this process. From now on it is unreadable for commands and
-/// servers in the sandbox, and reading it with a tool asks as for any file with secrets. Looks the path up: not for the
-/// runtime's thread. A path that leads to a folder or a device has no effect on commands, which may need it.
+/// Returns the absolute path of a file that holds a secret of this process. From now on it is unreadable for
+/// commands and servers in the sandbox, and reading it with a tool asks as for any file with secrets. Looks the path
+/// up: not for the runtime's thread. A path that leads to a folder or a device has no effect on commands, which may
+/// need it.
 pub fn register_secret_file(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let is_other = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());

@@ -216,8 +216,8 @@ impl LineEditor {
         Ok(LineEditor { editor, history })
     }
 
-    /// Lets the user type a line that begins with a text. The slash commands may change meanwhile. Blocks. Further lines
-    /// that come at once, as when several are pasted, are kept for the next call.
+    /// Lets the user type a line that begins with a text. The slash commands may change meanwhile. Blocks.
+    /// Further lines that come at once, as when several are pasted, are kept for the next call.
     fn read(
         &mut self,
         begun: &str,

@@ -118,8 +118,8 @@ impl StopSignals {
         }
     }
 
-    /// Waits for the next signal. Returns the end that it means: `Cancelled` for Ctrl-C, and `Terminated` for SIGTERM, or
-    /// if the terminal was closed or the user logs out.
+    /// Waits for the next signal. Returns the end that it means: `Cancelled` for Ctrl-C, and `Terminated` for
+    /// SIGTERM, or if the terminal was closed or the user logs out.
     pub(super) async fn next(&mut self) -> TurnEnd {
         #[cfg(unix)]
         tokio::select! {

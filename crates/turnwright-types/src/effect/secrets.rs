@@ -6,8 +6,9 @@ use std::sync::LazyLock;
 
 use crate::secret::is_secret_file;
 
-/// Where programs keep credentials below a home folder, or private things such as histories and mail, one place a line.
-/// Everything below a place belongs to it. Names count in any folder, so a place must not be one that projects have, too.
+/// Where programs keep credentials below a home folder, or private things such as histories and mail, one place a
+/// line. Everything below a place belongs to it. Names count in any folder, so a place must not be one that projects
+/// have, too.
 const PRIVATE_PLACES: &str = include_str!("secrets/private_places.txt");
 const BUILD_PLACES: &str = include_str!("secrets/build_places.txt");
 const WINDOWS_PLACES: &str = include_str!("secrets/windows_places.txt");

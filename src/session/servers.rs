@@ -10,15 +10,12 @@ use super::SessionHost;
 use crate::mcp::{SessionServers, used_tools};
 use crate::tools::RemoteTools;
 use turnwright_config::effective_policy::{command_confinement, resolve_policy};
-use turnwright_config::{McpServerSettings, McpSettings, SettingsSnapshot};
+use turnwright_config::{McpSettings, SettingsSnapshot};
 use turnwright_guard::{
     ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, denied_below, hidden_below,
     linked_packages,
 };
-use turnwright_mcp::{
-    LoginStore, ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState,
-    ServerTimeouts, ToolFilter,
-};
+use turnwright_mcp::{LoginStore, ServerEnv, ServerPhase, ServerSource, ServerSpec, ServerState};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::{build_credential_paths, escape_hidden_line};
@@ -56,30 +53,6 @@ fn server_settings(settings: &SettingsSnapshot<'_>) -> (McpSettings, Vec<String>
         })
         .collect();
     (settings, notices)
-}
-
-fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
-    let usual = ServerTimeouts::default();
-    let call = server.idle_call_timeout.unwrap_or(usual.call);
-    ServerSpec {
-        timeouts: ServerTimeouts {
-            start: server.start_timeout,
-            call,
-            call_total: server.max_call_time.unwrap_or(usual.call_total).max(call),
-        },
-        sandbox: ServerSandbox {
-            is_enabled: server.sandbox,
-            network: server.network,
-            write: server.write.iter().map(|path| folder.join(path)).collect(),
-            read: server.read.iter().map(|path| folder.join(path)).collect(),
-        },
-        is_shared: server.is_shared,
-        tool_filter: ToolFilter {
-            only: server.tools.clone(),
-            without: server.without_tools.clone(),
-        },
-        ..ServerSpec::new(server.name.clone(), ServerSource::User, server.transport.clone())
-    }
 }
 
 /// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
@@ -131,9 +104,13 @@ impl ServerLaunch {
         servers: Vec<ServerSpec>,
         folder: &Path,
     ) -> ServerLaunch {
-        let (settings, notices) = server_settings(settings);
-        let configured = settings.servers.iter().map(|server| configured(server, folder));
-        let specs = unique_by_name(servers.into_iter().chain(configured).collect());
+        let (mut settings, notices) = server_settings(settings);
+        for server in &mut settings.servers {
+            for path in server.sandbox.write.iter_mut().chain(&mut server.sandbox.read) {
+                *path = folder.join(&*path);
+            }
+        }
+        let specs = unique_by_name(servers.into_iter().chain(settings.servers).collect());
         ServerLaunch { specs, wait: settings.wait, notices }
     }
 }

@@ -159,10 +159,9 @@ impl SessionHost {
 
 /// The limits of the settings and of the command line.
 fn spending_limits(settings: &SettingsSnapshot<'_>) -> SpendingLimits {
-    let chosen = settings.limits();
-    let mut limits = SpendingLimits::new(chosen.stop_loops);
-    for (name, number) in &chosen.numbers {
-        limits.set(name, *number);
+    let mut limits = SpendingLimits::new(settings.stops_loops());
+    for (name, number) in settings.limits() {
+        limits.set(&name, number);
     }
     limits
 }

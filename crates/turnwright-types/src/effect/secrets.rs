@@ -32,9 +32,9 @@ pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
     listed(BUILD_PLACES).map(|place| home.join(place)).collect()
 }
 
-/// The entries of a list, without its comments.
+/// The entries of a list, without its comments. An empty one would be the home folder itself.
 fn listed(list: &str) -> impl Iterator<Item = &str> {
-    list.lines().filter(|line| !line.starts_with('#'))
+    list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
 /// Returns true if the path is a place of credentials, or below one, in any folder.

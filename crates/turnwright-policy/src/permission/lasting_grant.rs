@@ -41,15 +41,6 @@ pub(super) struct LastingGrant {
     pub(super) for_project: bool,
 }
 
-/// The lasting approvals that a question offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LastingGrants {
-    /// Of what is asked about.
-    pub(super) narrow: Option<LastingGrant>,
-    /// For all commands: of the access beyond the sandbox that is asked about, or to run in the sandbox.
-    pub(super) wide: Option<LastingGrant>,
-}
-
 /// The commands of a line that get the access beyond the sandbox which is asked about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
@@ -60,30 +51,38 @@ enum Reach {
     All,
 }
 
-/// The lasting approvals of everything that is asked about.
+/// The lasting approvals of everything that is asked about, with the answers that give them: first that of what is asked
+/// about, and then that for all commands, of the access beyond the sandbox that is asked about or to run in the sandbox.
 pub(super) fn find_lasting_grants(
     policy: &PolicyRules,
     mode: Mode,
     grants: &Grants,
     effects: &[Effect],
     decision: &Decision,
-) -> LastingGrants {
+) -> Vec<(ChoiceKind, LastingGrant)> {
     let finder = Finder { policy, mode, grants, effects, decision };
     let Some((_, _, access)) = finder.asked_access() else {
-        return LastingGrants {
-            narrow: finder.find(None).or_else(|| finder.find_exact()),
-            wide: finder.find_all_commands(),
-        };
+        let narrow = finder.find(None).or_else(|| finder.find_exact());
+        let wide = finder.find_all_commands();
+        return offered(narrow, ChoiceKind::AllowAllCommands, wide);
     };
     // To write all of the home folder is nearly to run without the sandbox.
     let home = policy.bases.home.as_deref();
     let may_be_wide = !access.writes.iter().any(|target| {
         home.is_some_and(|home| home.starts_with(&target.path)) || is_secret_path(&target.path)
     });
-    LastingGrants {
-        narrow: finder.find(Some(Reach::Alike)).or_else(|| finder.find(Some(Reach::Exact))),
-        wide: may_be_wide.then(|| finder.find(Some(Reach::All))).flatten(),
-    }
+    let narrow = finder.find(Some(Reach::Alike)).or_else(|| finder.find(Some(Reach::Exact)));
+    let wide = may_be_wide.then(|| finder.find(Some(Reach::All))).flatten();
+    offered(narrow, ChoiceKind::AllowSessionForAll, wide)
+}
+
+fn offered(
+    narrow: Option<LastingGrant>,
+    kind_for_all: ChoiceKind,
+    wide: Option<LastingGrant>,
+) -> Vec<(ChoiceKind, LastingGrant)> {
+    let narrow = narrow.map(|lasting| (ChoiceKind::AllowSession, lasting));
+    narrow.into_iter().chain(wide.map(|lasting| (kind_for_all, lasting))).collect()
 }
 
 /// The inputs on which the lasting approvals of a call depend.
@@ -225,15 +224,6 @@ impl LastingGrant {
     pub(super) fn rule_names(&self) -> Option<String> {
         let are_rules = self.access.is_empty() && !self.all_commands && !self.exceeds_rules;
         are_rules.then(|| self.names.join(" and "))
-    }
-
-    /// The kind of the answer for all commands that gives it.
-    pub(super) fn kind_for_all(&self) -> ChoiceKind {
-        if self.all_commands {
-            ChoiceKind::AllowAllCommands
-        } else {
-            ChoiceKind::AllowSessionForAll
-        }
     }
 
     /// Describes what is allowed, after "allow". `write_rule` says how a rule is written.

@@ -108,28 +108,24 @@ const FD: OptionTable = &[
     "--base-directory< --version --help",
 ];
 
-/// The command line syntax of a search program.
-struct SearchSyntax {
+/// The files that a search program reads. With `pattern_options` no operand is the pattern; with `recursive_options` it
+/// is recursive, as it always is if there are none.
+fn files_of_search(
+    words: &[Word],
     options: OptionTable,
-    /// Options that give the pattern, so that no operand does.
     pattern_options: WordList,
-    /// Options that make it recursive; `None` if it always is.
     recursive_options: Option<WordList>,
-    /// True if it may be called without a pattern.
     pattern_is_optional: bool,
-}
-
-fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
+) -> FilesRead {
     let mut reads = ReadPaths::default();
     let mut operands = Vec::new();
     let mut has_pattern = false;
-    let mut is_recursive = syntax.recursive_options.is_none();
-    for argument in arguments(syntax.options, words) {
+    let mut is_recursive = recursive_options.is_none();
+    for argument in arguments(options, words) {
         match argument? {
             Argument::Option(option) => {
-                has_pattern |= is_in(syntax.pattern_options, option);
-                is_recursive |=
-                    syntax.recursive_options.is_some_and(|options| is_in(options, option));
+                has_pattern |= is_in(pattern_options, option);
+                is_recursive |= recursive_options.is_some_and(|options| is_in(options, option));
             }
             Argument::FileValue(word, name) => reads.add_value(word, name)?,
             Argument::Operand(word) => operands.push(word),
@@ -139,7 +135,7 @@ fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
     if !has_pattern {
         match operands.next() {
             Some(pattern) if pattern.is_glob => return None,
-            None if !syntax.pattern_is_optional => return None,
+            None if !pattern_is_optional => return None,
             _ => {}
         }
     }
@@ -151,33 +147,18 @@ fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
 }
 
 fn grep(words: &[Word]) -> FilesRead {
-    let syntax = SearchSyntax {
-        options: GREP,
-        pattern_options: "e f --regexp --file --version --help",
-        recursive_options: Some("r R d --recursive --dereference-recursive --directories"),
-        pattern_is_optional: false,
-    };
-    files_of_search(&syntax, words)
+    let recursive = "r R d --recursive --dereference-recursive --directories";
+    let patterns = "e f --regexp --file --version --help";
+    files_of_search(words, GREP, patterns, Some(recursive), false)
 }
 
 fn rg(words: &[Word]) -> FilesRead {
-    let syntax = SearchSyntax {
-        options: RG,
-        pattern_options: "e f V h --regexp --file --files --type-list --version --help",
-        recursive_options: None,
-        pattern_is_optional: false,
-    };
-    files_of_search(&syntax, words)
+    let patterns = "e f V h --regexp --file --files --type-list --version --help";
+    files_of_search(words, RG, patterns, None, false)
 }
 
 fn fd(words: &[Word]) -> FilesRead {
-    let syntax = SearchSyntax {
-        options: FD,
-        pattern_options: "",
-        recursive_options: None,
-        pattern_is_optional: true,
-    };
-    files_of_search(&syntax, words)
+    files_of_search(words, FD, "", None, true)
 }
 
 /// The expressions of `find` that take no argument and only test or print.

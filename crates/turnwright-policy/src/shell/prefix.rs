@@ -94,10 +94,7 @@ fn suggest(command: &SimpleCommand) -> Option<SuggestedWords> {
         return None;
     }
     let counted = word_count(&command.words).or_else(|| network_word_count(&command.words));
-    let (count, is_exact) = match counted? {
-        WordCount::First(count) => (count, false),
-        WordCount::All => (command.words.len(), true),
-    };
+    let (count, is_exact) = counted?;
     let words = command.words.get(..count)?;
     words.iter().all(is_literal).then(|| SuggestedWords {
         words: words.iter().map(|word| word.text.clone()).collect(),
@@ -105,23 +102,16 @@ fn suggest(command: &SimpleCommand) -> Option<SuggestedWords> {
     })
 }
 
-/// The words of a command that say what it does.
-enum WordCount {
-    /// The first ones, and others may follow.
-    First(usize),
-    /// All, and no others.
-    All,
-}
-
-/// The words that say what a command does.
-fn word_count(words: &[Word]) -> Option<WordCount> {
+/// The number of the first words that say what a command does, and true if they are all of its words and no others may
+/// follow.
+fn word_count(words: &[Word]) -> Option<(usize, bool)> {
     let (program, rest) = words.split_first()?;
     let sub = rest.first();
     let grant = programs::find(&program.text).grant;
-    let all = (words.len() <= MAX_EXACT_WORDS).then_some(WordCount::All);
+    let all = (words.len() <= MAX_EXACT_WORDS).then_some((words.len(), true));
     match (grant, tool_behind_runner(words).map(|at| at + 1), sub) {
-        (Grant::Name, ..) => Some(WordCount::First(1)),
-        (_, Some(count), _) => Some(WordCount::First(count)),
+        (Grant::Name, ..) => Some((1, false)),
+        (_, Some(count), _) => Some((count, false)),
         (Grant::Forms(forms), None, sub) => {
             let sub = sub?.text.as_str();
             let form = forms
@@ -130,7 +120,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
             let named = words.get(1..form.words)?;
             let runs_anything = words.get(2).is_some_and(|word| is_in(form.except, &word.text));
             let is_fine = named.iter().all(is_action) && !runs_anything;
-            is_fine.then_some(WordCount::First(form.words))
+            is_fine.then_some((form.words, false))
         }
         // It may run a program that is named as its argument.
         (_, None, Some(sub))
@@ -146,7 +136,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
         }
         (Grant::Guessed, None, Some(sub)) if is_in(RUNNING_SUBCOMMANDS, &sub.text) => all,
         (Grant::Guessed | Grant::GuessedTool, None, Some(sub)) if is_action(sub) => {
-            Some(WordCount::First(2))
+            Some((2, false))
         }
         _ => all,
     }
@@ -154,7 +144,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
 
 /// The words of a command that say what it does with the network: those of `npm install`, `git fetch`, `pip install`.
 /// `None` if it sends content away, or its subcommand does not say enough.
-fn network_word_count(words: &[Word]) -> Option<WordCount> {
+fn network_word_count(words: &[Word]) -> Option<(usize, bool)> {
     let (program, rest) = words.split_first()?;
     let network = programs::find(&program.text).network;
     let open = [PUBLISHING, RUNNING_SUBCOMMANDS, CREATING_SUBCOMMANDS];
@@ -163,7 +153,7 @@ fn network_word_count(words: &[Word]) -> Option<WordCount> {
         .filter(|sub| is_action(sub) && !open.iter().any(|list| is_in(list, &sub.text)))?;
     let is_by_subcommand = !matches!(network, NetworkUse::Never | NetworkUse::Always);
     (is_by_subcommand && network.is_used(rest) && network.is_used(std::slice::from_ref(sub)))
-        .then_some(WordCount::First(2))
+        .then_some((2, false))
 }
 
 /// The index of the program that a runner runs: `npx jest`, `uv run pytest`.

@@ -297,16 +297,11 @@ struct TextReader<'a> {
     rest: std::str::Chars<'a>,
     depth: usize,
     frames: Vec<Frame>,
-    /// The delimiters of the here-documents that begin on the next line.
-    here_delimiters: Vec<HereDelimiter>,
+    /// The delimiters of the here-documents that begin on the next line, each with true if it is quoted, so that the text
+    /// of the document is not expanded.
+    here_delimiters: Vec<(String, bool)>,
     /// The number of commands that had been found when the current line began.
     line_start: usize,
-}
-
-struct HereDelimiter {
-    text: String,
-    /// True if the text of the document is not expanded.
-    is_quoted: bool,
 }
 
 impl<'a> TextReader<'a> {
@@ -542,20 +537,21 @@ impl<'a> TextReader<'a> {
             .find(|char: char| char.is_whitespace() || ";&|<>()".contains(char))
             .map_or(rest.len(), |length| closing + length);
         let (word, after) = rest.split_at(end);
-        let text = word.replace(['\'', '"', '\\'], "");
-        self.here_delimiters.push(HereDelimiter { is_quoted: text.len() < word.len(), text });
+        let delimiter = word.replace(['\'', '"', '\\'], "");
+        let is_quoted = delimiter.len() < word.len();
+        self.here_delimiters.push((delimiter, is_quoted));
         self.rest = after.chars();
     }
 
     /// Skips the here-documents that begin here. A shell runs them, another program may run them, and those
     /// that only take data do not; the shell that runs the line expands them.
     fn here_documents(&mut self, scan: &mut CommandScanner) {
-        for end in std::mem::take(&mut self.here_delimiters) {
+        for (delimiter, is_quoted) in std::mem::take(&mut self.here_delimiters) {
             let rest = self.rest.as_str();
             let mut length = 0;
             let mut after = rest.len();
             for line in rest.split_inclusive('\n') {
-                if line.trim_start_matches('\t').trim_end_matches('\n') == end.text {
+                if line.trim_start_matches('\t').trim_end_matches('\n') == delimiter {
                     after = length + line.len();
                     break;
                 }
@@ -572,7 +568,7 @@ impl<'a> TextReader<'a> {
                 Reader::Data if scan.spend(text.len()) => scan.data.push(text.to_owned()),
                 Reader::Data => {}
             }
-            if !end.is_quoted && text.contains(['$', '`']) {
+            if !is_quoted && text.contains(['$', '`']) {
                 let quoted = format!(": \"{}\"", text.replace('"', " "));
                 scan.scan_later(quoted, self.depth);
             }

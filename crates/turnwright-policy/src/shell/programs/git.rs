@@ -12,7 +12,7 @@ use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
+use crate::shell::read_only::{FilesRead, Reads};
 use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
@@ -330,9 +330,9 @@ fn reads(words: &[Word]) -> FilesRead {
             if may_show_kept_secret(&sub.text, options, words) {
                 return None;
             }
-            let mut reads = repository();
-            reads.0.extend(words.iter().filter_map(secret_file));
-            operands.files(options, words, reads)
+            let secrets = words.iter().filter_map(secret_file);
+            let files = operands.files(options, words)?;
+            Some(repository().chain(secrets).chain(files).collect())
         }
         Reads::Check(check) => check(words),
         Reads::Unknown => None,
@@ -395,10 +395,8 @@ fn secret_file(word: &Word) -> Option<PathBuf> {
 }
 
 /// Every subcommand reads the repository.
-fn repository() -> ReadPaths {
-    let mut reads = ReadPaths::default();
-    reads.add_current_folder();
-    reads
+fn repository() -> impl Iterator<Item = PathBuf> {
+    std::iter::once(PathBuf::from("."))
 }
 
 /// True if a word makes git verify signatures, for which it runs another program.
@@ -439,7 +437,8 @@ fn config(words: &[Word]) -> FilesRead {
         [name] => name.contains('.'),
         _ => false,
     };
-    is_fine.then(|| Any.files(&[CONFIG], words, repository()))?
+    let files = is_fine.then(|| Any.files(&[CONFIG], words))??;
+    Some(repository().chain(files).collect())
 }
 
 fn clean(words: Args<'_>) -> Option<&'static str> {

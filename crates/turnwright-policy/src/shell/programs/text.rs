@@ -7,7 +7,9 @@ use crate::shell::args::{Argument, OptionTable, arguments};
 use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
-use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
+use crate::shell::read_only::{
+    self, FilesRead, UnknownArgs, add_operand, add_path, add_value, command_after_exec,
+};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, WordList, is_in, program, projects};
@@ -117,7 +119,7 @@ fn files_of_search(
     recursive_options: Option<WordList>,
     pattern_is_optional: bool,
 ) -> FilesRead {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     let mut operands = Vec::new();
     let mut has_pattern = false;
     let mut is_recursive = recursive_options.is_none();
@@ -127,7 +129,7 @@ fn files_of_search(
                 has_pattern |= is_in(pattern_options, option);
                 is_recursive |= recursive_options.is_some_and(|options| is_in(options, option));
             }
-            Argument::FileValue(word, name) => reads.add_value(word, name)?,
+            Argument::FileValue(word, name) => add_value(&mut reads, word, name)?,
             Argument::Operand(word) => operands.push(word),
         }
     }
@@ -140,10 +142,10 @@ fn files_of_search(
         }
     }
     if operands.len() == 0 && is_recursive {
-        reads.add_current_folder();
+        reads.push(PathBuf::from("."));
     }
-    operands.try_for_each(|operand| reads.add_operand(operand))?;
-    Some(reads.0)
+    operands.try_for_each(|operand| add_operand(&mut reads, operand))?;
+    Some(reads)
 }
 
 fn grep(words: &[Word]) -> FilesRead {
@@ -177,17 +179,17 @@ const FIND_WITH_FILE: &str = "-newer -anewer -cnewer -samefile";
 
 /// `find` with expressions that only test files and print to standard output.
 fn find(words: &[Word]) -> FilesRead {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     if words.iter().any(|word| word.is_glob) {
         return None;
     }
     let mut rest = words.iter().map(|word| word.text.as_str()).peekable();
     while rest.next_if(|word| ["-H", "-P"].contains(word)).is_some() {}
     while let Some(start) = rest.next_if(|word| !word.starts_with(['-', '(', ')', '!', ','])) {
-        reads.add_path(start);
+        add_path(&mut reads, start);
     }
-    if reads.0.is_empty() {
-        reads.add_current_folder();
+    if reads.is_empty() {
+        reads.push(PathBuf::from("."));
     }
     while let Some(word) = rest.next() {
         if word == "-exec" {
@@ -197,12 +199,12 @@ fn find(words: &[Word]) -> FilesRead {
         } else if is_in(FIND_WITH_WORD, word) {
             rest.next()?;
         } else if is_in(FIND_WITH_FILE, word) {
-            reads.add_path(rest.next()?);
+            add_path(&mut reads, rest.next()?);
         } else if !is_in(FIND_WITHOUT_ARGUMENT, word) {
             return None;
         }
     }
-    Some(reads.0)
+    Some(reads)
 }
 
 /// True if a command only reads, whatever files it is given.
@@ -227,20 +229,20 @@ fn reads_after_script(
     words: &[Word],
     is_harmless: impl Fn(&str) -> bool,
 ) -> FilesRead {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     let mut has_script = false;
     for argument in arguments(options, words) {
         match argument? {
             Argument::Option(_) => {}
-            Argument::FileValue(word, name) => reads.add_value(word, name)?,
-            Argument::Operand(word) if has_script => reads.add_operand(word)?,
+            Argument::FileValue(word, name) => add_value(&mut reads, word, name)?,
+            Argument::Operand(word) if has_script => add_operand(&mut reads, word)?,
             Argument::Operand(word) => {
                 has_script = !word.is_glob && is_harmless(&word.text);
                 has_script.then_some(())?;
             }
         }
     }
-    has_script.then_some(reads.0)
+    has_script.then_some(reads)
 }
 
 /// `sed` with scripts that select lines by their numbers or by a plain regular expression, and replace
@@ -254,10 +256,7 @@ fn sed(words: &[Word]) -> FilesRead {
     if scripts.is_empty() {
         return reads_after_script(options, &words, is_harmless);
     }
-    scripts
-        .iter()
-        .all(|script| is_harmless(script))
-        .then(|| Files.files(options, &words, ReadPaths::default()))?
+    scripts.iter().all(|script| is_harmless(script)).then(|| Files.files(options, &words))?
 }
 
 /// Removes `-e SCRIPT`.
@@ -384,7 +383,7 @@ fn jq(words: &[Word]) -> FilesRead {
 
 /// Removes `--arg name value` and similar options. Also returns the files that they read.
 fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     let mut kept = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -400,13 +399,13 @@ fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
                 return None;
             }
             if is_file {
-                reads.add_path(&value.text);
+                add_path(&mut reads, &value.text);
             }
         } else {
             kept.push(word.clone());
         }
     }
-    Some((kept, reads.0))
+    Some((kept, reads))
 }
 
 /// `python -m pip install`.

@@ -2,10 +2,9 @@
 //! run has a text with instructions for the model, and a short statement for the user.
 
 use super::decide::decide;
-use super::decision::{Decision, Finding, Reason, Verdict};
-use super::describe::{self, QuestionText, display_path, markdown_code, title_of_access};
-use super::lasting_grant::{LastingGrant, find_lasting_grants};
-use super::{Grants, Mode, Pass, PolicyRules};
+use super::describe::{self, display_path, markdown_code, title_of_access};
+use super::lasting_grant::LastingGrant;
+use super::{Decision, Grants, JudgedCall, Mode, Pass, PolicyRules, Reason, Verdict};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
 use turnwright_types::effect::Effect;
 use turnwright_types::refusal::ToolRefusal;
@@ -35,7 +34,8 @@ impl ApprovalRequest {
         effects: Vec<Effect>,
         decision: Decision,
     ) -> ApprovalRequest {
-        let lasting = find_lasting_grants(policy, mode, grants, &effects, &decision);
+        let call = JudgedCall { policy, mode, effects: &effects, decision: &decision };
+        let lasting = call.lasting_grants(grants);
         ApprovalRequest { effects, decision, lasting }
     }
 
@@ -49,18 +49,14 @@ impl ApprovalRequest {
         &self.decision
     }
 
-    /// The findings that need approval.
-    pub fn findings_to_ask(&self) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(|finding| finding.verdict == Verdict::Ask)
-    }
-
     /// The effects that need approval. Rejecting the call for the session must not reject the
     /// others, which are allowed anyway.
     fn asked_effects(&self) -> Vec<Effect> {
-        let is_asked =
-            |index: usize| self.findings_to_ask().any(|finding| finding.effect_index == index);
         let all = self.effects.iter().enumerate();
-        all.filter(|(index, _)| is_asked(*index)).map(|(_, effect)| effect.clone()).collect()
+        let asked = all.filter(|(index, _)| {
+            self.decision.findings_to_ask().any(|finding| finding.effect_index == *index)
+        });
+        asked.map(|(_, effect)| effect.clone()).collect()
     }
 
     /// The choices to offer. "Allow once" comes first, because some clients use the first option as the default, and an
@@ -117,14 +113,8 @@ impl ApprovalRequest {
         if is_unsandboxed && kinds.any(|kind| kind == ChoiceKind::AllowSession) {
             answer_notes.push(RUNS_CHANGED_FILES.to_owned());
         }
-        QuestionText {
-            policy,
-            mode,
-            effects: &self.effects,
-            decision: &self.decision,
-            answer_notes,
-        }
-        .render()
+        let call = JudgedCall { policy, mode, effects: &self.effects, decision: &self.decision };
+        call.question(&answer_notes)
     }
 
     /// The title of the call, preceded by the access beyond the sandbox that it gets.
@@ -160,7 +150,8 @@ impl ApprovalRequest {
         // The mode and the rules may have become stricter while the user was asked.
         let now = decide(policy, mode, grants, &self.effects);
         if now.verdict() == Verdict::Deny {
-            return Err(refusal(&now, mode, policy, &self.effects));
+            let call = JudgedCall { policy, mode, effects: &self.effects, decision: &now };
+            return Err(refusal(call));
         }
         match answer {
             PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}
@@ -240,10 +231,7 @@ fn button_label(rule: &str) -> String {
 
 /// Why a denied call must not run.
 pub(super) fn refusal(
-    decision: &Decision,
-    mode: Mode,
-    policy: &PolicyRules,
-    effects: &[Effect],
+    JudgedCall { policy, mode, effects, decision }: JudgedCall<'_>,
 ) -> ToolRefusal {
     let finding = decision.strictest();
     match finding.map(|finding| &finding.reason) {

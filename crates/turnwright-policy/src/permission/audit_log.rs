@@ -14,10 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::Decision;
 use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
-use super::{Mode, PolicyRules};
+use super::{Decision, Mode, PolicyRules};
 use turnwright_types::effect::Effect;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;

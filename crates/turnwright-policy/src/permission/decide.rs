@@ -7,12 +7,11 @@
 
 use std::sync::Arc;
 
-use super::Grants;
-use super::decision::{Decision, Finding, Reason, Verdict};
 use super::describe::access_of_command;
 use super::mode::Mode;
 use super::policy_rules::PolicyRules;
 use super::rule::{Rule, RuleAction};
+use super::{Decision, Finding, Grants, Reason, Verdict};
 use crate::shell::{self, Classification, Ruin, Script, SimpleCommand};
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, is_secret_path,

@@ -5,10 +5,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use super::decision::{Decision, Finding, Reason, Verdict};
 use super::glob::slashed;
 use super::rule::PathBases;
-use super::{Confinement, Mode, PolicyRules};
+use super::{Confinement, Finding, JudgedCall, Mode, Reason, Verdict};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ShellCommand, escape_hidden_line, is_secret_path,
@@ -107,93 +106,72 @@ pub struct Explanation {
     pub rule: Option<String>,
 }
 
-/// Explains a decision, part by part.
-pub fn explain(
-    policy: &PolicyRules,
-    mode: Mode,
-    effects: &[Effect],
-    decision: &Decision,
-) -> Vec<Explanation> {
-    let findings = decision.findings.iter();
-    findings.filter_map(|finding| explain_finding(policy, mode, effects, finding)).collect()
-}
+impl JudgedCall<'_> {
+    /// Explains the decision, part by part.
+    pub fn explain(&self) -> Vec<Explanation> {
+        self.decision.findings.iter().filter_map(|finding| self.explain_finding(finding)).collect()
+    }
 
-fn explain_finding(
-    policy: &PolicyRules,
-    mode: Mode,
-    effects: &[Effect],
-    finding: &Finding,
-) -> Option<Explanation> {
-    let effect = effects.get(finding.effect_index)?;
-    let simple =
-        effect.command().and_then(|command| command.script.commands.get(finding.command_index?));
-    let subject = match (simple, effect, &finding.path) {
-        (Some(simple), ..) => command_text(simple),
-        (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
-        _ => describe_effect(effect, &policy.bases),
-    };
-    Some(Explanation {
-        subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
-        verdict: finding.verdict,
-        reason: describe_reason(finding, mode),
-        rule: match &finding.reason {
-            Reason::Rule(rule) => Some(rule.pattern.to_string()),
-            _ => None,
-        },
-    })
-}
+    fn explain_finding(&self, finding: &Finding) -> Option<Explanation> {
+        let effect = self.effects.get(finding.effect_index)?;
+        let simple = effect
+            .command()
+            .and_then(|command| command.script.commands.get(finding.command_index?));
+        let subject = match (simple, effect, &finding.path) {
+            (Some(simple), ..) => command_text(simple),
+            (None, Effect::Exec(_), Some(path)) => display_path(path, &self.policy.bases),
+            _ => describe_effect(effect, &self.policy.bases),
+        };
+        Some(Explanation {
+            subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
+            verdict: finding.verdict,
+            reason: describe_reason(finding, self.mode),
+            rule: match &finding.reason {
+                Reason::Rule(rule) => Some(rule.pattern.to_string()),
+                _ => None,
+            },
+        })
+    }
 
-/// How the command of a call would be confined, as Markdown.
-pub fn describe_confinement(
-    policy: &PolicyRules,
-    mode: Mode,
-    effects: &[Effect],
-    decision: &Decision,
-) -> String {
-    match Confinement::for_call(policy, mode, decision, effects) {
-        Confinement::Unconfined if !policy.can_confine => {
-            "no sandbox here: it can change everything that you can, and use the network".to_owned()
-        }
-        Confinement::Unconfined => {
-            "no sandbox: it can change everything that you can, and use the network".to_owned()
-        }
-        Confinement::Sandboxed { workspace_writable, network, extra_writable, further } => {
-            let mut places: Vec<_> =
-                workspace_writable.then(|| "the project".to_owned()).into_iter().collect();
-            let roots = &policy.bases.roots;
-            let beyond = extra_writable.iter().filter(|path| {
-                !workspace_writable || !roots.iter().any(|root| path.starts_with(root))
-            });
-            places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
-            let places = match places.as_slice() {
-                [] => "nothing".to_owned(),
-                _ => text::join_first(&places, MAX_PATHS),
-            };
-            let mut commands = effects.iter().filter_map(Effect::command);
-            let fails = commands.any(|command| shell::fails_offline(&command.script));
-            let network = match (network || policy.has_network, fails) {
-                (true, _) => WITH_NETWORK,
-                (false, true) => "no network, without which it fails",
-                (false, false) => "no network",
-            };
-            let further = further_access(&further);
-            format!("in the sandbox: may change {places}; {network}{further}")
+    /// Says how the command of the call would be confined, as Markdown.
+    pub fn describe_confinement(&self) -> String {
+        let policy = self.policy;
+        match Confinement::for_call(*self) {
+            Confinement::Unconfined if !policy.can_confine => {
+                "no sandbox here: it can change everything that you can, and use the network"
+                    .to_owned()
+            }
+            Confinement::Unconfined => {
+                "no sandbox: it can change everything that you can, and use the network".to_owned()
+            }
+            Confinement::Sandboxed { workspace_writable, network, extra_writable, further } => {
+                let mut places: Vec<_> =
+                    workspace_writable.then(|| "the project".to_owned()).into_iter().collect();
+                let roots = &policy.bases.roots;
+                let beyond = extra_writable.iter().filter(|path| {
+                    !workspace_writable || !roots.iter().any(|root| path.starts_with(root))
+                });
+                places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
+                let places = match places.as_slice() {
+                    [] => "nothing".to_owned(),
+                    _ => text::join_first(&places, MAX_PATHS),
+                };
+                let mut commands = self.effects.iter().filter_map(Effect::command);
+                let fails = commands.any(|command| shell::fails_offline(&command.script));
+                let network = match (network || policy.has_network, fails) {
+                    (true, _) => WITH_NETWORK,
+                    (false, true) => "no network, without which it fails",
+                    (false, false) => "no network",
+                };
+                let further = further_access(&further);
+                format!("in the sandbox: may change {places}; {network}{further}")
+            }
         }
     }
-}
 
-/// Builds the text of a question. It is empty if the call's title and content say it all.
-pub(super) struct QuestionText<'a> {
-    pub(super) policy: &'a PolicyRules,
-    pub(super) mode: Mode,
-    pub(super) effects: &'a [Effect],
-    pub(super) decision: &'a Decision,
-    /// Notes about the answers that are offered.
-    pub(super) answer_notes: Vec<String>,
-}
-
-impl QuestionText<'_> {
-    pub(super) fn render(&self) -> String {
+    /// The text of a question, with notes about the answers that are offered. It is empty if the call's title and content
+    /// say it all.
+    pub(super) fn question(&self, answer_notes: &[String]) -> String {
         let mut lines = Vec::new();
         let mut written = Vec::new();
         for (index, effect) in self.effects.iter().enumerate() {
@@ -206,7 +184,7 @@ impl QuestionText<'_> {
             lines.push(format!("writes {}", text::join_first(&written, MAX_PATHS)));
         }
         self.add_outside_paths(&mut lines);
-        lines.extend_from_slice(&self.answer_notes);
+        lines.extend_from_slice(answer_notes);
         // A list keeps its lines in every client; line breaks made of two trailing spaces get lost
         // where lines are trimmed.
         lines.iter().map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
@@ -232,8 +210,7 @@ impl QuestionText<'_> {
             lines.extend(self.line_finding(finding, command));
         }
         lines.dedup();
-        let QuestionText { policy, mode, effects, decision, .. } = *self;
-        lines.push(describe_confinement(policy, mode, effects, decision));
+        lines.push(self.describe_confinement());
     }
 
     fn add_simple_commands(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
@@ -570,6 +547,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
+    use crate::permission::{Decision, PolicyRules};
     use crate::shell;
     use turnwright_types::effect::ResolvedPath;
     use turnwright_types::shell_script::ShellDialect;
@@ -584,14 +562,7 @@ mod tests {
 
     fn described(policy: &PolicyRules, effects: &[Effect], findings: Vec<Finding>) -> String {
         let decision = Decision { findings };
-        let text = QuestionText {
-            policy,
-            mode: Mode::Ask,
-            effects,
-            decision: &decision,
-            answer_notes: Vec::new(),
-        };
-        text.render()
+        JudgedCall { policy, mode: Mode::Ask, effects, decision: &decision }.question(&[])
     }
 
     fn finding(

@@ -8,7 +8,7 @@ use crate::shell::args::{self, Argument, OptionTable, arguments};
 use crate::shell::args::{
     Args, first_operand, git_subcommand, is_option, operands, split_at_dashes,
 };
-use crate::shell::file_use::OperandUse;
+use crate::shell::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};

@@ -13,14 +13,13 @@ mod text;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::SimpleCommand;
 use super::args::{Args, OptionTable};
-use super::file_use::OperandUse;
 use super::harm::Danger;
 use super::harm::targets::FindTargets;
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
+use super::{OperandUse, SimpleCommand};
 
 pub(super) use git::{starts_no_other, tracks_branches};
 pub use git_use::{GitContentQuery, GitProgram, GitUse, may_show_any_content};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::shell::args::{self, Args};
 use crate::shell::args::{Argument, OptionTable, arguments};
-use crate::shell::file_use::OperandUse;
+use crate::shell::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::{

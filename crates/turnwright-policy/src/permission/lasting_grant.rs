@@ -8,7 +8,7 @@ use super::describe::{access_nouns, access_of_command, listed, with_backslashes}
 use super::grants::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Finding, Grants, JudgedCall, Mode, PolicyRules, Reason, Verdict};
-use crate::shell::{self, SimpleCommand, SuggestedWords};
+use crate::shell::{self, SimpleCommand};
 use turnwright_types::client::ChoiceKind;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, escape_hidden_line,
@@ -440,15 +440,15 @@ fn pattern_with_access(simple: &SimpleCommand) -> Option<Pattern> {
     pattern_of(simple, shell::suggest_prefix_with_access(simple))
 }
 
-fn pattern_of(simple: &SimpleCommand, suggested: Option<SuggestedWords>) -> Option<Pattern> {
+fn pattern_of(simple: &SimpleCommand, suggested: Option<(Vec<String>, bool)>) -> Option<Pattern> {
     if simple.has_unknown_args
         || !simple.wrappers.is_empty()
         || shell::classify(simple).danger.is_some()
     {
         return None;
     }
-    let SuggestedWords { words, is_exact } = suggested?;
-    let pattern = Pattern::Exec { words, exact: is_exact };
+    let (words, exact) = suggested?;
+    let pattern = Pattern::Exec { words, exact };
     survives_writing(&pattern).then_some(pattern)
 }
 

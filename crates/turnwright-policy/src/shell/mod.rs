@@ -34,7 +34,7 @@ pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
 pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use harm::stakes;
-pub use prefix::{SuggestedWords, suggest_prefix, suggest_prefix_with_access};
+pub use prefix::{suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};

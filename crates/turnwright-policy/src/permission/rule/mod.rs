@@ -308,12 +308,6 @@ pub struct RuleContext<'a> {
     pub resolve_links: &'a dyn Fn(&Path) -> PathBuf,
 }
 
-impl fmt::Debug for RuleContext<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("RuleContext").field("bases", &self.bases).finish_non_exhaustive()
-    }
-}
-
 /// The rules of a file, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadedRules {

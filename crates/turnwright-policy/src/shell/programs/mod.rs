@@ -29,23 +29,31 @@ pub(super) use git_use::{git_folder, leads_elsewhere, shown_files};
 pub(crate) type WordList = &'static str;
 
 /// Declares the rows of programs. A line for each field has its type, the value that it has in a row that says nothing
-/// about it, and the method that returns a row with another value, if that is no more than to set it.
+/// about it, and the method that returns a row with another value, if that is no more than to set it. A line for each
+/// flag, which is false in such a row, has the method that returns a row in which it is true.
 macro_rules! program_rows {
-    ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr $(=> $method:ident)?,)*) => {
+    (
+        $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr $(=> $method:ident)?,)*;
+        $($(#[$flag_doc:meta])* $flag:ident => $flag_method:ident,)*
+    ) => {
         /// The row of a program, or of a subcommand of one.
         #[derive(Clone, Copy)]
         pub(super) struct Program {
             $($(#[$doc])* pub(super) $field: $type,)*
+            $($(#[$flag_doc])* pub(super) $flag: bool,)*
         }
 
         const fn program(names: WordList) -> Program {
-            Program { $($field: $default,)* }.with_names(names)
+            Program { $($field: $default,)* $($flag: false,)* }.with_names(names)
         }
 
         impl Program {
             $($(const fn $method(self, $field: $type) -> Program {
                 Program { $field, ..self }
             })?)*
+            $(const fn $flag_method(self) -> Program {
+                Program { $flag: true, ..self }
+            })*
         }
     };
 }
@@ -74,28 +82,29 @@ program_rows! {
     offline_words: WordList = "" => offline_words,
     /// Options, as `has_exceeding_option` finds them, that a lasting permission does not cover.
     options_outside_grant: WordList = "" => options_outside_grant,
-    /// True if it runs code that its operands name. A lasting permission covers only those in the folder.
-    runs_files: bool = false,
-    /// True if it takes the names of tasks, each of which runs commands.
-    runs_tasks: bool = false,
     /// Options of a task runner whose value is the next word.
     task_options_with_value: WordList = "" => task_options_with_value,
-    /// True if an argument such as `SHELL=x` acts like an option.
-    takes_variables: bool = false,
     /// The extent of a lasting permission for it.
     grant: Grant = Grant::Guessed => grant,
     /// The words after which it runs a program that is installed in the project; `""` if that
     /// follows its own name.
     runs_installed_after: &'static [&'static str] = &[] => runs_installed_after,
     starts: Starts = Starts::Nothing => starts,
-    /// True if a dangerous command is searched for among its arguments. It is not known which of its
-    /// options take a value.
-    is_searched: bool = false,
     /// Counts the words that belong to it if it is a wrapper; `None` if that is not clear.
     wrapper_words: fn(&SimpleCommand) -> Option<usize> = |_| None => wrapper_words,
-    /// True if rustup provides a proxy for it.
-    is_rustup_proxy: bool = false,
     subcommands: &'static [Program] = &[] => subcommands,
+    ;
+    /// True if it runs code that its operands name. A lasting permission covers only those in the folder.
+    runs_files => runs_files,
+    /// True if it takes the names of tasks, each of which runs commands.
+    runs_tasks => runs_tasks,
+    /// True if an argument such as `SHELL=x` acts like an option.
+    takes_variables => takes_variables,
+    /// True if a dangerous command is searched for among its arguments. It is not known which of its
+    /// options take a value.
+    is_searched => searched,
+    /// True if rustup provides a proxy for it.
+    is_rustup_proxy => rustup_proxy,
 }
 
 /// The commands that a program starts.
@@ -119,28 +128,8 @@ impl Program {
         Program { reads: Reads::Check(check), ..self }
     }
 
-    const fn runs_files(self) -> Program {
-        Program { runs_files: true, ..self }
-    }
-
-    const fn runs_tasks(self) -> Program {
-        Program { runs_tasks: true, ..self }
-    }
-
-    const fn takes_variables(self) -> Program {
-        Program { takes_variables: true, ..self }
-    }
-
     const fn grantable_prefixes(self, forms: &'static [Form]) -> Program {
         Program { grant: Grant::Forms(forms), ..self }
-    }
-
-    const fn searched(self) -> Program {
-        Program { is_searched: true, ..self }
-    }
-
-    const fn rustup_proxy(self) -> Program {
-        Program { is_rustup_proxy: true, ..self }
     }
 
     pub(super) fn subcommand(&self, name: &str) -> &'static Program {

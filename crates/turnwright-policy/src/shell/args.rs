@@ -141,18 +141,10 @@ enum OptionValue {
 
 /// Iterates over the arguments. Yields `None` for one that is not known, and then ends.
 pub(super) fn arguments<'a>(options: OptionTable, words: &'a [Word]) -> Arguments<'a> {
-    Arguments {
-        options,
-        words,
-        letters: "",
-        letters_word: None,
-        file_value: None,
-        after_dashes: false,
-        is_over: false,
-    }
+    Arguments { options, words, ..Arguments::default() }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Arguments<'a> {
     options: OptionTable,
     words: &'a [Word],

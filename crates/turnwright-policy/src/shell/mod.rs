@@ -42,7 +42,8 @@ pub use python_environment::{EnvironmentUse, environment_use};
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in};
 
-use args::{Args, git_subcommand, is_option, operands};
+use args::{Args, git_subcommand, operands};
+use harm::has_option;
 use harm::targets::{Harm, is_recursive, option_values};
 use programs::Program;
 
@@ -267,14 +268,12 @@ fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse 
         None if has_destination && sources.len() > 1 => sources.pop(),
         None => None,
     };
-    let is_exact = words.iter().any(|word| is_option(&word.text, 'T', "--no-target-directory"));
-    let is_symbolic = words.iter().any(|word| is_option(&word.text, 's', "--symbolic"));
+    let is_exact = has_option(words, 'T', "--no-target-directory");
+    let is_symbolic = has_option(words, 's', "--symbolic");
     let is_change = match operand_use {
         OperandUse::Changes | OperandUse::Takes | OperandUse::Moves => true,
         OperandUse::Links => !is_symbolic,
-        OperandUse::Formats => words
-            .iter()
-            .any(|word| is_option(&word.text, 'w', "") || is_option(&word.text, 'i', "")),
+        OperandUse::Formats => has_option(words, 'w', "") || has_option(words, 'i', ""),
         OperandUse::Reads | OperandUse::Copies | OperandUse::Unknown => takes_all,
     };
     let is_deep = operand_use != OperandUse::Changes || is_recursive(words);

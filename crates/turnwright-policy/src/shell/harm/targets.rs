@@ -5,10 +5,13 @@
 
 use std::path::Path;
 
-use super::super::args::{self, Args, git_subcommand, is_option, name, operands};
+use super::super::args::{
+    self, Args, git_subcommand, is_option, name, operands, split_at_dashes,
+};
 use super::super::programs::{self, is_in};
 use super::super::syntax::known_words;
 use super::super::{SimpleCommand, Word, network, read_only};
+use super::has_option;
 
 /// The harm that is done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +51,8 @@ fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> V
 }
 
 pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
-    let options = words.iter().take_while(|word| word.text != "--");
-    options
-        .into_iter()
-        .any(|word| is_option(&word.text, 'r', "--recursive") || is_option(&word.text, 'R', ""))
+    let (options, _) = split_at_dashes(words);
+    has_option(options, 'r', "--recursive") || has_option(options, 'R', "")
 }
 
 /// `rm -r`.
@@ -77,13 +78,13 @@ pub(in crate::shell) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
 
 /// `zip -m`: everything but the archive.
 pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let moves = words.iter().any(|word| is_option(&word.text, 'm', "--move"));
+    let moves = has_option(words, 'm', "--move");
     targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
 }
 
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_deep = words.iter().any(|word| is_option(&word.text, 'R', "--recursive"));
+    let is_deep = has_option(words, 'R', "--recursive");
     targets_with_harm(
         operands(words),
         if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
@@ -174,7 +175,7 @@ fn path_on_host(word: &Word) -> &str {
 pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let is_dry = rest.iter().any(|word| is_option(&word.text, 'n', "--dry-run"));
+    let is_dry = has_option(rest, 'n', "--dry-run");
     let mut folders = option_values(own, 'C', "");
     folders.extend(option_values(own, '\0', "--work-tree"));
     folders.retain(|_| !is_dry);

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use super::git::{GLOBAL, PLAIN, subcommand};
 use super::{WordList, is_in};
 use crate::shell::args::{
-    Argument, arguments, first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
+    Argument, arguments, first_operand, git_subcommand, name, operands, split_at_dashes,
 };
+use crate::shell::harm::has_option;
 use crate::shell::read_only::Reads;
 use crate::shell::{SimpleCommand, Word};
 
@@ -156,16 +157,11 @@ const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commi
 /// Returns true if a subcommand may show content that its words do not limit. An unknown one may be an alias of any
 /// other.
 fn shows_all(sub: &str, words: &[Word]) -> bool {
+    let (options, _) = split_at_dashes(words);
     let has = |names: &str| {
-        split_at_dashes(words).0.iter().any(|word| {
-            names.split(' ').any(|name| {
-                let letter = name.chars().next().unwrap_or_default();
-                if name.len() == 1 {
-                    is_option(&word.text, letter, "")
-                } else {
-                    is_option(&word.text, '\0', name)
-                }
-            })
+        names.split(' ').any(|name| match name.chars().next() {
+            Some(letter) if name.len() == 1 => has_option(options, letter, ""),
+            _ => has_option(options, '\0', name),
         })
     };
     match sub {
@@ -313,9 +309,8 @@ impl GitUse {
             }
         }
         let short = if subcommand == "rebase" { 'x' } else { '\0' };
-        let runs_words = arguments.iter().any(|word| {
-            is_option(&word.text, short, "--exec") || is_option(&word.text, '\0', "--trailer")
-        });
+        let runs_words =
+            has_option(arguments, short, "--exec") || has_option(arguments, '\0', "--trailer");
         let row = ROWS
             .iter()
             .find(|(names, _)| is_in(names, subcommand))

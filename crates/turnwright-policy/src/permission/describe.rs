@@ -420,57 +420,52 @@ const WITH_NETWORK: &str = "with network";
 /// Part of a title: the command gets no sandbox.
 const WITHOUT_SANDBOX: &str = "without the sandbox";
 
+/// Puts each kind of access beyond the sandbox into words: those for the network, for debugging and for signing, and
+/// with what it names each of the others.
+fn words_of_access(
+    access: &ExtraAccess,
+    [network, debug, sign]: [&str; 3],
+    write: impl Fn(&Path) -> String,
+    connect: impl Fn(String) -> String,
+    publish: impl Fn(&u16) -> String,
+) -> Vec<String> {
+    let mut parts = Vec::new();
+    parts.extend(access.network.then(|| network.to_owned()));
+    parts.extend(access.writes.iter().map(|target| write(&target.path)));
+    parts.extend(access.debug.then(|| debug.to_owned()));
+    parts.extend(access.sign.then(|| sign.to_owned()));
+    parts.extend(address_names(access).into_iter().map(connect));
+    parts.extend(access.publishes.iter().map(publish));
+    parts
+}
+
 /// The access for the title of a call; `None` if there is none.
 pub(super) fn title_of_access(access: &ExtraAccess, bases: &PathBases) -> Option<String> {
-    let mut parts = Vec::new();
-    if access.unsandboxed {
-        parts.push(WITHOUT_SANDBOX.to_owned());
-    }
-    if access.network {
-        parts.push(WITH_NETWORK.to_owned());
-    }
-    let writes = access.writes.iter();
-    parts.extend(writes.map(|target| format!("may write {}", display_path(&target.path, bases))));
-    if access.debug {
-        parts.push("may debug".to_owned());
-    }
-    if access.sign {
-        parts.push("may sign".to_owned());
-    }
-    parts.extend(address_names(access).into_iter().map(|name| format!("may reach {name}")));
-    parts.extend(
-        access.publishes.iter().map(|port| format!("lets your programs reach its port {port}")),
+    let words = words_of_access(
+        access,
+        [WITH_NETWORK, "may debug", "may sign"],
+        |path| format!("may write {}", display_path(path, bases)),
+        |address| format!("may reach {address}"),
+        |port| format!("lets your programs reach its port {port}"),
     );
+    let unsandboxed = access.unsandboxed.then(|| WITHOUT_SANDBOX.to_owned());
+    let parts: Vec<_> = unsandboxed.into_iter().chain(words).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The question about the access, after "asks".
 fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> String {
-    let mut parts = Vec::new();
-    if access.unsandboxed {
-        parts.push("to run without the sandbox".to_owned());
-    }
-    if access.network {
-        parts.push("for network access".to_owned());
-    }
-    for target in &access.writes {
-        parts.push(format!("to write {}", markdown_code(&display_path(&target.path, bases))));
-    }
-    if access.debug {
-        parts.push("to trace and debug its own processes".to_owned());
-    }
-    if access.sign {
-        let what = "to sign commits and tags with your key (hooks of the repository and other programs that it \
-                    starts can sign, too)";
-        parts.push(what.to_owned());
-    }
-    for name in address_names(access) {
-        parts.push(format!("to connect to {}", markdown_code(&name)));
-    }
-    for port in &access.publishes {
-        parts.push(format!("to open its port {port} to your own programs (`localhost:{port}`)"));
-    }
-    listed(&parts)
+    let sign = "to sign commits and tags with your key (hooks of the repository and other programs that it \
+                starts can sign, too)";
+    let words = words_of_access(
+        access,
+        ["for network access", "to trace and debug its own processes", sign],
+        |path| format!("to write {}", markdown_code(&display_path(path, bases))),
+        |address| format!("to connect to {}", markdown_code(&address)),
+        |port| format!("to open its port {port} to your own programs (`localhost:{port}`)"),
+    );
+    let unsandboxed = access.unsandboxed.then(|| "to run without the sandbox".to_owned());
+    listed(&unsandboxed.into_iter().chain(words).collect::<Vec<_>>())
 }
 
 /// Describes access after the name of a command: "with network and write access to `/x`".
@@ -483,23 +478,13 @@ pub(super) fn access_of_command(access: &ExtraAccess, bases: &PathBases) -> Stri
 
 /// Describes access as nouns: "network", "write access to `/x`".
 pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<String> {
-    let mut parts = Vec::new();
-    if access.network {
-        parts.push("network".to_owned());
-    }
-    for target in &access.writes {
-        parts
-            .push(format!("write access to {}", markdown_code(&display_path(&target.path, bases))));
-    }
-    if access.debug {
-        parts.push("debugging".to_owned());
-    }
-    if access.sign {
-        parts.push("your signing key".to_owned());
-    }
-    parts.extend(address_names(access).into_iter().map(|name| format!("connections to {name}")));
-    parts.extend(access.publishes.iter().map(|port| format!("port {port} open to your programs")));
-    parts
+    words_of_access(
+        access,
+        ["network", "debugging", "your signing key"],
+        |path| format!("write access to {}", markdown_code(&display_path(path, bases))),
+        |address| format!("connections to {address}"),
+        |port| format!("port {port} open to your programs"),
+    )
 }
 
 /// The access of a confined command beyond writing and the network, for the line about its confinement.

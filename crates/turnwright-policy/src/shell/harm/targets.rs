@@ -5,9 +5,7 @@
 
 use std::path::Path;
 
-use super::super::args::{
-    self, Args, git_subcommand, is_option, name, operands, split_at_dashes,
-};
+use super::super::args::{self, Args, git_subcommand, is_option, name, operands, split_at_dashes};
 use super::super::programs::{self, is_in};
 use super::super::syntax::known_words;
 use super::super::{SimpleCommand, Word, network, read_only};

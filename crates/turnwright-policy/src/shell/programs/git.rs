@@ -297,9 +297,7 @@ fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
     let starts_another = STARTING.split(' ').any(|name| has_option(words, '\0', name))
         || letters.chars().any(|letter| has_option(words, letter, ""))
         || words.iter().any(|word| {
-            args::may_be_option(word)
-                || word.text.contains("::")
-                || word.text.starts_with("file:")
+            args::may_be_option(word) || word.text.contains("::") || word.text.starts_with("file:")
         });
     (is_in(PLAIN, &sub.text) && !starts_another).then_some(&sub.text)
 }

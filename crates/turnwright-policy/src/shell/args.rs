@@ -261,11 +261,7 @@ impl<'a> Arguments<'a> {
 
 /// True if a word is a glob that may expand to a name that begins with a dash.
 pub(super) fn may_be_option(word: &Word) -> bool {
-    word.is_glob && may_start_with_dash(&word.text)
-}
-
-fn may_start_with_dash(text: &str) -> bool {
-    text.starts_with(['*', '?', '[', '@', '+', '!', '\\'])
+    word.is_glob && word.text.starts_with(['*', '?', '[', '@', '+', '!', '\\'])
 }
 
 fn has_option(options: OptionTable, wanted: &str) -> bool {

@@ -125,11 +125,6 @@ impl Pattern {
     pub(crate) fn is_every_command(&self) -> bool {
         matches!(self, Pattern::Exec { words, exact: false } if words.is_empty())
     }
-
-    /// True if rules with this pattern have an effect in this version.
-    pub(crate) fn has_effect(&self) -> bool {
-        !matches!(self, Pattern::Skill(_) | Pattern::Agent(_))
-    }
 }
 
 impl Rule {
@@ -379,7 +374,7 @@ impl LoadedRules {
         {
             glob.follow_links(context.bases, context.resolve_links);
         }
-        if !rule.pattern.has_effect() {
+        if matches!(rule.pattern, Pattern::Skill(_) | Pattern::Agent(_)) {
             self.notes.push(format!("`{}` has no effect yet", shorten(spec.when)));
         }
         let check = |samples: &[String], expected: bool, verb: &str| {

@@ -286,7 +286,7 @@ fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str
         let folder = folder.filter(|folder| folder.has_root())?;
         push_folder(&mut parts, folder.to_str()?, cfg!(windows));
     }
-    let whole = without_process_root(text);
+    let whole = below_process_root(text).unwrap_or(text);
     let named = whole
         .strip_suffix('*')
         .filter(|rest| rest.ends_with('/') || rest.is_empty())
@@ -372,11 +372,7 @@ pub(super) fn is_disk(text: &str) -> bool {
     }
 }
 
-/// `/proc/self/root` and `/proc/1/root` are the root folder by other names.
-fn without_process_root(text: &str) -> &str {
-    below_process_root(text).unwrap_or(text)
-}
-
+/// The path below `/proc/self/root` or `/proc/1/root`, which are the root folder by other names.
 fn below_process_root(text: &str) -> Option<&str> {
     let (process, below) = text.strip_prefix("/proc/")?.split_once('/')?;
     let is_process = process.ends_with("self") || process.bytes().all(|byte| byte.is_ascii_digit());

@@ -2,7 +2,8 @@
 
 use super::rule::{Rule, RuleAction};
 use super::{
-    Finding, Grants, JudgedCall, Mode, PathBases, PolicyRules, ProtectedPaths, Reason, Scope, Verdict, decide,
+    Finding, Grants, JudgedCall, Mode, PathBases, PolicyRules, ProtectedPaths, Reason, Scope,
+    Verdict, decide,
 };
 use crate::shell;
 use turnwright_types::effect::{

@@ -14,9 +14,9 @@
 //!   model_list    the models of a server; `local_server` asks how one was started
 //!   probe         finds out what a model can do
 //!   offline       the model without a network
-//!   transcript    a recorded reply as text; `internals` are for benchmarks and fuzz targets
+//!   internals     for benchmarks, fuzz targets and the corpus of recorded streams
 
-pub mod chat;
+mod chat;
 mod errors;
 mod exchange;
 mod http;
@@ -29,9 +29,8 @@ pub mod probe;
 pub mod quirks;
 mod remote;
 mod reply;
-pub mod responses;
+mod responses;
 mod schema;
-mod transcript;
 mod wire_names;
 
 pub use turnwright_http::sse;

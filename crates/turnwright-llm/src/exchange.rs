@@ -12,7 +12,7 @@ use super::http::Secrets;
 use super::quirks::Quirks;
 use super::{ErrorKind, LlmError};
 use crate::errors::{error_body, refusals};
-use crate::reply::leaked_calls::{self, LeakedCall};
+use crate::reply::leaked_calls::DeclaredTool;
 use crate::wire_names::ToolAliases;
 use turnwright_types::message::{Arguments, ToolSpec, ToolSpecs};
 use turnwright_types::text;
@@ -83,6 +83,8 @@ pub(super) fn arguments_json(arguments: &Arguments) -> String {
 pub(super) struct RenderedTools {
     pub(super) specs: ToolSpecs,
     pub(super) aliases: ToolAliases,
+    /// The tools' names as they are sent to the model.
+    pub(super) wire_names: Vec<String>,
     pub(super) json: Vec<u8>,
 }
 
@@ -94,6 +96,7 @@ impl RenderedTools {
         render: fn(&ToolSpec, &ToolAliases) -> T,
     ) -> RenderedTools {
         let aliases = ToolAliases::new(specs.iter().map(|spec| spec.name.as_ref()));
+        let wire_names = specs.iter().map(|spec| aliases.to_wire(&spec.name).into_owned()).collect();
         let mut json = Vec::new();
         if !specs.is_empty() {
             json.reserve(8 * 1024);
@@ -102,20 +105,13 @@ impl RenderedTools {
                 &specs.iter().map(|spec| render(spec, &aliases)).collect::<Vec<_>>(),
             );
         }
-        RenderedTools { specs: Arc::clone(specs), aliases, json }
+        RenderedTools { specs: Arc::clone(specs), aliases, wire_names, json }
     }
 
-    /// Finds leaked calls at the end of a text.
-    pub(super) fn find_leaked(&self, text: &str) -> Option<(usize, Vec<LeakedCall>)> {
-        let names = self.wire_names();
+    /// The tools as the model knows them.
+    pub(super) fn declared(&self) -> Vec<DeclaredTool<'_>> {
         let schemas = self.specs.iter().map(|spec| &spec.parameters);
-        let declared: Vec<_> = names.iter().map(String::as_str).zip(schemas).collect();
-        leaked_calls::find_leaked_calls(text, &declared)
-    }
-
-    /// The tools' names as they are sent to the model.
-    pub(super) fn wire_names(&self) -> Vec<String> {
-        self.specs.iter().map(|spec| self.aliases.to_wire(&spec.name).into_owned()).collect()
+        self.wire_names.iter().map(String::as_str).zip(schemas).collect()
     }
 }
 

@@ -47,7 +47,7 @@ impl TextPipeline {
             filter: tools
                 .as_ref()
                 .filter(|_| parses_leaked_calls)
-                .map(|tools| LeakFilter::new(tools.wire_names())),
+                .map(|tools| LeakFilter::new(tools.wire_names.clone())),
             tools,
             // The models that leak calls are also those that get stuck in a word.
             repetition: quirks
@@ -106,12 +106,7 @@ impl TextPipeline {
         let TextSink { filter: Some(filter), tools: Some(tools), .. } = &mut self.sink else {
             return Vec::new();
         };
-        let (rest, calls) = {
-            let names = tools.wire_names();
-            let schemas = tools.specs.iter().map(|spec| &spec.parameters);
-            let declared: Vec<_> = names.iter().map(String::as_str).zip(schemas).collect();
-            filter.finish(&declared)
-        };
+        let (rest, calls) = filter.finish(&tools.declared());
         batch.push_text(rest);
         let rest_len = rest.len();
         self.sink.text_len += rest_len;

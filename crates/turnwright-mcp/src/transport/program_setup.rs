@@ -35,14 +35,6 @@ const PACKAGE_RUNNERS: [PackageRunner; 4] =
 /// able to write there.
 const TOOL_FOLDER_VARIABLES: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", "UV_TOOL_DIR")];
 
-/// A program that is ready to be started.
-#[derive(Debug)]
-pub(crate) struct PreparedProgram {
-    pub(crate) program: PipedProgram,
-    /// Its temporary folder, removed on drop.
-    pub(crate) temp_folder: Option<PrivateTempFolder>,
-}
-
 /// A request to prepare a program.
 #[derive(Debug)]
 pub(crate) struct ProgramRequest {
@@ -52,11 +44,12 @@ pub(crate) struct ProgramRequest {
 }
 
 impl ProgramRequest {
-    /// Finds the program and creates the folders that it needs. Blocks on file I/O.
+    /// Finds the program and creates the folders that it needs. Returns it with its temporary folder, which is removed
+    /// on drop. Blocks on file I/O.
     ///
     /// # Errors
     /// If the program cannot be started; the text is for the user.
-    pub(crate) fn prepare(self) -> Result<PreparedProgram, String> {
+    pub(crate) fn prepare(self) -> Result<(PipedProgram, Option<PrivateTempFolder>), String> {
         let ServerTransport::Stdio { command, arguments, environment: variables } =
             &self.spec.transport
         else {
@@ -99,18 +92,11 @@ impl ProgramRequest {
             environment = environment.with(name, value.expose());
         }
         let command = find_program(command, &cwd, environment.get("PATH"))?;
-        let words = std::iter::once(command.into_os_string())
+        let command_line = std::iter::once(command.into_os_string())
             .chain(arguments.iter().map(OsString::from))
             .collect();
-        Ok(PreparedProgram {
-            program: PipedProgram {
-                command_line: words,
-                workdir: cwd,
-                environment,
-                sandbox: profile,
-            },
-            temp_folder,
-        })
+        let program = PipedProgram { command_line, workdir: cwd, environment, sandbox: profile };
+        Ok((program, temp_folder))
     }
 
     /// Adds the permissions of this server's settings to the session's profile.
@@ -305,9 +291,10 @@ mod tests {
             read: vec![base.join("keys")],
             ..ServerSandbox::default()
         };
-        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
-        let profile = prepared.program.sandbox.unwrap();
-        let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
+        let request = wanted(base.join("bin/npx"), &base, sandbox);
+        let (prepared, temp_folder) = request.prepare().unwrap();
+        let profile = prepared.sandbox.unwrap();
+        let temp = real_path(temp_folder.as_ref().unwrap().path()).unwrap();
         let mut write = vec![base.join("ws"), base.join("data"), temp.clone()];
         let mut caches = Vec::new();
         let redirected = base.join("private/s/redirected");
@@ -319,11 +306,11 @@ mod tests {
             write.push(redirected.clone());
         }
         assert_eq!((profile.writable, profile.hidden), (write, vec![base.join("own")]));
-        let variable = prepared.program.environment.get("npm_config_cache");
+        let variable = prepared.environment.get("npm_config_cache");
         assert_eq!(variable.map(Path::new), caches.is_empty().then_some(redirected.as_path()));
         assert_eq!(profile.caches, caches);
         assert_eq!(profile.network, Network::On);
-        let environment = prepared.program.environment;
+        let environment = prepared.environment;
         assert_eq!(environment.get("TMPDIR"), Some(temp.as_os_str()));
         assert_eq!(environment.get("LANG"), Some(OsStr::new("C")));
         // A declared variable is passed; inherited ones that lead out of the sandbox are not.
@@ -339,9 +326,10 @@ mod tests {
         for (name, has_one) in [("uvx", true), ("uv", true), ("npx", false)] {
             let command = base.join("bin").join(name);
             program(&command, 0o755);
-            let prepared = wanted(command, &base, ServerSandbox::default()).prepare().unwrap();
-            let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
-            let folder = prepared.program.environment.get("UV_TOOL_DIR");
+            let request = wanted(command, &base, ServerSandbox::default());
+            let (prepared, temp_folder) = request.prepare().unwrap();
+            let temp = real_path(temp_folder.as_ref().unwrap().path()).unwrap();
+            let folder = prepared.environment.get("UV_TOOL_DIR");
             assert_eq!(
                 folder.is_some_and(|folder| Path::new(folder).starts_with(temp)),
                 has_one,
@@ -356,9 +344,10 @@ mod tests {
         let base = real_path(dir.path()).unwrap();
         program(&base.join("bin/npx"), 0o755);
         let sandbox = ServerSandbox { is_enabled: false, ..ServerSandbox::default() };
-        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
-        assert_eq!(prepared.program.sandbox, None);
-        assert!(prepared.temp_folder.is_none() && !base.join("home").exists());
-        assert!(prepared.program.environment.get("SSH_AUTH_SOCK").is_some());
+        let request = wanted(base.join("bin/npx"), &base, sandbox);
+        let (prepared, temp_folder) = request.prepare().unwrap();
+        assert_eq!(prepared.sandbox, None);
+        assert!(temp_folder.is_none() && !base.join("home").exists());
+        assert!(prepared.environment.get("SSH_AUTH_SOCK").is_some());
     }
 }

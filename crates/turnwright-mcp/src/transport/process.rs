@@ -2,6 +2,7 @@
 //! messages: bounded, without API keys and without control characters. Its messages are one a line, over its stdin
 //! and stdout. Lines that are not messages, such as greetings and logs, are skipped and counted.
 
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
@@ -19,7 +20,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::line::{self, LineKind, SCAN_BYTES};
+use super::line::{self, SCAN_BYTES};
 use super::program_setup::ProgramRequest;
 use super::{Channel, Peer};
 use crate::call::server_requests::ServerMessageHandler;
@@ -312,10 +313,10 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             self.line.clear();
         } else {
             self.line.drain(..line::message_start(&self.line));
-            match line::classify(&self.line) {
-                LineKind::Response => {}
-                LineKind::Other => self.count_non_response(),
-                LineKind::Malformed { replacement } => self.line = replacement,
+            match line::response(&self.line) {
+                Some(Cow::Borrowed(_)) => {}
+                Some(Cow::Owned(replacement)) => self.line = replacement,
+                None => self.count_non_response(),
             }
         }
         !self.line.is_empty()

@@ -17,7 +17,7 @@ use super::standard_headers::{self, HeaderArguments};
 use super::{CONNECT_TIMEOUT, HttpConnection, HttpError, SESSION_HEADER};
 use crate::features::JsonObject;
 use crate::server::handshake::{self, NEWEST_VERSION};
-use crate::transport::line::{self, LineKind};
+use crate::transport::line;
 use crate::transport::{Peer, PeerError, Response};
 use turnwright_rpc::{
     ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_request,
@@ -431,15 +431,9 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
         }
         return true;
     }
-    match line::classify(data.as_bytes()) {
-        LineKind::Response => peer.receive(data.as_bytes()).await,
-        LineKind::Malformed { replacement } => peer.receive(&replacement).await,
-        LineKind::Other => {
-            peer.receive(data.as_bytes()).await;
-            return true;
-        }
-    }
-    false
+    let response = line::response(data.as_bytes());
+    peer.receive(response.as_deref().unwrap_or(data.as_bytes())).await;
+    response.is_none()
 }
 
 fn request_bytes(id: u64, method: &str, params: &JsonObject) -> Result<Vec<u8>, PeerError> {
@@ -454,13 +448,11 @@ fn read_response(message: &[u8]) -> Option<RpcResponse> {
     if let Some(messages) = line::batch(message) {
         return messages.iter().find_map(|message| read_response(message.get().as_bytes()));
     }
-    let parsed = match line::classify(message) {
-        LineKind::Response => parse_line(message),
-        LineKind::Malformed { replacement } => parse_line(&replacement),
+    let Some(response) = line::response(message) else {
         // An error may have no id, because the server could not read the request.
-        LineKind::Other => return error_without_id(message).map(Err),
+        return error_without_id(message).map(Err);
     };
-    match parsed {
+    match parse_line(&response) {
         ParsedLine::Message(RpcMessage::Response { result, .. }) => Some(result),
         _ => None,
     }

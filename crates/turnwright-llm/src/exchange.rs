@@ -8,13 +8,13 @@ use reqwest::header::HeaderMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::http::Secrets;
 use super::quirks::Quirks;
 use super::{ErrorKind, LlmError};
 use crate::errors::{error_body, refusals};
 use crate::reply::leaked_calls::DeclaredTool;
 use crate::wire_names::ToolAliases;
 use turnwright_types::message::{Arguments, ToolSpec, ToolSpecs};
+use turnwright_types::secret::Secret;
 use turnwright_types::text;
 
 /// The limit on everything that is kept of one reply.
@@ -112,6 +112,18 @@ impl RenderedTools {
     pub(super) fn declared(&self) -> Vec<DeclaredTool<'_>> {
         let schemas = self.specs.iter().map(|spec| &spec.parameters);
         self.wire_names.iter().map(String::as_str).zip(schemas).collect()
+    }
+}
+
+/// Values that must never be shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Secrets(pub(super) Vec<Secret>);
+
+impl Secrets {
+    /// Replaces the secrets in a text: some servers repeat the key that they reject.
+    pub(super) fn redact(&self, text: &str) -> String {
+        let keys = self.0.iter().map(Secret::expose).filter(|key| key.len() >= 4);
+        keys.fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
     }
 }
 

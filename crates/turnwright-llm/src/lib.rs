@@ -44,7 +44,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use quirks::QuirkPatch;
-use quirks::learned_quirks::LearnedQuirks;
 
 pub use turnwright_types::message::ReasoningEffort;
 use turnwright_types::message::{Arguments, Message, ProviderState, TokenUsage, ToolSpecs};
@@ -136,11 +135,6 @@ impl ModelSettings {
     pub fn named(model: impl Into<String>) -> ModelSettings {
         let model = model.into();
         ModelSettings { name: model.clone(), model, ..ModelSettings::default() }
-    }
-
-    fn learned_quirks(&self, host: &str) -> LearnedQuirks {
-        let table = QuirkPatch::lookup(host, &self.model);
-        LearnedQuirks::new(table, self.profile.clone(), self.overrides, self.profile_store.clone())
     }
 }
 

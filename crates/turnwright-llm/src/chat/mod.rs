@@ -57,7 +57,7 @@ pub(crate) fn render(
     request: &Request,
 ) -> RequestBody {
     let (stable, rest) = request.messages.split_at(stable_len(&request.messages, style.quirks));
-    let mut prefix = prefix_cache.take(stable, *style.quirks);
+    let mut prefix = prefix_cache.lock().take(stable, *style.quirks);
     let before = prefix.count.checked_sub(1).map(|index| stable[index].as_ref());
     let mut more = Vec::new();
     write_messages(&mut more, &render_messages(before, &stable[prefix.count..], style));
@@ -80,7 +80,7 @@ pub(crate) fn render(
     write_messages(&mut body, &last);
     write_parameters(&mut body, style, request);
     let body = prefix.json.between(start, body, None);
-    prefix_cache.store(prefix, stable, *style.quirks);
+    prefix_cache.lock().store(prefix, stable, *style.quirks);
     body
 }
 

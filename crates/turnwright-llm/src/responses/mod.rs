@@ -90,7 +90,7 @@ pub(crate) fn render(
     request: &Request,
 ) -> RequestBody {
     let quirks = *style.quirks;
-    let mut prefix = prefix_cache.take(&request.messages, quirks);
+    let mut prefix = prefix_cache.lock().take(&request.messages, quirks);
     let mut more = Vec::new();
     for message in &request.messages[prefix.count..] {
         for item in message_items(style, message) {
@@ -120,7 +120,7 @@ pub(crate) fn render(
     }
     style.write_fields(&mut body, fields);
     let body = prefix.json.between(start, body, Some(b','));
-    prefix_cache.store(prefix, &request.messages, quirks);
+    prefix_cache.lock().store(prefix, &request.messages, quirks);
     body
 }
 

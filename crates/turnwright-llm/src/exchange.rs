@@ -96,7 +96,8 @@ impl RenderedTools {
         render: fn(&ToolSpec, &ToolAliases) -> T,
     ) -> RenderedTools {
         let aliases = ToolAliases::new(specs.iter().map(|spec| spec.name.as_ref()));
-        let wire_names = specs.iter().map(|spec| aliases.to_wire(&spec.name).into_owned()).collect();
+        let wire_names =
+            specs.iter().map(|spec| aliases.to_wire(&spec.name).into_owned()).collect();
         let mut json = Vec::new();
         if !specs.is_empty() {
             json.reserve(8 * 1024);

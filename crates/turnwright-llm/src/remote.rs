@@ -261,11 +261,11 @@ impl RemoteModel {
     }
 
     async fn ask_server(&self, server: LocalServer) {
-        let facts = server.facts(&self.endpoint, &self.settings.model).await;
-        if let Some(slots) = facts.slots {
+        let (window, slots) = server.facts(&self.endpoint, &self.settings.model).await;
+        if let Some(slots) = slots {
             self.slots.store(slots, Ordering::Relaxed);
         }
-        if let Some(window) = facts.window.filter(|_| self.settings.window.is_none()) {
+        if let Some(window) = window.filter(|_| self.settings.window.is_none()) {
             self.learned_quirks.record_window(window);
             self.local_server.get_or_init(|| server);
         }

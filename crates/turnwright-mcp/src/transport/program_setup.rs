@@ -14,21 +14,14 @@ use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// A program that downloads other programs and runs them.
-struct PackageRunner {
-    name: &'static str,
-    /// Its cache, relative to the home folder.
-    cache: &'static str,
-    /// The variable that sets another cache.
-    cache_variable: &'static str,
-}
-
-const NPX: PackageRunner =
-    PackageRunner { name: "npx", cache: ".npm", cache_variable: "npm_config_cache" };
-const UVX: PackageRunner =
-    PackageRunner { name: "uvx", cache: ".cache/uv", cache_variable: "UV_CACHE_DIR" };
-const PACKAGE_RUNNERS: [PackageRunner; 4] =
-    [NPX, PackageRunner { name: "npm", ..NPX }, UVX, PackageRunner { name: "uv", ..UVX }];
+/// Programs that download other programs and run them, each with its cache, relative to the home folder, and the
+/// variable that sets another cache.
+const PACKAGE_RUNNERS: [(&str, &str, &str); 4] = [
+    ("npx", ".npm", "npm_config_cache"),
+    ("npm", ".npm", "npm_config_cache"),
+    ("uvx", ".cache/uv", "UV_CACHE_DIR"),
+    ("uv", ".cache/uv", "UV_CACHE_DIR"),
+];
 
 /// Programs that need a folder for installed tools, each with the variable that sets it. A server gets a
 /// folder of its own: the tools in the user's folder run outside the sandbox, so a server must not be
@@ -128,27 +121,28 @@ impl ProgramRequest {
             if command.file_name().is_some_and(|file| file == name))
     }
 
-    /// The package runner that the program is, with its cache.
-    fn package_runner(&self) -> Option<(&'static PackageRunner, &Path)> {
-        let runner = PACKAGE_RUNNERS.iter().find(|runner| self.is_named(runner.name))?;
-        let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(runner.cache))?;
-        Some((runner, cache))
+    /// The cache of the package runner that the program is, and the variable that sets another one.
+    fn package_runner(&self) -> Option<(&Path, &'static str)> {
+        let runner = PACKAGE_RUNNERS.into_iter().find(|(name, ..)| self.is_named(name))?;
+        let (_, place, variable) = runner;
+        let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(place))?;
+        Some((cache, variable))
     }
 
     /// The cache of a package runner. It is created if it does not exist, because otherwise nothing
     /// could be downloaded in the sandbox.
     fn package_cache(&self) -> Option<PathBuf> {
-        let (_, cache) = self.package_runner()?;
+        let (cache, _) = self.package_runner()?;
         fs::create_dir_all(cache).ok()?;
         real_path(cache).ok()
     }
 
     /// The variable and the folder that redirect a package runner's cache on systems without private layers.
     fn redirected_cache(&self) -> Option<(&'static str, PathBuf)> {
-        let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
+        let (_, variable) = self.package_runner().filter(|_| !self.can_layer_caches())?;
         let folder = self.private_caches().join("redirected");
         fs::create_dir_all(&folder).ok()?;
-        Some((runner.cache_variable, real_path(folder).ok()?))
+        Some((variable, real_path(folder).ok()?))
     }
 
     fn can_layer_caches(&self) -> bool {

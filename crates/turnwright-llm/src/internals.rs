@@ -73,8 +73,7 @@ pub fn provider_safe_schema(schema: &Value) -> Value {
 
 /// Finds leaked calls at the end of a text: their position, and the name and arguments of each.
 pub fn find_leaked(text: &str, tools: &[(&str, &Value)]) -> Option<(usize, Vec<(String, Value)>)> {
-    let (start, calls) = leaked_calls::find_leaked_calls(text, tools)?;
-    Some((start, calls.into_iter().map(|call| (call.name, call.arguments)).collect()))
+    leaked_calls::find_leaked_calls(text, tools)
 }
 
 /// The visible text of a reply that may contain leaked calls, and the number of calls.

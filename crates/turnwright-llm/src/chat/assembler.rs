@@ -463,9 +463,9 @@ impl ChatAssembler {
 
     /// Adds calls that were found in the text as if they had been regular tool calls.
     fn add_leaked_calls(&mut self, calls: Vec<LeakedCall>, batch: &mut DeltaBatch) {
-        for call in calls {
-            let name = self.context.tool_name(&call.name).to_owned();
-            let text = call.arguments.to_string();
+        for (called, object) in calls {
+            let name = self.context.tool_name(&called).to_owned();
+            let text = object.to_string();
             let slot = self.slots.len();
             batch.deltas.push(Delta::CallNamed { slot, name: name.clone() });
             batch.push_arguments(slot, &text);

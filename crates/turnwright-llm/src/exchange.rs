@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use reqwest::header::HeaderMap;
 use serde::Serialize;
@@ -10,7 +11,8 @@ use serde_json::{Map, Value};
 
 use super::quirks::Quirks;
 use super::{ErrorKind, LlmError};
-use crate::errors::{error_body, refusals};
+use crate::errors::error_body::{self, ErrorReport};
+use crate::errors::refusals;
 use crate::reply::leaked_calls::DeclaredTool;
 use crate::wire_names::ToolAliases;
 use turnwright_types::message::{Arguments, ToolSpec, ToolSpecs};
@@ -147,22 +149,26 @@ pub(super) struct ReplyContext {
 impl ReplyContext {
     /// The error that the server reports in the stream.
     pub(super) fn stream_error(&self, body: &str) -> LlmError {
+        let host = self.host.clone();
         let body = self.secrets.redact(body);
-        let mut error = error_body::stream_error(&self.host, &body);
-        // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
-        if let LlmError::InStream { message, status, kind, key_advice, .. } = &mut error {
-            *message = self.secrets.redact(message);
-            // Our own key was accepted.
-            let is_upstream = *kind == ErrorKind::Auth && matches!(status, Some(500..));
-            let upstream_advice = format!("Check the key that {} has for its provider", self.host);
-            let advice = if is_upstream {
-                Some(upstream_advice)
-            } else {
-                refusals::upstream_advice(&self.host, &body).or_else(|| self.key_advice.clone())
-            };
-            *key_advice = advice.map(Box::new);
+        let ErrorReport { message, status, kind, retry_after, .. } =
+            error_body::parse(&body, None, None, SystemTime::now());
+        // Our own key was accepted.
+        let is_upstream = kind == ErrorKind::Auth && matches!(status, Some(500..));
+        let key_advice = if is_upstream {
+            Some(format!("Check the key that {host} has for its provider"))
+        } else {
+            refusals::upstream_advice(&host, &body).or_else(|| self.key_advice.clone())
+        };
+        LlmError::InStream {
+            host,
+            // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
+            message: self.secrets.redact(&message),
+            status,
+            retry_after,
+            kind,
+            key_advice: key_advice.map(Box::new),
         }
-        error
     }
 
     pub(super) fn truncated_error(&self) -> LlmError {

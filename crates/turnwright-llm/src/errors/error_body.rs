@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::error_kind::classify;
 use super::retry_after;
-use crate::{ErrorKind, LlmError};
+use crate::ErrorKind;
 use turnwright_types::text;
 
 /// Fields that may hold the message, most specific first. `error` occurs twice: an object holds the
@@ -69,14 +69,6 @@ pub(crate) fn parse(
         retry_after: wait.filter(|_| may_ask_to_wait),
         failed_generation,
     }
-}
-
-/// The error for a JSON or plain text body inside a stream.
-pub(crate) fn stream_error(host: &str, body: &str) -> LlmError {
-    let ErrorReport { message, status, kind, retry_after, .. } =
-        parse(body, None, None, SystemTime::now());
-    let host = host.to_owned();
-    LlmError::InStream { host, message, status, kind, retry_after, key_advice: None }
 }
 
 /// The message of a body without a message field: the text itself, or the title of an HTML page.

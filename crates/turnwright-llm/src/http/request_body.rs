@@ -104,7 +104,7 @@ impl Body for RequestBody {
     }
 }
 
-/// What is kept of the requests to one model.
+/// The parts of the requests to one model that are kept for the next ones.
 // Held only to search a short list, or to render new tools once.
 pub(crate) type PrefixCache = Mutex<KeptPrefixes>;
 

@@ -279,7 +279,7 @@ impl Drop for ProgressCard<'_> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgressRouter(Arc<Mutex<HashMap<u64, watch::Sender<Progress>>>>);
 
-/// How much of a call is done, as a number and as text.
+/// The part of a call that is done, as a number and as text.
 type Progress = (f64, String);
 
 impl ProgressRouter {

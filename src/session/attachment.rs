@@ -145,7 +145,7 @@ impl SessionActor {
             replayed.running = Some(turn.key);
             turn.done = follow(turn.key, true);
         }
-        for queued in self.queue.iter_mut() {
+        for queued in &mut self.queue {
             queued.done = follow(queued.key, false);
         }
         attach(&replayed);

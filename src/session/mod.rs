@@ -9,7 +9,6 @@ mod host;
 mod last_client;
 mod model_cache;
 mod open;
-mod pending_context;
 mod prompts;
 mod servers;
 mod settings;

@@ -142,7 +142,7 @@ impl Turn {
             conversation.specs(window),
             selection.effort,
         );
-        conversation.cache_guard.check(selection.model.name(), &request);
+        conversation.told.cache_guard().check(selection.model.name(), &request);
         request
     }
 
@@ -196,7 +196,7 @@ impl Turn {
             self.conversation.selection.forget_previous();
         }
         self.report_usage(model, reply, &request);
-        self.conversation.cache_guard.remember(model.name(), request, reply.usage);
+        self.conversation.told.cache_guard().remember(model.name(), request, reply.usage);
     }
 
     async fn step_after_sample(

@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::cache_guard::CacheGuard;
 use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::{CallOrigin, CallRunner};
 use super::prompt::project_context::ToldFolders;
 use super::steering::JoinedMessage;
-use super::{CacheGuard, CancellableCalls, ModelFinder, SharedSpending, SpendingLimits};
+use super::{CancellableCalls, ModelFinder, SharedSpending, SpendingLimits};
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
@@ -47,8 +48,6 @@ pub(crate) struct Conversation {
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
-    /// Watches over what the provider has in its cache.
-    pub cache_guard: CacheGuard,
     /// The other limits on the spending of a turn and of the session.
     pub limits: SpendingLimits,
     /// The spending of the session, including that of helpers.
@@ -94,16 +93,11 @@ impl Conversation {
             tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),
             system_prompt: system_prompt.into(),
             told: self.told.for_helper(),
-            grants: self.grants.clone(),
-            cache_guard: CacheGuard::default(),
             // The turn that has asked for the helper checks what it has edited.
             checks: SharedValue::default(),
             cancellable: CancellableCalls::default(),
             max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
-            limits: self.limits,
-            spending: self.spending.clone(),
-            queue: Arc::clone(&self.queue),
-            models: self.models.clone(),
+            ..self.clone()
         }
     }
 
@@ -241,12 +235,13 @@ pub(super) enum OnceNotice {
     BaseUrl,
 }
 
-/// The notes that the user and the model of a conversation have been given. Clones share them.
+/// The notes that the user, the model and its provider have been given, and those that the model has yet to be told.
+/// Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     /// A bit for each [`OnceNotice`], which a session shares with its helpers.
     notices: Arc<AtomicU8>,
-    // Held only to access a small set.
+    // Held only to look at a few values.
     context: Arc<Mutex<ToldContext>>,
 }
 
@@ -258,6 +253,12 @@ struct ToldContext {
     folders: ToldFolders,
     /// True if the user was told that instructions, notes and skills could not be read.
     lacks_instructions: bool,
+    /// Watches over what the provider has in its cache.
+    cache_guard: CacheGuard,
+    /// Context for the model that no prompt has brought yet.
+    unsent: String,
+    /// News of what the user has undone, for the next prompt.
+    undo_news: Option<String>,
 }
 
 impl Told {
@@ -297,6 +298,31 @@ impl Told {
     /// The folders whose instructions the model has.
     pub(super) fn folders(&self) -> MappedMutexGuard<'_, ToldFolders> {
         MutexGuard::map(self.context.lock(), |context| &mut context.folders)
+    }
+
+    /// Compares the requests of the conversation.
+    pub(crate) fn cache_guard(&self) -> MappedMutexGuard<'_, CacheGuard> {
+        MutexGuard::map(self.context.lock(), |context| &mut context.cache_guard)
+    }
+
+    /// Leaves context for the next prompt.
+    pub(crate) fn add_unsent(&self, context: impl IntoIterator<Item = String>) {
+        self.context.lock().unsent.extend(context);
+    }
+
+    /// Takes the context that no prompt has brought yet. The first prompt of a conversation gets its whole context
+    /// anew, so nothing older is left for it.
+    pub(crate) fn take_unsent(&self, is_first: bool) -> String {
+        let unsent = std::mem::take(&mut self.context.lock().unsent);
+        if is_first { String::new() } else { unsent }
+    }
+
+    pub(crate) fn set_undo_news(&self, news: Option<String>) {
+        self.context.lock().undo_news = news;
+    }
+
+    pub(crate) fn take_undo_news(&self) -> Option<String> {
+        self.context.lock().undo_news.take()
     }
 
     /// Notes whether the instructions, notes and skills could not be read. Returns the answer of the time before.
@@ -380,5 +406,16 @@ mod tests {
         let session = Told::default();
         session.tell_mode(Mode::Plan);
         assert!(session.knows_mode() && !session.for_helper().knows_mode());
+    }
+
+    #[test]
+    fn unsent_context_is_told_once_and_a_first_prompt_gets_no_older_one() {
+        let told = Told::default();
+        for (is_first, expected) in [(false, "old\nmoved\n"), (true, "")] {
+            told.add_unsent(["old\n".to_owned()]);
+            told.add_unsent(Some("moved\n".to_owned()));
+            assert_eq!(told.take_unsent(is_first), expected);
+            assert_eq!(told.take_unsent(false), "");
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
+    CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
     SharedSpending, Told,
 };
 use crate::error::Error;
@@ -250,7 +250,6 @@ pub(crate) fn turn_fixture(
         grants: SharedGrants::default(),
         checks: SharedValue::default(),
         max_requests: 10,
-        cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),
         spending: SharedSpending::default(),
         queue: Arc::default(),

@@ -48,7 +48,6 @@ use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
-pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, not_run};
 pub(crate) use calls::{CancellableCalls, StandaloneCalls};
 pub(crate) use conversation::{

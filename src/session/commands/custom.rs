@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::split;
+use super::{CommandCall, PromptWork, SessionActor, split};
 use crate::tools::ToolEnv;
 use crate::turn;
 use tokio::task::spawn_blocking;
@@ -153,6 +153,20 @@ impl CommandText {
         };
         Some(within_context(&text))
     }
+}
+
+pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start_task(session, call, include_str!("init_prompt.md"))
+}
+
+pub(super) fn review(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start_task(session, call, include_str!("review_prompt.md"))
+}
+
+/// Gives the model one of our own tasks.
+fn start_task(session: &mut SessionActor, call: CommandCall, task: &'static str) -> PromptWork {
+    let CommandCall { prompt, typed, cancel, .. } = call;
+    session.custom_command(Some(CommandText::BuiltIn(task)), prompt, &typed, cancel)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! The rules are those that `turnwright policy` shows.
 
 use super::status::sandbox_state;
-use super::{CommandCall, PromptWork, SessionActor, finish_command};
+use super::{CommandCall, PromptWork, SessionActor, answer_later};
 use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
@@ -10,7 +10,6 @@ use turnwright_policy::permission::{
     StoredRule, StoredRules, describe_effect,
 };
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::StopReason;
 use turnwright_types::text;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
@@ -25,28 +24,23 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
     let conversation = session.conversation.clone();
-    let history = session.history.clone();
     if arguments == "forget" {
         *conversation.grants.lock() = Grants::default();
     }
-    PromptWork::of_command(async move {
+    answer_later(session, message, async move {
         let keeps = arguments == "keep";
         let own_conversation = conversation.clone();
         let working = spawn_blocking(move || execute(&own_conversation, &arguments));
-        let Some(done) = cancel.run_until_cancelled(working).await else {
-            return finish_command(conversation.log(), history, StopReason::Cancelled).await;
-        };
-        let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
+        Some(match cancel.run_until_cancelled(working).await? {
             Ok(Ok(text)) => {
                 if keeps {
                     conversation.grants.lock().forget_kept();
                 }
                 text
             }
-            Ok(Err(error)) | Err(error) => error.to_string(),
-        };
-        conversation.say(message, text);
-        finish_command(conversation.log(), history, StopReason::EndTurn).await
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => format!("This failed: {error}."),
+        })
     })
 }
 
@@ -68,8 +62,6 @@ fn execute(conversation: &Conversation, arguments: &str) -> Result<String, RuleC
 enum RuleChangeError {
     #[error("There is no state folder, so rules cannot be saved.")]
     NoStateFolder,
-    #[error("This failed: {0}.")]
-    Failed(String),
     #[error("Nothing was changed: {0}.")]
     Store(#[from] RuleStoreError),
 }

@@ -13,7 +13,7 @@ use crate::session::SessionHost;
 use crate::session::servers::ServerLaunch;
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
-    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
+    CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
     SharedSpending, SpendingLimits, StandaloneCalls, Told, system_prompt,
 };
 use turnwright_config::SettingsSnapshot;
@@ -254,7 +254,6 @@ impl SessionHost {
             grants: SharedGrants::default(),
             checks,
             max_requests: loaded.max_requests,
-            cache_guard: CacheGuard::default(),
             limits: loaded.limits,
         }
     }

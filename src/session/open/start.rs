@@ -13,6 +13,7 @@ use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
+use crate::turn::folder_lines;
 use tokio::task::spawn_blocking;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::ReasoningEffort;
@@ -22,6 +23,9 @@ use turnwright_store::{Durability, SessionRow, StoreError, sessions};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 use turnwright_undo::undo_news;
+
+/// Tells the model that the session's folders differ from those that it was told.
+const FOLDERS_CHANGED: &str = "The user has opened this conversation in other folders.\n";
 
 impl SessionActor {
     /// Creates or loads the session. All updates that this sends precede the answer to the opening
@@ -129,8 +133,8 @@ impl SessionActor {
         let stop = self.lifecycle.stop.clone();
         let restored = restore_session(host.store(), &conversation, &id, replay, &stop).await?;
         let RestoredSession { row, history, unfinished, ended_work, client_options } = restored;
-        self.context.unfinished = unfinished;
-        self.context.unsent.add(ended_work);
+        self.unfinished = unfinished;
+        self.conversation.told.add_unsent(ended_work);
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.conversation.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
@@ -143,7 +147,7 @@ impl SessionActor {
         )?;
         self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
-        self.context.unsent.set_undo_news(undo_news(host.store(), &id).await);
+        self.conversation.told.set_undo_news(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
         self.conversation.restore_announced_mode(&self.history);
         if replay {
@@ -164,7 +168,8 @@ impl SessionActor {
         {
             return;
         }
-        self.context.folders_changed = true;
+        let folders = folder_lines(self.conversation.env.files.roots());
+        self.conversation.told.add_unsent([format!("{FOLDERS_CHANGED}{folders}")]);
         let SessionRow { id, cwd, real_cwd, additional_folders: folders, .. } = now;
         let moving = self.host.store().write(Durability::ProcessCrash, move |connection| {
             sessions::set_folders(connection, &id, (&cwd, &real_cwd), &folders)

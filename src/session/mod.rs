@@ -6,7 +6,6 @@ mod announcements;
 mod attachment;
 mod commands;
 mod host;
-mod last_client;
 mod model_cache;
 mod open;
 mod prompts;
@@ -33,8 +32,7 @@ use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use attachment::{Replayed, Takeover};
-pub(crate) use host::SessionHost;
-pub(crate) use last_client::last_client;
+pub(crate) use host::{SessionHost, last_client};
 pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
 pub(crate) use open::{ClientSide, OpenRequest, SessionOrigin, WantedSession};
 pub(crate) use servers::ServerCheck;

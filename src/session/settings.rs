@@ -33,7 +33,7 @@ pub(super) fn all(host: &SessionHost, conversation: &Conversation) -> Vec<Config
 }
 
 fn model(host: &SessionHost, current: &str) -> ConfigOption {
-    let mut names = host.model_choices();
+    let mut names = host.models.choices();
     if !names.iter().any(|name| name == current) {
         names.insert(0, current.to_owned());
     }
@@ -107,7 +107,7 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
     let finding = spawn_blocking(move || finder.model_named(&wanted));
     let found = finding.await.map_err(|_| Error::Internal { place: "the choice of a model" })?;
     let model = found.map_err(|error| Error::InvalidParams(error_chain(&error)))?;
-    if host.model_choices().contains(&name) || !host.may_list_models() {
+    if host.models.choices().contains(&name) || !host.models.may_list() {
         return Ok(ChosenModel { model, doubt: None });
     }
     let names = match host.models.refresh(model.as_ref()).await {

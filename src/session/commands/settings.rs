@@ -77,7 +77,7 @@ pub(super) fn models(session: &mut SessionActor, call: CommandCall) -> PromptWor
 
 /// Lists the models of this model's provider, and the others of the settings.
 async fn list(host: &SessionHost, model: &Arc<dyn Model>) -> String {
-    let may_list = host.may_list_models();
+    let may_list = host.models.may_list();
     let listed = if may_list { host.models.list(model.as_ref()).await } else { Ok(Vec::new()) };
     let names = match listed {
         Ok(names) => names,
@@ -93,7 +93,7 @@ async fn list(host: &SessionHost, model: &Arc<dyn Model>) -> String {
             format!("* `{name}`{mark}\n")
         })
         .collect();
-    let others = host.model_choices().into_iter().map(|name| format!("* `{name}`\n"));
+    let others = host.models.choices().into_iter().map(|name| format!("* `{name}`\n"));
     let current = format!("* `{}`\n", model.name());
     let in_use = format!("* `{}` (in use)\n", model.name());
     let others: Vec<_> = others.filter(|line| *line != current && !names.contains(line)).collect();

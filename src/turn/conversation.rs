@@ -9,14 +9,15 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::cache_guard::CacheGuard;
 use super::calls::admission_queue::AdmissionQueue;
-use super::calls::runner::{CallOrigin, CallRunner};
+use super::calls::runner::CallRunner;
 use super::prompt::project_context::ToldFolders;
 use super::steering::JoinedMessage;
-use super::{CancellableCalls, ModelFinder, SharedSpending, SpendingLimits};
+use super::{CancellableCalls, SharedSpending, SpendingLimits};
+use crate::error::Error;
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
-use turnwright_store::{Entry, SessionLog};
+use turnwright_store::{Entry, SessionLog, SessionRow};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
@@ -27,6 +28,9 @@ use turnwright_workspace::helper_types::HelperType;
 /// The permission answers that a conversation remembers.
 // Held only to judge.
 pub(crate) type SharedGrants = Arc<Mutex<Grants>>;
+
+/// Finds the model with a name. Reads files: not for the runtime's thread.
+type FindModel = dyn Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync;
 
 /// Everything that a turn works with but the history. The session owns it and clones the handle for each of
 /// its turns; a helper has one of its own.
@@ -56,8 +60,8 @@ pub(crate) struct Conversation {
     pub queue: Arc<AdmissionQueue>,
     /// The calls that the user can cancel one by one; those of helpers are not shown as calls.
     pub cancellable: CancellableCalls,
-    /// Finds the models of helpers.
-    pub models: ModelFinder,
+    /// Finds the model of a helper by its name.
+    pub find_model: Arc<FindModel>,
 }
 
 impl std::fmt::Debug for Conversation {
@@ -117,6 +121,20 @@ impl Conversation {
 
     pub(crate) fn log(&self) -> &SessionLog {
         &self.env.log
+    }
+
+    /// The stored row of a session that begins now in the folders and with the settings of this one.
+    pub(crate) fn session_row(&self) -> SessionRow {
+        let roots = self.env.files.roots();
+        let selection = self.selection.get();
+        SessionRow {
+            real_cwd: roots.real_cwd().to_path_buf(),
+            additional_folders: roots.additional_folders().map(Into::into).collect(),
+            mode: Some(self.mode().get().id().to_owned()),
+            model: Some(selection.model.name().to_owned()),
+            effort: Some(selection.effort.id().to_owned()),
+            ..SessionRow::new(self.env.session.clone(), roots.cwd().to_path_buf())
+        }
     }
 
     /// Shows a notice to the user.
@@ -207,8 +225,7 @@ impl Conversation {
 
     /// Makes the runner of its calls, with these answers to questions.
     pub(super) fn runner(&self, grants: SharedGrants) -> CallRunner {
-        let env = Arc::clone(&self.env);
-        CallRunner::new(env, grants, CallOrigin::Conversation, Arc::clone(&self.queue))
+        CallRunner::new(Arc::clone(&self.env), grants, Arc::clone(&self.queue))
     }
 
     /// The facts that decide which tools the model is offered.

@@ -13,8 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
-    SharedSpending, Told,
+    CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending, Told,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, SharedValue, ToolEnv, Toolbox, built_in};
@@ -254,7 +253,7 @@ pub(crate) fn turn_fixture(
         spending: SharedSpending::default(),
         queue: Arc::default(),
         cancellable: CancellableCalls::default(),
-        models: ModelFinder::new(|_| Err(Error::Cancelled)),
+        find_model: Arc::new(|_: &str| Err(Error::Cancelled)),
     };
     TurnFixture { client, conversation, cancel: CancellationToken::new(), _workspace: workspace }
 }

@@ -40,7 +40,6 @@ use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::cards::OpenCards;
 use calls::runner::{self, CallRunner};
 use checks::TurnChecks;
-use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
@@ -53,7 +52,6 @@ pub(crate) use calls::{CancellableCalls, StandaloneCalls};
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
-pub(crate) use helper::ModelFinder;
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
@@ -154,7 +152,7 @@ impl Turn {
     ) -> Turn {
         let mut turn = Turn::without_helpers(conversation.clone(), history, prompt, cancel);
         if conversation.env.helpers.catalogue().is_some() {
-            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(conversation)));
+            turn.runner.helpers = Some(Arc::new(conversation));
         }
         turn
     }

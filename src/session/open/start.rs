@@ -1,7 +1,6 @@
 //! Starts a session: creates its row in the store, or loads the stored conversation. Then its MCP servers.
 
 use std::mem::take;
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -42,7 +41,7 @@ impl SessionActor {
         }
         match origin {
             SessionOrigin::New => {
-                let row = self.row();
+                let row = self.conversation.session_row();
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
                 self.conversation.log().create_session(row).in_background();
@@ -77,26 +76,6 @@ impl SessionActor {
                     Err(error) => Err(Error::Store(error)),
                 }
             }
-        }
-    }
-
-    fn row(&self) -> SessionRow {
-        let env = &self.conversation.env;
-        let selection = self.conversation.selection.get();
-        let id = env.session.clone();
-        let cwd = env.files.roots().cwd().to_path_buf();
-        SessionRow {
-            real_cwd: env.files.roots().real_cwd().to_path_buf(),
-            additional_folders: env
-                .files
-                .roots()
-                .additional_folders()
-                .map(Path::to_path_buf)
-                .collect(),
-            mode: Some(self.conversation.mode().get().id().to_owned()),
-            model: Some(selection.model.name().to_owned()),
-            effort: Some(selection.effort.id().to_owned()),
-            ..SessionRow::new(id, cwd)
         }
     }
 
@@ -162,14 +141,14 @@ impl SessionActor {
 
     /// Stores the session's folders if it was opened elsewhere than it was left (R-LOAD-5).
     async fn save_new_folders(&mut self, row: &SessionRow) {
-        let now = self.row();
+        let now = self.conversation.session_row();
         if (&now.cwd, &now.real_cwd, &now.additional_folders)
             == (&row.cwd, &row.real_cwd, &row.additional_folders)
         {
             return;
         }
-        let folders = folder_lines(self.conversation.env.files.roots());
-        self.conversation.told.add_unsent([format!("{FOLDERS_CHANGED}{folders}")]);
+        let told = folder_lines(self.conversation.env.files.roots());
+        self.conversation.told.add_unsent([format!("{FOLDERS_CHANGED}{told}")]);
         let SessionRow { id, cwd, real_cwd, additional_folders: folders, .. } = now;
         let moving = self.host.store().write(Durability::ProcessCrash, move |connection| {
             sessions::set_folders(connection, &id, (&cwd, &real_cwd), &folders)

@@ -1,6 +1,6 @@
 //! Records what was decided about calls: lines in the audit log, and rules for the project.
 
-use super::runner::{CallOrigin, CallRunner, sandboxed_command};
+use super::runner::{CallRunner, sandboxed_command};
 use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Decision, Denial, Mode, Pass, Verdict, decide,
 };
@@ -20,7 +20,7 @@ impl CallRunner {
     pub(super) fn audit_run(&self, pass: &Pass) {
         let sandbox = sandboxed_command(pass);
         let is_remote = pass.effects().iter().any(|effect| matches!(effect, Effect::Remote(_)));
-        if self.origin == CallOrigin::McpClient || sandbox.is_some() || is_remote {
+        if self.is_for_mcp_client || sandbox.is_some() || is_remote {
             self.record(AuditEvent::Ran, pass.effects(), pass.decision(), |entry| {
                 entry.sandbox = sandbox;
             });

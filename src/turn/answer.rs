@@ -19,9 +19,7 @@ use listener::{AnswerListener, DraftWriter, StreamedAnswer, TextCoalescer, clip_
 use refused_images::{leave_out_images, suspected_images};
 use silence::SilenceWatch;
 use streaming_call::StreamingCall;
-use turnwright_llm::{
-    EndReason, ErrorKind, LlmError, Model, Reply, Request, looks_like_leaked_call,
-};
+use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{

@@ -4,11 +4,10 @@
 //! results go back to the caller.
 
 pub(super) mod admission_queue;
-pub(super) mod audit;
 pub(super) mod cards;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
-mod kept_call;
+mod records;
 pub(super) mod runner;
 
 use std::collections::HashMap;
@@ -22,7 +21,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome, patch_call};
-use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{SharedGrants, Turn, TurnStep};
 use turnwright_store::CallOutcome;
 use turnwright_types::ids::CallId;
@@ -101,7 +99,7 @@ impl Turn {
         results: CallResults,
         touched: Vec<PathBuf>,
         all_invalid: bool,
-    ) -> Option<LoopQuestion> {
+    ) -> Option<(CallId, String)> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
         let asked = self.check_loops(&mut results, all_invalid).await;
         let cut = self.cut_long_results(&mut results);

@@ -26,7 +26,7 @@ use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
-use super::kept_call::KeptCall;
+use super::records::KeptCall;
 use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;

@@ -5,7 +5,6 @@ mod checkpoint;
 mod context;
 pub(super) mod custom;
 mod mcp;
-mod notes;
 mod permissions;
 pub(super) mod record;
 mod resume;
@@ -104,8 +103,8 @@ const COMMANDS: &[BuiltInCommand] = &[
     ),
     command("model", "Show or change the model", Hint("name of a model"), settings::model),
     command("models", "List the available models", Refused, settings::models),
-    command("memory", "Show the notes for later sessions", Refused, notes::memory),
-    command("skills", "List the available skills", Refused, notes::skills),
+    command("memory", "Show the notes for later sessions", Refused, status::memory),
+    command("skills", "List the available skills", Refused, status::skills),
     command(
         "trust",
         "Review and trust this project's settings",

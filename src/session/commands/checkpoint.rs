@@ -160,16 +160,12 @@ async fn show_changes(task: &CommandTask) -> Result<String, StoreError> {
     Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}\n{uncovered}"))
 }
 
-/// Does the work of a command and returns its answer.
-type CheckpointWork =
-    for<'a> fn(&'a mut CommandTask) -> BoxFuture<'a, Result<String, StoreError>>;
-
-/// Starts a command, whose turn is of this kind.
+/// Starts a command, whose turn is of this kind. `work` returns its answer.
 fn start(
     session: &mut SessionActor,
     call: CommandCall,
     kind: TurnKind,
-    work: CheckpointWork,
+    work: for<'a> fn(&'a mut CommandTask) -> BoxFuture<'a, Result<String, StoreError>>,
 ) -> PromptWork {
     let message = call.begin_turn(session, kind);
     let mut task = call.into_task(session);

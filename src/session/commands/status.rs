@@ -1,6 +1,10 @@
-//! `/status` and `/cost` show the state of the session and what it has used up, and `/help` what the agent can do.
+//! `/status` and `/cost` show the state of the session and what it has used up, `/help` what the agent can do, and
+//! `/memory` and `/skills` what the model can read in files.
 
-use super::{CommandCall, PromptWork, SessionActor};
+use std::sync::Arc;
+
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
+use crate::tools::ToolEnv;
 use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::History;
@@ -84,4 +88,22 @@ fn abilities(conversation: &Conversation, menu: &[SlashCommand]) -> String {
         text.push_str(&format!(" And {remote} from MCP servers."));
     }
     text
+}
+
+pub(super) fn memory(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    show_files(session, call, turn::describe_notes)
+}
+
+pub(super) fn skills(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    show_files(session, call, turn::describe_skills)
+}
+
+fn show_files(
+    session: &mut SessionActor,
+    call: CommandCall,
+    describe: fn(&ToolEnv) -> String,
+) -> PromptWork {
+    let message = call.begin(session);
+    let env = Arc::clone(&session.conversation.env);
+    answer_from_files(session, message, call.cancel, move || describe(&env))
 }

@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::client_options::{ClientOptions, restore_client_options};
+use super::client_options::ClientOptions;
 use super::restore::{RestoredSession, restore_session};
 use crate::error::{Error, error_chain};
 use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
+use crate::session::stored_sessions::map_missing;
 use crate::turn::folder_lines;
 use tokio::task::spawn_blocking;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::ReasoningEffort;
 use turnwright_mcp::ServerEnv;
 use turnwright_policy::permission::Mode;
-use turnwright_store::{Durability, SessionRow, StoreError, sessions};
+use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 use turnwright_undo::undo_news;
@@ -45,10 +46,7 @@ impl SessionActor {
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
                 self.conversation.log().create_session(row).in_background();
-                match options {
-                    Some(options) => options.set(&mut self.conversation, &mut self.announcements),
-                    None => Ok(()),
-                }
+                self.apply_client_options(None, options)
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
@@ -58,23 +56,15 @@ impl SessionActor {
                 Ok(())
             }
             SessionOrigin::Fork { source } => {
-                let host = Arc::clone(&self.host);
                 let to = self.conversation.env.session.clone();
                 let from = source.clone();
                 let copying = host.store().write(Durability::ProcessCrash, move |connection| {
                     sessions::fork(connection, &from, &to)
                 });
-                match copying.await {
-                    Ok(()) => {
-                        self.restore(false, options).await?;
-                        self.note_conversation(Some(source)).await;
-                        Ok(())
-                    }
-                    Err(StoreError::NoSuchSession) => {
-                        Err(Error::SessionNotFound(source.to_string()))
-                    }
-                    Err(error) => Err(Error::Store(error)),
-                }
+                map_missing(copying.await, &source)?;
+                self.restore(false, options).await?;
+                self.note_conversation(Some(source)).await;
+                Ok(())
             }
         }
     }
@@ -118,12 +108,7 @@ impl SessionActor {
         self.conversation.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
         self.conversation.log().set_session_row(row.clone());
-        restore_client_options(
-            client_options.as_deref(),
-            options,
-            &mut self.conversation,
-            &mut self.announcements,
-        )?;
+        self.apply_client_options(client_options.as_deref(), options)?;
         self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
         self.conversation.told.set_undo_news(undo_news(host.store(), &id).await);

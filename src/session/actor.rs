@@ -250,7 +250,7 @@ impl SessionActor {
     ) {
         let is_applied = self.model_choice.end_change(number, model.is_ok());
         match model {
-            Ok(ChosenModel { model, doubt }) => {
+            Ok((model, doubt)) => {
                 if is_applied {
                     self.conversation.selection.set_model(model);
                     self.send_settings();

@@ -86,13 +86,8 @@ pub(super) fn unknown_value(what: &str, value: &str, known: &[&str]) -> Error {
     Error::InvalidParams(format!("Unknown {what} `{value}`. Valid: {}", known.join(", ")))
 }
 
-/// A model that the user has chosen.
-#[derive(Debug)]
-pub(super) struct ChosenModel {
-    pub(super) model: Arc<dyn Model>,
-    /// For the user, if the provider does not list the model.
-    pub(super) doubt: Option<String>,
-}
+/// A model that the user has chosen, and a notice if its provider does not list it.
+pub(super) type ChosenModel = (Arc<dyn Model>, Option<String>);
 
 /// Returns the model with this name. The provider need not list it, because many lists are
 /// incomplete: the first request will show whether it exists.
@@ -108,13 +103,13 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
     let found = finding.await.map_err(|_| Error::Internal { place: "the choice of a model" })?;
     let model = found.map_err(|error| Error::InvalidParams(error_chain(&error)))?;
     if host.models.choices().contains(&name) || !host.models.may_list() {
-        return Ok(ChosenModel { model, doubt: None });
+        return Ok((model, None));
     }
     let names = match host.models.refresh(model.as_ref()).await {
         Ok(names) => names,
         Err(error) => {
             tracing::info!(%error, "the models could not be listed");
-            return Ok(ChosenModel { model, doubt: None });
+            return Ok((model, None));
         }
     };
     let is_unlisted = !names.is_empty() && !names.contains(&name);
@@ -125,7 +120,7 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
         };
         format!("The provider does not list the model `{}`. {hint}", escape_hidden_line(&name))
     });
-    Ok(ChosenModel { model, doubt })
+    Ok((model, doubt))
 }
 
 /// Looks for the models that are chosen, and numbers these changes.

@@ -22,9 +22,7 @@ use streaming_call::StreamingCall;
 use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{
-    AssistantMessage, Message, ProviderState, StopReason, TokenUsage, ToolCall,
-};
+use turnwright_types::message::{AssistantMessage, Message, ProviderState, StopReason, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::token_meter::TokenMeter;
 use turnwright_types::update::Update;
@@ -342,19 +340,17 @@ impl Turn {
         let counted = reply
             .usage
             .filter(|usage| usage.total() > 0 && !TokenMeter::is_impossible(usage.input, weight));
+        let mut counted_in = None;
         if let Some(usage) = counted {
             let finding = self.history.meter.record(&usage, weight, &self.history.messages);
             self.check_count(model, usage, finding, request);
-            let size = window(model, &self.history);
+            counted_in = Some(window(model, &self.history));
             self.conversation.env.helpers.count_tokens(usage);
-            let cost = add_cost(&mut self.history, model, reply.cost, usage);
-            self.conversation.log().record_usage(model.name(), usage, Some(size), cost);
-            self.history.spent.usage += usage;
-        } else {
-            let none = TokenUsage::default();
-            let cost = add_cost(&mut self.history, model, reply.cost, none);
-            self.conversation.log().record_usage(model.name(), none, None, cost);
         }
+        let usage = counted.unwrap_or_default();
+        let cost = add_cost(&mut self.history, model, reply.cost, usage);
+        self.conversation.log().record_usage(model.name(), usage, counted_in, cost);
+        self.history.spent.usage += usage;
         self.tell_unlimited_cost(model);
         let size = window(model, &self.history);
         let meter = self.history.meter;

@@ -286,9 +286,7 @@ impl Turn {
         state.now = now;
         now
     }
-}
 
-impl Turn {
     /// The first step of the turn. A session that has used up a limit makes no request any more.
     pub(super) fn first_step(&mut self) -> TurnStep {
         let now = self.share_spending();

@@ -292,24 +292,15 @@ const MAX_ERROR_BYTES: usize = 300;
 /// The tool whose paths are the files that were read.
 const READ_TOOL: &str = "read_file";
 
-/// The facts that the store has about a session.
-#[derive(Debug, Default)]
-struct StoredFacts {
-    plan: Vec<PlanEntry>,
-    changed: Vec<(PathBuf, u64)>,
-    turns: Vec<UndoableTurn>,
-}
-
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
 /// longer gets.
 pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message>]) -> String {
-    let stored = stored_facts(conversation).await;
+    let (entries, changed, turns) = stored_facts(conversation).await;
     let env = &conversation.env;
     let mut text = date_line() + &conversation.mode_line();
-    plan(&stored.plan, &mut text);
+    plan(&entries, &mut text);
     let roots = env.files.roots();
-    let changed: Vec<_> = stored
-        .changed
+    let changed: Vec<_> = changed
         .into_iter()
         .map(|(path, count)| {
             let path = roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace });
@@ -318,7 +309,7 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
         .collect();
     list("Files changed in this session, with the number of calls: ", &changed, &mut text);
     list(FILES_READ, &files_read(old), &mut text);
-    let undone = undone(&stored.turns);
+    let undone = undone(&turns);
     list("The user has undone the file changes of: ", &undone, &mut text);
     if !env.jobs.running_ids().is_empty() {
         text.push_str(&env.jobs.describe());
@@ -332,8 +323,11 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
     text
 }
 
-async fn stored_facts(conversation: &Conversation) -> StoredFacts {
-    let Some(store) = conversation.log().store().cloned() else { return StoredFacts::default() };
+/// The plan of a session, the files that it has changed with the number of calls, and its turns.
+async fn stored_facts(
+    conversation: &Conversation,
+) -> (Vec<PlanEntry>, Vec<(PathBuf, u64)>, Vec<UndoableTurn>) {
+    let Some(store) = conversation.log().store().cloned() else { return Default::default() };
     // Changes by the last calls may still be on their way into the store.
     conversation.log().flush().written().await;
     let session = conversation.env.session.clone();
@@ -343,15 +337,15 @@ async fn stored_facts(conversation: &Conversation) -> StoredFacts {
     let reading = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
         let changed_in = read::session_key(connection, &changed_in)?;
-        Ok(StoredFacts {
-            plan: read::current_plan(connection, key)?,
-            changed: file_versions::changed_files(connection, changed_in, &prefix, MAX_FILES)?,
-            turns: file_versions::undoable_turns(connection, key)?,
-        })
+        Ok((
+            read::current_plan(connection, key)?,
+            file_versions::changed_files(connection, changed_in, &prefix, MAX_FILES)?,
+            file_versions::undoable_turns(connection, key)?,
+        ))
     });
     reading.await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the facts of the session could not be read");
-        StoredFacts::default()
+        Default::default()
     })
 }
 

@@ -363,7 +363,7 @@ impl SessionActor {
                 *self.conversation.grants.lock() = turn.grants;
                 self.conversation.log().add_entry(Entry::Refused);
                 if let Some(steering) = &turn.steering {
-                    self.keep_unread(steering);
+                    steering.close_into(&mut self.history, &self.conversation);
                 }
                 let ended =
                     self.conversation.log().end_turn(DIED, self.history.minted, self.history.cost);

@@ -194,7 +194,6 @@ impl SessionActor {
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
-            let log = conversation.log().clone();
             let mut parts = match cancel.run_until_cancelled(asked.get()).await {
                 Some(Ok(parts)) => parts,
                 refused => {
@@ -209,9 +208,8 @@ impl SessionActor {
                         _ => StopReason::Cancelled,
                     };
                     titled.await;
-                    queue.close();
-                    conversation.report_joined(queue.move_into(&mut history, &log, None));
-                    return finish_command(&log, history, stop).await;
+                    queue.close_into(&mut history, &conversation);
+                    return finish_command(conversation.log(), history, stop).await;
                 }
             };
             // The server's text replaces the typed command and precedes the attachments.
@@ -260,13 +258,6 @@ impl SessionActor {
             Some(steering) => steering.push(self.conversation.log(), key, words),
             None => Err(words),
         }
-    }
-
-    /// Moves words that a dead turn has not read into the history.
-    pub(super) fn keep_unread(&mut self, steering: &SteeringQueue) {
-        steering.close();
-        let joined = steering.move_into(&mut self.history, self.conversation.log(), None);
-        self.conversation.report_joined(joined);
     }
 
     /// Returns the context that the model needs with a prompt and the system prompt cannot contain because it

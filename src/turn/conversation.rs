@@ -172,7 +172,7 @@ impl Conversation {
     }
 
     /// The same for words that have joined the conversation during a turn.
-    pub(crate) fn report_joined(&self, joined: Vec<JoinedMessage>) {
+    pub(super) fn report_joined(&self, joined: Vec<JoinedMessage>) {
         for JoinedMessage { prompt, id, message } in joined {
             self.report_message(prompt, &id, &message);
         }

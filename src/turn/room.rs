@@ -102,7 +102,7 @@ impl Turn {
         self.prune(&budget, estimate);
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Files that the model reads again and again are needed together, so they may fill the window.
-        let is_crowded = has_repeated_results(&self.history.messages);
+        let is_crowded = !repeated_results(&self.history.messages).is_empty();
         let limit = if is_crowded { budget.usable() } else { budget.compact_at() };
         // A compaction could not make the conversation besides its prompt much smaller.
         let prompt = self.prompt_tokens();
@@ -488,11 +488,6 @@ fn repeated_results(messages: &[Arc<Message>]) -> HashSet<usize> {
     newest.into_values().collect()
 }
 
-/// True if the model has asked again for results that were left out.
-fn has_repeated_results(messages: &[Arc<Message>]) -> bool {
-    !repeated_results(messages).is_empty()
-}
-
 /// Leaves out the results before the last `kept` messages.
 pub(crate) fn prune(messages: &mut [Arc<Message>], kept: usize) {
     let old = messages.len().saturating_sub(kept);
@@ -608,9 +603,9 @@ mod tests {
         messages.push(prompt());
         assert!(make_room(&mut messages));
         assert_eq!(lengths(&messages), [0, 0, 150_000, 200_000]);
-        assert!(!has_repeated_results(&messages));
+        assert!(repeated_results(&messages).is_empty());
         step(&mut messages, "a", 160_000);
-        assert!(has_repeated_results(&messages));
+        assert!(!repeated_results(&messages).is_empty());
         step(&mut messages, "e", 200_000);
         messages.push(prompt());
         assert!(make_room(&mut messages));

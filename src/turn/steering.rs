@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Turn, TurnStep};
+use super::{Conversation, Turn, TurnStep};
 use turnwright_store::{Audience, Entry, SessionLog};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, UserMessage};
@@ -75,7 +75,7 @@ impl SteeringQueue {
     }
 
     /// Moves the waiting messages to the end of the conversation, and returns them.
-    pub(crate) fn move_into(
+    fn move_into(
         &self,
         history: &mut History,
         log: &SessionLog,
@@ -95,9 +95,13 @@ impl SteeringQueue {
         joined
     }
 
-    /// Takes no further messages. Those that wait stay.
-    pub(crate) fn close(&self) {
+    /// Takes no further messages, and keeps those that wait for the next prompt. Returns true if there were any.
+    pub(crate) fn close_into(&self, history: &mut History, conversation: &Conversation) -> bool {
         self.0.lock().is_closed = true;
+        let joined = self.move_into(history, conversation.log(), None);
+        let is_unread = !joined.is_empty();
+        conversation.report_joined(joined);
+        is_unread
     }
 
     /// Takes no further messages, unless one is waiting.
@@ -145,12 +149,7 @@ impl Turn {
 
     /// Keeps what the user has said for the next prompt, because this turn makes no further request.
     pub(super) fn keep_unread_steering(&mut self) {
-        self.steering.close();
-        let log = self.conversation.log().clone();
-        let joined = self.steering.move_into(&mut self.history, &log, None);
-        let is_unread = !joined.is_empty();
-        self.conversation.report_joined(joined);
-        if is_unread {
+        if self.steering.close_into(&mut self.history, &self.conversation) {
             self.conversation.notify(UNREAD_NOTICE.to_owned());
         }
     }

@@ -225,29 +225,26 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
         earlier
     });
     let said: Vec<String> = words.collect();
-    let mut first = Vec::new();
-    let mut left = limit / 4;
-    for text in &said {
-        if !first.is_empty() && quote_weight(text) > left {
-            break;
-        }
-        first.push(quote(text, left));
-        left = left.saturating_sub(quote_weight(text));
-    }
-    let mut newest = Vec::new();
-    let mut left = limit - limit / 4 + left;
-    for text in said[first.len()..].iter().rev() {
-        if !newest.is_empty() && quote_weight(text) > left {
-            break;
-        }
-        newest.push(quote(text, left));
-        left = left.saturating_sub(quote_weight(text));
-    }
+    let (mut first, left) = quotes(said.iter(), limit / 4);
+    let (newest, _) = quotes(said[first.len()..].iter().rev(), limit - limit / 4 + left);
     if first.len() + newest.len() < said.len() {
         first.push(OMITTED_MESSAGES_NOTE.to_owned());
     }
     first.extend(newest.into_iter().rev());
     first
+}
+
+/// Quotes the texts up to this weight, and at least the first. Returns what is left of the weight.
+fn quotes<'a>(texts: impl Iterator<Item = &'a String>, mut left: u64) -> (Vec<String>, u64) {
+    let mut quotes = Vec::new();
+    for text in texts {
+        if !quotes.is_empty() && quote_weight(text) > left {
+            break;
+        }
+        quotes.push(quote(text, left));
+        left = left.saturating_sub(quote_weight(text));
+    }
+    (quotes, left)
 }
 
 fn quote_weight(text: &str) -> u64 {

@@ -354,48 +354,38 @@ pub(crate) struct ModelSelection {
     pub model: Arc<dyn Model>,
     /// The reasoning effort; ignored by models that have none to choose.
     pub effort: ReasoningEffort,
+    /// The model before the current one, until that has answered: it has the conversation so far in its cache.
+    pub(super) previous: Option<Arc<dyn Model>>,
 }
 
 /// The model selection, set by the session and read by its turn.
-// Held only to copy a pointer.
+// Held only to copy pointers.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedModelSelection(Arc<Mutex<SelectionState>>);
-
-#[derive(Debug)]
-struct SelectionState {
-    current: ModelSelection,
-    /// The model before the current one, until that has answered.
-    previous: Option<Arc<dyn Model>>,
-}
+pub(crate) struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
 
 impl SharedModelSelection {
     pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
-        let current = ModelSelection { model, effort };
-        SharedModelSelection(Arc::new(Mutex::new(SelectionState { current, previous: None })))
+        let selection = ModelSelection { model, effort, previous: None };
+        SharedModelSelection(Arc::new(Mutex::new(selection)))
     }
 
     pub(crate) fn get(&self) -> ModelSelection {
-        self.0.lock().current.clone()
+        self.0.lock().clone()
     }
 
     pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
-        let mut state = self.0.lock();
-        let previous = std::mem::replace(&mut state.current.model, model);
-        state.previous.get_or_insert(previous);
+        let mut selection = self.0.lock();
+        let previous = std::mem::replace(&mut selection.model, model);
+        selection.previous.get_or_insert(previous);
     }
 
     /// Sets the model of a stored session. The one before has not had anything of the conversation.
     pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
-        self.0.lock().current.model = model;
+        self.0.lock().model = model;
     }
 
     pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
-        self.0.lock().current.effort = effort;
-    }
-
-    /// The model that has the conversation so far in its cache, if it is not the current one.
-    pub(super) fn previous(&self) -> Option<Arc<dyn Model>> {
-        self.0.lock().previous.clone()
+        self.0.lock().effort = effort;
     }
 
     /// Takes note that the current model has answered.

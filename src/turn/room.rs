@@ -119,7 +119,7 @@ impl Turn {
                  larger window."
             ));
         }
-        let selection = self.summarising_model(selection, estimate);
+        let selection = summarising_model(selection, estimate);
         self.compact(selection, CompactionReason::NearlyFull).await;
     }
 
@@ -165,21 +165,6 @@ impl Turn {
         *self.conversation.told.folders() = ToldFolders::default();
         self.conversation.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
-    }
-
-    /// The model that writes the summary: the one before if the conversation does not fit into the
-    /// window of the new one.
-    fn summarising_model(&self, selection: ModelSelection, estimate: u64) -> ModelSelection {
-        let fits = |model: &dyn Model| {
-            let window = model.window().unwrap_or_else(|| model.assumed_window());
-            estimate < WindowBudget::new(window, model.max_output(), 0).usable()
-        };
-        match self.conversation.selection.previous() {
-            Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {
-                ModelSelection { model, ..selection }
-            }
-            _ => selection,
-        }
     }
 
     async fn compact(
@@ -396,6 +381,21 @@ impl Turn {
         if self.conversation.told.first_time(kind) {
             self.conversation.notify(notice);
         }
+    }
+}
+
+/// The model that writes the summary: the one before if the conversation does not fit into the
+/// window of the new one.
+fn summarising_model(selection: ModelSelection, estimate: u64) -> ModelSelection {
+    let fits = |model: &dyn Model| {
+        let window = model.window().unwrap_or_else(|| model.assumed_window());
+        estimate < WindowBudget::new(window, model.max_output(), 0).usable()
+    };
+    match selection.previous.clone() {
+        Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {
+            ModelSelection { model, ..selection }
+        }
+        _ => selection,
     }
 }
 

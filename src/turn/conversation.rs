@@ -11,7 +11,6 @@ use super::cache_guard::CacheGuard;
 use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::CallRunner;
 use super::prompt::project_context::ToldFolders;
-use super::steering::JoinedMessage;
 use super::{CancellableCalls, SharedSpending, SpendingLimits};
 use crate::error::Error;
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
@@ -168,13 +167,6 @@ impl Conversation {
             let message = id.clone();
             let parts = said.parts.clone();
             self.client().update(Update::UserMessage { prompt, message, parts });
-        }
-    }
-
-    /// The same for words that have joined the conversation during a turn.
-    pub(super) fn report_joined(&self, joined: Vec<JoinedMessage>) {
-        for JoinedMessage { prompt, id, message } in joined {
-            self.report_message(prompt, &id, &message);
         }
     }
 

@@ -3,6 +3,7 @@
 
 use super::status::sandbox_state;
 use super::{CommandCall, PromptWork, SessionActor, answer_later};
+use crate::error::Error;
 use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
@@ -16,6 +17,8 @@ const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add 
                      project, such as `exec(cargo test)`; `/permissions revoke ID` removes one; \
                      `/permissions keep` makes rules of the answers of this session, so that they last; \
                      `/permissions forget` clears them.";
+
+const NO_STATE_FOLDER: &str = "There is no state folder, so rules cannot be saved.";
 
 /// The most characters of an answer in the list. A command line may have 64 KiB.
 const MAX_ROW_CHARS: usize = 200;
@@ -44,7 +47,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     })
 }
 
-fn execute(conversation: &Conversation, arguments: &str) -> Result<String, RuleChangeError> {
+fn execute(conversation: &Conversation, arguments: &str) -> Result<String, Error> {
     let (verb, rest) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
     Ok(match (verb, rest.trim()) {
         ("", _) => show(conversation),
@@ -57,19 +60,15 @@ fn execute(conversation: &Conversation, arguments: &str) -> Result<String, RuleC
     })
 }
 
-/// Why the rules of the project were not changed.
-#[derive(Debug, thiserror::Error)]
-enum RuleChangeError {
-    #[error("There is no state folder, so rules cannot be saved.")]
-    NoStateFolder,
-    #[error("Nothing was changed: {0}.")]
-    Store(#[from] RuleStoreError),
+/// The error for rules of the project that could not be changed.
+fn not_changed(error: RuleStoreError) -> Error {
+    Error::InvalidState(format!("Nothing was changed: {error}."))
 }
 
-fn rule_store(conversation: &Conversation) -> Result<ProjectRuleStore, RuleChangeError> {
+fn rule_store(conversation: &Conversation) -> Result<ProjectRuleStore, Error> {
     let state = &conversation.env.shared.process.folders.state;
     if !state.is_absolute() {
-        return Err(RuleChangeError::NoStateFolder);
+        return Err(Error::InvalidState(NO_STATE_FOLDER.to_owned()));
     }
     Ok(ProjectRuleStore::new(state, conversation.env.files.roots().real_cwd()))
 }
@@ -79,8 +78,9 @@ fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
         Ok(pattern) => pattern,
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added = rule_store(conversation)
-        .and_then(|store| Ok(store.add(&[(action, pattern.clone())], "/permissions")?));
+    let added = rule_store(conversation).and_then(|store| {
+        store.add(&[(action, pattern.clone())], "/permissions").map_err(not_changed)
+    });
     match added {
         Ok(added) => {
             let mut policy = PolicyRules::clone(&conversation.rules().get());
@@ -94,7 +94,7 @@ fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
 }
 
 /// Makes what was allowed for this session last for the project.
-fn keep(conversation: &Conversation) -> Result<String, RuleChangeError> {
+fn keep(conversation: &Conversation) -> Result<String, Error> {
     let grants = conversation.grants.lock().clone();
     if grants.project_rules().is_empty() {
         return Ok("No answer of this session can be kept for the project.".to_owned());
@@ -102,7 +102,8 @@ fn keep(conversation: &Conversation) -> Result<String, RuleChangeError> {
     let mut kept = String::new();
     for (rule, origin) in grants.project_rules() {
         let rules = [(rule.action, rule.pattern.clone())];
-        kept.extend(rule_store(conversation)?.add(&rules, origin)?.iter().map(row));
+        let added = rule_store(conversation)?.add(&rules, origin).map_err(not_changed)?;
+        kept.extend(added.iter().map(row));
     }
     let mut policy = PolicyRules::clone(&conversation.rules().get());
     let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
@@ -116,7 +117,7 @@ fn revoke(conversation: &Conversation, ids: &str) -> String {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
     let revoked = rule_store(conversation).and_then(|book| {
-        let gone = book.revoke(&ids)?;
+        let gone = book.revoke(&ids).map_err(not_changed)?;
         reload(conversation, &book, &gone);
         Ok(gone)
     });

@@ -61,7 +61,7 @@ fn execute(conversation: &Conversation, arguments: &str) -> Result<String, Error
 }
 
 /// The error for rules of the project that could not be changed.
-fn not_changed(error: RuleStoreError) -> Error {
+fn not_changed(error: &RuleStoreError) -> Error {
     Error::InvalidState(format!("Nothing was changed: {error}."))
 }
 
@@ -73,15 +73,21 @@ fn rule_store(conversation: &Conversation) -> Result<ProjectRuleStore, Error> {
     Ok(ProjectRuleStore::new(state, conversation.env.files.roots().real_cwd()))
 }
 
+fn add_rules(
+    conversation: &Conversation,
+    rules: &[(RuleAction, Pattern)],
+    origin: &str,
+) -> Result<Vec<StoredRule>, Error> {
+    let added = rule_store(conversation)?.add(rules, origin);
+    added.map_err(|error| not_changed(&error))
+}
+
 fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
     let pattern = match Pattern::parse(rule.trim_matches('`'), action) {
         Ok(pattern) => pattern,
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added = rule_store(conversation).and_then(|store| {
-        store.add(&[(action, pattern.clone())], "/permissions").map_err(not_changed)
-    });
-    match added {
+    match add_rules(conversation, &[(action, pattern.clone())], "/permissions") {
         Ok(added) => {
             let mut policy = PolicyRules::clone(&conversation.rules().get());
             policy.rules.push(Rule { action, pattern, scope: Scope::Local, why: None });
@@ -102,8 +108,7 @@ fn keep(conversation: &Conversation) -> Result<String, Error> {
     let mut kept = String::new();
     for (rule, origin) in grants.project_rules() {
         let rules = [(rule.action, rule.pattern.clone())];
-        let added = rule_store(conversation)?.add(&rules, origin).map_err(not_changed)?;
-        kept.extend(added.iter().map(row));
+        kept.extend(add_rules(conversation, &rules, origin)?.iter().map(row));
     }
     let mut policy = PolicyRules::clone(&conversation.rules().get());
     let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
@@ -117,7 +122,7 @@ fn revoke(conversation: &Conversation, ids: &str) -> String {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
     let revoked = rule_store(conversation).and_then(|book| {
-        let gone = book.revoke(&ids).map_err(not_changed)?;
+        let gone = book.revoke(&ids).map_err(|error| not_changed(&error))?;
         reload(conversation, &book, &gone);
         Ok(gone)
     });

@@ -121,14 +121,11 @@ impl SessionActor {
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 // While no turn runs, the next turn sends these.
                 () = remote_tools.notice_arrived(), if self.running.is_some() => self.conversation.send_notices(),
-                Some(ended) = self.model_choice.next(), if !self.model_choice.is_idle() => match ended {
+                Some(ended) = self.model_choice.next() => match ended {
                     ModelQuery::Change { number, model, done } => {
                         self.on_model_change(number, model, done);
                     }
-                    ModelQuery::List => {
-                        self.model_choice.end_list();
-                        self.send_settings();
-                    }
+                    ModelQuery::List => self.send_settings(),
                 },
                 () = offers.notified() => self.update_commands(),
                 change = self.attachment.changed() => match change {

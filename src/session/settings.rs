@@ -130,8 +130,7 @@ pub(super) struct ModelChoice {
     requested: u64,
     /// The number of the last change that was applied.
     applied: u64,
-    /// How many queries of the provider have not ended, for changes and for its list.
-    pending: usize,
+    /// The queries of providers that have not ended, for changes and for their lists.
     queries: FuturesUnordered<BoxFuture<'static, ModelQuery>>,
 }
 
@@ -144,10 +143,6 @@ pub(super) enum ModelQuery {
 }
 
 impl ModelChoice {
-    pub(super) fn is_idle(&self) -> bool {
-        self.queries.is_empty()
-    }
-
     /// Waits for the next query that ends; `None` if there is none.
     pub(super) async fn next(&mut self) -> Option<ModelQuery> {
         self.queries.next().await
@@ -184,7 +179,6 @@ impl ModelChoice {
         model: Arc<dyn Model>,
         stop: CancellationToken,
     ) {
-        self.pending += 1;
         self.queries.push(Box::pin(async move {
             if let Some(Err(error)) =
                 stop.run_until_cancelled(host.models.refresh(model.as_ref())).await
@@ -197,11 +191,10 @@ impl ModelChoice {
 
     /// Begins a change and returns its number.
     fn begin_change(&mut self) -> Result<u64, Error> {
-        if self.pending >= MAX_PENDING {
+        if self.queries.len() >= MAX_PENDING {
             let busy = "Earlier changes of the model are still waiting for the provider";
             return Err(Error::InvalidState(busy.to_owned()));
         }
-        self.pending += 1;
         self.requested += 1;
         Ok(self.requested)
     }
@@ -209,16 +202,11 @@ impl ModelChoice {
     /// Ends a change. Returns whether its model is to be used: it was found, and no later change was
     /// applied meanwhile.
     pub(super) fn end_change(&mut self, number: u64, is_found: bool) -> bool {
-        self.pending -= 1;
         let is_newer = is_found && number > self.applied;
         if is_newer {
             self.applied = number;
         }
         is_newer
-    }
-
-    pub(super) fn end_list(&mut self) {
-        self.pending -= 1;
     }
 }
 
@@ -243,13 +231,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_number_of_pending_queries_is_limited() {
+    #[tokio::test]
+    async fn the_number_of_pending_queries_is_limited() {
         let mut choice = ModelChoice::default();
-        choice.pending += 1;
-        while choice.begin_change().is_ok() {}
-        assert_eq!((choice.requested, choice.pending), (7, MAX_PENDING));
-        choice.end_list();
+        choice.queries.push(Box::pin(async { ModelQuery::List }));
+        while choice.begin_change().is_ok() {
+            choice.queries.push(Box::pin(async { ModelQuery::List }));
+        }
+        assert_eq!((choice.requested, choice.queries.len()), (7, MAX_PENDING));
+        choice.next().await;
         assert_eq!(choice.begin_change().unwrap(), 8);
     }
 }

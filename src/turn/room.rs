@@ -103,7 +103,7 @@ impl Turn {
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Files that the model reads again and again are needed together, so they may fill the window.
         let is_crowded = !repeated_results(&self.history.messages).is_empty();
-        let limit = if is_crowded { budget.usable() } else { budget.compact_at() };
+        let limit = if is_crowded { budget.usable } else { budget.compact_at() };
         // A compaction could not make the conversation besides its prompt much smaller.
         let prompt = self.prompt_tokens();
         let is_small = estimate.saturating_sub(fixed_tokens + prompt)
@@ -389,7 +389,7 @@ impl Turn {
 fn summarising_model(selection: ModelSelection, estimate: u64) -> ModelSelection {
     let fits = |model: &dyn Model| {
         let window = model.window().unwrap_or_else(|| model.assumed_window());
-        estimate < WindowBudget::new(window, model.max_output(), 0).usable()
+        estimate < WindowBudget::new(window, model.max_output(), 0).usable
     };
     match selection.previous.clone() {
         Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {

@@ -257,7 +257,7 @@ impl AnswerListener<'_> {
         if let Some(words) = self.coalescer.take() {
             self.client.update(words);
         }
-        self.answer.seq = self.draft_writer.seq();
+        self.answer.seq = self.draft_writer.seq;
         take(&mut self.answer)
     }
 }
@@ -346,11 +346,6 @@ impl DraftWriter {
     fn write_all(&mut self, text: &str, thought: &str) {
         self.write(true, thought, thought.len());
         self.write(false, text, text.len());
-    }
-
-    /// The number of the answer's log entry.
-    fn seq(&self) -> Option<u64> {
-        self.seq
     }
 
     /// Reserves the number of the answer's log entry, which comes before those of its cards.
@@ -456,7 +451,7 @@ mod tests {
         let (drafts, pieces) = drafts(&store).await;
         assert_eq!((drafts[0].reasoning.as_str(), drafts[0].text.as_str()), ("äöäöü", "éñ"));
         assert_eq!((drafts.len(), pieces), (1, 4));
-        assert_eq!(writer.seq(), Some(drafts[0].seq));
+        assert_eq!(writer.seq, Some(drafts[0].seq));
     }
 
     async fn drafts(store: &Store) -> (Vec<turnwright_store::recovery::AnswerDraft>, u64) {

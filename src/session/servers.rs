@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SessionHost;
+use crate::error::Error;
 use crate::mcp::{SessionServers, used_tools};
 use crate::tools::RemoteTools;
 use turnwright_config::effective_policy::{command_confinement, resolve_policy};
@@ -72,18 +73,13 @@ fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
 }
 
 /// The result of connecting to a server.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ServerCheck {
     pub name: String,
     /// The facts about the server, or why it cannot be used.
-    pub outcome: Result<ServerInfo, ServerProblem>,
+    pub outcome: Result<ServerInfo, Error>,
     pub took: Duration,
 }
-
-/// The reason why a server of the settings cannot be used, in words.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct ServerProblem(String);
 
 /// The facts about a connected server.
 #[derive(Clone, Debug, Default)]
@@ -158,10 +154,10 @@ impl SessionHost {
 }
 
 fn unusable(name: String, why: String) -> ServerCheck {
-    ServerCheck { name, outcome: Err(ServerProblem(why)), took: Duration::ZERO }
+    ServerCheck { name, outcome: Err(Error::InvalidState(why)), took: Duration::ZERO }
 }
 
-fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, ServerProblem> {
+fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Error> {
     match &state.phase {
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
@@ -169,10 +165,10 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
             tools: used_tools(spec, &state.tools).count(),
             prompts: state.prompts.len(),
         }),
-        ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),
-        ServerPhase::NeedsLogin => Err(ServerProblem(spec.login_instructions())),
+        ServerPhase::Failed(why) => Err(Error::InvalidState(why.clone())),
+        ServerPhase::NeedsLogin => Err(Error::InvalidState(spec.login_instructions())),
         ServerPhase::Starting | ServerPhase::Stopped => {
-            Err(ServerProblem("it has ended".to_owned()))
+            Err(Error::InvalidState("it has ended".to_owned()))
         }
     }
 }

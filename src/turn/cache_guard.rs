@@ -70,9 +70,8 @@ fn difference(
     }
     let mut pairs = last.messages.iter().zip(&next.messages);
     let different = pairs.position(|(one, other)| !Arc::ptr_eq(one, other) && one != other);
-    let first = different.or_else(|| {
-        (next.messages.len() < last.messages.len()).then_some(next.messages.len())
-    })?;
+    let first = different
+        .or_else(|| (next.messages.len() < last.messages.len()).then_some(next.messages.len()))?;
     let kind = match next.messages.get(first).map(AsRef::as_ref) {
         Some(Message::User(_)) => "a message of the user",
         Some(Message::Assistant(_)) => "an answer",

@@ -65,9 +65,9 @@ impl HelperRunner for Conversation {
             let outcome = conversation.start_in_background(task, call, record);
             return Box::pin(std::future::ready(outcome));
         }
-        Box::pin(async move {
-            conversation.run_helper(task, call, record, cancel).await.into_outcome()
-        })
+        Box::pin(
+            async move { conversation.run_helper(task, call, record, cancel).await.into_outcome() },
+        )
     }
 }
 

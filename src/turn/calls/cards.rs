@@ -26,7 +26,8 @@ const MAX_STRING_BYTES: usize = 1024;
 /// The error of a call whose turn has died.
 const TURN_DIED: &str = "Failed: The turn crashed";
 /// The error of a call whose process has ended.
-pub(in crate::turn) const AGENT_ENDED: &str = "Failed: The agent ended before the call was complete";
+pub(in crate::turn) const AGENT_ENDED: &str =
+    "Failed: The agent ended before the call was complete";
 
 pub(in crate::turn) struct OpenCards {
     client: Arc<dyn Client>,

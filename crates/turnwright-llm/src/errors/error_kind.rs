@@ -93,8 +93,7 @@ pub(crate) fn classify(
     if stated == Some(413) || has_any(&text, OVERFLOW) {
         return super::refusals::parse_overflow(body, &text);
     }
-    if let Some(kind) =
-        minimax_kind(body).or_else(|| codes.iter().find_map(|code| zai_kind(code)))
+    if let Some(kind) = minimax_kind(body).or_else(|| codes.iter().find_map(|code| zai_kind(code)))
     {
         return kind;
     }

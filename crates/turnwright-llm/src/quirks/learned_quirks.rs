@@ -258,10 +258,10 @@ const LEARNING_RULES: &[LearningRule] = &[
         ],
         |_, _| QuirkPatch { stream: Some(false), ..NONE },
     ),
-    rule(
-        &[&["stream_options"], &["include_usage"]],
-        |_, _| QuirkPatch { stream_options: Some(false), ..NONE },
-    ),
+    rule(&[&["stream_options"], &["include_usage"]], |_, _| QuirkPatch {
+        stream_options: Some(false),
+        ..NONE
+    }),
     rule(&[&["max_completion_tokens"], &["max_tokens"]], |_, quirks| {
         let other = match quirks.limit {
             OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,
@@ -273,42 +273,41 @@ const LEARNING_RULES: &[LearningRule] = &[
         &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
         |_, _| QuirkPatch { role: Some(SystemRole::System), ..NONE },
     ),
-    rule(
-        &[&["reasoning.summary"], &["reasoning summar"]],
-        |_, _| QuirkPatch { summary: Some(false), ..NONE },
-    ),
-    rule(
-        &[&["encrypted_content"], &["encrypted content"]],
-        |_, _| QuirkPatch { encrypted: Some(false), ..NONE },
-    ),
+    rule(&[&["reasoning.summary"], &["reasoning summar"]], |_, _| QuirkPatch {
+        summary: Some(false),
+        ..NONE
+    }),
+    rule(&[&["encrypted_content"], &["encrypted content"]], |_, _| QuirkPatch {
+        encrypted: Some(false),
+        ..NONE
+    }),
     // Before the other rules about reasoning: these match the field name after a dot or an index.
     rule(&[&["reasoning_split"]], |_, _| QuirkPatch { reasoning_split: Some(false), ..NONE }),
-    rule(
-        &[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]],
-        |_, _| QuirkPatch { effort: Some(EffortDialect::None), ..NONE },
-    ),
-    rule(
-        &[&["reasoning_details"], &["thinking_blocks"]],
-        |_, _| QuirkPatch { details: Some(false), ..NONE },
-    ),
+    rule(&[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]], |_, _| {
+        QuirkPatch { effort: Some(EffortDialect::None), ..NONE }
+    }),
+    rule(&[&["reasoning_details"], &["thinking_blocks"]], |_, _| QuirkPatch {
+        details: Some(false),
+        ..NONE
+    }),
     rule(&[&["reasoning_content"], &["messages", "reasoning"]], |message, _| {
         let is_missing = is_about_missing_field(message);
         let echo = if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never };
         QuirkPatch { echo: Some(echo), ..NONE }
     }),
-    rule(
-        &[&["wrong_api_format"], &["wrong api format"]],
-        |_, _| QuirkPatch { echo: Some(ReasoningEcho::Never), details: Some(false), ..NONE },
-    ),
-    rule(
-        &[&["thinking"], &["chat_template_kwargs"], &["reasoning"]],
-        |_, _| QuirkPatch { effort: Some(EffortDialect::None), ..NONE },
-    ),
+    rule(&[&["wrong_api_format"], &["wrong api format"]], |_, _| QuirkPatch {
+        echo: Some(ReasoningEcho::Never),
+        details: Some(false),
+        ..NONE
+    }),
+    rule(&[&["thinking"], &["chat_template_kwargs"], &["reasoning"]], |_, _| QuirkPatch {
+        effort: Some(EffortDialect::None),
+        ..NONE
+    }),
     rule_for_500(&[&["thought_signature"]], |_, _| QuirkPatch { signature: Some(true), ..NONE }),
-    rule_for_500(
-        &[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]],
-        |_, _| QuirkPatch { ids: Some(CallIdFormat::Nine), ..NONE },
-    ),
+    rule_for_500(&[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]], |_, _| {
+        QuirkPatch { ids: Some(CallIdFormat::Nine), ..NONE }
+    }),
     rule(
         &[
             &["tool_call_id", "pattern"],
@@ -355,14 +354,14 @@ const LEARNING_RULES: &[LearningRule] = &[
             }
         },
     ),
-    rule_for_500(
-        &[&["input_audio"], &["audio", "not support"]],
-        |_, _| QuirkPatch { audio: Some(false), ..NONE },
-    ),
-    rule(
-        &[&["cache_control"], &["prompt_cache_key"]],
-        |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
-    ),
+    rule_for_500(&[&["input_audio"], &["audio", "not support"]], |_, _| QuirkPatch {
+        audio: Some(false),
+        ..NONE
+    }),
+    rule(&[&["cache_control"], &["prompt_cache_key"]], |_, _| QuirkPatch {
+        cache: Some(CacheHint::Auto),
+        ..NONE
+    }),
     rule(&[&["tool_stream"]], |_, _| QuirkPatch { tool_stream: Some(false), ..NONE }),
     // C.4 #12: some servers require text next to calls, some reject it.
     rule_for_500(
@@ -386,15 +385,12 @@ const LEARNING_RULES: &[LearningRule] = &[
         },
     ),
     // Content parts are only sent for images and audio.
-    rule_for_500(
-        &[&["content", "string"], &["content", "type", "text"]],
-        |_, _| QuirkPatch {
-            images: Some(false),
-            audio: Some(false),
-            tool_images: Some(false),
-            ..NONE
-        },
-    ),
+    rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| QuirkPatch {
+        images: Some(false),
+        audio: Some(false),
+        tool_images: Some(false),
+        ..NONE
+    }),
 ];
 
 /// True if a message complains that something is missing, and not that it is there.

@@ -444,11 +444,11 @@ mod tests {
     async fn reading_pauses_while_a_process_sends_requests_without_reading() {
         let printed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(3 * MAX_BURST);
         let mut reader = MessageReader::new(printed.as_bytes(), CancellationToken::new());
-        reader.stdin_is_blocked().store(true, Ordering::Relaxed);
+        reader.stdin_is_blocked.store(true, Ordering::Relaxed);
         let mut read = Vec::new();
         let reading = timeout(3 * BURST_PAUSE, read_into(&mut reader, &mut read)).await;
         assert!(reading.is_err() && read.len() == printed.len() / 3, "{}", read.len());
-        reader.stdin_is_blocked().store(false, Ordering::Relaxed);
+        reader.stdin_is_blocked.store(false, Ordering::Relaxed);
         read_into(&mut reader, &mut read).await;
         assert_eq!(read, printed.as_bytes());
     }

@@ -342,8 +342,7 @@ impl AcpScript {
         if self.capabilities["loadSession"] != true {
             return Ok(StepEnd::Skipped("it does not offer that".to_owned()));
         }
-        let params =
-            json!({ "sessionId": self.session, "cwd": self.folder, "mcpServers": [] });
+        let params = json!({ "sessionId": self.session, "cwd": self.folder, "mcpServers": [] });
         let exchange = self.request("session/load", &params)?;
         result(&exchange)?;
         self.listen();

@@ -45,7 +45,8 @@ fn arguments_with_too_many_values_are_not_parsed() {
     );
 }
 
-const WHOLE: &str = r#"{"n": false, "path": "a.txt", "list": [1.5, {"deep": null}], "u": "\u00e9\ud83d\ude00"}"#;
+const WHOLE: &str =
+    r#"{"n": false, "path": "a.txt", "list": [1.5, {"deep": null}], "u": "\u00e9\ud83d\ude00"}"#;
 
 #[test]
 fn the_same_object_again_is_one_object() {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::shell::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::Word;
 use crate::shell::args;
 use crate::shell::args::{Args, operands};
-use crate::shell::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::{is_secret_path, secret_names_may_end_with};
 
+use crate::shell::OperandUse;
 use crate::shell::args::{self, Argument, OptionTable, arguments};
 use crate::shell::args::{Args, first_operand, git_subcommand, operands, split_at_dashes};
-use crate::shell::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};

@@ -1,7 +1,7 @@
 //! Builtins of the shell, programs that start others, and programs about the machine.
 
-use crate::shell::args::{Argument, arguments};
 use crate::shell::OperandUse;
+use crate::shell::args::{Argument, arguments};
 use crate::shell::read_only::Operands::{self, Format, Words};
 use crate::shell::read_only::{FilesRead, UnknownArgs, add_path, glob_folders};
 use crate::shell::{SimpleCommand, Word};

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::shell::OperandUse;
 use crate::shell::args::{self, Args};
 use crate::shell::args::{Argument, OptionTable, arguments};
-use crate::shell::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::{

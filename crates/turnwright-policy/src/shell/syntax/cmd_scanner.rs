@@ -165,9 +165,7 @@ impl CmdScanner {
             self.has_left_folder |= matches!(short.as_str(), "cd" | "chdir" | "pushd" | "popd")
                 || first.text.ends_with(':');
             // After a starter, each argument may be the command.
-            may_start &= index > 0
-                || is_in(STARTERS, &name)
-                || is_in(STARTERS, &short);
+            may_start &= index > 0 || is_in(STARTERS, &name) || is_in(STARTERS, &short);
             let mut named = vec![Word::plain(name)];
             named.extend_from_slice(&rest[1..]);
             self.found.push(SimpleCommand {

@@ -329,11 +329,8 @@ impl LineState {
             ..SimpleCommand::default()
         };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
-        let target = if changes_folder(&simple) {
-            Some(self.changed_folder(&simple, end)?)
-        } else {
-            None
-        };
+        let target =
+            if changes_folder(&simple) { Some(self.changed_folder(&simple, end)?) } else { None };
         match inner {
             Some((line, dialect)) => {
                 self.commands.append(&mut parse_nested(simple, &line, dialect, depth)?);

@@ -11,10 +11,10 @@ use crate::acp;
 use crate::cli::write_stdout;
 use turnwright_config::Config;
 use turnwright_recording::{
-    AgentFolders, RecordedEvent, Recording, RecordingError, StartedAgent, ask_other_model,
-    load_recording, play_back,
+    AgentFolders, RecordedEvent, Recording, RecordingError, ask_other_model, load_recording,
+    play_back,
 };
-use turnwright_rpc::{AgentThread, pipe_file};
+use turnwright_rpc::AgentThread;
 use turnwright_types::error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -94,14 +94,10 @@ fn ask_model(
 }
 
 /// Starts the agent on a thread of its own.
-fn start_agent(config: Config, recording: Recording) -> io::Result<StartedAgent> {
-    let AgentThread { requests, messages, stop, thread } =
-        AgentThread::start(move |stdio, stop| {
-            acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
-        })?;
-    let input = pipe_file(requests);
-    let output = pipe_file(messages);
-    Ok(StartedAgent { input, output, stop, thread })
+fn start_agent(config: Config, recording: Recording) -> io::Result<AgentThread> {
+    AgentThread::start(move |stdio, stop| {
+        acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
+    })
 }
 
 fn report_unplayable(path: &Path, why: &RecordingError) -> ExitCode {

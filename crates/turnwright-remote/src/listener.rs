@@ -315,20 +315,13 @@ mod tests {
 
     use super::*;
     use crate::http_server::READ_TIMEOUT;
-    use turnwright_rpc::{LineDirection, LineObserver};
-
-    struct NoObserver;
-
-    impl LineObserver for NoObserver {
-        fn on_line(&self, _: LineDirection, _: &[u8]) {}
-    }
 
     /// Sends these bytes on a socket and then nothing. Returns what is answered until the socket is closed, and
     /// after how many seconds that is.
     async fn answer_to(bytes: &str) -> (String, u64) {
         let access = AccessRules::new("secret", Vec::new());
         let serve: ServeConnection = Arc::new(|_| Box::pin(std::future::ready(())));
-        let observe: ObserveConnection = Arc::new(|_| Arc::new(NoObserver));
+        let observe: ObserveConnection = Arc::new(|_| Arc::new(|_, _: &[u8]| ()));
         let server = Arc::new(HttpServer::new(access, |_, _| None, observe, serve));
         let (stream, mut client) = tokio::io::duplex(4096);
         client.write_all(bytes.as_bytes()).await.unwrap();

@@ -50,8 +50,9 @@ pub(super) struct OutboxInner {
     ended: Notify,
     writer_ended: Condvar,
     filter: OutgoingFilter,
-    observer: Option<Arc<dyn LineObserver>>,
-    direct: Option<DirectOutput>,
+    observer: Option<Arc<LineObserver>>,
+    /// The output, if its writes need not wait.
+    direct: Option<File>,
 }
 
 #[derive(Default)]
@@ -99,19 +100,19 @@ impl Outbox {
     pub fn start_observed(
         output: File,
         filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
+        observer: Option<Arc<LineObserver>>,
     ) -> std::io::Result<Outbox> {
-        let direct = DirectOutput::new(&output);
+        let direct = direct_output(&output);
         Outbox::start_writer(output, filter, observer, direct)
     }
 
     fn start_writer(
         output: impl Write + Send + 'static,
         filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
-        direct: Option<DirectOutput>,
+        observer: Option<Arc<LineObserver>>,
+        direct: Option<File>,
     ) -> std::io::Result<Outbox> {
-        let (outbox, shared) = Outbox::create_with(filter, observer, direct);
+        let (outbox, shared) = Outbox::create(filter, observer, direct);
         std::thread::Builder::new()
             .name("stdout".into())
             .stack_size(128 * 1024)
@@ -119,18 +120,11 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// An outbox whose messages a task takes.
+    /// An outbox whose messages a thread or a task takes.
     pub(super) fn create(
         filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
-    ) -> (Outbox, Arc<OutboxInner>) {
-        Outbox::create_with(filter, observer, None)
-    }
-
-    fn create_with(
-        filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
-        direct: Option<DirectOutput>,
+        observer: Option<Arc<LineObserver>>,
+        direct: Option<File>,
     ) -> (Outbox, Arc<OutboxInner>) {
         let shared = Arc::new(OutboxInner {
             queue: Mutex::new(WriteQueue::default()),
@@ -250,7 +244,7 @@ impl Outbox {
             queue.buffer.extend_from_slice(&replacement);
         }
         if let Some(observer) = &self.0.observer {
-            observer.on_line(LineDirection::Out, &queue.buffer[start..]);
+            observer(LineDirection::Out, &queue.buffer[start..]);
         }
         queue.buffer.push(b'\n');
         // Otherwise the writer is awake already.
@@ -267,7 +261,7 @@ impl Outbox {
         if !queue.is_writing
             && let Some(direct) = &self.0.direct
         {
-            let written = direct.write(&queue.buffer);
+            let written = write_without_waiting(direct, &queue.buffer);
             queue.buffer.drain(..written);
             if queue.buffer.is_empty() {
                 queue.buffer.shrink_to(MAX_IDLE_BYTES);
@@ -371,38 +365,31 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
 #[cfg(target_os = "linux")]
 const MAX_DIRECT_BYTES: usize = 16 * 1024;
 
-/// An output whose writes never wait, which saves a short message a thread switch. Only Linux has such writes;
-/// elsewhere there is no value of this type.
-struct DirectOutput(
-    #[cfg(target_os = "linux")] File,
-    #[cfg(not(target_os = "linux"))] std::convert::Infallible,
-);
+/// The output for writes that never wait, which save a short message a thread switch. Only Linux has such writes.
+#[cfg(target_os = "linux")]
+fn direct_output(output: &File) -> Option<File> {
+    output.try_clone().ok()
+}
 
-impl DirectOutput {
-    #[cfg(target_os = "linux")]
-    fn new(output: &File) -> Option<DirectOutput> {
-        Some(DirectOutput(output.try_clone().ok()?))
-    }
+#[cfg(not(target_os = "linux"))]
+fn direct_output(_: &File) -> Option<File> {
+    None
+}
 
-    #[cfg(not(target_os = "linux"))]
-    fn new(_: &File) -> Option<DirectOutput> {
-        None
+/// Writes as much as fits without waiting, and returns how much. Everything else, and every error,
+/// is left to the writer thread. Linux has such writes to sockets, and since 6.4 to pipes.
+#[cfg(target_os = "linux")]
+fn write_without_waiting(output: &File, bytes: &[u8]) -> usize {
+    use rustix::io::{ReadWriteFlags, pwritev2};
+    if bytes.len() > MAX_DIRECT_BYTES {
+        return 0;
     }
+    // This offset stands for a plain write.
+    let slices = [std::io::IoSlice::new(bytes)];
+    pwritev2(output, &slices, u64::MAX, ReadWriteFlags::NOWAIT).unwrap_or(0)
+}
 
-    /// Writes as much as fits without waiting, and returns how much. Everything else, and every error,
-    /// is left to the writer thread. Linux has such writes to sockets, and since 6.4 to pipes.
-    #[cfg(target_os = "linux")]
-    fn write(&self, bytes: &[u8]) -> usize {
-        use rustix::io::{ReadWriteFlags, pwritev2};
-        if bytes.len() > MAX_DIRECT_BYTES {
-            return 0;
-        }
-        // This offset stands for a plain write.
-        let slices = [std::io::IoSlice::new(bytes)];
-        pwritev2(&self.0, &slices, u64::MAX, ReadWriteFlags::NOWAIT).unwrap_or(0)
-    }
-    #[cfg(not(target_os = "linux"))]
-    fn write(&self, _: &[u8]) -> usize {
-        match self.0 {}
-    }
+#[cfg(not(target_os = "linux"))]
+fn write_without_waiting(_: &File, _: &[u8]) -> usize {
+    0
 }

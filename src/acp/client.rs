@@ -68,11 +68,6 @@ const ABSENCES: [&str; 6] =
 const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are \
                                read from the disk from now on. Save your changes for them to be seen.";
 
-/// True once the client has left a request for a file unanswered. All sessions of a connection share
-/// one: after the first time-out no file is requested any more.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SilentReads(Arc<AtomicBool>);
-
 /// The client of one session.
 #[derive(Debug)]
 pub(super) struct AcpClient {
@@ -82,7 +77,8 @@ pub(super) struct AcpClient {
     cwd: PathBuf,
     terminal_cards: TerminalCards,
     questions: UserQuestions,
-    silent_reads: SilentReads,
+    /// Shared by the sessions of the connection.
+    has_silent_reads: Arc<AtomicBool>,
 }
 
 impl AcpClient {
@@ -91,7 +87,7 @@ impl AcpClient {
         session: &ids::SessionId,
         caps: ClientCaps,
         cwd: PathBuf,
-        silent_reads: SilentReads,
+        has_silent_reads: Arc<AtomicBool>,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
         let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, caps.forms);
@@ -102,7 +98,7 @@ impl AcpClient {
             cwd,
             terminal_cards: TerminalCards::default(),
             questions,
-            silent_reads,
+            has_silent_reads,
         }
     }
 }
@@ -152,7 +148,7 @@ impl Client for AcpClient {
 
 impl EditorBuffers for AcpClient {
     fn can_read(&self) -> bool {
-        self.caps.read && !self.silent_reads.0.load(Ordering::Relaxed)
+        self.caps.read && !self.has_silent_reads.load(Ordering::Relaxed)
     }
 
     fn can_write(&self) -> bool {
@@ -167,7 +163,7 @@ impl EditorBuffers for AcpClient {
             let result = response.map_err(|error| {
                 let error = read_error(&error, path);
                 if error == BufferError::TimedOut
-                    && !self.silent_reads.0.swap(true, Ordering::Relaxed)
+                    && !self.has_silent_reads.swap(true, Ordering::Relaxed)
                 {
                     self.update(Update::Notice(UNANSWERED_READ.to_owned()));
                 }

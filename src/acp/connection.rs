@@ -1,6 +1,7 @@
 //! The connection task: owns the state of the connection and handles one event at a time.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,7 +9,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::{self, ClientCaps, PendingOffer};
-use super::client::SilentReads;
 use super::linked_servers::LinkedRequests;
 use super::remote::RemoteSessions;
 use super::v2::PromptLedger;
@@ -35,20 +35,15 @@ const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long blocking calls may take to end after everything else has ended.
 pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Everything that can wake the connection task. Nothing else changes its state.
-enum ConnectionEvent {
-    Line(ParsedLine),
-    InputClosed,
-    StopRequested,
-}
-
 /// The connection's state.
 pub(super) struct Connection {
     pub(super) host: Arc<SessionHost>,
     pub(super) peer: Peer,
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
-    pub(super) silent_reads: SilentReads,
+    /// True once the client has left a request for a file unanswered: after the first time-out no session
+    /// requests a file any more.
+    pub(super) has_silent_reads: Arc<AtomicBool>,
     /// The offer of `initialize`, once it and every `authenticate` since are answered. Requests that
     /// depend on it wait for it in their tasks.
     pub(super) offer: PendingOffer,
@@ -136,7 +131,7 @@ impl Connection {
             host,
             peer: Peer::new(outbox),
             client: None,
-            silent_reads: SilentReads::default(),
+            has_silent_reads: Arc::default(),
             offer: capabilities::no_offer(),
             sessions: HashMap::new(),
             busy: HashMap::new(),
@@ -174,15 +169,15 @@ impl Connection {
                     () = input.ended() => None,
                 }
             };
-            let event = tokio::select! {
-                line = next_line => line.map_or(ConnectionEvent::InputClosed, ConnectionEvent::Line),
+            let line = tokio::select! {
+                line = next_line => line,
                 // A client that cannot read our messages cannot be asked for permission, and the model
                 // would cost money without anyone reading its answers.
-                () = outbox.closed() => ConnectionEvent::InputClosed,
-                () = &mut stop_requested => ConnectionEvent::StopRequested,
+                () = outbox.closed() => None,
+                () = &mut stop_requested => None,
             };
-            match event {
-                ConnectionEvent::Line(ParsedLine::Message(message)) => {
+            match line {
+                Some(ParsedLine::Message(message)) => {
                     if self.must_read_settings(&message) {
                         tokio::select! {
                             () = self.read_settings() => {}
@@ -192,11 +187,11 @@ impl Connection {
                     self.on_message(message);
                 }
                 // A malformed line is the client's bug, and no reason to end the connection.
-                ConnectionEvent::Line(ParsedLine::Rejected { id, error }) => {
+                Some(ParsedLine::Rejected { id, error }) => {
                     outbox.respond::<()>(&id, Err(&error));
                 }
-                ConnectionEvent::Line(ParsedLine::Ignored) => {}
-                ConnectionEvent::InputClosed | ConnectionEvent::StopRequested => break,
+                Some(ParsedLine::Ignored) => {}
+                None => break,
             }
         }
     }

@@ -88,7 +88,7 @@ pub(super) fn open<R: Serialize + 'static>(
     };
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
-    let silent_reads = connection.silent_reads.clone();
+    let silent_reads = Arc::clone(&connection.has_silent_reads);
     let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, wanted.cwd.clone(), silent_reads));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let display = client.display();

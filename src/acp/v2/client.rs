@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use super::diffs::{self, ShownPreview};
-use super::encode::{self, CancelNews};
+use super::encode::{self, cancel_capability};
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::schema;
 use crate::acp::user_question::UserQuestions;
@@ -157,7 +157,7 @@ impl AcpClientV2 {
                 self.announce_terminal(&update.id, terminal);
             }
         }
-        let cancel = self.note_cancel(&update);
+        let capabilities = self.note_cancel(&update);
         if update.status.is_final() {
             let ended = self.calls.lock().remove(&update.id).and_then(|call| call.command);
             if ended.is_some_and(|command| command.terminal == ShownTerminal::Running) {
@@ -172,7 +172,7 @@ impl AcpClientV2 {
         }
         let call = update.id.clone();
         let more = self.take_more_of_preview(&mut update);
-        encode::send_call_update(self.peer.outbox(), &self.session, update, cancel);
+        encode::send_call_update(self.peer.outbox(), &self.session, update, capabilities);
         if let Some(content) = more {
             self.send(&json!({
                 "sessionUpdate": "tool_call_content_chunk", "toolCallId": call.as_str(),
@@ -181,18 +181,18 @@ impl AcpClientV2 {
         }
     }
 
-    /// The news of an update about cancelling the call: that it can be done from now on, or no longer.
-    fn note_cancel(&self, update: &CallUpdate) -> CancelNews {
+    /// The new capabilities of a call, if an update says that it can be cancelled from now on, or no longer.
+    fn note_cancel(&self, update: &CallUpdate) -> Option<Value> {
         if update.status.is_final() {
             let calls = self.calls.lock();
             let was_offered = calls.get(&update.id).is_some_and(|call| call.can_cancel);
-            return if was_offered { CancelNews::Withdrawn } else { CancelNews::None };
+            return was_offered.then_some(Value::Null);
         }
         if !update.can_cancel {
-            return CancelNews::None;
+            return None;
         }
         self.calls.lock().entry(update.id.clone()).or_default().can_cancel = true;
-        CancelNews::Offered
+        Some(cancel_capability())
     }
 
     /// Like [`diffs::take_more`].
@@ -212,7 +212,7 @@ impl AcpClientV2 {
         command.terminal = ShownTerminal::Running;
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
-            "capabilities": { "cancel": {} },
+            "capabilities": cancel_capability(),
         });
         if let Some(line) = &command.line {
             update["command"] = escape_hidden(line).into();
@@ -314,8 +314,8 @@ impl Client for AcpClientV2 {
                 if can_cancel {
                     self.calls.lock().entry(id.clone()).or_default().can_cancel = true;
                 }
-                let news = if can_cancel { CancelNews::Offered } else { CancelNews::None };
-                encode::send_new_call(self.peer.outbox(), &self.session, update, news);
+                let capabilities = can_cancel.then(cancel_capability);
+                encode::send_new_call(self.peer.outbox(), &self.session, update, capabilities);
             }
             Update::CallUpdate(update) => self.update_call(*update),
             Update::TerminalEnded { call, exit } => self.end_terminal(&call, &exit),

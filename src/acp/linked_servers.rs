@@ -71,25 +71,16 @@ impl LinkedRequests {
         }
     }
 
-    fn register(self: &Arc<Self>, server: &McpServerAcpId) -> RegisteredRequest {
+    /// Returns the id of a new request and its notifications.
+    fn register(
+        &self,
+        server: &McpServerAcpId,
+    ) -> (String, mpsc::Receiver<MessageMcpNotification>) {
         let id = format!("mcp-{}", self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, notifications) = mpsc::channel(MAX_WAITING);
         let target = NotificationTarget { server: server.clone(), sender };
         self.requests.lock().insert(id.clone(), target);
-        RegisteredRequest { id, notifications, all: Arc::clone(self) }
-    }
-}
-
-/// A request that gets notifications until this is dropped.
-struct RegisteredRequest {
-    id: String,
-    notifications: mpsc::Receiver<MessageMcpNotification>,
-    all: Arc<LinkedRequests>,
-}
-
-impl Drop for RegisteredRequest {
-    fn drop(&mut self) {
-        self.all.requests.lock().remove(&self.id);
+        (id, notifications)
     }
 }
 
@@ -107,16 +98,21 @@ impl ServerLink for ClientServer {
         method: String,
         params: Option<Map<String, Value>>,
     ) -> BoxStream<'static, LinkEvent> {
-        let registered = self.requests.register(&self.id);
-        let request =
-            MessageMcpRequest::new(self.id.clone(), registered.id.clone(), method).params(params);
+        let (id, notifications) = self.requests.register(&self.id);
+        let request = MessageMcpRequest::new(self.id.clone(), id.clone(), method).params(params);
         let peer = self.peer.clone();
         let answer = async move {
             // A client that does not read is sent no more.
             peer.outbox().wait_for_capacity().await;
             parse_outcome(peer.request(METHOD, &request, NO_TIMEOUT).await)
         };
-        let exchange = LinkedExchange { registered, answer: Box::pin(answer), outcome: None };
+        let exchange = LinkedExchange {
+            id,
+            all: Arc::clone(&self.requests),
+            notifications,
+            answer: Box::pin(answer),
+            outcome: None,
+        };
         let next = async |exchange: Option<LinkedExchange>| exchange?.next().await;
         stream::unfold(Some(exchange), next).boxed()
     }
@@ -124,9 +120,11 @@ impl ServerLink for ClientServer {
 
 type Outcome = Result<Box<RawValue>, LinkError>;
 
-/// A running request with its notifications and its answer.
+/// A running request with its notifications, which it gets until this is dropped, and its answer.
 struct LinkedExchange {
-    registered: RegisteredRequest,
+    id: String,
+    all: Arc<LinkedRequests>,
+    notifications: mpsc::Receiver<MessageMcpNotification>,
     answer: BoxFuture<'static, Outcome>,
     /// The answer, until the notifications that came before it are handed out.
     outcome: Option<Outcome>,
@@ -134,18 +132,23 @@ struct LinkedExchange {
 
 impl LinkedExchange {
     async fn next(mut self) -> Option<(LinkEvent, Option<LinkedExchange>)> {
-        let notifications = &mut self.registered.notifications;
         if self.outcome.is_none() {
             tokio::select! {
                 biased;
-                Some(notification) = notifications.recv() => return Some((to_link_event(notification), Some(self))),
+                Some(notification) = self.notifications.recv() => return Some((to_link_event(notification), Some(self))),
                 outcome = &mut self.answer => self.outcome = Some(outcome),
             }
         }
-        if let Ok(notification) = self.registered.notifications.try_recv() {
+        if let Ok(notification) = self.notifications.try_recv() {
             return Some((to_link_event(notification), Some(self)));
         }
         self.outcome.take().map(|outcome| (LinkEvent::Outcome(outcome), None))
+    }
+}
+
+impl Drop for LinkedExchange {
+    fn drop(&mut self) {
+        self.all.requests.lock().remove(&self.id);
     }
 }
 

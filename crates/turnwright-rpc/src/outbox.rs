@@ -46,8 +46,6 @@ pub(super) struct OutboxInner {
     messages_queued: Notify,
     /// Notified when the writer has taken so much that someone may wait for it, or has ended.
     buffer_taken: Notify,
-    /// Notified when the writer has ended.
-    ended: Notify,
     writer_ended: Condvar,
     filter: OutgoingFilter,
     observer: Option<Arc<LineObserver>>,
@@ -131,7 +129,6 @@ impl Outbox {
             has_messages: Condvar::new(),
             messages_queued: Notify::new(),
             buffer_taken: Notify::new(),
-            ended: Notify::new(),
             writer_ended: Condvar::new(),
             filter,
             observer,
@@ -172,38 +169,28 @@ impl Outbox {
 
     /// Waits until bulk output may be sent, or the peer has closed its end.
     pub async fn wait_for_capacity(&self) {
-        self.wait_until_below(MAX_QUEUED_BULK_BYTES).await;
+        self.wait_until(|queue| queue.buffer.len() < MAX_QUEUED_BULK_BYTES || queue.is_closed)
+            .await;
     }
 
     /// Waits until few enough bytes are queued to read more requests.
     pub async fn wait_for_read_capacity(&self) {
-        self.wait_until_below(MAX_QUEUED_BYTES).await;
+        self.wait_until(|queue| queue.buffer.len() < MAX_QUEUED_BYTES || queue.is_closed).await;
     }
 
     /// Waits until nothing can be written any more, because the peer has closed its end.
     pub async fn closed(&self) {
-        loop {
-            let ended = self.0.ended.notified();
-            tokio::pin!(ended);
-            ended.as_mut().enable();
-            if self.0.queue.lock().is_closed {
-                return;
-            }
-            ended.await;
-        }
+        self.wait_until(|queue| queue.is_closed).await;
     }
 
-    async fn wait_until_below(&self, bytes: usize) {
+    async fn wait_until(&self, is_reached: fn(&WriteQueue) -> bool) {
         loop {
             let buffer_taken = self.0.buffer_taken.notified();
             tokio::pin!(buffer_taken);
             // Registered before the check, so that a buffer swap in between is not missed.
             buffer_taken.as_mut().enable();
-            {
-                let queue = self.0.queue.lock();
-                if queue.buffer.len() < bytes || queue.is_closed {
-                    return;
-                }
+            if is_reached(&self.0.queue.lock()) {
+                return;
             }
             buffer_taken.await;
         }
@@ -323,7 +310,6 @@ impl OutboxInner {
         queue.buffer = Vec::new();
         drop(queue);
         self.buffer_taken.notify_waiters();
-        self.ended.notify_waiters();
         self.writer_ended.notify_all();
     }
 }

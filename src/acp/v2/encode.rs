@@ -23,19 +23,10 @@ use turnwright_types::update::{
 /// A session has one plan.
 const PLAN: &str = "plan";
 
-/// The capabilities of every client of version 2.
-const BASELINE: ClientCaps = ClientCaps {
-    plans: false,
-    notices: true,
-    compactions: true,
-    read: false,
-    write: false,
-    login: crate::acp::capabilities::LoginSupport::Unsupported,
-    forms: false,
-    terminal: false,
-    terminal_output: false,
-    subagents: false,
-};
+/// The capabilities of every client of version 2, as far as they matter here.
+fn baseline() -> ClientCaps {
+    ClientCaps { notices: true, compactions: true, ..ClientCaps::default() }
+}
 
 /// Sends an update that is not about prompts or tool calls.
 pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
@@ -51,7 +42,7 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
         same => {
-            if let Some(update) = to_wire::update(same, BASELINE, Path::new("")) {
+            if let Some(update) = to_wire::update(same, baseline(), Path::new("")) {
                 send_same(outbox, session, update);
             }
             return;
@@ -114,7 +105,7 @@ pub(super) fn send_new_call(
     call: Update,
     capabilities: Option<Value>,
 ) {
-    let call = to_wire::update(call, BASELINE, Path::new(""));
+    let call = to_wire::update(call, baseline(), Path::new(""));
     let Some(schema::SessionUpdate::ToolCall(call)) = call else { return };
     let mut card = schema::ToolCallUpdate::from(call);
     // It has none yet.
@@ -138,7 +129,7 @@ pub(super) fn send_call_update(
     let changed = if has_diff { update.content.take() } else { None };
     let is_cancelled = update.status == ToolCallStatus::Cancelled;
     let update = Update::CallUpdate(Box::new(update));
-    let Some(mut update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
+    let Some(mut update) = to_wire::update(update, baseline(), Path::new("")) else { return };
     if is_cancelled && let schema::SessionUpdate::ToolCallUpdate(card) = &mut update {
         card.fields.status = None;
     }

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::{AccessRules, HttpRefusal};
-use crate::http_connection::{Envelope, EventBody, FirstAnswer, HttpConnection, route};
+use crate::http_connection::{Envelope, EventBody, HttpConnection, route};
 use crate::{ConnectionEnd, ObserveConnection, PATH, RemoteConnection, ServeConnection, websocket};
 use turnwright_rpc::{
     LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,
@@ -317,8 +317,11 @@ impl HttpServer {
         if !connection.receive(message).await {
             return Err(NOT_ANSWERED);
         }
-        let answer = timeout(FIRST_ANSWER_TIMEOUT, answer).await;
-        let Ok(Ok(FirstAnswer { message, is_failure })) = answer else { return Err(NOT_ANSWERED) };
+        let Ok(Ok(answer)) = timeout(FIRST_ANSWER_TIMEOUT, answer).await else {
+            return Err(NOT_ANSWERED);
+        };
+        let is_failure = answer.is_err();
+        let (Ok(message) | Err(message)) = answer;
         let mut response = json(StatusCode::OK, message);
         if !is_failure {
             end_on_drop.disarm();

@@ -15,6 +15,7 @@ use super::v2::PromptLedger;
 use super::versions::{self, Version};
 use crate::completion::Completion;
 use crate::error::Error;
+use crate::runtime;
 use crate::session::{PromptKey, SessionHandle, SessionHost};
 use tokio::task::spawn_blocking;
 use turnwright_config::Config;
@@ -32,8 +33,6 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the settings may take to be read before a version is chosen without them.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long blocking calls may take to end after everything else has ended.
-pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The connection's state.
 pub(super) struct Connection {
@@ -87,11 +86,7 @@ pub(crate) fn serve_as_recorded(
     stdio: Stdio,
     stop_requested: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let runtime = crate::runtime::build()?;
-    let result = runtime.block_on(serve(config, recording, stdio, stop_requested));
-    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
-    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
-    result
+    runtime::run(serve(config, recording, stdio, stop_requested))
 }
 
 async fn serve(

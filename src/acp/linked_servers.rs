@@ -36,15 +36,9 @@ const SERVER_UNAVAILABLE: i32 = -33001;
 #[derive(Debug, Default)]
 pub(super) struct LinkedRequests {
     last_id: AtomicU64,
+    /// By the id of a request: which server may send its notifications, and who gets them.
     // Held only for one map operation.
-    requests: Mutex<HashMap<String, NotificationTarget>>,
-}
-
-/// Who gets the notifications of a request, and which server may send them.
-#[derive(Debug)]
-struct NotificationTarget {
-    server: McpServerAcpId,
-    sender: mpsc::Sender<MessageMcpNotification>,
+    requests: Mutex<HashMap<String, (McpServerAcpId, mpsc::Sender<MessageMcpNotification>)>>,
 }
 
 impl LinkedRequests {
@@ -61,9 +55,9 @@ impl LinkedRequests {
         };
         let requests = self.requests.lock();
         let target = requests.get(notification.request_id.0.as_ref());
-        match target.filter(|target| target.server == notification.server_id) {
-            Some(target) => {
-                if target.sender.try_send(notification).is_err() {
+        match target.filter(|(server, _)| *server == notification.server_id) {
+            Some((_, sender)) => {
+                if sender.try_send(notification).is_err() {
                     tracing::debug!("an MCP server sends more notifications than are read");
                 }
             }
@@ -78,8 +72,7 @@ impl LinkedRequests {
     ) -> (String, mpsc::Receiver<MessageMcpNotification>) {
         let id = format!("mcp-{}", self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, notifications) = mpsc::channel(MAX_WAITING);
-        let target = NotificationTarget { server: server.clone(), sender };
-        self.requests.lock().insert(id.clone(), target);
+        self.requests.lock().insert(id.clone(), (server.clone(), sender));
         (id, notifications)
     }
 }

@@ -16,10 +16,9 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::acp::connection::{
-    BLOCKING_TIMEOUT, Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing,
-};
+use crate::acp::connection::{Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing};
 use crate::error::Error;
+use crate::runtime;
 use crate::session::{ClientSide, SessionHandle, SessionHost, SessionProbe};
 use turnwright_config::Config;
 use turnwright_recording::Recording;
@@ -46,16 +45,12 @@ pub(crate) fn serve_remote(
     stop_requested: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let recording = SessionHost::started_recording(&config);
-    let runtime = crate::runtime::build()?;
-    let result = runtime.block_on(async {
+    runtime::run(async {
         let listener = Listener::bind(options).map_err(io::Error::other)?;
         announce(&listener.url()?);
         serve(config, recording, listener, keep, stop_requested).await;
         Ok(())
-    });
-    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
-    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
-    result
+    })
 }
 
 async fn serve(

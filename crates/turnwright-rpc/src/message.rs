@@ -269,22 +269,18 @@ fn params_are_structured(params: Option<&RawValue>) -> bool {
 
 fn classify_response(raw: &RawMessage<'_>) -> ParsedLine {
     let id = raw.id.and_then(RequestId::parse);
-    match (raw.result, raw.error) {
-        (Some(result), None) => match id {
-            Some(id) => {
-                ParsedLine::Message(RpcMessage::Response { id, result: Ok(result.to_owned()) })
-            }
-            None => ParsedLine::Ignored,
-        },
-        (None, Some(error)) => match id {
-            Some(id) => {
-                ParsedLine::Message(RpcMessage::Response { id, result: Err(read_error(error)) })
-            }
-            None => ParsedLine::Ignored,
-        },
+    let result = match (raw.result, raw.error) {
+        (Some(result), None) => Ok(result.to_owned()),
+        (None, Some(error)) => Err(read_error(error)),
         // Without a result and an error it is a request that lacks its method (R-TR-8).
-        (None, None) => rejected_line(id, RpcError::invalid_request("`method` is missing")),
-        (Some(_), Some(_)) => ParsedLine::Ignored,
+        (None, None) => {
+            return rejected_line(id, RpcError::invalid_request("`method` is missing"));
+        }
+        (Some(_), Some(_)) => return ParsedLine::Ignored,
+    };
+    match id {
+        Some(id) => ParsedLine::Message(RpcMessage::Response { id, result }),
+        None => ParsedLine::Ignored,
     }
 }
 

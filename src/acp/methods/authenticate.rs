@@ -1,6 +1,8 @@
 //! `authenticate`, which version 2 calls `auth/login`: the client chooses an auth method. Only version 2 has
 //! `auth/logout`.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::acp::capabilities;
@@ -35,12 +37,12 @@ fn choose(
     peer: Option<Peer>,
     done: Completion<()>,
 ) {
-    let host = &connection.host;
+    let host = Arc::clone(&connection.host);
     let offer = connection.offer.clone();
     let method = params.method_id.0.to_string();
     let task = capabilities::authenticate(host, peer, offer, method, done);
     // A session that is opened next finds the method in effect.
-    connection.offer = capabilities::later_offer(host, task);
+    connection.offer = capabilities::later_offer(&connection.host, task);
 }
 
 /// Stored keys stay: they belong to the user and not to this client.

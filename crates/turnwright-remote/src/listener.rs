@@ -312,7 +312,7 @@ mod tests {
     /// Sends these bytes on a socket and then nothing. Returns what is answered until the socket is closed, and
     /// after how many seconds that is.
     async fn answer_to(bytes: &str) -> (String, u64) {
-        let access = AccessRules::new("secret", Vec::new());
+        let access = AccessRules::new("secret", Vec::new(), Vec::new());
         let serve: ServeConnection = Arc::new(|_| Box::pin(std::future::ready(())));
         let observe: ObserveConnection = Arc::new(|_| Arc::new(|_, _: &[u8]| ()));
         let server = Arc::new(HttpServer::new(access, |_, _| None, observe, serve));

@@ -273,9 +273,7 @@ fn classify_response(raw: &RawMessage<'_>) -> ParsedLine {
         (Some(result), None) => Ok(result.to_owned()),
         (None, Some(error)) => Err(read_error(error)),
         // Without a result and an error it is a request that lacks its method (R-TR-8).
-        (None, None) => {
-            return rejected_line(id, RpcError::invalid_request("`method` is missing"));
-        }
+        (None, None) => return rejected_line(id, RpcError::invalid_request("`method` is missing")),
         (Some(_), Some(_)) => return ParsedLine::Ignored,
     };
     match id {

@@ -314,12 +314,6 @@ impl OutboxInner {
     }
 }
 
-impl fmt::Debug for OutboxInner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("OutboxInner")
-    }
-}
-
 fn run_writer(shared: &OutboxInner, mut output: impl Write) {
     let mut writing = Vec::new();
     loop {

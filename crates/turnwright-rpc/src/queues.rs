@@ -1,7 +1,6 @@
 //! The two queues of a connection that has no streams of its own: a task sends lines into one and takes
 //! messages out of the other, as the threads of stdin and stdout do for a pipe.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -25,12 +24,6 @@ pub struct LineSender {
     capacity: Arc<Semaphore>,
     observer: Option<Arc<LineObserver>>,
     _ended: DropGuard,
-}
-
-impl fmt::Debug for LineSender {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("LineSender")
-    }
 }
 
 /// Creates an input whose lines a task sends. An observer sees each of them before it is parsed.
@@ -69,7 +62,6 @@ impl LineSender {
 }
 
 /// Takes the messages of an [`Outbox`] that has no thread. Dropping it closes the outbox.
-#[derive(Debug)]
 pub struct OutboxDrain {
     shared: Arc<OutboxInner>,
     taken: Vec<u8>,

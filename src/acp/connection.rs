@@ -86,29 +86,22 @@ pub(crate) fn serve_as_recorded(
     stdio: Stdio,
     stop_requested: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    runtime::run(serve(config, recording, stdio, stop_requested))
-}
-
-async fn serve(
-    config: Config,
-    recording: Recording,
-    stdio: Stdio,
-    stop_requested: impl Future<Output = ()>,
-) -> std::io::Result<()> {
-    let recorder = Arc::clone(recording.recorder());
-    let observer = recorder.observer(0);
-    let outbox =
-        Outbox::start_observed(stdio.output, redact_outgoing, Some(Arc::clone(&observer)))?;
-    let mut input = LineReader::start_observed(stdio.input, Some(observer))?;
-    let stop = CancellationToken::new();
-    let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
-    let mut connection = Connection::new(host, outbox.clone());
-    connection.run(&mut input, stop_requested).await;
-    recorder.leave_out_servers(0);
-    connection.shut_down(&stop).await;
-    outbox.close(FLUSH_TIMEOUT);
-    recorder.stop(RECORDING_TIMEOUT);
-    Ok(())
+    runtime::run(async {
+        let recorder = Arc::clone(recording.recorder());
+        let observer = recorder.observer(0);
+        let outbox =
+            Outbox::start_observed(stdio.output, redact_outgoing, Some(Arc::clone(&observer)))?;
+        let mut input = LineReader::start_observed(stdio.input, Some(observer))?;
+        let stop = CancellationToken::new();
+        let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
+        let mut connection = Connection::new(host, outbox.clone());
+        connection.run(&mut input, stop_requested).await;
+        recorder.leave_out_servers(0);
+        connection.shut_down(&stop).await;
+        outbox.close(FLUSH_TIMEOUT);
+        recorder.stop(RECORDING_TIMEOUT);
+        Ok(())
+    })
 }
 
 /// Redacts API keys in everything that the client is told or asked. The content of files to write and

@@ -94,7 +94,7 @@ pub(crate) fn serve_as_recorded(
         let mut input = LineReader::start_observed(stdio.input, Some(observer))?;
         let stop = CancellationToken::new();
         let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
-        let mut connection = Connection::new(host, outbox.clone());
+        let mut connection = Connection::new(host, outbox.clone(), None);
         connection.run(&mut input, stop_requested).await;
         recorder.leave_out_servers(0);
         connection.shut_down(&stop).await;
@@ -113,8 +113,13 @@ pub(super) fn redact_outgoing(method: Option<&str>, line: &[u8]) -> Option<Vec<u
 }
 
 impl Connection {
-    /// Creates the state of a connection whose messages go to this outbox.
-    pub(super) fn new(host: Arc<SessionHost>, outbox: Outbox) -> Connection {
+    /// Creates the state of a connection whose messages go to this outbox, and that may be lost if it is `remote`.
+    pub(super) fn new(
+        host: Arc<SessionHost>,
+        outbox: Outbox,
+        remote: Option<RemoteSessions>,
+    ) -> Connection {
+        let next = remote.as_ref().map_or(0, |sessions| sessions.prompts().start);
         Connection {
             host,
             peer: Peer::new(outbox),
@@ -123,20 +128,14 @@ impl Connection {
             offer: capabilities::no_offer(),
             sessions: HashMap::new(),
             busy: HashMap::new(),
-            in_flight: InFlightRequests::default(),
+            in_flight: InFlightRequests { next, requests: HashMap::new() },
             unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED)),
             linked_requests: Arc::default(),
             version: Version::default(),
             allows_v2: false,
             prompts: PromptLedger::default(),
-            remote: None,
+            remote,
         }
-    }
-
-    /// The connection may be lost.
-    pub(super) fn make_remote(&mut self, sessions: RemoteSessions) {
-        self.in_flight.next = sessions.prompts().start;
-        self.remote = Some(sessions);
     }
 
     /// Handles messages until the input ends, nobody reads the output, or a stop is requested.
@@ -304,7 +303,6 @@ fn token_with_guard() -> (CancellationToken, DropGuard) {
 }
 
 /// The requests that are being served, for `$/cancel_request`.
-#[derive(Default)]
 pub(super) struct InFlightRequests {
     next: PromptKey,
     requests: HashMap<RequestId, (CancelTarget, Weak<()>)>,

@@ -83,11 +83,9 @@ fn code_and_kind(error: &Error) -> (i32, &'static str) {
 
 /// The error of a client that wants a version of the protocol below all of ours, which is version 0.
 pub(super) fn unsupported_version() -> RpcError {
-    RpcError {
-        code: UNSUPPORTED_VERSION,
-        message: "This version of the protocol is not supported".to_owned(),
-        data: Some(json!({ "requested": 0, "supported": [1, 2] })),
-    }
+    let message = "This version of the protocol is not supported".to_owned();
+    let data = json!({ "requested": 0, "supported": [1, 2] });
+    RpcError::application(UNSUPPORTED_VERSION, message, data)
 }
 
 /// The error of parameters that do not fit their method.

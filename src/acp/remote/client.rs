@@ -133,7 +133,7 @@ impl RemoteClient {
         self.change_journal(|journal, _| *journal = Journal::default());
     }
 
-    /// Questions are asked again after a change of the client, but not after this one.
+    /// Changes the journal. Nobody who waits for another client is woken.
     fn change_journal(&self, change: impl FnOnce(&mut Journal, Option<&CurrentClient>)) {
         self.state.send_if_modified(|state| {
             change(&mut state.journal, state.client.as_ref());

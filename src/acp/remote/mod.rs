@@ -92,15 +92,15 @@ fn serve_connections(
     keep: Duration,
     closing: CancellationToken,
 ) -> ServeConnection {
-    let known = Arc::default();
+    let known = SharedSessions::default();
     Arc::new(move |remote: RemoteConnection| {
         let RemoteConnection { number, mut input, outbox, end } = remote;
         let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
         let prompts = first_key..first_key.saturating_add(PROMPT_KEYS_PER_CONNECTION);
-        let sessions = RemoteSessions::new(Arc::clone(&known), keep, prompts);
-        let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
-        connection.make_remote(sessions);
+        let known = Arc::clone(&known);
+        let sessions = RemoteSessions { known, keep, prompts, open: HashMap::new() };
         let host = Arc::clone(&host);
+        let mut connection = Connection::new(Arc::clone(&host), outbox.clone(), Some(sessions));
         let closing = closing.clone();
         Box::pin(async move {
             connection.run(&mut input, closing.cancelled()).await;
@@ -145,10 +145,6 @@ pub(in crate::acp) struct RemoteSessions {
 }
 
 impl RemoteSessions {
-    fn new(known: SharedSessions, keep: Duration, prompts: Range<PromptKey>) -> RemoteSessions {
-        RemoteSessions { known, keep, prompts, open: HashMap::new() }
-    }
-
     /// The keys that the connection's prompts have.
     pub(in crate::acp) fn prompts(&self) -> Range<PromptKey> {
         self.prompts.clone()

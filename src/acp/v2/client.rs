@@ -52,8 +52,12 @@ const DISMISSED: &str = "the question was dismissed";
 /// The client's knowledge of a call.
 #[derive(Debug, Default)]
 struct ShownCall {
-    /// Set for a command.
-    command: Option<ShownCommand>,
+    /// The terminal of a command; `None` for any other call.
+    terminal: Option<ShownTerminal>,
+    /// The line of a command.
+    line: Option<String>,
+    /// True if a command runs in the session's folder.
+    is_in_cwd: bool,
     /// True if the client was told that it can cancel the call.
     can_cancel: bool,
     /// The part that it shows of the file that the call is going to write.
@@ -61,18 +65,10 @@ struct ShownCall {
 }
 
 /// The client's knowledge of a command's terminal.
-#[derive(Debug, Default)]
-struct ShownCommand {
-    line: Option<String>,
-    /// True if the command runs in the session's folder.
-    is_in_cwd: bool,
-    terminal: ShownTerminal,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ShownTerminal {
     #[default]
-    None,
+    Unknown,
     Running,
     /// The client knows the end of the command, or that it goes on after its card is final.
     Settled,
@@ -138,17 +134,18 @@ impl AcpClientV2 {
     /// Records that a call is a command, and its line and its folder, which the update of its terminal contains.
     fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
         let mut calls = self.calls.lock();
-        let command = calls.entry(id.clone()).or_default().command.get_or_insert_default();
+        let call = calls.entry(id.clone()).or_default();
+        call.terminal.get_or_insert_default();
         let Some(arguments) = arguments else { return };
-        command.line = arguments["command"].as_str().map(str::to_owned);
+        call.line = arguments["command"].as_str().map(str::to_owned);
         let folder = arguments["workdir"].as_str().or_else(|| arguments["cwd"].as_str());
-        command.is_in_cwd = folder.is_none();
+        call.is_in_cwd = folder.is_none();
     }
 
     /// Sends an update of a card, after that of the terminal that it shows.
     fn update_call(&self, mut update: CallUpdate) {
         let is_command =
-            self.calls.lock().get(&update.id).is_some_and(|call| call.command.is_some());
+            self.calls.lock().get(&update.id).is_some_and(|call| call.terminal.is_some());
         if is_command {
             self.note_command(&update.id, update.raw_input.as_ref());
         }
@@ -159,8 +156,8 @@ impl AcpClientV2 {
         }
         let capabilities = self.note_cancel(&update);
         if update.status.is_final() {
-            let ended = self.calls.lock().remove(&update.id).and_then(|call| call.command);
-            if ended.is_some_and(|command| command.terminal == ShownTerminal::Running) {
+            let ended = self.calls.lock().remove(&update.id);
+            if ended.is_some_and(|call| call.terminal == Some(ShownTerminal::Running)) {
                 // Nothing has told the end, because the turn has crashed.
                 self.end_terminal(&update.id, &TerminalExit::default());
             }
@@ -206,18 +203,19 @@ impl AcpClientV2 {
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
         let mut calls = self.calls.lock();
-        let command = calls.get_mut(call).and_then(|known| known.command.as_mut());
-        let new_command = command.filter(|command| command.terminal == ShownTerminal::None);
-        let Some(command) = new_command else { return };
-        command.terminal = ShownTerminal::Running;
+        let Some(known) = calls.get_mut(call) else { return };
+        if known.terminal != Some(ShownTerminal::Unknown) {
+            return;
+        }
+        known.terminal = Some(ShownTerminal::Running);
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
             "capabilities": cancel_capability(),
         });
-        if let Some(line) = &command.line {
+        if let Some(line) = &known.line {
             update["command"] = escape_hidden(line).into();
         }
-        if command.is_in_cwd {
+        if known.is_in_cwd {
             update["cwd"] = self.cwd.to_string_lossy().into();
         }
         drop(calls);
@@ -239,8 +237,8 @@ impl AcpClientV2 {
         }
         let Some(exit) = &delta.exit else { return };
         let mut calls = self.calls.lock();
-        if let Some(command) = calls.get_mut(call).and_then(|known| known.command.as_mut()) {
-            command.terminal = ShownTerminal::Settled;
+        if let Some(terminal) = calls.get_mut(call).and_then(|known| known.terminal.as_mut()) {
+            *terminal = ShownTerminal::Settled;
         }
         drop(calls);
         if !delta.goes_on {

@@ -71,8 +71,7 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
         // whatever they say (R-INIT-14).
         return Ok(newer_caps(params));
     }
-    let subagents = has_object(params, "/clientCapabilities/subagents");
-    Ok(ClientCaps { subagents, ..v1_caps(&request.client_capabilities) })
+    Ok(v1_caps(params, &request.client_capabilities))
 }
 
 /// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
@@ -95,7 +94,7 @@ fn has_object(params: &Value, place: &str) -> bool {
     params.pointer(place).is_some_and(Value::is_object)
 }
 
-fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
+fn v1_caps(params: &Value, caps: &ClientCapabilities) -> ClientCaps {
     let in_meta =
         |key: &str| caps.meta.as_ref().is_some_and(|meta| meta.get(key) == Some(&json!(true)));
     let login = match (caps.auth.terminal, in_meta("terminal-auth")) {
@@ -114,8 +113,8 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
         terminal: caps.terminal && cfg!(unix),
         terminal_output: in_meta("terminal_output"),
-        // It is not among the fields that are read.
-        subagents: false,
+        // It is not among the fields of the schema.
+        subagents: has_object(params, "/clientCapabilities/subagents"),
     }
 }
 

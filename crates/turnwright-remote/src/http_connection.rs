@@ -217,7 +217,8 @@ impl HttpConnection {
             let mut state = self.state.lock();
             // The stream is then forgotten, with its waiting events. Nobody reads it, so the connection's
             // stream gets this.
-            let is_read = !ends_session || state.is_carried(session.as_ref());
+            let stream = state.streams.get(&session);
+            let is_read = !ends_session || stream.is_some_and(EventStream::is_carried);
             let target = session.as_deref().filter(|_| is_read);
             state.stream(target).map(|stream| stream.events.clone())
         };
@@ -273,11 +274,6 @@ impl ConnectionState {
         // Whatever needs the stream of a closed session opens it again.
         stream.is_of_closed_session = false;
         Some(stream)
-    }
-
-    /// True if a response carries the stream.
-    fn is_carried(&self, session: Option<&String>) -> bool {
-        self.streams.get(&session.cloned()).is_some_and(EventStream::is_carried)
     }
 
     /// Forgets the stream of a session that was closed, at once or when its response ends.

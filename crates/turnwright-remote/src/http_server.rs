@@ -125,11 +125,11 @@ impl HttpServer {
             }
             response
         });
+        let is_forbidden = response.status() == StatusCode::FORBIDDEN;
         let headers = response.headers_mut();
         headers.insert(VARY, HeaderValue::from_static("origin"));
         // A page of an origin that is not allowed must not be able to read the response.
-        if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
-            let headers = response.headers_mut();
+        if let Some(origin) = origin.filter(|_| !is_forbidden) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             let exposed = HeaderValue::from_static("acp-connection-id, acp-session-id");
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -193,9 +193,8 @@ impl HttpServer {
     }
 
     fn open_stream(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
-        if !header(headers, ACCEPT.as_str())
-            .is_some_and(|types| types.contains("text/event-stream"))
-        {
+        let accepted = header(headers, ACCEPT.as_str()).unwrap_or_default();
+        if !accepted.contains("text/event-stream") {
             let text = "Streams are of the type text/event-stream, which must be accepted.\n";
             return Err(HttpRefusal(StatusCode::NOT_ACCEPTABLE, text));
         }

@@ -154,15 +154,18 @@ impl AcpClientV2 {
                 self.announce_terminal(&update.id, terminal);
             }
         }
-        let capabilities = self.note_cancel(&update);
-        if update.status.is_final() {
-            let ended = self.calls.lock().remove(&update.id);
-            if ended.is_some_and(|call| call.terminal == Some(ShownTerminal::Running)) {
+        let capabilities = if update.status.is_final() {
+            let ended = self.calls.lock().remove(&update.id).unwrap_or_default();
+            if ended.terminal == Some(ShownTerminal::Running) {
                 // Nothing has told the end, because the turn has crashed.
                 self.end_terminal(&update.id, &TerminalExit::default());
             }
             leave_out_shown_output(&mut update);
-        }
+            // It can no longer be cancelled.
+            ended.can_cancel.then_some(Value::Null)
+        } else {
+            self.note_cancel(&update)
+        };
         if let Some(delta) = &update.terminal {
             // Nothing else of the card changes together with its terminal's output.
             return self.update_terminal(&update.id, delta);
@@ -178,13 +181,8 @@ impl AcpClientV2 {
         }
     }
 
-    /// The new capabilities of a call, if an update says that it can be cancelled from now on, or no longer.
+    /// The new capabilities of a call, if an update says that it can be cancelled from now on.
     fn note_cancel(&self, update: &CallUpdate) -> Option<Value> {
-        if update.status.is_final() {
-            let calls = self.calls.lock();
-            let was_offered = calls.get(&update.id).is_some_and(|call| call.can_cancel);
-            return was_offered.then_some(Value::Null);
-        }
         if !update.can_cancel {
             return None;
         }

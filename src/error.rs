@@ -1,5 +1,5 @@
 //! The errors of requests, the only ones that become wire errors. [`std::fmt::Display`] and
-//! [`error_chain`] give the text; [`ErrorKind`] tells the caller how to react.
+//! [`error_chain`] give the text.
 
 use std::path::PathBuf;
 
@@ -38,61 +38,9 @@ pub(crate) enum Error {
     Internal { place: &'static str },
 }
 
-/// The category of an [`Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ErrorKind {
-    InvalidParams,
-    NotFound,
-    /// No model is configured.
-    AuthRequired,
-    InvalidState,
-    Cancelled,
-    /// An error of the model or its provider.
-    Model(turnwright_llm::ErrorKind),
-    /// A bug in this program, or a failure of the store.
-    Internal,
-}
-
-impl ErrorKind {
-    /// A stable word for programs.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            ErrorKind::InvalidParams => "params",
-            ErrorKind::NotFound => "not_found",
-            ErrorKind::AuthRequired => "sign_in",
-            ErrorKind::InvalidState => "bad_moment",
-            ErrorKind::Cancelled => "cancelled",
-            ErrorKind::Model(kind) => kind.name(),
-            ErrorKind::Internal => "internal",
-        }
-    }
-
-    /// Returns true if signing in, or signing in again, fixes the error.
-    pub(crate) fn requires_auth(self) -> bool {
-        use turnwright_llm::ErrorKind::{Auth, Config};
-        matches!(self, ErrorKind::AuthRequired | ErrorKind::Model(Auth | Config))
-    }
-}
-
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Error {
         Error::Store(error)
-    }
-}
-
-impl Error {
-    pub(crate) fn kind(&self) -> ErrorKind {
-        match self {
-            Error::InvalidParams(_) | Error::InvalidFolder { .. } => ErrorKind::InvalidParams,
-            Error::SessionNotFound(_) => ErrorKind::NotFound,
-            Error::NoModelConfigured(_) => ErrorKind::AuthRequired,
-            Error::InvalidState(_) => ErrorKind::InvalidState,
-            Error::Cancelled => ErrorKind::Cancelled,
-            Error::Llm(error) => ErrorKind::Model(error.kind()),
-            Error::Store(StoreError::NoSuchSession) => ErrorKind::NotFound,
-            Error::Store(StoreError::SessionLocked(_)) => ErrorKind::InvalidState,
-            Error::Store(_) | Error::Internal { .. } => ErrorKind::Internal,
-        }
     }
 }
 

@@ -39,7 +39,7 @@ pub fn serve_acp_remote(
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let config = config(home, variables)?;
-    acp::serve_remote(config, options, keep, announce, stop).map_err(io::Error::other)
+    acp::serve_remote(config, options, keep, announce, stop)
 }
 
 fn config(home: &Path, variables: &[(String, String)]) -> io::Result<Config> {

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -37,13 +36,14 @@ pub(crate) fn init(filter: Option<&str>, state_folder: PathBuf) {
             let filter: Targets =
                 filter.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::INFO));
             let filter = filter.with_target(OAUTH_TARGET, LevelFilter::INFO);
-            let layer = layer.with_writer(BackgroundStderr::start()).with_filter(filter);
+            let stderr = BackgroundStderr::start();
+            let layer = layer.with_writer(move || stderr.clone()).with_filter(filter);
             tracing_subscriber::registry().with(layer).try_init()
         }
         None => {
             let file = LazyLogFile { folder: state_folder, file: Arc::default() };
             let filter = Targets::new().with_target("turnwright", LevelFilter::WARN);
-            let layer = layer.with_writer(file).with_filter(filter);
+            let layer = layer.with_writer(move || file.clone()).with_filter(filter);
             tracing_subscriber::registry().with(layer).try_init()
         }
     };
@@ -113,14 +113,6 @@ impl Write for BackgroundStderr {
     }
 }
 
-impl<'a> MakeWriter<'a> for BackgroundStderr {
-    type Writer = BackgroundStderr;
-
-    fn make_writer(&'a self) -> BackgroundStderr {
-        self.clone()
-    }
-}
-
 /// A log file that the first line creates.
 #[derive(Clone)]
 struct LazyLogFile {
@@ -162,13 +154,5 @@ impl Write for LazyLogFile {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for LazyLogFile {
-    type Writer = LazyLogFile;
-
-    fn make_writer(&'a self) -> LazyLogFile {
-        self.clone()
     }
 }

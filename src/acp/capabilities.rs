@@ -71,8 +71,7 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
         // whatever they say (R-INIT-14).
         return Ok(newer_caps(params));
     }
-    let subagents = has_object(params, "/clientCapabilities/subagents");
-    Ok(ClientCaps { subagents, ..v1_caps(&request.client_capabilities) })
+    Ok(v1_caps(params, &request.client_capabilities))
 }
 
 /// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
@@ -95,7 +94,7 @@ fn has_object(params: &Value, place: &str) -> bool {
     params.pointer(place).is_some_and(Value::is_object)
 }
 
-fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
+fn v1_caps(params: &Value, caps: &ClientCapabilities) -> ClientCaps {
     let in_meta =
         |key: &str| caps.meta.as_ref().is_some_and(|meta| meta.get(key) == Some(&json!(true)));
     let login = match (caps.auth.terminal, in_meta("terminal-auth")) {
@@ -114,8 +113,8 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
         terminal: caps.terminal && cfg!(unix),
         terminal_output: in_meta("terminal_output"),
-        // It is not among the fields that are read.
-        subagents: false,
+        // It is not among the fields of the schema.
+        subagents: has_object(params, "/clientCapabilities/subagents"),
     }
 }
 
@@ -186,54 +185,45 @@ pub(super) fn later_offer(
 }
 
 /// Makes an offer. `answer` sends it to the client, and returns the auth methods.
-pub(super) fn make_offer(
-    host: &Arc<SessionHost>,
-    answer: impl FnOnce(bool, Modalities) -> Vec<AuthMethod> + Send + 'static,
-) -> impl Future<Output = Offer> + Send + 'static {
-    let host = Arc::clone(host);
-    async move {
-        let store = host.store().clone();
-        let asking = Arc::clone(&host);
-        let read = spawn_blocking(move || {
-            let settings = host.config().snapshot();
-            (settings.unconfigured_model().is_none(), host.default_modalities(&settings))
-        });
-        let Ok((is_configured, modalities)) = read.await else {
-            return Offer::default();
-        };
-        let methods = answer(is_configured, modalities);
-        let agent_methods = methods.iter().filter_map(|method| match method {
-            AuthMethod::Agent(method) => Some(method.id.0.to_string()),
-            // The client runs terminal methods itself, without `authenticate` (R-AUTH-4).
-            _ => None,
-        });
-        let offer = Offer { modalities, auth_methods: agent_methods.collect() };
-        // The store is opened now, so that the first session does not wait for the disk, nor for the system.
-        store.open_in_background();
-        asking.look_at_system();
-        offer
-    }
+pub(super) async fn make_offer(
+    host: Arc<SessionHost>,
+    answer: impl FnOnce(bool, Modalities) -> Vec<AuthMethod>,
+) -> Offer {
+    let asked = Arc::clone(&host);
+    let read = spawn_blocking(move || {
+        let settings = asked.config().snapshot();
+        (settings.unconfigured_model().is_none(), asked.default_modalities(&settings))
+    });
+    let Ok((is_configured, modalities)) = read.await else { return Offer::default() };
+    let methods = answer(is_configured, modalities);
+    let agent_methods = methods.iter().filter_map(|method| match method {
+        AuthMethod::Agent(method) => Some(method.id.0.to_string()),
+        // The client runs terminal methods itself, without `authenticate` (R-AUTH-4).
+        _ => None,
+    });
+    let offer = Offer { modalities, auth_methods: agent_methods.collect() };
+    // The store is opened now, so that the first session does not wait for the disk, nor for the system.
+    host.store().open_in_background();
+    host.look_at_system();
+    offer
 }
 
 /// Applies the client's choice of an auth method and returns the same offer. Notifies the client at `peer` if the
 /// choice changes the answer to `auth/status`.
-pub(super) fn authenticate(
-    host: &Arc<SessionHost>,
+pub(super) async fn authenticate(
+    host: Arc<SessionHost>,
     peer: Option<Peer>,
     offer: PendingOffer,
     method: String,
     done: Completion<()>,
-) -> impl Future<Output = Offer> + Send + 'static {
-    let host = Arc::clone(host);
-    async move {
-        let offer = offer.await;
-        let before = account_status(Arc::clone(&host)).await;
-        done.complete(choose_method(Arc::clone(&host), &offer, &method).await);
-        if let Some(peer) = peer {
-            notify_change(host, &peer, &before).await;
-        }
-        offer
+) -> Offer {
+    let offer = offer.await;
+    let before = account_status(Arc::clone(&host)).await;
+    done.complete(choose_method(Arc::clone(&host), &offer, &method).await);
+    if let Some(peer) = peer {
+        notify_change(host, &peer, &before).await;
     }
+    offer
 }
 
 async fn choose_method(host: Arc<SessionHost>, offer: &Offer, method: &str) -> Result<(), Error> {

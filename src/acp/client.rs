@@ -68,11 +68,6 @@ const ABSENCES: [&str; 6] =
 const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are \
                                read from the disk from now on. Save your changes for them to be seen.";
 
-/// True once the client has left a request for a file unanswered. All sessions of a connection share
-/// one: after the first time-out no file is requested any more.
-#[derive(Clone, Debug, Default)]
-pub(super) struct SilentReads(Arc<AtomicBool>);
-
 /// The client of one session.
 #[derive(Debug)]
 pub(super) struct AcpClient {
@@ -80,9 +75,16 @@ pub(super) struct AcpClient {
     session: SessionId,
     caps: ClientCaps,
     cwd: PathBuf,
-    terminal_cards: TerminalCards,
+    /// The cards that show terminals. At least one client refuses an update that names a released terminal,
+    /// so a terminal is released only after its card is final.
+    // Held only to look at a short list.
+    terminal_cards: Mutex<Vec<TerminalCard>>,
+    /// Set when the client turns out not to have the terminals that it advertised, so that later
+    /// commands are not delayed by trying again.
+    lacks_terminals: AtomicBool,
     questions: UserQuestions,
-    silent_reads: SilentReads,
+    /// Shared by the sessions of the connection.
+    has_silent_reads: Arc<AtomicBool>,
 }
 
 impl AcpClient {
@@ -91,7 +93,7 @@ impl AcpClient {
         session: &ids::SessionId,
         caps: ClientCaps,
         cwd: PathBuf,
-        silent_reads: SilentReads,
+        has_silent_reads: Arc<AtomicBool>,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
         let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, caps.forms);
@@ -100,16 +102,17 @@ impl AcpClient {
             session,
             caps,
             cwd,
-            terminal_cards: TerminalCards::default(),
+            terminal_cards: Mutex::default(),
+            lacks_terminals: AtomicBool::new(false),
             questions,
-            silent_reads,
+            has_silent_reads,
         }
     }
 }
 
 impl Client for AcpClient {
     fn update(&self, update: Update) {
-        let released = self.terminal_cards.observe(&update);
+        let released = self.observe_cards(&update);
         if let Some(update) = to_wire::update(update, self.caps, &self.cwd) {
             let params = SessionNotification::new(self.session.clone(), update);
             self.peer.outbox().notify("session/update", &params);
@@ -152,7 +155,7 @@ impl Client for AcpClient {
 
 impl EditorBuffers for AcpClient {
     fn can_read(&self) -> bool {
-        self.caps.read && !self.silent_reads.0.load(Ordering::Relaxed)
+        self.caps.read && !self.has_silent_reads.load(Ordering::Relaxed)
     }
 
     fn can_write(&self) -> bool {
@@ -167,7 +170,7 @@ impl EditorBuffers for AcpClient {
             let result = response.map_err(|error| {
                 let error = read_error(&error, path);
                 if error == BufferError::TimedOut
-                    && !self.silent_reads.0.swap(true, Ordering::Relaxed)
+                    && !self.has_silent_reads.swap(true, Ordering::Relaxed)
                 {
                     self.update(Update::Notice(UNANSWERED_READ.to_owned()));
                 }
@@ -329,13 +332,47 @@ impl AcpClient {
     fn release_terminal(&self, id: &TerminalId) {
         release(&self.peer, &self.session, wire_id(id));
     }
+
+    /// Records a failure to create a terminal.
+    fn record_failure(&self, error: &RequestError) {
+        let is_permanent = match error {
+            RequestError::TimedOut(_) => true,
+            RequestError::ErrorResponse(error) => error.code == METHOD_NOT_FOUND,
+            RequestError::ConnectionClosed | RequestError::TooMany => false,
+        };
+        if is_permanent {
+            self.lacks_terminals.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes note of an update that is about to be sent, and returns the terminals to release after
+    /// it.
+    fn observe_cards(&self, update: &Update) -> Vec<TerminalId> {
+        let Update::CallUpdate(update) = update else { return Vec::new() };
+        let mut cards = self.terminal_cards.lock();
+        if update.status.is_final() {
+            let removed = cards.extract_if(.., |card| card.call == update.id);
+            return removed.filter(|card| card.is_released).map(|card| card.terminal).collect();
+        }
+        for content in update.content.iter().flatten() {
+            let CallContent::Terminal(terminal) = content else { continue };
+            if !cards.iter().any(|card| card.call == update.id && card.terminal == *terminal) {
+                let call = update.id.clone();
+                let terminal = terminal.clone();
+                cards.push(TerminalCard { call, terminal, is_released: false });
+            }
+        }
+        Vec::new()
+    }
 }
 
 impl Drop for AcpClient {
     fn drop(&mut self) {
         // Terminals whose cards never became final.
-        for id in self.terminal_cards.drain_released() {
-            self.release_terminal(&id);
+        for card in std::mem::take(self.terminal_cards.get_mut()) {
+            if card.is_released {
+                self.release_terminal(&card.terminal);
+            }
         }
     }
 }
@@ -354,7 +391,7 @@ impl ClientTerminals for AcpClient {
             .output_byte_limit(command.output_byte_limit);
             let peer = self.peer.clone();
             let session = self.session.clone();
-            if self.terminal_cards.are_unavailable() {
+            if self.lacks_terminals.load(Ordering::Relaxed) {
                 return Err(TerminalError::Failed("not available, although advertised".to_owned()));
             }
             let response = self.peer.request_with_late_handler(
@@ -368,7 +405,7 @@ impl ClientTerminals for AcpClient {
                 },
             );
             let result = response.await.map_err(|error| {
-                self.terminal_cards.record_failure(&error);
+                self.record_failure(&error);
                 to_terminal_error(&error)
             })?;
             let id = terminal_id(&result).map(TerminalId::from);
@@ -401,9 +438,14 @@ impl ClientTerminals for AcpClient {
     }
 
     fn release(&self, id: TerminalId) {
-        if let Some(id) = self.terminal_cards.release(id) {
-            self.release_terminal(&id);
+        let mut cards = self.terminal_cards.lock();
+        if let Some(card) = cards.iter_mut().find(|card| card.terminal == id) {
+            card.is_released = true;
+            return;
         }
+        drop(cards);
+        // No card shows it.
+        self.release_terminal(&id);
     }
 }
 
@@ -457,79 +499,13 @@ fn terminal_exit(value: &Value) -> TerminalExit {
     }
 }
 
-/// The cards that show terminals. At least one client refuses an update that names a released terminal,
-/// so a terminal is released only after its card is final.
-#[derive(Debug, Default)]
-struct TerminalCards {
-    // Held only to look at a short list.
-    cards: Mutex<Vec<TerminalCard>>,
-    /// Set when the client turns out not to have the terminals that it advertised, so that later
-    /// commands are not delayed by trying again.
-    is_unavailable: AtomicBool,
-}
-
+/// A card that shows a terminal.
 #[derive(Debug)]
 struct TerminalCard {
     call: CallId,
     terminal: TerminalId,
     /// The terminal is no longer used, and only waits for its card to become final.
     is_released: bool,
-}
-
-impl TerminalCards {
-    fn are_unavailable(&self) -> bool {
-        self.is_unavailable.load(Ordering::Relaxed)
-    }
-
-    /// Records a failure to create a terminal.
-    fn record_failure(&self, error: &RequestError) {
-        let is_permanent = match error {
-            RequestError::TimedOut(_) => true,
-            RequestError::ErrorResponse(error) => error.code == METHOD_NOT_FOUND,
-            RequestError::ConnectionClosed | RequestError::TooMany => false,
-        };
-        if is_permanent {
-            self.is_unavailable.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes note of an update that is about to be sent, and returns the terminals to release after
-    /// it.
-    fn observe(&self, update: &Update) -> Vec<TerminalId> {
-        let Update::CallUpdate(update) = update else { return Vec::new() };
-        let mut cards = self.cards.lock();
-        if update.status.is_final() {
-            let removed = cards.extract_if(.., |card| card.call == update.id);
-            return removed.filter(|card| card.is_released).map(|card| card.terminal).collect();
-        }
-        for content in update.content.iter().flatten() {
-            let CallContent::Terminal(terminal) = content else { continue };
-            if !cards.iter().any(|card| card.call == update.id && card.terminal == *terminal) {
-                let call = update.id.clone();
-                let terminal = terminal.clone();
-                cards.push(TerminalCard { call, terminal, is_released: false });
-            }
-        }
-        Vec::new()
-    }
-
-    /// Returns the terminal if no card shows it, so that it can be released at once.
-    fn release(&self, id: TerminalId) -> Option<TerminalId> {
-        let mut cards = self.cards.lock();
-        match cards.iter_mut().find(|card| card.terminal == id) {
-            Some(card) => {
-                card.is_released = true;
-                None
-            }
-            None => Some(id),
-        }
-    }
-
-    /// Removes all cards and returns the terminals that still wait for theirs to become final.
-    fn drain_released(&self) -> Vec<TerminalId> {
-        let mut cards = self.cards.lock();
-        cards.drain(..).filter(|card| card.is_released).map(|card| card.terminal).collect()
-    }
 }
 
 #[cfg(test)]

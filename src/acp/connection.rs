@@ -1,6 +1,7 @@
 //! The connection task: owns the state of the connection and handles one event at a time.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::capabilities::{self, ClientCaps, PendingOffer};
-use super::client::SilentReads;
 use super::linked_servers::LinkedRequests;
 use super::remote::RemoteSessions;
 use super::v2::PromptLedger;
 use super::versions::{self, Version};
 use crate::completion::Completion;
 use crate::error::Error;
+use crate::runtime;
 use crate::session::{PromptKey, SessionHandle, SessionHost};
 use tokio::task::spawn_blocking;
 use turnwright_config::Config;
@@ -32,15 +33,6 @@ const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
 pub(super) const RECORDING_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long the settings may take to be read before a version is chosen without them.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long blocking calls may take to end after everything else has ended.
-pub(super) const BLOCKING_TIMEOUT: Duration = Duration::from_millis(50);
-
-/// Everything that can wake the connection task. Nothing else changes its state.
-enum ConnectionEvent {
-    Line(ParsedLine),
-    InputClosed,
-    StopRequested,
-}
 
 /// The connection's state.
 pub(super) struct Connection {
@@ -48,7 +40,9 @@ pub(super) struct Connection {
     pub(super) peer: Peer,
     /// `None` until `initialize` (R-INIT-13).
     pub(super) client: Option<ClientCaps>,
-    pub(super) silent_reads: SilentReads,
+    /// True once the client has left a request for a file unanswered: after the first time-out no session
+    /// requests a file any more.
+    pub(super) has_silent_reads: Arc<AtomicBool>,
     /// The offer of `initialize`, once it and every `authenticate` since are answered. Requests that
     /// depend on it wait for it in their tasks.
     pub(super) offer: PendingOffer,
@@ -92,33 +86,22 @@ pub(crate) fn serve_as_recorded(
     stdio: Stdio,
     stop_requested: impl Future<Output = ()>,
 ) -> std::io::Result<()> {
-    let runtime = crate::runtime::build()?;
-    let result = runtime.block_on(serve(config, recording, stdio, stop_requested));
-    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
-    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
-    result
-}
-
-async fn serve(
-    config: Config,
-    recording: Recording,
-    stdio: Stdio,
-    stop_requested: impl Future<Output = ()>,
-) -> std::io::Result<()> {
-    let recorder = Arc::clone(recording.recorder());
-    let observer = recorder.observer(0);
-    let outbox =
-        Outbox::start_observed(stdio.output, redact_outgoing, Some(Arc::clone(&observer)))?;
-    let mut input = LineReader::start_observed(stdio.input, Some(observer))?;
-    let stop = CancellationToken::new();
-    let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
-    let mut connection = Connection::new(host, outbox.clone());
-    connection.run(&mut input, stop_requested).await;
-    recorder.leave_out_servers(0);
-    connection.shut_down(&stop).await;
-    outbox.close(FLUSH_TIMEOUT);
-    recorder.stop(RECORDING_TIMEOUT);
-    Ok(())
+    runtime::run(async {
+        let recorder = Arc::clone(recording.recorder());
+        let observer = recorder.observer(0);
+        let outbox =
+            Outbox::start_observed(stdio.output, redact_outgoing, Some(Arc::clone(&observer)))?;
+        let mut input = LineReader::start_observed(stdio.input, Some(observer))?;
+        let stop = CancellationToken::new();
+        let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
+        let mut connection = Connection::new(host, outbox.clone(), None);
+        connection.run(&mut input, stop_requested).await;
+        recorder.leave_out_servers(0);
+        connection.shut_down(&stop).await;
+        outbox.close(FLUSH_TIMEOUT);
+        recorder.stop(RECORDING_TIMEOUT);
+        Ok(())
+    })
 }
 
 /// Redacts API keys in everything that the client is told or asked. The content of files to write and
@@ -130,30 +113,29 @@ pub(super) fn redact_outgoing(method: Option<&str>, line: &[u8]) -> Option<Vec<u
 }
 
 impl Connection {
-    /// Creates the state of a connection whose messages go to this outbox.
-    pub(super) fn new(host: Arc<SessionHost>, outbox: Outbox) -> Connection {
+    /// Creates the state of a connection whose messages go to this outbox, and that may be lost if it is `remote`.
+    pub(super) fn new(
+        host: Arc<SessionHost>,
+        outbox: Outbox,
+        remote: Option<RemoteSessions>,
+    ) -> Connection {
+        let next = remote.as_ref().map_or(0, |sessions| sessions.prompts().start);
         Connection {
             host,
             peer: Peer::new(outbox),
             client: None,
-            silent_reads: SilentReads::default(),
+            has_silent_reads: Arc::default(),
             offer: capabilities::no_offer(),
             sessions: HashMap::new(),
             busy: HashMap::new(),
-            in_flight: InFlightRequests::default(),
+            in_flight: InFlightRequests { next, requests: HashMap::new() },
             unanswered: Arc::new(Semaphore::new(MAX_UNANSWERED)),
             linked_requests: Arc::default(),
             version: Version::default(),
             allows_v2: false,
             prompts: PromptLedger::default(),
-            remote: None,
+            remote,
         }
-    }
-
-    /// The connection may be lost.
-    pub(super) fn make_remote(&mut self, sessions: RemoteSessions) {
-        self.in_flight.next = sessions.prompts().start;
-        self.remote = Some(sessions);
     }
 
     /// Handles messages until the input ends, nobody reads the output, or a stop is requested.
@@ -174,15 +156,15 @@ impl Connection {
                     () = input.ended() => None,
                 }
             };
-            let event = tokio::select! {
-                line = next_line => line.map_or(ConnectionEvent::InputClosed, ConnectionEvent::Line),
+            let line = tokio::select! {
+                line = next_line => line,
                 // A client that cannot read our messages cannot be asked for permission, and the model
                 // would cost money without anyone reading its answers.
-                () = outbox.closed() => ConnectionEvent::InputClosed,
-                () = &mut stop_requested => ConnectionEvent::StopRequested,
+                () = outbox.closed() => None,
+                () = &mut stop_requested => None,
             };
-            match event {
-                ConnectionEvent::Line(ParsedLine::Message(message)) => {
+            match line {
+                Some(ParsedLine::Message(message)) => {
                     if self.must_read_settings(&message) {
                         tokio::select! {
                             () = self.read_settings() => {}
@@ -192,11 +174,11 @@ impl Connection {
                     self.on_message(message);
                 }
                 // A malformed line is the client's bug, and no reason to end the connection.
-                ConnectionEvent::Line(ParsedLine::Rejected { id, error }) => {
+                Some(ParsedLine::Rejected { id, error }) => {
                     outbox.respond::<()>(&id, Err(&error));
                 }
-                ConnectionEvent::Line(ParsedLine::Ignored) => {}
-                ConnectionEvent::InputClosed | ConnectionEvent::StopRequested => break,
+                Some(ParsedLine::Ignored) => {}
+                None => break,
             }
         }
     }
@@ -321,7 +303,6 @@ fn token_with_guard() -> (CancellationToken, DropGuard) {
 }
 
 /// The requests that are being served, for `$/cancel_request`.
-#[derive(Default)]
 pub(super) struct InFlightRequests {
     next: PromptKey,
     requests: HashMap<RequestId, (CancelTarget, Weak<()>)>,

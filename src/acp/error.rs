@@ -3,8 +3,10 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::error::{Error, ErrorKind, error_chain};
+use crate::error::{Error, error_chain};
+use turnwright_llm::ErrorKind;
 use turnwright_rpc::RpcError;
+use turnwright_store::StoreError;
 use turnwright_types::error_text::json_error_text;
 use turnwright_types::text;
 
@@ -18,17 +20,10 @@ const MAX_MESSAGE_CHARS: usize = 500;
 /// says more where there is more to say; some clients show it in place of the message, so it is
 /// complete by itself.
 pub(super) fn to_rpc(error: &Error) -> RpcError {
-    let code = match error.kind() {
-        ErrorKind::InvalidParams => -32602,
-        ErrorKind::NotFound => -32002,
-        kind if kind.requires_auth() => -32000,
-        ErrorKind::InvalidState => -32600,
-        ErrorKind::Cancelled => -32800,
-        ErrorKind::AuthRequired | ErrorKind::Model(_) | ErrorKind::Internal => -32603,
-    };
+    let (code, kind) = code_and_kind(error);
     let whole = error_chain(error);
     let message = text::clip(whole.as_str(), MAX_MESSAGE_CHARS);
-    let mut data = json!({ "kind": error.kind().name() });
+    let mut data = json!({ "kind": kind });
     if whole != message {
         data["details"] = json!(whole);
     }
@@ -64,13 +59,33 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
     RpcError { code, message, data: Some(data) }
 }
 
+/// The code of an error, and a stable word for programs.
+fn code_and_kind(error: &Error) -> (i32, &'static str) {
+    match error {
+        Error::InvalidParams(_) | Error::InvalidFolder { .. } => (-32602, "params"),
+        Error::SessionNotFound(_) | Error::Store(StoreError::NoSuchSession) => {
+            (-32002, "not_found")
+        }
+        Error::NoModelConfigured(_) => (-32000, "sign_in"),
+        Error::InvalidState(_) | Error::Store(StoreError::SessionLocked(_)) => {
+            (-32600, "bad_moment")
+        }
+        Error::Cancelled => (-32800, "cancelled"),
+        Error::Llm(error) => match error.kind() {
+            // Signing in, or signing in again, fixes it.
+            kind @ (ErrorKind::Auth | ErrorKind::Config) => (-32000, kind.name()),
+            kind => (-32603, kind.name()),
+        },
+        // A bug in this program, or a failure of the store.
+        Error::Store(_) | Error::Internal { .. } => (-32603, "internal"),
+    }
+}
+
 /// The error of a client that wants a version of the protocol below all of ours, which is version 0.
 pub(super) fn unsupported_version() -> RpcError {
-    RpcError {
-        code: UNSUPPORTED_VERSION,
-        message: "This version of the protocol is not supported".to_owned(),
-        data: Some(json!({ "requested": 0, "supported": [1, 2] })),
-    }
+    let message = "This version of the protocol is not supported".to_owned();
+    let data = json!({ "requested": 0, "supported": [1, 2] });
+    RpcError::application(UNSUPPORTED_VERSION, message, data)
 }
 
 /// The error of parameters that do not fit their method.

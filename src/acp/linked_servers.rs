@@ -36,15 +36,9 @@ const SERVER_UNAVAILABLE: i32 = -33001;
 #[derive(Debug, Default)]
 pub(super) struct LinkedRequests {
     last_id: AtomicU64,
+    /// By the id of a request: which server may send its notifications, and who gets them.
     // Held only for one map operation.
-    requests: Mutex<HashMap<String, NotificationTarget>>,
-}
-
-/// Who gets the notifications of a request, and which server may send them.
-#[derive(Debug)]
-struct NotificationTarget {
-    server: McpServerAcpId,
-    sender: mpsc::Sender<MessageMcpNotification>,
+    requests: Mutex<HashMap<String, (McpServerAcpId, mpsc::Sender<MessageMcpNotification>)>>,
 }
 
 impl LinkedRequests {
@@ -61,9 +55,9 @@ impl LinkedRequests {
         };
         let requests = self.requests.lock();
         let target = requests.get(notification.request_id.0.as_ref());
-        match target.filter(|target| target.server == notification.server_id) {
-            Some(target) => {
-                if target.sender.try_send(notification).is_err() {
+        match target.filter(|(server, _)| *server == notification.server_id) {
+            Some((_, sender)) => {
+                if sender.try_send(notification).is_err() {
                     tracing::debug!("an MCP server sends more notifications than are read");
                 }
             }
@@ -71,25 +65,15 @@ impl LinkedRequests {
         }
     }
 
-    fn register(self: &Arc<Self>, server: &McpServerAcpId) -> RegisteredRequest {
+    /// Returns the id of a new request and its notifications.
+    fn register(
+        &self,
+        server: &McpServerAcpId,
+    ) -> (String, mpsc::Receiver<MessageMcpNotification>) {
         let id = format!("mcp-{}", self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, notifications) = mpsc::channel(MAX_WAITING);
-        let target = NotificationTarget { server: server.clone(), sender };
-        self.requests.lock().insert(id.clone(), target);
-        RegisteredRequest { id, notifications, all: Arc::clone(self) }
-    }
-}
-
-/// A request that gets notifications until this is dropped.
-struct RegisteredRequest {
-    id: String,
-    notifications: mpsc::Receiver<MessageMcpNotification>,
-    all: Arc<LinkedRequests>,
-}
-
-impl Drop for RegisteredRequest {
-    fn drop(&mut self) {
-        self.all.requests.lock().remove(&self.id);
+        self.requests.lock().insert(id.clone(), (server.clone(), sender));
+        (id, notifications)
     }
 }
 
@@ -107,16 +91,21 @@ impl ServerLink for ClientServer {
         method: String,
         params: Option<Map<String, Value>>,
     ) -> BoxStream<'static, LinkEvent> {
-        let registered = self.requests.register(&self.id);
-        let request =
-            MessageMcpRequest::new(self.id.clone(), registered.id.clone(), method).params(params);
+        let (id, notifications) = self.requests.register(&self.id);
+        let request = MessageMcpRequest::new(self.id.clone(), id.clone(), method).params(params);
         let peer = self.peer.clone();
         let answer = async move {
             // A client that does not read is sent no more.
             peer.outbox().wait_for_capacity().await;
             parse_outcome(peer.request(METHOD, &request, NO_TIMEOUT).await)
         };
-        let exchange = LinkedExchange { registered, answer: Box::pin(answer), outcome: None };
+        let exchange = LinkedExchange {
+            id,
+            all: Arc::clone(&self.requests),
+            notifications,
+            answer: Box::pin(answer),
+            outcome: None,
+        };
         let next = async |exchange: Option<LinkedExchange>| exchange?.next().await;
         stream::unfold(Some(exchange), next).boxed()
     }
@@ -124,9 +113,11 @@ impl ServerLink for ClientServer {
 
 type Outcome = Result<Box<RawValue>, LinkError>;
 
-/// A running request with its notifications and its answer.
+/// A running request with its notifications, which it gets until this is dropped, and its answer.
 struct LinkedExchange {
-    registered: RegisteredRequest,
+    id: String,
+    all: Arc<LinkedRequests>,
+    notifications: mpsc::Receiver<MessageMcpNotification>,
     answer: BoxFuture<'static, Outcome>,
     /// The answer, until the notifications that came before it are handed out.
     outcome: Option<Outcome>,
@@ -134,18 +125,23 @@ struct LinkedExchange {
 
 impl LinkedExchange {
     async fn next(mut self) -> Option<(LinkEvent, Option<LinkedExchange>)> {
-        let notifications = &mut self.registered.notifications;
         if self.outcome.is_none() {
             tokio::select! {
                 biased;
-                Some(notification) = notifications.recv() => return Some((to_link_event(notification), Some(self))),
+                Some(notification) = self.notifications.recv() => return Some((to_link_event(notification), Some(self))),
                 outcome = &mut self.answer => self.outcome = Some(outcome),
             }
         }
-        if let Ok(notification) = self.registered.notifications.try_recv() {
+        if let Ok(notification) = self.notifications.try_recv() {
             return Some((to_link_event(notification), Some(self)));
         }
         self.outcome.take().map(|outcome| (LinkEvent::Outcome(outcome), None))
+    }
+}
+
+impl Drop for LinkedExchange {
+    fn drop(&mut self) {
+        self.all.requests.lock().remove(&self.id);
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::client::AcpClient;
 use super::connection::Connection;
-use super::remote::{CurrentClient, RemoteSession, RemoteSessions};
+use super::remote::{CurrentClient, RemoteClient, RemoteSessions};
 use super::responder::Responder;
 use super::schema::{
     self, ContentBlock, ForkSessionRequest, LoadSessionRequest, Meta, NewSessionRequest,
@@ -88,7 +88,7 @@ pub(super) fn open<R: Serialize + 'static>(
     };
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
-    let silent_reads = connection.silent_reads.clone();
+    let silent_reads = Arc::clone(&connection.has_silent_reads);
     let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, wanted.cwd.clone(), silent_reads));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let display = client.display();
@@ -194,12 +194,11 @@ pub(super) fn open_session(
 fn take_over(
     connection: &mut Connection,
     WantedSession { id, servers, .. }: WantedSession,
-    (handle, session): (SessionHandle, RemoteSession),
+    (handle, remote_client): (SessionHandle, Arc<RemoteClient>),
     client: ClientSide,
     replay: bool,
     done: Completion<Vec<ConfigOption>>,
 ) {
-    let remote_client = Arc::clone(&session.client);
     let known_as = id.clone();
     let mut follow: Box<dyn FnMut(_, _) -> Completion<PromptEnd> + Send> = match connection.version
     {
@@ -207,7 +206,7 @@ fn take_over(
         Version::V1 => Box::new(|_, _| Completion::new(|_| ())),
         Version::V2 => Box::new(v2::follow(connection, known_as)),
     };
-    let followed = Arc::clone(&session.client);
+    let followed = Arc::clone(&remote_client);
     let follow = Box::new(move |key, has_begun| {
         let client = Arc::clone(&followed);
         let done = follow(key, has_begun);
@@ -219,12 +218,12 @@ fn take_over(
     let own_prompts = connection.remote.as_ref().map(RemoteSessions::prompts).unwrap_or_default();
     let current =
         CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers, own_prompts };
-    let attach =
-        Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
+    let attached = Arc::clone(&remote_client);
+    let attach = Box::new(move |replayed: &Replayed| attached.attach(current, replayed, replay));
     handle.take_over(Takeover { client: client.client, replay, attach, follow, servers, done });
     if let Some(remote) = &mut connection.remote {
         remote.claim(&id, &handle);
-        remote.add_taken(id.clone(), session);
+        remote.add_taken(id.clone(), remote_client);
     }
     connection.sessions.insert(id, handle);
 }

@@ -54,28 +54,34 @@ impl RequestRoute {
 impl Connection {
     /// Handles one request.
     pub(super) fn dispatch(&mut self, id: RequestId, method: &str, params: &Params) {
-        if self.client.is_none() && method == INITIALIZE {
-            match versions::choose(params, self.allows_v2) {
-                Some(version) => self.version = version,
-                None => {
-                    let error = unsupported_version();
-                    return self.peer.outbox().respond::<()>(&id, Err(&error));
-                }
+        match self.route(&id, method, params) {
+            Ok(route) => {
+                let method = route.name;
+                (route.serve)(IncomingRequest { connection: self, method, id, params });
             }
+            Err(error) => self.peer.outbox().respond::<()>(&id, Err(&error)),
+        }
+    }
+
+    /// Finds the line of a request. The first `initialize` fixes the version.
+    fn route(
+        &mut self,
+        id: &RequestId,
+        method: &str,
+        params: &Params,
+    ) -> Result<&'static RequestRoute, RpcError> {
+        if self.client.is_none() && method == INITIALIZE {
+            let version = versions::choose(params, self.allows_v2);
+            self.version = version.ok_or_else(unsupported_version)?;
         } else if self.client.is_none() {
-            let error = to_rpc(&Error::InvalidState("Send `initialize` first".to_owned()));
-            return self.peer.outbox().respond::<()>(&id, Err(&error));
+            return Err(to_rpc(&Error::InvalidState("Send `initialize` first".to_owned())));
         }
         let version = self.version;
-        if version == Version::V2 && id == RequestId::null() {
-            let error = to_rpc(&Error::InvalidState("A request must have an id".to_owned()));
-            return self.peer.outbox().respond::<()>(&id, Err(&error));
+        if version == Version::V2 && *id == RequestId::null() {
+            return Err(to_rpc(&Error::InvalidState("A request must have an id".to_owned())));
         }
-        let Some(route) = REQUESTS.iter().find(|route| route.is_for(method, version)) else {
-            let error = RpcError::method_not_found(method);
-            return self.peer.outbox().respond::<()>(&id, Err(&error));
-        };
-        (route.serve)(IncomingRequest { connection: self, method: route.name, id, params });
+        let route = REQUESTS.iter().find(|route| route.is_for(method, version));
+        route.ok_or_else(|| RpcError::method_not_found(method))
     }
 
     /// Handles one notification. It is never answered, even if it is malformed (R-ERR-2).

@@ -170,7 +170,10 @@ fn store_profile(
 
 /// Starts the configured MCP servers. A server that fails does not make the agent unusable.
 async fn report_servers(report: &mut DoctorReport, host: &SessionHost) {
-    let checks = check_servers(host).await;
+    let checks = match std::path::absolute(".") {
+        Ok(folder) => host.check_servers(&folder).await,
+        Err(_) => Vec::new(),
+    };
     for check in &checks {
         let (mark, text) = server_line(check);
         report.print_line(&format!("{mark:4} {:9}  {}", "mcp", escape_hidden_line(&text)));
@@ -197,14 +200,6 @@ fn check_offline_model(report: &mut DoctorReport, config: Config) -> ExitCode {
     report.set("model", "offline");
     let status = if report.sandbox_holds { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     report.end(Some(true), status)
-}
-
-/// Starts every server. A server that fails does not make the agent unusable.
-async fn check_servers(host: &SessionHost) -> Vec<ServerCheck> {
-    match std::path::absolute(".") {
-        Ok(folder) => host.check_servers(&folder).await,
-        Err(_) => Vec::new(),
-    }
 }
 
 /// The mark and the text of the report line of one server.

@@ -4,12 +4,12 @@
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use url::Url;
 
 use crate::mcp_server;
+use crate::runtime;
 use turnwright_config::Config;
 use turnwright_mcp::{LoginStore, ServerLogin, ServerTransport, log_in};
 use turnwright_policy::permission::Mode;
@@ -142,11 +142,7 @@ fn serve_tools(args: McpServerCliArgs, config: Config, stdio: Stdio) -> std::io:
         args.root.into_iter().map(|root| canonical_root(&root)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
     let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };
-    let runtime = crate::runtime::build()?;
-    let result = runtime.block_on(mcp_server::serve(config, options, stdio));
-    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
-    runtime.shutdown_timeout(Duration::from_millis(50));
-    result
+    runtime::run(mcp_server::serve(config, options, stdio))
 }
 
 fn canonical_root(root: &Path) -> std::io::Result<PathBuf> {

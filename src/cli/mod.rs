@@ -3,7 +3,6 @@
 
 mod config;
 mod doctor;
-mod login;
 mod mcp;
 mod replay;
 mod rules;
@@ -96,10 +95,21 @@ enum CliCommand {
     #[command(after_help = "Example: turnwright login --provider deepseek\n\
                             turnwright login --base-url https://example.com/v1 --model llama-4\n\
                             Exit status: 0 only if the login was stored.")]
-    Login(login::LoginCliArgs),
+    Login {
+        /// Provider to log in to, such as `deepseek`; without it, a list is shown
+        #[arg(long, value_name = "NAME")]
+        provider: Option<String>,
+    },
     /// Remove stored API keys
     #[command(after_help = "Example: turnwright logout --provider deepseek")]
-    Logout(login::LogoutCliArgs),
+    Logout {
+        /// Provider to log out of, or the base URL of a server
+        #[arg(long, value_name = "NAME")]
+        provider: Option<String>,
+        /// Remove all stored logins
+        #[arg(long, conflicts_with = "provider")]
+        all: bool,
+    },
     /// Check the sandbox and the model
     ///
     /// Tries to break out of the sandbox, sends the model a few short prompts, starts the configured
@@ -139,13 +149,19 @@ enum CliCommand {
     ///
     /// No model, file or command is touched: all of them are in the recording.
     #[command(after_help = replay::AFTER_HELP)]
-    Replay(replay::ReplayCliArgs),
+    Replay {
+        /// The recording, which TURNWRIGHT_RECORD or /record has made
+        file: PathBuf,
+    },
     /// List, check and change a project's permission rules
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
     Policy(rules::PolicyCliArgs),
     /// List, show, export or delete sessions
     #[command(after_help = "Example: turnwright sessions show last")]
-    Sessions(stored::SessionsCliArgs),
+    Sessions {
+        #[command(subcommand)]
+        action: stored::SessionsCommand,
+    },
     /// Search the tool calls of all sessions
     #[command(after_help = "Example: turnwright history migration --status error --since 2d\n\
                             turnwright history --session last --json")]
@@ -277,8 +293,13 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Serve(args) => serve::serve(args, config),
         CliCommand::Connect(args) => serve::connect(&args, &config),
         CliCommand::Run(args) => run::run(args, config),
-        CliCommand::Login(args) => login::login(&args, config),
-        CliCommand::Logout(args) => login::logout(&args, &config),
+        CliCommand::Login { provider } => {
+            deny_memory_inspection();
+            turnwright_terminal::login(provider.as_deref(), config)
+        }
+        CliCommand::Logout { provider, all } => {
+            turnwright_terminal::logout(provider.as_deref(), all, &config)
+        }
         CliCommand::Doctor(args) => doctor::run(&args, config),
         #[cfg(unix)]
         CliCommand::Sandbox(args) => sandbox::run(args, &config),
@@ -287,9 +308,9 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         CliCommand::Trust(args) => rules::run_trust(&args, &config),
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
-        CliCommand::Replay(args) => replay::run(&args, config),
+        CliCommand::Replay { file } => replay::run(&file, config),
         CliCommand::Policy(args) => rules::run_policy(args, &config),
-        CliCommand::Sessions(args) => stored::run_sessions(args, &config),
+        CliCommand::Sessions { action } => stored::run_sessions(action, &config),
         CliCommand::History(args) => stored::run_history(args, &config),
         CliCommand::Undo(args) => stored::undo(args, &config),
         CliCommand::Redo(args) => stored::redo(args, &config),

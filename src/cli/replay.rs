@@ -2,7 +2,7 @@
 //! that gets its outside world from the recording, and says where the agent now behaves in another way.
 
 use std::io::{self, Write, stderr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -11,10 +11,10 @@ use crate::acp;
 use crate::cli::write_stdout;
 use turnwright_config::Config;
 use turnwright_recording::{
-    AgentFolders, RecordedEvent, Recording, RecordingError, StartedAgent, ask_other_model,
-    load_recording, play_back,
+    AgentFolders, RecordedEvent, Recording, RecordingError, ask_other_model, load_recording,
+    play_back,
 };
-use turnwright_rpc::{AgentThread, pipe_file};
+use turnwright_rpc::AgentThread;
 use turnwright_types::error_text::io_error_text;
 
 pub(super) const AFTER_HELP: &str = "\
@@ -28,17 +28,10 @@ model is not configured.";
 /// The prefix of the names of folders for the agent's own files.
 const FOLDER_PREFIX: &str = "turnwright-replay-";
 
-/// The arguments of `turnwright replay`.
-#[derive(Debug, clap::Args)]
-pub(super) struct ReplayCliArgs {
-    /// The recording, which TURNWRIGHT_RECORD or /record has made
-    file: PathBuf,
-}
-
-pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
-    let (head, events) = match load_recording(&args.file) {
+pub(super) fn run(file: &Path, config: Config) -> ExitCode {
+    let (head, events) = match load_recording(file) {
         Ok(recording) => recording,
-        Err(why) => return report_unplayable(&args.file, &why),
+        Err(why) => return report_unplayable(file, &why),
     };
     super::deny_memory_inspection();
     let (text, exit_code) = if config.flags.model.is_some() {
@@ -48,13 +41,13 @@ pub(super) fn run(args: &ReplayCliArgs, config: Config) -> ExitCode {
                 writeln!(stderr(), "turnwright replay: {why}").ok();
                 (report, ExitCode::from(2))
             }
-            Err(error) => return report_unplayable(&args.file, &error.into()),
+            Err(error) => return report_unplayable(file, &error.into()),
         }
     } else {
         match play(&head, &events) {
             Ok((report, true)) => (report, ExitCode::SUCCESS),
             Ok((report, false)) => (report, ExitCode::FAILURE),
-            Err(error) => return report_unplayable(&args.file, &error.into()),
+            Err(error) => return report_unplayable(file, &error.into()),
         }
     };
     match write_stdout(&text) {
@@ -94,14 +87,10 @@ fn ask_model(
 }
 
 /// Starts the agent on a thread of its own.
-fn start_agent(config: Config, recording: Recording) -> io::Result<StartedAgent> {
-    let AgentThread { requests, messages, stop, thread } =
-        AgentThread::start(move |stdio, stop| {
-            acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
-        })?;
-    let input = pipe_file(requests);
-    let output = pipe_file(messages);
-    Ok(StartedAgent { input, output, stop, thread })
+fn start_agent(config: Config, recording: Recording) -> io::Result<AgentThread> {
+    AgentThread::start(move |stdio, stop| {
+        acp::serve_as_recorded(config, recording, stdio, stop.cancelled_owned())
+    })
 }
 
 fn report_unplayable(path: &Path, why: &RecordingError) -> ExitCode {

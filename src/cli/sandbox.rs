@@ -8,9 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-#[cfg(unix)]
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::{Args, Subcommand};
 
@@ -120,29 +118,16 @@ fn send_datagrams(port: u16) -> io::Result<()> {
     socket.send(b"x").map(drop)
 }
 
-#[cfg(unix)]
 fn connect(socket: &Path) -> bool {
     std::os::unix::net::UnixStream::connect(socket).is_ok()
 }
 
-#[cfg(unix)]
 fn send_datagram(socket: &Path) -> bool {
     use std::os::unix::net::UnixDatagram;
     let sends = |sender: UnixDatagram| sender.send_to(b"x", socket).is_ok();
     UnixDatagram::unbound().is_ok_and(sends) || UnixDatagram::pair().is_ok_and(|pair| sends(pair.0))
 }
 
-#[cfg(not(unix))]
-fn connect(_: &Path) -> bool {
-    false
-}
-
-#[cfg(not(unix))]
-fn send_datagram(_: &Path) -> bool {
-    false
-}
-
-#[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "this runs our own program, in the sandbox")]
 fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
     use std::os::unix::process::CommandExt;
@@ -156,11 +141,6 @@ fn respawn(count: u32, lock: Option<&Path>) -> io::Result<()> {
         command.stdin(lock);
     }
     command.spawn().map(drop)
-}
-
-#[cfg(not(unix))]
-fn respawn(_: u32, _: Option<&Path>) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(target_os = "linux")]

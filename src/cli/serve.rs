@@ -109,7 +109,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
     let tls = args.tls_cert.zip(key);
     let options = ListenOptions {
         address: args.listen,
-        access: AccessRules::new(token.expose(), args.allow_origin).with_hosts(args.allow_host),
+        access: AccessRules::new(token.expose(), args.allow_origin, args.allow_host),
         tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
     };
     let announce = |url: &str| {

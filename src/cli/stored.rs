@@ -20,14 +20,8 @@ use turnwright_undo::{ChangeScope, UndoRequest};
 /// The exit status when nothing was done.
 const NOTHING_DONE: u8 = 2;
 
-#[derive(Debug, Args)]
-pub(super) struct SessionsCliArgs {
-    #[command(subcommand)]
-    action: SessionsCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum SessionsCommand {
+pub(super) enum SessionsCommand {
     /// List the sessions of this folder, most recently used first
     #[command(after_help = "Example: turnwright sessions list --all")]
     List {
@@ -66,7 +60,7 @@ enum SessionsCommand {
 }
 
 #[derive(Debug, Args)]
-struct ExportCliArgs {
+pub(super) struct ExportCliArgs {
     /// Session id, a prefix of one, or `last`
     id: String,
     /// Markdown (default)
@@ -98,12 +92,12 @@ impl ExportCliArgs {
     }
 }
 
-pub(super) fn run_sessions(args: SessionsCliArgs, config: &Config) -> ExitCode {
+pub(super) fn run_sessions(action: SessionsCommand, config: &Config) -> ExitCode {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
         return report("sessions", write_stdout("No stored sessions.\n").map_err(CliError::from));
     }
-    let done = match args.action {
+    let done = match action {
         SessionsCommand::List { all, cwd, archived, json } => {
             sessions::list(&store, cwd, all, archived, json)
         }

@@ -14,7 +14,7 @@ use super::open::lifecycle::{CancelFlag, Lifecycle};
 use super::servers::ServerLaunch;
 use super::{MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, settings};
 use crate::completion::Completion;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 use turnwright_types::message::{PromptEnd, StopReason, UserMessage};
@@ -80,7 +80,8 @@ async fn a_turn_that_panics_is_answered_and_the_session_goes_on() {
     );
     let mut session = session(&fixture);
     assert_eq!(session.prompt("1").await.unwrap().unwrap(), StopReason::EndTurn);
-    assert_eq!(session.prompt("2").await.unwrap().unwrap_err().kind(), ErrorKind::Internal);
+    let error = session.prompt("2").await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Internal { .. }), "{error}");
     assert_eq!(session.prompt("3").await.unwrap().unwrap(), StopReason::EndTurn);
 }
 

@@ -32,9 +32,10 @@ impl SocketServer {
         let (sender, address) = channel();
         let stopped = stop.clone();
         let serve = move || {
+            let origins = vec!["https://allowed.example".to_owned()];
             let options = ListenOptions {
                 address: ([127, 0, 0, 1], 0).into(),
-                access: AccessRules::new(TOKEN, vec!["https://allowed.example".to_owned()]),
+                access: AccessRules::new(TOKEN, origins, Vec::new()),
                 tls: None,
             };
             let announce = |url: &str| sender.send(url.to_owned()).unwrap();

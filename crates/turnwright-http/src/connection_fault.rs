@@ -1,28 +1,35 @@
 //! Finds out and describes why a server could not be reached.
 
 use std::error::Error;
-use std::fmt;
 use std::io::{self, ErrorKind};
 
 use rustls::CertificateError;
 
 /// Why a connection failed. The text continues a sentence, as in `it cannot be reached: …`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionFault {
     /// No program listens at this address.
+    #[error("nothing answers there")]
     Refused,
     /// The name could not be looked up.
+    #[error("its name was not found")]
     UnknownHost,
     /// No network leads to the host.
+    #[error("no network leads to it")]
     Unreachable,
+    #[error("it did not answer in time")]
     TimedOut,
     /// The other side closed the connection instead of answering.
+    #[error("it closed the connection")]
     Closed,
     /// The encrypted connection could not be made, for the TLS library's reason.
+    #[error("no secure connection ({0})")]
     Tls(String),
     /// The server's certificate is not accepted, for this reason.
+    #[error("{}{}", ConnectionFault::CERTIFICATE_WORDS, .0)]
     Certificate(String),
     /// Any other reason, in the words of the operating system or the HTTP library.
+    #[error("{0}")]
     Other(String),
 }
 
@@ -98,21 +105,4 @@ fn certificate_fault(error: &CertificateError) -> String {
         "nobody whom this computer trusts has signed it ({error}). If you trust who has, name a file with \
          the certificates to trust in the environment variable SSL_CERT_FILE"
     )
-}
-
-impl fmt::Display for ConnectionFault {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectionFault::Refused => formatter.write_str("nothing answers there"),
-            ConnectionFault::UnknownHost => formatter.write_str("its name was not found"),
-            ConnectionFault::Unreachable => formatter.write_str("no network leads to it"),
-            ConnectionFault::TimedOut => formatter.write_str("it did not answer in time"),
-            ConnectionFault::Closed => formatter.write_str("it closed the connection"),
-            ConnectionFault::Tls(reason) => write!(formatter, "no secure connection ({reason})"),
-            ConnectionFault::Certificate(reason) => {
-                write!(formatter, "{}{reason}", ConnectionFault::CERTIFICATE_WORDS)
-            }
-            ConnectionFault::Other(reason) => formatter.write_str(reason),
-        }
-    }
 }

@@ -175,9 +175,11 @@ impl Recorder {
     }
 
     /// Records the lines of the connection with this number, if they are those of the recorded session.
-    pub fn observer(self: &Arc<Self>, connection: u64) -> Arc<dyn LineObserver> {
+    pub fn observer(self: &Arc<Self>, connection: u64) -> Arc<LineObserver> {
         let has_first_line = AtomicBool::new(false);
-        Arc::new(ConnectionObserver { recorder: Arc::clone(self), connection, has_first_line })
+        let recorder = Arc::clone(self);
+        let observer = ConnectionObserver { recorder, connection, has_first_line };
+        Arc::new(move |direction: LineDirection, line: &[u8]| observer.on_line(direction, line))
     }
 
     /// Leaves out what happens to MCP servers from now on, if the lines of this connection are recorded: the
@@ -449,9 +451,7 @@ impl ConnectionObserver {
         let state = self.recorder.state.lock();
         state.active.as_ref().is_some_and(|active| active.connection == Some(self.connection))
     }
-}
 
-impl LineObserver for ConnectionObserver {
     fn on_line(&self, direction: LineDirection, line: &[u8]) {
         if direction == LineDirection::In && !self.has_first_line.load(Ordering::Relaxed) {
             self.keep_first_line(line);

@@ -40,16 +40,11 @@ const OTHER_MACHINE: HttpRefusal = HttpRefusal(
 );
 
 impl AccessRules {
-    /// Allows requests with this token, and from web pages of these origins, such as `https://example.com`.
-    pub fn new(token: &str, origins: Vec<String>) -> AccessRules {
+    /// Allows requests with this token, from web pages of these origins, such as `https://example.com`, and
+    /// also for these hosts, such as the name of a proxy.
+    pub fn new(token: &str, origins: Vec<String>, hosts: Vec<String>) -> AccessRules {
         let token = digest(&SHA256, token.as_bytes());
-        AccessRules { token, origins, hosts: Vec::new(), unencrypted: None }
-    }
-
-    /// Also allows requests for these hosts, such as the name of a proxy.
-    #[must_use]
-    pub fn with_hosts(self, hosts: Vec<String>) -> AccessRules {
-        AccessRules { hosts, ..self }
+        AccessRules { token, origins, hosts, unencrypted: None }
     }
 
     /// Checks the host that requests name, for an agent that listens here without TLS.
@@ -118,10 +113,9 @@ mod tests {
 
     #[test]
     fn only_requests_for_this_machine_are_served() {
-        let listening = AccessRules::new("secret", Vec::new())
-            .with_hosts(vec!["agent.example".to_owned()])
+        let listening = AccessRules::new("secret", Vec::new(), vec!["agent.example".to_owned()])
             .listening_unencrypted("127.0.0.2".parse().unwrap());
-        let encrypted = AccessRules::new("secret", Vec::new());
+        let encrypted = AccessRules::new("secret", Vec::new(), Vec::new());
         let table: [(&str, &[&str], bool); 17] = [
             ("/acp", &["127.0.0.1:4077"], true),
             ("/acp", &["127.0.0.2:4077"], true),
@@ -157,7 +151,8 @@ mod tests {
     fn only_the_token_and_allowed_pages_have_access() {
         type Row = (&'static [&'static str], &'static [&'static str], Result<(), HttpRefusal>);
 
-        let rules = AccessRules::new("secret", vec!["https://a.example".to_owned()]);
+        let origins = vec!["https://a.example".to_owned()];
+        let rules = AccessRules::new("secret", origins, Vec::new());
         let token = Err(WRONG_TOKEN);
         let origin = Err(FOREIGN_PAGE);
         let table: [Row; 14] = [

@@ -56,7 +56,6 @@ struct ConnectionState {
     streams: HashMap<Option<String>, EventStream>,
     /// The client's requests that are not answered, by the text of their ids.
     requests: HashMap<String, Answer>,
-    open_streams: usize,
     last_used: Instant,
 }
 
@@ -69,6 +68,13 @@ struct EventStream {
     is_of_closed_session: bool,
 }
 
+impl EventStream {
+    /// True if a response carries the stream.
+    fn is_carried(&self) -> bool {
+        self.waiting.is_none()
+    }
+}
+
 /// Where an answer goes.
 enum Answer {
     /// Into the response to the first request.
@@ -77,11 +83,8 @@ enum Answer {
     Stream { session: Option<String>, ends_session: bool },
 }
 
-/// The answer to `initialize`.
-pub(crate) struct FirstAnswer {
-    pub(crate) message: Bytes,
-    pub(crate) is_failure: bool,
-}
+/// The answer to `initialize`: a result or a failure.
+pub(crate) type FirstAnswer = Result<Bytes, Bytes>;
 
 const STREAM_TAKEN: HttpRefusal =
     HttpRefusal(StatusCode::CONFLICT, "Another response carries this stream.\n");
@@ -94,7 +97,6 @@ impl HttpConnection {
             lines: Some(Arc::new(lines)),
             streams: HashMap::new(),
             requests: HashMap::new(),
-            open_streams: 0,
             last_used: Instant::now(),
         };
         HttpConnection {
@@ -147,14 +149,12 @@ impl HttpConnection {
         let mut state = self.state.lock();
         let stream = state.stream(session).ok_or(TOO_MANY_STREAMS)?;
         let events = stream.waiting.take().ok_or(STREAM_TAKEN)?;
-        state.open_streams += 1;
         Ok(events)
     }
 
     /// Takes a stream back, because the response that carried it has ended.
     pub(crate) fn return_stream(&self, session: Option<&str>, events: EventReceiver) {
         let mut state = self.state.lock();
-        state.open_streams = state.open_streams.saturating_sub(1);
         state.last_used = Instant::now();
         let session = session.map(str::to_owned);
         match state.streams.get_mut(&session) {
@@ -197,7 +197,7 @@ impl HttpConnection {
             match answer {
                 Some(Answer::Response(first)) => {
                     let message = Bytes::copy_from_slice(line.trim_ascii_end());
-                    let answer = FirstAnswer { message, is_failure: envelope.is_failure() };
+                    let answer = if envelope.is_failure() { Err(message) } else { Ok(message) };
                     // If it cannot be sent, the client has given up.
                     first.send(answer).ok();
                     return;
@@ -217,14 +217,15 @@ impl HttpConnection {
             let mut state = self.state.lock();
             // The stream is then forgotten, with its waiting events. Nobody reads it, so the connection's
             // stream gets this.
-            let is_read = !ends_session || state.is_carried(session.as_ref());
+            let stream = state.streams.get(&session);
+            let is_read = !ends_session || stream.is_some_and(EventStream::is_carried);
             let target = session.as_deref().filter(|_| is_read);
             state.stream(target).map(|stream| stream.events.clone())
         };
         match events {
             // It fails only if the connection is over.
             Some(events) => {
-                events.send(QueuedEvent { event: format_event(line), permits }).await.ok();
+                events.send((format_event(line), permits)).await.ok();
             }
             None => {
                 tracing::warn!("a message is lost, because the connection has too many streams");
@@ -240,7 +241,8 @@ impl HttpConnection {
         loop {
             let (is_carried, last_used) = {
                 let state = self.state.lock();
-                (state.open_streams > 0, state.last_used)
+                let is_carried = state.streams.values().any(EventStream::is_carried);
+                (is_carried, state.last_used)
             };
             let due = if is_carried { Instant::now() } else { last_used } + IDLE_TIME;
             if due <= Instant::now() {
@@ -274,16 +276,10 @@ impl ConnectionState {
         Some(stream)
     }
 
-    /// True if a response carries the stream.
-    fn is_carried(&self, session: Option<&String>) -> bool {
-        let stream = self.streams.get(&session.cloned());
-        stream.is_some_and(|stream| stream.waiting.is_none())
-    }
-
     /// Forgets the stream of a session that was closed, at once or when its response ends.
     fn end_session(&mut self, session: Option<String>) {
         match self.streams.entry(session) {
-            Entry::Occupied(mut entry) if entry.get().waiting.is_none() => {
+            Entry::Occupied(mut entry) if entry.get().is_carried() => {
                 entry.get_mut().is_of_closed_session = true;
             }
             Entry::Occupied(entry) => {
@@ -301,10 +297,7 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: &[u8] = b":\n\n";
 
 /// An event, with permits for the bytes that it takes up while it waits to be sent.
-pub(crate) struct QueuedEvent {
-    event: Bytes,
-    permits: OwnedSemaphorePermit,
-}
+type QueuedEvent = (Bytes, OwnedSemaphorePermit);
 
 type EventReceiver = mpsc::Receiver<QueuedEvent>;
 
@@ -346,7 +339,7 @@ impl Body for EventBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(events) = &mut self.events else { return Poll::Ready(None) };
         match events.poll_recv(context) {
-            Poll::Ready(Some(QueuedEvent { event, permits })) => {
+            Poll::Ready(Some((event, permits))) => {
                 drop(permits);
                 self.keep_alive.reset();
                 Poll::Ready(Some(Ok(Frame::data(event))))

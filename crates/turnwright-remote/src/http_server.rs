@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::{AccessRules, HttpRefusal};
-use crate::http_connection::{Envelope, EventBody, FirstAnswer, HttpConnection, route};
+use crate::http_connection::{Envelope, EventBody, HttpConnection, route};
 use crate::{ConnectionEnd, ObserveConnection, PATH, RemoteConnection, ServeConnection, websocket};
 use turnwright_rpc::{
     LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,
@@ -125,11 +125,11 @@ impl HttpServer {
             }
             response
         });
+        let is_forbidden = response.status() == StatusCode::FORBIDDEN;
         let headers = response.headers_mut();
         headers.insert(VARY, HeaderValue::from_static("origin"));
         // A page of an origin that is not allowed must not be able to read the response.
-        if let Some(origin) = origin.filter(|_| response.status() != StatusCode::FORBIDDEN) {
-            let headers = response.headers_mut();
+        if let Some(origin) = origin.filter(|_| !is_forbidden) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             let exposed = HeaderValue::from_static("acp-connection-id, acp-session-id");
             headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
@@ -193,9 +193,8 @@ impl HttpServer {
     }
 
     fn open_stream(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, HttpRefusal> {
-        if !header(headers, ACCEPT.as_str())
-            .is_some_and(|types| types.contains("text/event-stream"))
-        {
+        let accepted = header(headers, ACCEPT.as_str()).unwrap_or_default();
+        if !accepted.contains("text/event-stream") {
             let text = "Streams are of the type text/event-stream, which must be accepted.\n";
             return Err(HttpRefusal(StatusCode::NOT_ACCEPTABLE, text));
         }
@@ -317,8 +316,11 @@ impl HttpServer {
         if !connection.receive(message).await {
             return Err(NOT_ANSWERED);
         }
-        let answer = timeout(FIRST_ANSWER_TIMEOUT, answer).await;
-        let Ok(Ok(FirstAnswer { message, is_failure })) = answer else { return Err(NOT_ANSWERED) };
+        let Ok(Ok(answer)) = timeout(FIRST_ANSWER_TIMEOUT, answer).await else {
+            return Err(NOT_ANSWERED);
+        };
+        let is_failure = answer.is_err();
+        let (Ok(message) | Err(message)) = answer;
         let mut response = json(StatusCode::OK, message);
         if !is_failure {
             end_on_drop.disarm();

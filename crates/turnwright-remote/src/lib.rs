@@ -41,7 +41,7 @@ pub struct RemoteConnection {
 pub type ServeConnection = Arc<dyn Fn(RemoteConnection) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Creates the observer of the lines of the connection with this number.
-pub type ObserveConnection = Arc<dyn Fn(u64) -> Arc<dyn LineObserver> + Send + Sync>;
+pub type ObserveConnection = Arc<dyn Fn(u64) -> Arc<LineObserver> + Send + Sync>;
 
 /// How a connection has ended. Clones share it.
 #[derive(Clone, Debug, Default)]

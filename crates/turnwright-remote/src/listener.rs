@@ -60,8 +60,10 @@ pub struct ListenOptions {
 pub enum ListenError {
     #[error("{0} can be reached by other machines, so a certificate is needed")]
     NeedsTls(SocketAddr),
-    #[error(transparent)]
-    TlsFiles(#[from] TlsFilesError),
+    #[error("{}: {}", file.display(), pem_error_text(.error))]
+    UnreadableTlsFile { file: PathBuf, error: pem::Error },
+    #[error("the certificate and the key cannot be used: {0}")]
+    UnusableTlsFiles(#[from] rustls::Error),
     #[error("nothing can listen at {0}: {1}")]
     Bind(SocketAddr, io::Error),
 }
@@ -271,15 +273,6 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Why the files cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsFilesError {
-    #[error("{}: {}", file.display(), pem_error_text(.error))]
-    Unreadable { file: PathBuf, error: pem::Error },
-    #[error("the certificate and the key cannot be used: {0}")]
-    Unusable(#[from] rustls::Error),
-}
-
 fn pem_error_text(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "there is no certificate or key in the format PEM".to_owned(),
@@ -288,12 +281,12 @@ fn pem_error_text(error: &pem::Error) -> String {
     }
 }
 
-fn unreadable(file: &Path, error: pem::Error) -> TlsFilesError {
-    TlsFilesError::Unreadable { file: file.to_owned(), error }
+fn unreadable(file: &Path, error: pem::Error) -> ListenError {
+    ListenError::UnreadableTlsFile { file: file.to_owned(), error }
 }
 
 /// Reads the files. Blocks.
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsFilesError> {
+fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ListenError> {
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .and_then(|all| if all.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(all) })
@@ -315,20 +308,13 @@ mod tests {
 
     use super::*;
     use crate::http_server::READ_TIMEOUT;
-    use turnwright_rpc::{LineDirection, LineObserver};
-
-    struct NoObserver;
-
-    impl LineObserver for NoObserver {
-        fn on_line(&self, _: LineDirection, _: &[u8]) {}
-    }
 
     /// Sends these bytes on a socket and then nothing. Returns what is answered until the socket is closed, and
     /// after how many seconds that is.
     async fn answer_to(bytes: &str) -> (String, u64) {
-        let access = AccessRules::new("secret", Vec::new());
+        let access = AccessRules::new("secret", Vec::new(), Vec::new());
         let serve: ServeConnection = Arc::new(|_| Box::pin(std::future::ready(())));
-        let observe: ObserveConnection = Arc::new(|_| Arc::new(NoObserver));
+        let observe: ObserveConnection = Arc::new(|_| Arc::new(|_, _: &[u8]| ()));
         let server = Arc::new(HttpServer::new(access, |_, _| None, observe, serve));
         let (stream, mut client) = tokio::io::duplex(4096);
         client.write_all(bytes.as_bytes()).await.unwrap();

@@ -27,5 +27,5 @@ pub use queues::{LineSender, OutboxDrain, line_queue, message_queue};
 pub use stdio::is_hangup_ignored;
 pub use stdio::{
     AgentThread, LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, Stdio, claim_stdio,
-    pipe_file, stop_signal,
+    stop_signal,
 };

@@ -269,22 +269,16 @@ fn params_are_structured(params: Option<&RawValue>) -> bool {
 
 fn classify_response(raw: &RawMessage<'_>) -> ParsedLine {
     let id = raw.id.and_then(RequestId::parse);
-    match (raw.result, raw.error) {
-        (Some(result), None) => match id {
-            Some(id) => {
-                ParsedLine::Message(RpcMessage::Response { id, result: Ok(result.to_owned()) })
-            }
-            None => ParsedLine::Ignored,
-        },
-        (None, Some(error)) => match id {
-            Some(id) => {
-                ParsedLine::Message(RpcMessage::Response { id, result: Err(read_error(error)) })
-            }
-            None => ParsedLine::Ignored,
-        },
+    let result = match (raw.result, raw.error) {
+        (Some(result), None) => Ok(result.to_owned()),
+        (None, Some(error)) => Err(read_error(error)),
         // Without a result and an error it is a request that lacks its method (R-TR-8).
-        (None, None) => rejected_line(id, RpcError::invalid_request("`method` is missing")),
-        (Some(_), Some(_)) => ParsedLine::Ignored,
+        (None, None) => return rejected_line(id, RpcError::invalid_request("`method` is missing")),
+        (Some(_), Some(_)) => return ParsedLine::Ignored,
+    };
+    match id {
+        Some(id) => ParsedLine::Message(RpcMessage::Response { id, result }),
+        None => ParsedLine::Ignored,
     }
 }
 
@@ -298,33 +292,25 @@ fn read_error(raw: &RawValue) -> RpcError {
     })
 }
 
+/// A request, or a notification, which has no id.
 #[derive(Serialize)]
-struct OutgoingNotification<'a, P> {
+struct OutgoingCall<'a, P> {
     jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
     method: &'a str,
     params: &'a P,
 }
 
+/// A response, with a result or an error.
 #[derive(Serialize)]
-struct OutgoingRequest<'a, P> {
-    jsonrpc: &'static str,
-    id: u64,
-    method: &'a str,
-    params: &'a P,
-}
-
-#[derive(Serialize)]
-struct SuccessResponse<'a, R> {
+struct OutgoingResponse<'a, R> {
     jsonrpc: &'static str,
     id: &'a RequestId,
-    result: &'a R,
-}
-
-#[derive(Serialize)]
-struct ErrorResponse<'a> {
-    jsonrpc: &'static str,
-    id: &'a RequestId,
-    error: &'a RpcError,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a R>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RpcError>,
 }
 
 const JSONRPC_VERSION: &str = "2.0";
@@ -335,10 +321,8 @@ pub(super) fn write_notification(
     method: &str,
     params: &impl Serialize,
 ) -> serde_json::Result<()> {
-    serde_json::to_writer(
-        buffer,
-        &OutgoingNotification { jsonrpc: JSONRPC_VERSION, method, params },
-    )
+    let jsonrpc = JSONRPC_VERSION;
+    serde_json::to_writer(buffer, &OutgoingCall { jsonrpc, id: None, method, params })
 }
 
 /// Appends a request, without the line feed.
@@ -348,7 +332,8 @@ pub fn write_request(
     method: &str,
     params: &impl Serialize,
 ) -> serde_json::Result<()> {
-    serde_json::to_writer(buffer, &OutgoingRequest { jsonrpc: JSONRPC_VERSION, id, method, params })
+    let jsonrpc = JSONRPC_VERSION;
+    serde_json::to_writer(buffer, &OutgoingCall { jsonrpc, id: Some(id), method, params })
 }
 
 /// Appends a response, without the line feed.
@@ -357,9 +342,11 @@ pub fn write_response<R: Serialize>(
     id: &RequestId,
     result: Result<&R, &RpcError>,
 ) -> serde_json::Result<()> {
-    let jsonrpc = JSONRPC_VERSION;
-    match result {
-        Ok(result) => serde_json::to_writer(buffer, &SuccessResponse { jsonrpc, id, result }),
-        Err(error) => serde_json::to_writer(buffer, &ErrorResponse { jsonrpc, id, error }),
-    }
+    let response = OutgoingResponse {
+        jsonrpc: JSONRPC_VERSION,
+        id,
+        result: result.ok(),
+        error: result.err(),
+    };
+    serde_json::to_writer(buffer, &response)
 }

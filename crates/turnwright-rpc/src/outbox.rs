@@ -46,12 +46,11 @@ pub(super) struct OutboxInner {
     messages_queued: Notify,
     /// Notified when the writer has taken so much that someone may wait for it, or has ended.
     buffer_taken: Notify,
-    /// Notified when the writer has ended.
-    ended: Notify,
     writer_ended: Condvar,
     filter: OutgoingFilter,
-    observer: Option<Arc<dyn LineObserver>>,
-    direct: Option<DirectOutput>,
+    observer: Option<Arc<LineObserver>>,
+    /// The output, if its writes need not wait.
+    direct: Option<File>,
 }
 
 #[derive(Default)]
@@ -99,19 +98,19 @@ impl Outbox {
     pub fn start_observed(
         output: File,
         filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
+        observer: Option<Arc<LineObserver>>,
     ) -> std::io::Result<Outbox> {
-        let direct = DirectOutput::new(&output);
+        let direct = direct_output(&output);
         Outbox::start_writer(output, filter, observer, direct)
     }
 
     fn start_writer(
         output: impl Write + Send + 'static,
         filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
-        direct: Option<DirectOutput>,
+        observer: Option<Arc<LineObserver>>,
+        direct: Option<File>,
     ) -> std::io::Result<Outbox> {
-        let (outbox, shared) = Outbox::create_with(filter, observer, direct);
+        let (outbox, shared) = Outbox::create(filter, observer, direct);
         std::thread::Builder::new()
             .name("stdout".into())
             .stack_size(128 * 1024)
@@ -119,25 +118,17 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// An outbox whose messages a task takes.
+    /// An outbox whose messages a thread or a task takes.
     pub(super) fn create(
         filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
-    ) -> (Outbox, Arc<OutboxInner>) {
-        Outbox::create_with(filter, observer, None)
-    }
-
-    fn create_with(
-        filter: OutgoingFilter,
-        observer: Option<Arc<dyn LineObserver>>,
-        direct: Option<DirectOutput>,
+        observer: Option<Arc<LineObserver>>,
+        direct: Option<File>,
     ) -> (Outbox, Arc<OutboxInner>) {
         let shared = Arc::new(OutboxInner {
             queue: Mutex::new(WriteQueue::default()),
             has_messages: Condvar::new(),
             messages_queued: Notify::new(),
             buffer_taken: Notify::new(),
-            ended: Notify::new(),
             writer_ended: Condvar::new(),
             filter,
             observer,
@@ -178,38 +169,28 @@ impl Outbox {
 
     /// Waits until bulk output may be sent, or the peer has closed its end.
     pub async fn wait_for_capacity(&self) {
-        self.wait_until_below(MAX_QUEUED_BULK_BYTES).await;
+        self.wait_until(|queue| queue.buffer.len() < MAX_QUEUED_BULK_BYTES || queue.is_closed)
+            .await;
     }
 
     /// Waits until few enough bytes are queued to read more requests.
     pub async fn wait_for_read_capacity(&self) {
-        self.wait_until_below(MAX_QUEUED_BYTES).await;
+        self.wait_until(|queue| queue.buffer.len() < MAX_QUEUED_BYTES || queue.is_closed).await;
     }
 
     /// Waits until nothing can be written any more, because the peer has closed its end.
     pub async fn closed(&self) {
-        loop {
-            let ended = self.0.ended.notified();
-            tokio::pin!(ended);
-            ended.as_mut().enable();
-            if self.0.queue.lock().is_closed {
-                return;
-            }
-            ended.await;
-        }
+        self.wait_until(|queue| queue.is_closed).await;
     }
 
-    async fn wait_until_below(&self, bytes: usize) {
+    async fn wait_until(&self, is_reached: fn(&WriteQueue) -> bool) {
         loop {
             let buffer_taken = self.0.buffer_taken.notified();
             tokio::pin!(buffer_taken);
             // Registered before the check, so that a buffer swap in between is not missed.
             buffer_taken.as_mut().enable();
-            {
-                let queue = self.0.queue.lock();
-                if queue.buffer.len() < bytes || queue.is_closed {
-                    return;
-                }
+            if is_reached(&self.0.queue.lock()) {
+                return;
             }
             buffer_taken.await;
         }
@@ -250,7 +231,7 @@ impl Outbox {
             queue.buffer.extend_from_slice(&replacement);
         }
         if let Some(observer) = &self.0.observer {
-            observer.on_line(LineDirection::Out, &queue.buffer[start..]);
+            observer(LineDirection::Out, &queue.buffer[start..]);
         }
         queue.buffer.push(b'\n');
         // Otherwise the writer is awake already.
@@ -267,7 +248,7 @@ impl Outbox {
         if !queue.is_writing
             && let Some(direct) = &self.0.direct
         {
-            let written = direct.write(&queue.buffer);
+            let written = write_without_waiting(direct, &queue.buffer);
             queue.buffer.drain(..written);
             if queue.buffer.is_empty() {
                 queue.buffer.shrink_to(MAX_IDLE_BYTES);
@@ -329,14 +310,7 @@ impl OutboxInner {
         queue.buffer = Vec::new();
         drop(queue);
         self.buffer_taken.notify_waiters();
-        self.ended.notify_waiters();
         self.writer_ended.notify_all();
-    }
-}
-
-impl fmt::Debug for OutboxInner {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("OutboxInner")
     }
 }
 
@@ -371,38 +345,31 @@ fn run_writer(shared: &OutboxInner, mut output: impl Write) {
 #[cfg(target_os = "linux")]
 const MAX_DIRECT_BYTES: usize = 16 * 1024;
 
-/// An output whose writes never wait, which saves a short message a thread switch. Only Linux has such writes;
-/// elsewhere there is no value of this type.
-struct DirectOutput(
-    #[cfg(target_os = "linux")] File,
-    #[cfg(not(target_os = "linux"))] std::convert::Infallible,
-);
+/// The output for writes that never wait, which save a short message a thread switch. Only Linux has such writes.
+#[cfg(target_os = "linux")]
+fn direct_output(output: &File) -> Option<File> {
+    output.try_clone().ok()
+}
 
-impl DirectOutput {
-    #[cfg(target_os = "linux")]
-    fn new(output: &File) -> Option<DirectOutput> {
-        Some(DirectOutput(output.try_clone().ok()?))
-    }
+#[cfg(not(target_os = "linux"))]
+fn direct_output(_: &File) -> Option<File> {
+    None
+}
 
-    #[cfg(not(target_os = "linux"))]
-    fn new(_: &File) -> Option<DirectOutput> {
-        None
+/// Writes as much as fits without waiting, and returns how much. Everything else, and every error,
+/// is left to the writer thread. Linux has such writes to sockets, and since 6.4 to pipes.
+#[cfg(target_os = "linux")]
+fn write_without_waiting(output: &File, bytes: &[u8]) -> usize {
+    use rustix::io::{ReadWriteFlags, pwritev2};
+    if bytes.len() > MAX_DIRECT_BYTES {
+        return 0;
     }
+    // This offset stands for a plain write.
+    let slices = [std::io::IoSlice::new(bytes)];
+    pwritev2(output, &slices, u64::MAX, ReadWriteFlags::NOWAIT).unwrap_or(0)
+}
 
-    /// Writes as much as fits without waiting, and returns how much. Everything else, and every error,
-    /// is left to the writer thread. Linux has such writes to sockets, and since 6.4 to pipes.
-    #[cfg(target_os = "linux")]
-    fn write(&self, bytes: &[u8]) -> usize {
-        use rustix::io::{ReadWriteFlags, pwritev2};
-        if bytes.len() > MAX_DIRECT_BYTES {
-            return 0;
-        }
-        // This offset stands for a plain write.
-        let slices = [std::io::IoSlice::new(bytes)];
-        pwritev2(&self.0, &slices, u64::MAX, ReadWriteFlags::NOWAIT).unwrap_or(0)
-    }
-    #[cfg(not(target_os = "linux"))]
-    fn write(&self, _: &[u8]) -> usize {
-        match self.0 {}
-    }
+#[cfg(not(target_os = "linux"))]
+fn write_without_waiting(_: &File, _: &[u8]) -> usize {
+    0
 }

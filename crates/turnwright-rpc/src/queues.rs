@@ -1,18 +1,17 @@
 //! The two queues of a connection that has no streams of its own: a task sends lines into one and takes
 //! messages out of the other, as the threads of stdin and stdout do for a pipe.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::long_line::LongLine;
-use super::message;
+use super::message::{self, ParsedLine};
 use super::outbox::{Outbox, OutboxInner, OutgoingFilter};
 use super::stdio::{
     LineDirection, LineObserver, LineReader, MAX_LINE_BYTES, MAX_READ_AHEAD_BYTES,
-    MAX_READ_AHEAD_LINES, QueuedLine, ReservedCapacity,
+    MAX_READ_AHEAD_LINES, ReservedCapacity,
 };
 
 /// The length above which a line is parsed on a blocking thread.
@@ -20,21 +19,15 @@ const MAX_INLINE_PARSE_BYTES: usize = 128 * 1024;
 
 /// Sends lines to a [`LineReader`]. Dropping it ends the input.
 pub struct LineSender {
-    lines: mpsc::Sender<QueuedLine>,
+    lines: mpsc::Sender<(ParsedLine, ReservedCapacity)>,
     /// One permit for each byte of the messages that are parsed ahead.
     capacity: Arc<Semaphore>,
-    observer: Option<Arc<dyn LineObserver>>,
+    observer: Option<Arc<LineObserver>>,
     _ended: DropGuard,
 }
 
-impl fmt::Debug for LineSender {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("LineSender")
-    }
-}
-
 /// Creates an input whose lines a task sends. An observer sees each of them before it is parsed.
-pub fn line_queue(observer: Option<Arc<dyn LineObserver>>) -> (LineSender, LineReader) {
+pub fn line_queue(observer: Option<Arc<LineObserver>>) -> (LineSender, LineReader) {
     let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
     let input_ended = CancellationToken::new();
     let ended = input_ended.clone().drop_guard();
@@ -54,7 +47,7 @@ impl LineSender {
             return false;
         };
         if let Some(observer) = &self.observer {
-            observer.on_line(LineDirection::In, &line);
+            observer(LineDirection::In, &line);
         }
         let line = match line.len() {
             0..=MAX_INLINE_PARSE_BYTES => message::parse_line(&line),
@@ -64,15 +57,11 @@ impl LineSender {
                 Err(_) => return false,
             },
         };
-        self.lines
-            .send(QueuedLine { line, capacity: ReservedCapacity::OfTask(permit) })
-            .await
-            .is_ok()
+        self.lines.send((line, ReservedCapacity::OfTask(permit))).await.is_ok()
     }
 }
 
 /// Takes the messages of an [`Outbox`] that has no thread. Dropping it closes the outbox.
-#[derive(Debug)]
 pub struct OutboxDrain {
     shared: Arc<OutboxInner>,
     taken: Vec<u8>,
@@ -81,9 +70,9 @@ pub struct OutboxDrain {
 /// Creates an outbox whose messages a task takes, each after the filter has seen it, and then an observer.
 pub fn message_queue(
     filter: OutgoingFilter,
-    observer: Option<Arc<dyn LineObserver>>,
+    observer: Option<Arc<LineObserver>>,
 ) -> (Outbox, OutboxDrain) {
-    let (outbox, shared) = Outbox::create(filter, observer);
+    let (outbox, shared) = Outbox::create(filter, observer, None);
     (outbox, OutboxDrain { shared, taken: Vec::new() })
 }
 

@@ -4,10 +4,10 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -67,9 +67,7 @@ pub fn claim_stdio() -> io::Result<Stdio> {
 }
 
 /// Sees the lines of a connection. It must not block.
-pub trait LineObserver: Send + Sync {
-    fn on_line(&self, direction: LineDirection, line: &[u8]);
-}
+pub type LineObserver = dyn Fn(LineDirection, &[u8]) + Send + Sync;
 
 /// The direction of a line, as this process sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,27 +79,23 @@ pub enum LineDirection {
 /// Parsed lines of input, in order, until the end of the input.
 #[derive(Debug)]
 pub struct LineReader {
-    pub(super) lines: mpsc::Receiver<QueuedLine>,
+    pub(super) lines: mpsc::Receiver<(ParsedLine, ReservedCapacity)>,
     pub(super) input_ended: CancellationToken,
-}
-
-#[derive(Debug)]
-pub(super) struct QueuedLine {
-    pub(super) line: ParsedLine,
-    pub(super) capacity: ReservedCapacity,
 }
 
 /// The share of the read-ahead limit that a line takes up until this is dropped.
 #[derive(Debug)]
 pub(super) enum ReservedCapacity {
-    OfThread { ahead: Arc<ReadAhead>, bytes: usize },
+    /// Of the reader thread, which may wait for it.
+    OfThread { thread: Thread, queued_bytes: Arc<AtomicUsize>, bytes: usize },
     OfTask(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit),
 }
 
 impl Drop for ReservedCapacity {
     fn drop(&mut self) {
-        if let ReservedCapacity::OfThread { ahead, bytes } = self {
-            ahead.release(*bytes);
+        if let ReservedCapacity::OfThread { thread, queued_bytes, bytes } = self {
+            queued_bytes.fetch_sub(*bytes, Ordering::Release);
+            thread.unpark();
         }
     }
 }
@@ -115,29 +109,37 @@ impl LineReader {
     /// Like [`LineReader::start`], with an observer that sees each line before it is parsed.
     pub fn start_observed(
         input: File,
-        observer: Option<Arc<dyn LineObserver>>,
+        observer: Option<Arc<LineObserver>>,
     ) -> io::Result<LineReader> {
         let (sender, lines) = mpsc::channel(MAX_READ_AHEAD_LINES);
-        let ahead = Arc::<ReadAhead>::default();
         let input_ended = CancellationToken::new();
         let ended = input_ended.clone();
         thread::Builder::new().name("stdin".into()).spawn(move || {
             let _ended_on_drop = ended.clone().drop_guard();
+            let queued_bytes = Arc::<AtomicUsize>::default();
             let mut lines = BufReader::with_capacity(64 * 1024, input);
             let mut buffer = Vec::new();
             while let Some(line) = next_line(&mut lines, &mut buffer) {
                 if !matches!(line, ParsedLine::Ignored) {
                     if let Some(observer) = &observer {
-                        observer.on_line(LineDirection::In, &buffer);
+                        observer(LineDirection::In, &buffer);
                     }
                     let bytes = buffer.len();
-                    ahead.reserve(bytes, || {
-                        if is_hung_up(lines.get_ref()) {
+                    while sender.capacity() == 0 || !has_room(&queued_bytes, bytes) {
+                        let begin = Instant::now();
+                        thread::park_timeout(HANGUP_CHECK_INTERVAL);
+                        let is_stalled = begin.elapsed() >= HANGUP_CHECK_INTERVAL;
+                        if is_stalled && is_hung_up(lines.get_ref()) {
                             ended.cancel();
                         }
-                    });
-                    let capacity = ReservedCapacity::OfThread { ahead: Arc::clone(&ahead), bytes };
-                    if sender.blocking_send(QueuedLine { line, capacity }).is_err() {
+                    }
+                    queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    let capacity = ReservedCapacity::OfThread {
+                        thread: thread::current(),
+                        queued_bytes: Arc::clone(&queued_bytes),
+                        bytes,
+                    };
+                    if sender.blocking_send((line, capacity)).is_err() {
                         break;
                     }
                 }
@@ -151,7 +153,7 @@ impl LineReader {
 
     /// Returns the next line, or `None` at the end of the input. Cancel safe.
     pub async fn next(&mut self) -> Option<ParsedLine> {
-        let QueuedLine { line, capacity } = self.lines.recv().await?;
+        let (line, capacity) = self.lines.recv().await?;
         drop(capacity);
         Some(line)
     }
@@ -162,42 +164,10 @@ impl LineReader {
     }
 }
 
-/// Limits how far the reader thread may get ahead of the dispatcher.
-#[derive(Debug, Default)]
-pub(super) struct ReadAhead {
-    // Held only for one addition. Only the reader thread waits on the condition variable.
-    queued: Mutex<QueuedInput>,
-    released: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct QueuedInput {
-    lines: usize,
-    bytes: usize,
-}
-
-impl ReadAhead {
-    /// Waits until one more line of `bytes` fits and counts it. Calls `while_blocked` at intervals
-    /// while it waits. The thread is not joined at exit.
-    fn reserve(&self, bytes: usize, while_blocked: impl Fn()) {
-        let mut queued = self.queued.lock();
-        while queued.lines >= MAX_READ_AHEAD_LINES
-            || (queued.lines > 0 && queued.bytes + bytes > MAX_READ_AHEAD_BYTES)
-        {
-            if self.released.wait_for(&mut queued, HANGUP_CHECK_INTERVAL).timed_out() {
-                while_blocked();
-            }
-        }
-        queued.lines += 1;
-        queued.bytes += bytes;
-    }
-
-    fn release(&self, bytes: usize) {
-        let mut queued = self.queued.lock();
-        queued.lines -= 1;
-        queued.bytes -= bytes;
-        self.released.notify_one();
-    }
+/// Returns true if one more line of this size may be queued.
+fn has_room(queued_bytes: &AtomicUsize, bytes: usize) -> bool {
+    let queued = queued_bytes.load(Ordering::Acquire);
+    queued == 0 || queued + bytes <= MAX_READ_AHEAD_BYTES
 }
 
 /// True if the client has closed its end, even if there is still unread input.
@@ -291,9 +261,9 @@ const STACK_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug)]
 pub struct AgentThread {
     /// The end of its input.
-    pub requests: io::PipeWriter,
+    pub requests: File,
     /// The end of its output.
-    pub messages: io::PipeReader,
+    pub messages: File,
     /// Ends the agent.
     pub stop: CancellationToken,
     /// The thread, with the result of serving.
@@ -314,18 +284,23 @@ impl AgentThread {
             let stdio = Stdio { input: pipe_file(agent_input), output: pipe_file(agent_output) };
             serve(stdio, requested)
         })?;
-        Ok(AgentThread { requests, messages, stop, thread })
+        Ok(AgentThread {
+            requests: pipe_file(requests),
+            messages: pipe_file(messages),
+            stop,
+            thread,
+        })
     }
 }
 
 /// The end of a pipe, as a file.
 #[cfg(unix)]
-pub fn pipe_file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
+fn pipe_file(pipe: impl Into<std::os::fd::OwnedFd>) -> File {
     File::from(pipe.into())
 }
 
 /// The end of a pipe, as a file.
 #[cfg(windows)]
-pub fn pipe_file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
+fn pipe_file(pipe: impl Into<std::os::windows::io::OwnedHandle>) -> File {
     File::from(pipe.into())
 }

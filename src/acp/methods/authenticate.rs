@@ -1,43 +1,48 @@
 //! `authenticate`, which version 2 calls `auth/login`: the client chooses an auth method. Only version 2 has
 //! `auth/logout`.
 
-use serde::Deserialize;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::acp::capabilities;
 use crate::acp::connection::Connection;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{AuthenticateRequest, AuthenticateResponse};
+use crate::completion::Completion;
+use turnwright_rpc::Peer;
 
 pub(super) fn authenticate(
     connection: &mut Connection,
     params: AuthenticateRequest,
     reply: Responder<AuthenticateResponse>,
 ) {
-    let host = &connection.host;
-    let offer = connection.offer.clone();
     let peer = connection.peer.clone();
-    let done = reply.done(|()| AuthenticateResponse::new());
-    let method = params.method_id.0.to_string();
-    let task = capabilities::authenticate(host, Some(peer), offer, method, done);
-    // A session that is opened next finds the method in effect.
-    connection.offer = capabilities::later_offer(host, task);
+    choose(connection, &params, Some(peer), reply.done(|()| AuthenticateResponse::new()));
 }
 
-/// The parameters of `auth/login`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct LoginRequest {
-    method_id: String,
+/// The parameters are those of version 1.
+pub(super) fn log_in(
+    connection: &mut Connection,
+    params: AuthenticateRequest,
+    reply: Responder<Value>,
+) {
+    choose(connection, &params, None, reply.done(|()| json!({})));
 }
 
-pub(super) fn log_in(connection: &mut Connection, params: LoginRequest, reply: Responder<Value>) {
-    let host = &connection.host;
+/// Chooses a method. The client at `peer` is told of a new answer to `auth/status`.
+fn choose(
+    connection: &mut Connection,
+    params: &AuthenticateRequest,
+    peer: Option<Peer>,
+    done: Completion<()>,
+) {
+    let host = Arc::clone(&connection.host);
     let offer = connection.offer.clone();
-    let done = reply.done(|()| json!({}));
-    let task = capabilities::authenticate(host, None, offer, params.method_id, done);
+    let method = params.method_id.0.to_string();
+    let task = capabilities::authenticate(host, peer, offer, method, done);
     // A session that is opened next finds the method in effect.
-    connection.offer = capabilities::later_offer(host, task);
+    connection.offer = capabilities::later_offer(&connection.host, task);
 }
 
 /// Stored keys stay: they belong to the user and not to this client.

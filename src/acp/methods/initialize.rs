@@ -1,5 +1,7 @@
 //! `initialize`: the client says what it can do, and is told what the agent can do.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::{history, session_steering};
@@ -43,7 +45,8 @@ pub(super) fn initialize(
     connection.host.set_client(&params, "clientInfo", "clientCapabilities");
     // A second `initialize` is handled like the first; open sessions keep the old capabilities.
     connection.client = Some(client);
-    let task = make_offer(&connection.host, move |is_configured, modalities| {
+    let host = Arc::clone(&connection.host);
+    let task = make_offer(host, move |is_configured, modalities| {
         let answer = response(is_configured, modalities, client);
         reply.ok(&answer);
         answer.auth_methods
@@ -65,7 +68,8 @@ pub(super) fn initialize_v2(connection: &mut Connection, params: Value, reply: R
     let caps = read_v2_client_caps(&params);
     connection.client = Some(caps);
     connection.version = Version::V2;
-    let task = make_offer(&connection.host, move |is_configured, modalities| {
+    let host = Arc::clone(&connection.host);
+    let task = make_offer(host, move |is_configured, modalities| {
         let methods = auth_methods(is_configured, caps);
         reply.ok(&response_v2(&methods, modalities));
         methods

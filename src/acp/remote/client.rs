@@ -2,11 +2,10 @@
 //! take over.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::PROMPT_KEYS_PER_CONNECTION;
@@ -70,57 +69,80 @@ fn show_output_as_text(update: &mut CallUpdate) {
 /// Passes everything to the client that the session has now. While it has none, updates are noted and
 /// questions wait.
 pub(in crate::acp) struct RemoteClient {
-    current: watch::Sender<Option<CurrentClient>>,
-    /// Also keeps updates in order while a client takes over.
+    /// The folders of the session. Whoever takes it over must name the same.
+    pub(super) cwd: PathBuf,
+    pub(super) folders: Vec<PathBuf>,
+    /// Its lock also keeps updates in order while a client takes over.
     // Held only to note an update and to queue it.
-    journal: Mutex<Journal>,
+    state: watch::Sender<RemoteState>,
+}
+
+struct RemoteState {
+    client: Option<CurrentClient>,
+    journal: Journal,
 }
 
 impl RemoteClient {
-    pub(in crate::acp) fn new(client: CurrentClient) -> RemoteClient {
-        RemoteClient { current: watch::Sender::new(Some(client)), journal: Mutex::default() }
+    pub(in crate::acp) fn new(
+        client: CurrentClient,
+        cwd: PathBuf,
+        folders: Vec<PathBuf>,
+    ) -> RemoteClient {
+        let state = RemoteState { client: Some(client), journal: Journal::default() };
+        RemoteClient { cwd, folders, state: watch::Sender::new(state) }
     }
 
     /// The connection of the client is lost. Its questions are asked again of the next one, if this is
     /// called before they fail.
     pub(in crate::acp) fn detach(&self) {
-        let mut journal = self.journal.lock();
-        self.current.send_replace(None);
-        journal.mark_told();
+        self.state.send_modify(|state| {
+            state.client = None;
+            state.journal.mark_told();
+        });
     }
 
     /// Makes this the client from now on. After a replay it gets what was not stored when
     /// the store was read, otherwise what the previous client was not told.
     pub(in crate::acp) fn attach(&self, client: CurrentClient, replayed: &Replayed, replay: bool) {
-        let mut journal = self.journal.lock();
-        if let Some(prompt) = replayed.running {
-            client.update(Update::TurnBegan(prompt), None);
-        }
-        for (turn, update) in journal.updates(replay.then_some(replayed)) {
-            client.update(update, turn);
-        }
-        if replayed.running.is_none() {
-            *journal = Journal::default();
-        }
-        self.current.send_replace(Some(client));
+        self.state.send_modify(|state| {
+            if let Some(prompt) = replayed.running {
+                client.update(Update::TurnBegan(prompt), None);
+            }
+            for (turn, update) in state.journal.updates(replay.then_some(replayed)) {
+                client.update(update, turn);
+            }
+            if replayed.running.is_none() {
+                state.journal = Journal::default();
+            }
+            state.client = Some(client);
+        });
     }
 
     /// The turn of this prompt has ended, and everything that it has told is stored. Without a client it is
     /// kept: one that is taking over may have read the store before.
     pub(in crate::acp) fn forget_turn(&self, prompt: PromptKey) {
-        let mut journal = self.journal.lock();
-        if self.current.borrow().is_some() {
-            journal.forget(prompt);
-        }
+        self.change_journal(|journal, client| {
+            if client.is_some() {
+                journal.forget(prompt);
+            }
+        });
     }
 
     /// The session has been opened, and what was told until now is stored.
     pub(in crate::acp) fn forget_opening(&self) {
-        *self.journal.lock() = Journal::default();
+        self.change_journal(|journal, _| *journal = Journal::default());
+    }
+
+    /// Changes the journal. Nobody who waits for another client is woken.
+    fn change_journal(&self, change: impl FnOnce(&mut Journal, Option<&CurrentClient>)) {
+        self.state.send_if_modified(|state| {
+            change(&mut state.journal, state.client.as_ref());
+            false
+        });
     }
 
     fn current(&self) -> Option<CurrentClient> {
-        self.current.borrow().clone()
+        self.state.borrow().client.clone()
     }
 
     fn buffers(&self) -> Option<Arc<dyn EditorBuffers>> {
@@ -130,7 +152,7 @@ impl RemoteClient {
     /// The buffers of a client that is gone are gone with it. What it has refused before stays refused.
     fn unless_lost<T>(&self, result: Result<T, BufferError>) -> Result<T, BufferError> {
         match result {
-            Err(BufferError::TimedOut) if self.current.borrow().is_none() => {
+            Err(BufferError::TimedOut) if self.state.borrow().client.is_none() => {
                 Err(BufferError::NotFound)
             }
             result => result,
@@ -139,17 +161,17 @@ impl RemoteClient {
 
     /// Asks the client. A question that is lost with its connection is asked again of the next one.
     async fn ask<T>(&self, ask: impl Fn(Arc<dyn Client>) -> BoxFuture<'static, T>) -> T {
-        let mut current = self.current.subscribe();
+        let mut state = self.state.subscribe();
         loop {
-            let client = current.borrow_and_update().clone();
+            let client = state.borrow_and_update().client.clone();
             let Some(CurrentClient { client, .. }) = client else {
                 // It fails only without a sender, which `self` is.
-                current.changed().await.ok();
+                state.changed().await.ok();
                 continue;
             };
             tokio::select! {
                 biased;
-                _ = current.changed() => {}
+                _ = state.changed() => {}
                 answer = ask(client) => return answer,
             }
         }
@@ -158,26 +180,26 @@ impl RemoteClient {
 
 impl Client for RemoteClient {
     fn update(&self, update: Update) {
-        let mut journal = self.journal.lock();
-        let current = self.current();
-        let turn = journal.turn_without_prompt();
-        journal.note(&update, current.is_some());
-        if let Some(current) = current {
-            current.update(update, turn);
-        }
+        self.change_journal(|journal, client| {
+            let turn = journal.turn_without_prompt();
+            journal.note(&update, client.is_some());
+            if let Some(client) = client {
+                client.update(update, turn);
+            }
+        });
     }
 
     fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
-            let mut current = self.current.subscribe();
+            let mut state = self.state.subscribe();
             loop {
-                let client = current.borrow_and_update().clone();
+                let client = state.borrow_and_update().client.clone();
                 match client {
                     Some(CurrentClient { client, .. }) => return client.wait_for_capacity().await,
-                    None if !self.journal.lock().is_full() => return,
+                    None if !self.state.borrow().journal.is_full() => return,
                     // It fails only without a sender, which `self` is.
                     None => {
-                        current.changed().await.ok();
+                        state.changed().await.ok();
                     }
                 }
             }
@@ -263,6 +285,7 @@ impl EditorBuffers for RemoteClient {
 #[cfg(test)]
 mod tests {
     use futures_util::future::FutureExt;
+    use parking_lot::Mutex;
     use turnwright_types::message::PromptPart;
 
     use super::*;
@@ -305,6 +328,10 @@ mod tests {
         Update::UserChunk { message: message.into(), part }
     }
 
+    fn remote(client: CurrentClient) -> RemoteClient {
+        RemoteClient::new(client, PathBuf::new(), Vec::new())
+    }
+
     /// A client of version 1 whose prompts have these keys.
     fn client(own_prompts: Range<PromptKey>) -> (Arc<ListeningClient>, CurrentClient) {
         let recording = Arc::new(ListeningClient::default());
@@ -315,7 +342,7 @@ mod tests {
     #[test]
     fn what_ends_while_a_client_takes_over_is_told_once() {
         let (_, first) = client(0..10);
-        let remote = RemoteClient::new(first);
+        let remote = remote(first);
         remote.update(Update::TurnBegan(1));
         remote.detach();
         // The second client has read the store before this was there.
@@ -333,7 +360,7 @@ mod tests {
     #[test]
     fn what_was_told_while_the_session_opened_is_not_told_again() {
         let (_, first) = client(0..10);
-        let remote = RemoteClient::new(first);
+        let remote = remote(first);
         remote.detach();
         remote.update(text("stored"));
         remote.forget_opening();
@@ -345,7 +372,7 @@ mod tests {
     #[tokio::test]
     async fn a_turn_without_a_client_waits_when_too_much_is_not_stored() {
         let (_, first) = client(0..10);
-        let remote = RemoteClient::new(first);
+        let remote = remote(first);
         remote.update(Update::TurnBegan(1));
         let mebibyte = "x".repeat(1024 * 1024);
         for _ in 0..5 {
@@ -374,7 +401,7 @@ mod tests {
     #[test]
     fn a_refusal_outlives_the_client_that_gave_it() {
         let (_, first) = client(0..10);
-        let remote = RemoteClient::new(first);
+        let remote = remote(first);
         let refused = || Err::<(), _>(BufferError::Refused("no".to_owned()));
         assert_eq!(
             remote.unless_lost(Err::<(), _>(BufferError::TimedOut)),
@@ -391,7 +418,7 @@ mod tests {
     #[test]
     fn a_client_is_shown_the_prompts_of_others_and_not_its_own() {
         let (first, current) = client(0..10);
-        let remote = RemoteClient::new(current);
+        let remote = remote(current);
         remote.update(Update::TurnBegan(1));
         remote.update(prompt("own"));
         assert_eq!(*first.updates.lock(), [Update::TurnBegan(1)]);

@@ -1,6 +1,8 @@
 //! The updates that the client of the running turn was told, for a client that takes over in the middle of it.
 //! Updates that are in the store too need not stay here: of a long turn only the newest are kept.
 
+use std::mem::discriminant;
+
 use crate::session::Replayed;
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, MessageId};
@@ -36,39 +38,18 @@ pub(super) struct Journal {
     has_dropped_untold: bool,
 }
 
+/// Updates about the same thing, as one.
 #[derive(Debug)]
 struct JournalEntry {
-    update: Merged,
+    /// The whole of a text until now, the first update of a call, or anything else as it is.
+    update: Update,
+    /// All changes of a call since.
+    changes: Option<Box<CallUpdate>>,
+    /// The turn whose own prompt this is, if it is one.
+    turn: Option<PromptKey>,
     bytes: usize,
     /// How many bytes of its text the client that is gone was told; `None` if it was told nothing of this.
     told: Option<usize>,
-}
-
-/// Updates about the same thing, as one.
-#[derive(Debug)]
-enum Merged {
-    /// A text that grows.
-    Text { message: MessageId, kind: SpokenKind, text: String },
-    User {
-        prompt: Option<PromptKey>,
-        /// The turn whose own prompt this is, if it is one.
-        turn: Option<PromptKey>,
-        message: MessageId,
-        parts: Vec<PromptPart>,
-    },
-    /// A call's first update and all changes since.
-    Call { first: Box<Update>, changes: Option<Box<CallUpdate>> },
-    /// Anything that replaces what was said before of its kind.
-    Latest(Update),
-    /// Anything that stands for itself.
-    Single(Update),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SpokenKind {
-    Answer,
-    Thought,
-    Summary,
 }
 
 impl Journal {
@@ -88,33 +69,26 @@ impl Journal {
                 self.turn = Some(*prompt);
                 self.has_prompt = false;
             }
-            Update::AgentText { message, text } => self.append(SpokenKind::Answer, message, text),
-            Update::AgentThought { message, text } => {
-                self.append(SpokenKind::Thought, message, text);
+            Update::AgentText { message, text }
+            | Update::AgentThought { message, text }
+            | Update::CompactionSummary { id: message, text } => {
+                self.append(update, message, text);
             }
-            Update::CompactionSummary { id, text } => self.append(SpokenKind::Summary, id, text),
-            Update::UserMessage { prompt, message, parts } => {
+            Update::UserMessage { prompt, parts, .. } => {
                 let turn = self.turn_without_prompt().filter(|_| prompt.is_none());
                 self.has_prompt |= prompt.is_none();
-                let bytes = parts.iter().map(part_bytes).sum();
-                let message = message.clone();
-                let parts = parts.clone();
-                self.push(Merged::User { prompt: *prompt, turn, message, parts }, bytes);
-            }
-            Update::ToolCall { .. } => {
-                self.push(Merged::Call { first: Box::new(update.clone()), changes: None }, 0);
+                self.push(update, turn, parts.iter().map(part_bytes).sum());
             }
             Update::CallUpdate(change) => self.change_call(change),
-            Update::Notice(text) => self.push(Merged::Single(update.clone()), text.len()),
-            // Of a command that an earlier call has left running.
-            Update::TerminalEnded { .. } => self.push(Merged::Single(update.clone()), 0),
+            Update::Notice(text) => self.push(update, None, text.len()),
+            // `TerminalEnded` is of a command that an earlier call has left running.
+            Update::ToolCall { .. } | Update::TerminalEnded { .. } => self.push(update, None, 0),
             Update::UserChunk { .. } => {}
+            // It replaces what was said before of its kind.
             latest => {
-                self.entries.retain(|entry| {
-                    let Merged::Latest(old) = &entry.update else { return true };
-                    std::mem::discriminant(old) != std::mem::discriminant(latest)
-                });
-                self.push(Merged::Latest(latest.clone()), 0);
+                let kind = discriminant(latest);
+                self.entries.retain(|entry| discriminant(&entry.update) != kind);
+                self.push(latest, None, 0);
             }
         }
         self.shorten(has_client);
@@ -135,10 +109,7 @@ impl Journal {
     /// The client is gone, and has been told everything until now.
     pub(super) fn mark_told(&mut self) {
         for entry in &mut self.entries {
-            entry.told = Some(match &entry.update {
-                Merged::Text { text, .. } => text.len(),
-                _ => 0,
-            });
+            entry.told = Some(growing_text(&mut entry.update).map_or(0, |text| text.len()));
         }
     }
 
@@ -151,54 +122,46 @@ impl Journal {
         }
         for entry in &self.entries {
             let updates = match replayed {
-                Some(replayed) => entry.update.updates_unless(replayed),
+                Some(replayed) => entry.updates_unless(replayed),
                 None => entry.untold(),
             };
-            let turn = entry.update.turn();
-            all.extend(updates.into_iter().map(|update| (turn, update)));
+            all.extend(updates.into_iter().map(|update| (entry.turn, update)));
         }
         all
     }
 
-    fn append(&mut self, kind: SpokenKind, message: &MessageId, more: &str) {
-        self.bytes += more.len();
-        let known = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.update {
-            Merged::Text { message: of, kind: its, text } if of == message && *its == kind => {
-                Some((text, &mut entry.bytes))
-            }
-            _ => None,
+    /// Appends a piece of a text.
+    fn append(&mut self, piece: &Update, message: &MessageId, more: &str) {
+        let kind = discriminant(piece);
+        let known = self.entries.iter_mut().rev().find(|entry| {
+            discriminant(&entry.update) == kind && message_of(&entry.update) == Some(message)
         });
-        if let Some((text, bytes)) = known {
+        let Some(entry) = known else { return self.push(piece, None, more.len()) };
+        if let Some(text) = growing_text(&mut entry.update) {
             text.push_str(more);
-            *bytes += more.len();
-        } else {
-            self.bytes -= more.len();
-            let message = message.clone();
-            self.push(Merged::Text { message, kind, text: more.to_owned() }, more.len());
         }
+        entry.bytes += more.len();
+        self.bytes += more.len();
     }
 
     fn change_call(&mut self, change: &CallUpdate) {
-        let known = self.entries.iter_mut().rev().find_map(|entry| match &mut entry.update {
-            Merged::Call { first, changes } if call_id(first) == Some(&change.id) => {
-                entry.told = None;
-                Some((changes, &mut entry.bytes))
-            }
-            _ => None,
-        });
-        let Some((changes, bytes)) = known else { return };
-        let changes = changes
+        let known = self.entries.iter_mut().rev().find(|entry| entry.is_of_call(&change.id));
+        let Some(entry) = known else { return };
+        entry.told = None;
+        let changes = entry
+            .changes
             .get_or_insert_with(|| Box::new(CallUpdate::new(change.id.clone(), change.status)));
         merge(changes, change);
-        let size = call_bytes(changes);
-        self.bytes = self.bytes + size + ENTRY_BYTES - *bytes;
-        *bytes = size + ENTRY_BYTES;
+        let bytes = call_bytes(changes) + ENTRY_BYTES;
+        self.bytes = self.bytes + bytes - entry.bytes;
+        entry.bytes = bytes;
     }
 
-    fn push(&mut self, update: Merged, text: usize) {
+    fn push(&mut self, update: &Update, turn: Option<PromptKey>, text: usize) {
         let bytes = text + ENTRY_BYTES;
         self.bytes += bytes;
-        self.entries.push(JournalEntry { update, bytes, told: None });
+        let update = update.clone();
+        self.entries.push(JournalEntry { update, changes: None, turn, bytes, told: None });
     }
 
     /// Drops the oldest entries that are in the store.
@@ -217,73 +180,58 @@ impl Journal {
     fn is_stored(&self, index: usize) -> bool {
         let Some((entry, later)) = self.entries[index..].split_first() else { return false };
         match &entry.update {
-            Merged::Text { message, .. } => {
-                later.iter().any(|other| other.update.comes_after(message))
+            Update::ToolCall { .. } => !later.is_empty() && entry.is_final_call(),
+            Update::UserMessage { .. } | Update::Notice(_) | Update::TerminalEnded { .. } => {
+                !later.is_empty()
             }
-            Merged::Call { .. } => !later.is_empty() && entry.update.is_final_call(),
-            Merged::Latest(_) => false,
-            Merged::User { .. } | Merged::Single(_) => !later.is_empty(),
+            other => message_of(other)
+                .is_some_and(|message| later.iter().any(|entry| entry.comes_after(message))),
         }
     }
 }
 
 impl JournalEntry {
-    fn untold(&self) -> Vec<Update> {
-        match (&self.update, self.told) {
-            (_, None) => self.update.updates(0),
-            (Merged::Text { text, .. }, Some(length)) if length < text.len() => {
-                self.update.updates(length)
-            }
-            (call, _) => call.cancel_reminder().into_iter().collect(),
-        }
-    }
-}
-
-impl Merged {
-    /// The turn whose own prompt this is.
-    fn turn(&self) -> Option<PromptKey> {
-        match self {
-            Merged::User { turn, .. } => *turn,
-            _ => None,
-        }
+    fn is_of_call(&self, call: &CallId) -> bool {
+        matches!(&self.update, Update::ToolCall { id, .. } if id == call)
     }
 
     fn is_final_call(&self) -> bool {
-        match self {
-            Merged::Call { changes, .. } => {
-                changes.as_deref().is_some_and(|call| call.status.is_final())
-            }
-            _ => false,
-        }
+        self.changes.as_deref().is_some_and(|call| call.status.is_final())
     }
 
     /// Returns true if this is told only when the message is complete, and so stored.
     fn comes_after(&self, message: &MessageId) -> bool {
-        match self {
-            Merged::Text { message: of, .. } | Merged::User { message: of, .. } => of != message,
-            call => call.is_final_call(),
+        match message_of(&self.update) {
+            Some(of) => of != message,
+            None => self.is_final_call(),
+        }
+    }
+
+    fn untold(&self) -> Vec<Update> {
+        let Some(told) = self.told else { return self.updates() };
+        let mut update = self.update.clone();
+        match growing_text(&mut update) {
+            Some(text) if told < text.len() => {
+                text.drain(..told);
+                vec![update]
+            }
+            _ => self.cancel_reminder().into_iter().collect(),
         }
     }
 
     fn updates_unless(&self, replayed: &Replayed) -> Vec<Update> {
-        let is_known = match self {
-            Merged::Text { message, .. } | Merged::User { message, .. } => {
-                replayed.messages.contains(message)
-            }
-            Merged::Call { first, .. } => {
-                call_id(first).is_some_and(|id| replayed.calls.contains(id))
-            }
-            Merged::Latest(Update::Compaction { id, .. }) => replayed.messages.contains(id),
-            Merged::Latest(_) | Merged::Single(_) => false,
+        let is_known = match &self.update {
+            Update::ToolCall { id, .. } => replayed.calls.contains(id),
+            Update::Compaction { id, .. } => replayed.messages.contains(id),
+            other => message_of(other).is_some_and(|id| replayed.messages.contains(id)),
         };
-        if is_known { Vec::new() } else { self.updates(0) }
+        if is_known { Vec::new() } else { self.updates() }
     }
 
     /// Tells a client that already knows an open call that it can cancel it: its connection is another one.
     fn cancel_reminder(&self) -> Option<Update> {
-        let Merged::Call { first, changes } = self else { return None };
-        let Update::ToolCall { id, can_cancel, .. } = first.as_ref() else { return None };
-        let changes = changes.as_deref();
+        let Update::ToolCall { id, can_cancel, .. } = &self.update else { return None };
+        let changes = self.changes.as_deref();
         let status = changes.map_or(ToolCallStatus::Pending, |changes| changes.status);
         let mut update = CallUpdate::new(id.clone(), status);
         update.can_cancel = *can_cancel || changes.is_some_and(|changes| changes.can_cancel);
@@ -291,34 +239,30 @@ impl Merged {
         is_needed.then(|| update.into())
     }
 
-    /// The updates that say this, without the first bytes of a text.
-    fn updates(&self, from: usize) -> Vec<Update> {
-        match self {
-            Merged::Text { message, kind, text } => {
-                let message = message.clone();
-                let text = text[from..].to_owned();
-                vec![match kind {
-                    SpokenKind::Answer => Update::AgentText { message, text },
-                    SpokenKind::Thought => Update::AgentThought { message, text },
-                    SpokenKind::Summary => Update::CompactionSummary { id: message, text },
-                }]
-            }
-            Merged::User { prompt, message, parts, .. } => {
-                let message = message.clone();
-                vec![Update::UserMessage { prompt: *prompt, message, parts: parts.clone() }]
-            }
-            Merged::Call { first, changes } => {
-                let changes = changes.iter().flat_map(|changes| call_updates(changes));
-                std::iter::once(first.as_ref().clone()).chain(changes).collect()
-            }
-            Merged::Latest(update) | Merged::Single(update) => vec![update.clone()],
-        }
+    /// The updates that say this.
+    fn updates(&self) -> Vec<Update> {
+        let changes = self.changes.iter().flat_map(|changes| call_updates(changes));
+        std::iter::once(self.update.clone()).chain(changes).collect()
     }
 }
 
-fn call_id(first: &Update) -> Option<&CallId> {
-    match first {
-        Update::ToolCall { id, .. } => Some(id),
+/// The message that an update is a piece of, or all of.
+fn message_of(update: &Update) -> Option<&MessageId> {
+    match update {
+        Update::AgentText { message, .. }
+        | Update::AgentThought { message, .. }
+        | Update::CompactionSummary { id: message, .. }
+        | Update::UserMessage { message, .. } => Some(message),
+        _ => None,
+    }
+}
+
+/// The text of a message that grows.
+fn growing_text(update: &mut Update) -> Option<&mut String> {
+    match update {
+        Update::AgentText { text, .. }
+        | Update::AgentThought { text, .. }
+        | Update::CompactionSummary { text, .. } => Some(text),
         _ => None,
     }
 }

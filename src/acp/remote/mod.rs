@@ -6,6 +6,7 @@ mod client;
 mod journal;
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -15,36 +16,24 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::acp::connection::{
-    BLOCKING_TIMEOUT, Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing,
-};
+use crate::acp::connection::{Connection, RECORDING_TIMEOUT, SHUTDOWN_TIMEOUT, redact_outgoing};
 use crate::error::Error;
+use crate::runtime;
 use crate::session::{ClientSide, SessionHandle, SessionHost, SessionProbe};
 use turnwright_config::Config;
 use turnwright_recording::Recording;
 use turnwright_remote::{
-    ListenError, ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
+    ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
 };
 use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::PromptKey;
 
-use client::RemoteClient;
-
-pub(super) use client::CurrentClient;
+pub(super) use client::{CurrentClient, RemoteClient};
 
 /// How far apart the keys of prompts of two connections are: they must not be equal, since one connection may
 /// take over the prompts of another.
 const PROMPT_KEYS_PER_CONNECTION: u64 = 1 << 32;
-
-/// Why nothing can be served.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ServeError {
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-}
 
 /// Serves ACP on a socket until `stop_requested` is ready. `announce` gets the address. A session whose
 /// connection is lost goes on for `keep`.
@@ -54,18 +43,14 @@ pub(crate) fn serve_remote(
     keep: Duration,
     announce: impl FnOnce(&str),
     stop_requested: impl Future<Output = ()>,
-) -> Result<(), ServeError> {
+) -> io::Result<()> {
     let recording = SessionHost::started_recording(&config);
-    let runtime = crate::runtime::build()?;
-    let result = runtime.block_on(async {
-        let listener = Listener::bind(options)?;
+    runtime::run(async {
+        let listener = Listener::bind(options).map_err(io::Error::other)?;
         announce(&listener.url()?);
         serve(config, recording, listener, keep, stop_requested).await;
         Ok(())
-    });
-    // A blocking call that hangs, for example on a dead network disk, must not delay the exit.
-    runtime.shutdown_timeout(BLOCKING_TIMEOUT);
-    result
+    })
 }
 
 async fn serve(
@@ -107,15 +92,15 @@ fn serve_connections(
     keep: Duration,
     closing: CancellationToken,
 ) -> ServeConnection {
-    let known = Arc::default();
+    let known = SharedSessions::default();
     Arc::new(move |remote: RemoteConnection| {
         let RemoteConnection { number, mut input, outbox, end } = remote;
         let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
         let prompts = first_key..first_key.saturating_add(PROMPT_KEYS_PER_CONNECTION);
-        let sessions = RemoteSessions::new(Arc::clone(&known), keep, prompts);
-        let mut connection = Connection::new(Arc::clone(&host), outbox.clone());
-        connection.make_remote(sessions);
+        let known = Arc::clone(&known);
+        let sessions = RemoteSessions { known, keep, prompts, open: HashMap::new() };
         let host = Arc::clone(&host);
+        let mut connection = Connection::new(Arc::clone(&host), outbox.clone(), Some(sessions));
         let closing = closing.clone();
         Box::pin(async move {
             connection.run(&mut input, closing.cancelled()).await;
@@ -142,26 +127,11 @@ type SharedSessions = Arc<Mutex<KnownSessions>>;
 
 #[derive(Default)]
 struct KnownSessions {
-    /// Those whose connections were lost.
-    detached: HashMap<SessionId, KeptSession>,
+    /// Those whose connections were lost. Each goes on until its turn has ended or its time is over. What was noted
+    /// for its next client is dropped with it.
+    detached: HashMap<SessionId, (SessionHandle, Weak<RemoteClient>)>,
     /// Those that have a connection.
     open: HashMap<SessionId, SessionProbe>,
-}
-
-/// A session without a connection, which goes on until its turn has ended or its time is over. What was noted for
-/// its next client is dropped with it.
-struct KeptSession {
-    handle: SessionHandle,
-    client: Weak<RemoteClient>,
-    cwd: PathBuf,
-    folders: Vec<PathBuf>,
-}
-
-/// A session as a remote connection knows it.
-pub(in crate::acp) struct RemoteSession {
-    pub(in crate::acp) client: Arc<RemoteClient>,
-    cwd: PathBuf,
-    folders: Vec<PathBuf>,
 }
 
 /// The sessions of one remote connection.
@@ -171,14 +141,10 @@ pub(in crate::acp) struct RemoteSessions {
     keep: Duration,
     /// The keys of the connection's prompts.
     prompts: Range<PromptKey>,
-    open: HashMap<SessionId, RemoteSession>,
+    open: HashMap<SessionId, Arc<RemoteClient>>,
 }
 
 impl RemoteSessions {
-    fn new(known: SharedSessions, keep: Duration, prompts: Range<PromptKey>) -> RemoteSessions {
-        RemoteSessions { known, keep, prompts, open: HashMap::new() }
-    }
-
     /// The keys that the connection's prompts have.
     pub(in crate::acp) fn prompts(&self) -> Range<PromptKey> {
         self.prompts.clone()
@@ -195,9 +161,8 @@ impl RemoteSessions {
     ) -> ClientSide {
         let ClientSide { client, buffers, .. } = client;
         let current = CurrentClient { client, buffers, own_prompts: self.prompts() };
-        let client = Arc::new(RemoteClient::new(current));
-        let session = RemoteSession { client: Arc::clone(&client), cwd, folders };
-        self.open.insert(id.clone(), session);
+        let client = Arc::new(RemoteClient::new(current, cwd, folders));
+        self.open.insert(id.clone(), Arc::clone(&client));
         let buffers = Some(Arc::clone(&client) as Arc<dyn EditorBuffers>);
         ClientSide {
             client: client as Arc<dyn Client>,
@@ -220,8 +185,8 @@ impl RemoteSessions {
     }
 
     /// Adds a session that the connection takes over.
-    pub(in crate::acp) fn add_taken(&mut self, id: SessionId, session: RemoteSession) {
-        self.open.insert(id, session);
+    pub(in crate::acp) fn add_taken(&mut self, id: SessionId, client: Arc<RemoteClient>) {
+        self.open.insert(id, client);
     }
 
     /// Forgets the sessions that are not open any more.
@@ -241,7 +206,7 @@ impl RemoteSessions {
     }
 
     pub(in crate::acp) fn client(&self, id: &SessionId) -> Option<&Arc<RemoteClient>> {
-        self.open.get(id).map(|session| &session.client)
+        self.open.get(id)
     }
 
     /// Takes a session that is without a connection, if it works in these folders.
@@ -250,42 +215,40 @@ impl RemoteSessions {
         id: &SessionId,
         cwd: &Path,
         folders: &[PathBuf],
-    ) -> Option<(SessionHandle, RemoteSession)> {
+    ) -> Option<(SessionHandle, Arc<RemoteClient>)> {
         let detached = &mut self.known.lock().detached;
-        let session = detached.get(id).filter(|kept| kept.handle.is_open())?;
-        if session.cwd != cwd || session.folders != folders {
+        let (_, kept) = detached.get(id).filter(|(handle, _)| handle.is_open())?;
+        let client = kept.upgrade()?;
+        if client.cwd != cwd || client.folders != folders {
             return None;
         }
-        let client = session.client.upgrade()?;
-        let KeptSession { handle, cwd, folders, .. } = detached.remove(id)?;
-        Some((handle, RemoteSession { client, cwd, folders }))
+        let (handle, _) = detached.remove(id)?;
+        Some((handle, client))
     }
 
     /// Takes a session that is without a connection, to close it.
     pub(in crate::acp) fn take_handle(&self, id: &SessionId) -> Option<SessionHandle> {
-        let detached = self.known.lock().detached.remove(id)?;
-        Some(detached.handle).filter(SessionHandle::is_open)
+        let (handle, _) = self.known.lock().detached.remove(id)?;
+        Some(handle).filter(SessionHandle::is_open)
     }
 
     /// The connection is lost: its sessions go on without it.
     pub(in crate::acp) fn detach(mut self, sessions: HashMap<SessionId, SessionHandle>) {
         for (id, handle) in sessions {
-            let Some(session) = self.open.remove(&id).filter(|_| handle.is_open()) else {
+            let Some(client) = self.open.remove(&id).filter(|_| handle.is_open()) else {
                 continue;
             };
-            session.client.detach();
+            client.detach();
             if !handle.detach(self.keep) {
                 continue;
             }
             let mut known = self.known.lock();
             known.open.remove(&id);
             let detached = &mut known.detached;
-            detached.retain(|_, kept| kept.handle.is_open());
+            detached.retain(|_, (kept, _)| kept.is_open());
             // Without room the session ends, because its handle is dropped.
             if detached.len() < MAX_DETACHED {
-                let RemoteSession { client, cwd, folders } = session;
-                let client = Arc::downgrade(&client);
-                detached.insert(id, KeptSession { handle, client, cwd, folders });
+                detached.insert(id, (handle, Arc::downgrade(&client)));
             }
         }
     }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use super::diffs::{self, ShownPreview};
-use super::encode::{self, CancelNews};
+use super::encode::{self, cancel_capability};
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::schema;
 use crate::acp::user_question::UserQuestions;
@@ -52,8 +52,12 @@ const DISMISSED: &str = "the question was dismissed";
 /// The client's knowledge of a call.
 #[derive(Debug, Default)]
 struct ShownCall {
-    /// Set for a command.
-    command: Option<ShownCommand>,
+    /// The terminal of a command; `None` for any other call.
+    terminal: Option<ShownTerminal>,
+    /// The line of a command.
+    line: Option<String>,
+    /// True if a command runs in the session's folder.
+    is_in_cwd: bool,
     /// True if the client was told that it can cancel the call.
     can_cancel: bool,
     /// The part that it shows of the file that the call is going to write.
@@ -61,18 +65,10 @@ struct ShownCall {
 }
 
 /// The client's knowledge of a command's terminal.
-#[derive(Debug, Default)]
-struct ShownCommand {
-    line: Option<String>,
-    /// True if the command runs in the session's folder.
-    is_in_cwd: bool,
-    terminal: ShownTerminal,
-}
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ShownTerminal {
     #[default]
-    None,
+    Unknown,
     Running,
     /// The client knows the end of the command, or that it goes on after its card is final.
     Settled,
@@ -138,17 +134,18 @@ impl AcpClientV2 {
     /// Records that a call is a command, and its line and its folder, which the update of its terminal contains.
     fn note_command(&self, id: &CallId, arguments: Option<&Value>) {
         let mut calls = self.calls.lock();
-        let command = calls.entry(id.clone()).or_default().command.get_or_insert_default();
+        let call = calls.entry(id.clone()).or_default();
+        call.terminal.get_or_insert_default();
         let Some(arguments) = arguments else { return };
-        command.line = arguments["command"].as_str().map(str::to_owned);
+        call.line = arguments["command"].as_str().map(str::to_owned);
         let folder = arguments["workdir"].as_str().or_else(|| arguments["cwd"].as_str());
-        command.is_in_cwd = folder.is_none();
+        call.is_in_cwd = folder.is_none();
     }
 
     /// Sends an update of a card, after that of the terminal that it shows.
     fn update_call(&self, mut update: CallUpdate) {
         let is_command =
-            self.calls.lock().get(&update.id).is_some_and(|call| call.command.is_some());
+            self.calls.lock().get(&update.id).is_some_and(|call| call.terminal.is_some());
         if is_command {
             self.note_command(&update.id, update.raw_input.as_ref());
         }
@@ -157,22 +154,25 @@ impl AcpClientV2 {
                 self.announce_terminal(&update.id, terminal);
             }
         }
-        let cancel = self.note_cancel(&update);
-        if update.status.is_final() {
-            let ended = self.calls.lock().remove(&update.id).and_then(|call| call.command);
-            if ended.is_some_and(|command| command.terminal == ShownTerminal::Running) {
+        let capabilities = if update.status.is_final() {
+            let ended = self.calls.lock().remove(&update.id).unwrap_or_default();
+            if ended.terminal == Some(ShownTerminal::Running) {
                 // Nothing has told the end, because the turn has crashed.
                 self.end_terminal(&update.id, &TerminalExit::default());
             }
             leave_out_shown_output(&mut update);
-        }
+            // It can no longer be cancelled.
+            ended.can_cancel.then_some(Value::Null)
+        } else {
+            self.note_cancel(&update)
+        };
         if let Some(delta) = &update.terminal {
             // Nothing else of the card changes together with its terminal's output.
             return self.update_terminal(&update.id, delta);
         }
         let call = update.id.clone();
         let more = self.take_more_of_preview(&mut update);
-        encode::send_call_update(self.peer.outbox(), &self.session, update, cancel);
+        encode::send_call_update(self.peer.outbox(), &self.session, update, capabilities);
         if let Some(content) = more {
             self.send(&json!({
                 "sessionUpdate": "tool_call_content_chunk", "toolCallId": call.as_str(),
@@ -181,18 +181,13 @@ impl AcpClientV2 {
         }
     }
 
-    /// The news of an update about cancelling the call: that it can be done from now on, or no longer.
-    fn note_cancel(&self, update: &CallUpdate) -> CancelNews {
-        if update.status.is_final() {
-            let calls = self.calls.lock();
-            let was_offered = calls.get(&update.id).is_some_and(|call| call.can_cancel);
-            return if was_offered { CancelNews::Withdrawn } else { CancelNews::None };
-        }
+    /// The new capabilities of a call, if an update says that it can be cancelled from now on.
+    fn note_cancel(&self, update: &CallUpdate) -> Option<Value> {
         if !update.can_cancel {
-            return CancelNews::None;
+            return None;
         }
         self.calls.lock().entry(update.id.clone()).or_default().can_cancel = true;
-        CancelNews::Offered
+        Some(cancel_capability())
     }
 
     /// Like [`diffs::take_more`].
@@ -206,18 +201,19 @@ impl AcpClientV2 {
 
     fn announce_terminal(&self, call: &CallId, terminal: &TerminalId) {
         let mut calls = self.calls.lock();
-        let command = calls.get_mut(call).and_then(|known| known.command.as_mut());
-        let new_command = command.filter(|command| command.terminal == ShownTerminal::None);
-        let Some(command) = new_command else { return };
-        command.terminal = ShownTerminal::Running;
+        let Some(known) = calls.get_mut(call) else { return };
+        if known.terminal != Some(ShownTerminal::Unknown) {
+            return;
+        }
+        known.terminal = Some(ShownTerminal::Running);
         let mut update = json!({
             "sessionUpdate": "terminal_update", "terminalId": terminal.to_arc().as_ref(),
-            "capabilities": { "cancel": {} },
+            "capabilities": cancel_capability(),
         });
-        if let Some(line) = &command.line {
+        if let Some(line) = &known.line {
             update["command"] = escape_hidden(line).into();
         }
-        if command.is_in_cwd {
+        if known.is_in_cwd {
             update["cwd"] = self.cwd.to_string_lossy().into();
         }
         drop(calls);
@@ -239,8 +235,8 @@ impl AcpClientV2 {
         }
         let Some(exit) = &delta.exit else { return };
         let mut calls = self.calls.lock();
-        if let Some(command) = calls.get_mut(call).and_then(|known| known.command.as_mut()) {
-            command.terminal = ShownTerminal::Settled;
+        if let Some(terminal) = calls.get_mut(call).and_then(|known| known.terminal.as_mut()) {
+            *terminal = ShownTerminal::Settled;
         }
         drop(calls);
         if !delta.goes_on {
@@ -314,8 +310,8 @@ impl Client for AcpClientV2 {
                 if can_cancel {
                     self.calls.lock().entry(id.clone()).or_default().can_cancel = true;
                 }
-                let news = if can_cancel { CancelNews::Offered } else { CancelNews::None };
-                encode::send_new_call(self.peer.outbox(), &self.session, update, news);
+                let capabilities = can_cancel.then(cancel_capability);
+                encode::send_new_call(self.peer.outbox(), &self.session, update, capabilities);
             }
             Update::CallUpdate(update) => self.update_call(*update),
             Update::TerminalEnded { call, exit } => self.end_terminal(&call, &exit),

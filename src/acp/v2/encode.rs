@@ -23,19 +23,10 @@ use turnwright_types::update::{
 /// A session has one plan.
 const PLAN: &str = "plan";
 
-/// The capabilities of every client of version 2.
-const BASELINE: ClientCaps = ClientCaps {
-    plans: false,
-    notices: true,
-    compactions: true,
-    read: false,
-    write: false,
-    login: crate::acp::capabilities::LoginSupport::Unsupported,
-    forms: false,
-    terminal: false,
-    terminal_output: false,
-    subagents: false,
-};
+/// The capabilities of every client of version 2, as far as they matter here.
+fn baseline() -> ClientCaps {
+    ClientCaps { notices: true, compactions: true, ..ClientCaps::default() }
+}
 
 /// Sends an update that is not about prompts or tool calls.
 pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
@@ -51,7 +42,7 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
         same => {
-            if let Some(update) = to_wire::update(same, BASELINE, Path::new("")) {
+            if let Some(update) = to_wire::update(same, baseline(), Path::new("")) {
                 send_same(outbox, session, update);
             }
             return;
@@ -89,24 +80,9 @@ pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPar
     json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })
 }
 
-/// The news of an update of a call about cancelling it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CancelNews {
-    None,
-    /// It can be cancelled from now on.
-    Offered,
-    /// It can no longer be cancelled.
-    Withdrawn,
-}
-
-impl CancelNews {
-    fn capabilities(self) -> Option<Value> {
-        match self {
-            CancelNews::None => None,
-            CancelNews::Offered => Some(json!({ "cancel": {} })),
-            CancelNews::Withdrawn => Some(Value::Null),
-        }
-    }
+/// The capabilities of a call that can be cancelled. When it no longer can, they are null.
+pub(super) fn cancel_capability() -> Value {
+    json!({ "cancel": {} })
 }
 
 /// An update of a call, with what version 1 does not have.
@@ -122,28 +98,22 @@ struct ChangedCall {
     capabilities: Option<Value>,
 }
 
-impl ChangedCall {
-    fn send(self, outbox: &Outbox, session: &SessionId) {
-        send_changed(outbox, session, &self);
-    }
-}
-
-/// Sends the card of a new call. In version 2 it is an update like all others.
+/// Sends the card of a new call, with its capabilities if it has any. In version 2 it is an update like all others.
 pub(super) fn send_new_call(
     outbox: &Outbox,
     session: &SessionId,
     call: Update,
-    cancel: CancelNews,
+    capabilities: Option<Value>,
 ) {
-    let call = to_wire::update(call, BASELINE, Path::new(""));
+    let call = to_wire::update(call, baseline(), Path::new(""));
     let Some(schema::SessionUpdate::ToolCall(call)) = call else { return };
     let mut card = schema::ToolCallUpdate::from(call);
     // It has none yet.
     card.fields.content = None;
     card.fields.locations = card.fields.locations.filter(|locations| !locations.is_empty());
     let update = schema::SessionUpdate::ToolCallUpdate(card);
-    let capabilities = cancel.capabilities();
-    ChangedCall { update, content: None, status: None, capabilities }.send(outbox, session);
+    let changed = ChangedCall { update, content: None, status: None, capabilities };
+    send_changed(outbox, session, &changed);
 }
 
 /// Sends new values for some fields of a call. Version 1 has other diffs, and neither the status of a call
@@ -152,21 +122,20 @@ pub(super) fn send_call_update(
     outbox: &Outbox,
     session: &SessionId,
     mut update: CallUpdate,
-    cancel: CancelNews,
+    capabilities: Option<Value>,
 ) {
     let has_diff =
         update.content.iter().flatten().any(|content| matches!(content, CallContent::Diff { .. }));
     let changed = if has_diff { update.content.take() } else { None };
     let is_cancelled = update.status == ToolCallStatus::Cancelled;
     let update = Update::CallUpdate(Box::new(update));
-    let Some(mut update) = to_wire::update(update, BASELINE, Path::new("")) else { return };
+    let Some(mut update) = to_wire::update(update, baseline(), Path::new("")) else { return };
     if is_cancelled && let schema::SessionUpdate::ToolCallUpdate(card) = &mut update {
         card.fields.status = None;
     }
     let content = changed.map(contents);
     let status = is_cancelled.then_some("cancelled");
-    let capabilities = cancel.capabilities();
-    ChangedCall { update, content, status, capabilities }.send(outbox, session);
+    send_changed(outbox, session, &ChangedCall { update, content, status, capabilities });
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {

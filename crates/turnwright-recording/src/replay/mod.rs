@@ -23,6 +23,7 @@ use crate::Recording;
 use crate::playback::{EventKind, Playback, PlaybackEvent, RecordedEvent};
 use driver::{ReplayDriver, ReplaySummary};
 use observed::{Observer, RunNormalizer};
+use turnwright_rpc::AgentThread;
 use turnwright_store::{Store, insert_conversation};
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
@@ -36,18 +37,6 @@ pub struct AgentFolders {
     pub state: PathBuf,
 }
 
-/// An agent that serves ACP on a thread, with our ends of its pipes.
-#[derive(Debug)]
-pub struct StartedAgent {
-    /// Takes the client's messages.
-    pub input: File,
-    /// Has the agent's messages.
-    pub output: File,
-    /// Ends the agent.
-    pub stop: CancellationToken,
-    pub thread: JoinHandle<io::Result<()>>,
-}
-
 /// Plays a recording back in the agent that `start` starts. Returns a report for people, and true if nothing differs.
 ///
 /// # Errors
@@ -56,7 +45,7 @@ pub fn play_back(
     head: &Value,
     events: &[RecordedEvent],
     folders: &AgentFolders,
-    start: impl FnOnce(Recording) -> io::Result<StartedAgent>,
+    start: impl FnOnce(Recording) -> io::Result<AgentThread>,
 ) -> io::Result<(String, bool)> {
     let AgentFolders { config, state } = folders;
     let now = RunNormalizer::new(&config.to_string_lossy(), &state.to_string_lossy());
@@ -99,19 +88,19 @@ impl PlayedAgent {
         events: &[RecordedEvent],
         asks_model: bool,
         state: &Path,
-        start: impl FnOnce(Recording) -> io::Result<StartedAgent>,
+        start: impl FnOnce(Recording) -> io::Result<AgentThread>,
     ) -> io::Result<PlayedAgent> {
         store_conversation(state, events)?;
         let (sender, receiver) = sync_channel(MAX_WAITING_EVENTS);
         let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
         let recording = Recording::of(Arc::clone(&playback));
-        let StartedAgent { input, output, stop, thread } = start(recording)?;
+        let AgentThread { requests, messages, stop, thread } = start(recording)?;
         thread::Builder::new()
             .name("replay".to_owned())
-            .spawn(move || read_messages(output, &sender))?;
+            .spawn(move || read_messages(messages, &sender))?;
         Ok(PlayedAgent {
             playback,
-            input: Some(input),
+            input: Some(requests),
             events: Some(receiver),
             stop,
             thread: Some(thread),
@@ -185,7 +174,7 @@ pub fn ask_other_model(
     head: &Value,
     events: &[RecordedEvent],
     state: &Path,
-    start: impl FnOnce(Recording) -> io::Result<StartedAgent>,
+    start: impl FnOnce(Recording) -> io::Result<AgentThread>,
 ) -> io::Result<(String, Option<String>)> {
     let agent = PlayedAgent::start(head, events, true, state, start)?;
     let mut run = OtherModelRun {

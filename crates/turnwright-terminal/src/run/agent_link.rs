@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use turnwright_rpc::{AgentThread, LineReader, Outbox, Peer, Stdio, pipe_file};
+use turnwright_rpc::{AgentThread, LineReader, Outbox, Peer, Stdio};
 
 /// How long the agent may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ impl AgentLink {
     ) -> io::Result<AgentLink> {
         let AgentThread { requests, messages, stop, thread } = AgentThread::start(serve)?;
         let peer = Peer::new(Outbox::start(requests)?);
-        let incoming = LineReader::start(pipe_file(messages))?;
+        let incoming = LineReader::start(messages)?;
         Ok(AgentLink { peer, incoming, stop, thread })
     }
 

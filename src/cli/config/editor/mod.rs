@@ -17,6 +17,7 @@ use turnwright_types::private_file;
 use turnwright_workspace::files::{FileError, replace_file};
 use turnwright_workspace::real_path;
 
+use EditorSettings::{ByHand, File};
 use SettingsFile::{ConfigFolder, Home};
 
 /// The path in the pages that stands for the running program.
@@ -45,65 +46,42 @@ enum SettingsFile {
     ConfigFolder(&'static str),
 }
 
+/// The guide of an editor, whose page has its name.
+macro_rules! guide {
+    ($name:literal, $settings:expr) => {
+        EditorGuide {
+            name: $name,
+            page: include_str!(concat!("../../../../docs/editors/", $name, ".md")),
+            settings: $settings,
+        }
+    };
+}
+
 const GUIDES: &[EditorGuide] = &[
-    EditorGuide {
-        name: "zed",
-        page: include_str!("../../../../docs/editors/zed.md"),
-        settings: EditorSettings::File([
+    guide!(
+        "zed",
+        File([
             ConfigFolder("zed/settings.json"),
             Home(".config/zed/settings.json"),
             ConfigFolder("Zed/settings.json"),
-        ]),
-    },
-    EditorGuide {
-        name: "neovim",
-        page: include_str!("../../../../docs/editors/neovim.md"),
-        settings: EditorSettings::ByHand("The configuration of Neovim is Lua code"),
-    },
-    EditorGuide {
-        name: "emacs",
-        page: include_str!("../../../../docs/editors/emacs.md"),
-        settings: EditorSettings::ByHand("The configuration of Emacs is Lisp code"),
-    },
-    EditorGuide {
-        name: "jetbrains",
-        page: include_str!("../../../../docs/editors/jetbrains.md"),
-        settings: EditorSettings::File([Home(".jetbrains/acp.json"); 3]),
-    },
-    EditorGuide {
-        name: "vscode",
-        page: include_str!("../../../../docs/editors/vscode.md"),
-        settings: EditorSettings::File([
+        ])
+    ),
+    guide!("neovim", ByHand("The configuration of Neovim is Lua code")),
+    guide!("emacs", ByHand("The configuration of Emacs is Lisp code")),
+    guide!("jetbrains", File([Home(".jetbrains/acp.json"); 3])),
+    guide!(
+        "vscode",
+        File([
             ConfigFolder("Code/User/settings.json"),
             Home("Library/Application Support/Code/User/settings.json"),
             ConfigFolder("Code/User/settings.json"),
-        ]),
-    },
-    EditorGuide {
-        name: "toad",
-        page: include_str!("../../../../docs/editors/toad.md"),
-        settings: EditorSettings::ByHand("Toad takes the agent on its command line"),
-    },
-    EditorGuide {
-        name: "acpx",
-        page: include_str!("../../../../docs/editors/acpx.md"),
-        settings: EditorSettings::File([Home(".acpx/config.json"); 3]),
-    },
-    EditorGuide {
-        name: "obsidian",
-        page: include_str!("../../../../docs/editors/obsidian.md"),
-        settings: EditorSettings::ByHand("Obsidian's plugin has a form for agents"),
-    },
-    EditorGuide {
-        name: "jupyter",
-        page: include_str!("../../../../docs/editors/jupyter.md"),
-        settings: EditorSettings::ByHand("A persona of Jupyter AI is Python code"),
-    },
-    EditorGuide {
-        name: "marimo",
-        page: include_str!("../../../../docs/editors/marimo.md"),
-        settings: EditorSettings::ByHand("marimo needs a bridge that runs beside it"),
-    },
+        ])
+    ),
+    guide!("toad", ByHand("Toad takes the agent on its command line")),
+    guide!("acpx", File([Home(".acpx/config.json"); 3])),
+    guide!("obsidian", ByHand("Obsidian's plugin has a form for agents")),
+    guide!("jupyter", ByHand("A persona of Jupyter AI is Python code")),
+    guide!("marimo", ByHand("marimo needs a bridge that runs beside it")),
 ];
 
 impl EditorGuide {
@@ -135,7 +113,7 @@ impl EditorGuide {
 
     /// The file on this system. None if there is no home folder, or nothing to write.
     fn file(&self, config: &Config) -> Option<PathBuf> {
-        let EditorSettings::File([linux, macos, windows]) = self.settings else { return None };
+        let File([linux, macos, windows]) = self.settings else { return None };
         let file = match () {
             () if cfg!(windows) => windows,
             () if cfg!(target_os = "macos") => macos,
@@ -223,7 +201,7 @@ fn write(
         print(&guide.text(program))?;
         Err(CliError::Other(format!("{why}. Nothing was written; the set-up is above")))
     };
-    if let EditorSettings::ByHand(why) = guide.settings {
+    if let ByHand(why) = guide.settings {
         return by_hand(why.to_owned());
     }
     let Some(path) = args.file.clone().or_else(|| guide.file(config)) else {

@@ -28,7 +28,7 @@ use turnwright_llm::{Exchange, Traffic};
 
 pub use playback::{RecordedEvent, RecordingError, load_recording};
 pub use recorder::{RecordedSession, Recorder};
-pub use replay::{AgentFolders, StartedAgent, ask_other_model, play_back};
+pub use replay::{ask_other_model, play_back};
 
 /// The version of the format.
 const FORMAT: u64 = 1;

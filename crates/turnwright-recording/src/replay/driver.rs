@@ -57,8 +57,7 @@ pub(super) struct ReplayDriver {
     /// True if the turn is not compared.
     skips_turn: bool,
     line: usize,
-    /// The recorded lines and turns so far.
-    lines: usize,
+    /// The turns so far.
     turns: usize,
 }
 
@@ -79,7 +78,6 @@ impl ReplayDriver {
             has_ended: false,
             skips_turn: false,
             line: 0,
-            lines: 0,
             turns: 0,
         }
     }
@@ -104,7 +102,7 @@ impl ReplayDriver {
         } else {
             " The recording has no end: the agent was killed, or lines are missing."
         };
-        let lines = self.lines;
+        let lines = events.iter().filter(|event| matches!(event.kind, EventKind::Out(_))).count();
         let turns = self.turns;
         Ok(format!("The same: {lines} lines of the agent, turns: {turns}.{open}\n"))
     }
@@ -192,7 +190,6 @@ impl ReplayDriver {
         if let Some(session) = recorded["result"].get("sessionId") {
             self.session.0 = session.clone();
         }
-        self.lines += 1;
         for observation in self.recorded.on_agent(recorded.clone()) {
             if self.skips_turn && !matches!(observation.stream, ObservedStream::Answer(_)) {
                 continue;

@@ -282,6 +282,7 @@ impl Toolbox {
     fn is_search(&self, name: &str) -> bool {
         name == self.search.name()
     }
+
     /// Finds a tool for a call. An MCP tool is advertised from then on.
     ///
     /// # Errors
@@ -319,15 +320,15 @@ impl Toolbox {
             return Ok(Arc::clone(&self.search));
         }
         let letters = letters_and_digits(bare);
-        match (built_in.find_loosely(&letters), remote.find_loosely(&letters)) {
-            (LooseMatch::One(tool), LooseMatch::Nothing)
-            | (LooseMatch::Nothing, LooseMatch::One(tool)) => Some(Arc::clone(tool)),
+        let alike: Vec<_> = built_in.alike(&letters).chain(remote.alike(&letters)).collect();
+        let found = match alike.as_slice() {
+            [tool] => Some(*tool),
             _ => {
                 let foreign = FOREIGN_NAMES.iter().find(|(_, names)| names.contains(&&*letters));
-                foreign.and_then(|(name, _)| built_in.get(name)).cloned()
+                foreign.and_then(|(name, _)| built_in.get(name))
             }
-        }
-        .ok_or_else(|| self.unknown_tool_message(bare, &remote).into())
+        };
+        found.cloned().ok_or_else(|| self.unknown_tool_message(bare, &remote).into())
     }
 
     fn unknown_tool_message(&self, name: &str, remote: &ToolIndex) -> String {
@@ -464,28 +465,16 @@ fn allows_remote(allowed: &str, name: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct ToolIndex {
     tools: Vec<Arc<dyn AnyTool>>,
-    exact: HashMap<String, usize>,
-    /// By the letters and digits of the name; `None` if several tools have the same.
-    by_letters: HashMap<String, Option<usize>>,
-}
-
-/// The result of a lookup by letters and digits only.
-enum LooseMatch<'a> {
-    Nothing,
-    One(&'a Arc<dyn AnyTool>),
-    Several,
+    by_name: HashMap<String, usize>,
 }
 
 impl ToolIndex {
     pub(super) fn new(tools: Vec<Arc<dyn AnyTool>>) -> ToolIndex {
-        let mut exact = HashMap::new();
-        let mut by_letters = HashMap::new();
+        let mut by_name = HashMap::new();
         for (position, tool) in tools.iter().enumerate() {
-            exact.entry(tool.name().to_owned()).or_insert(position);
-            let only = by_letters.entry(letters_and_digits(tool.name())).or_insert(Some(position));
-            *only = only.filter(|first| *first == position);
+            by_name.entry(tool.name().to_owned()).or_insert(position);
         }
-        ToolIndex { tools, exact, by_letters }
+        ToolIndex { tools, by_name }
     }
 
     /// All tools, in the order in which they were given.
@@ -495,18 +484,12 @@ impl ToolIndex {
 
     /// The tool of exactly that name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
-        self.tools.get(*self.exact.get(name)?)
+        self.tools.get(*self.by_name.get(name)?)
     }
 
-    /// The tool whose name has these letters and digits.
-    fn find_loosely(&self, letters: &str) -> LooseMatch<'_> {
-        match self.by_letters.get(letters) {
-            None => LooseMatch::Nothing,
-            Some(None) => LooseMatch::Several,
-            Some(Some(position)) => {
-                self.tools.get(*position).map_or(LooseMatch::Nothing, LooseMatch::One)
-            }
-        }
+    /// The tools whose names have these letters and digits.
+    fn alike<'a>(&'a self, letters: &'a str) -> impl Iterator<Item = &'a Arc<dyn AnyTool>> {
+        self.tools.iter().filter(move |tool| letters_and_digits(tool.name()) == letters)
     }
 }
 

@@ -7,7 +7,6 @@
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -195,7 +194,7 @@ impl RemoteTools {
 
     /// Returns true if the model has to search for tools.
     pub(in crate::tools) fn uses_search(&self) -> bool {
-        self.state.lock().advertised.uses_search()
+        self.state.lock().advertised.uses_search
     }
 
     /// Marks tools as used by the model: they are advertised from the next request on.
@@ -261,11 +260,6 @@ pub(super) fn schema_budget(window: Option<u64>) -> usize {
 }
 
 impl AdvertisedTools {
-    /// Returns true if the model has to search for tools.
-    fn uses_search(&self) -> bool {
-        self.uses_search
-    }
-
     /// Marks a tool as used. Returns true if it has to be advertised and was not before.
     fn load(&mut self, name: &str) -> bool {
         self.loaded.retain(|loaded| loaded != name);
@@ -328,21 +322,5 @@ fn exceeds_budget(index: &ToolIndex, budget: usize) -> bool {
 /// The bytes of a tool's spec.
 fn spec_size(tool: &Arc<dyn AnyTool>) -> usize {
     let Some(spec) = tool.spec(&OfferContext::default()) else { return 0 };
-    let mut count = ByteCounter(spec.name.len() + spec.description.len());
-    // `ByteCounter` never fails.
-    serde_json::to_writer(&mut count, &spec.parameters).ok();
-    count.0
-}
-
-struct ByteCounter(usize);
-
-impl Write for ByteCounter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    spec.name.len() + spec.description.len() + spec.parameters.to_string().len()
 }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::arguments::{ArgumentRole, ShownArgument};
-use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::message::{TokenUsage, ToolSpec};
@@ -113,29 +113,25 @@ impl Tool for Agent {
         CallPlan::in_session(view(args))
     }
 
-    async fn run(&self, args: AgentArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: AgentArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(runner) = ctx.helpers.clone() else {
-            return ToolOutcome::failed("There are no helpers here. Do the task yourself.");
+            return Err("There are no helpers here. Do the task yourself.".into());
         };
         if args.prompt.trim().is_empty() || args.prompt.len() > MAX_PROMPT_BYTES {
-            return ToolOutcome::failed(format!(
+            return Err(format!(
                 "`prompt` must have 1 to {MAX_PROMPT_BYTES} bytes. No helper was started."
-            ));
+            )
+            .into());
         }
-        let kind = match ctx.env.helpers.find_type(args.kind()) {
-            Ok(kind) => kind,
-            Err(known) => {
-                let name = escape_hidden_line(args.kind());
-                return ToolOutcome::failed(format!(
-                    "There is no helper `{name}`. No helper was started. There are: {known}."
-                ));
-            }
-        };
+        let kind = ctx.env.helpers.find_type(args.kind()).map_err(|known| {
+            let name = escape_hidden_line(args.kind());
+            format!("There is no helper `{name}`. No helper was started. There are: {known}.")
+        })?;
         let view = view(&args);
         let title = args.title();
         let in_background = args.background.unwrap_or(false);
         let task = HelperTask { kind, title, view, prompt: args.prompt, in_background };
-        runner.run(task, ctx).await
+        Ok(runner.run(task, ctx).await)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::{PATCH, ShownArgument};
 use super::{
-    CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
+    CallPlan, CallSite, OfferContext, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome,
     edit_common, locations,
 };
 use patch_arguments::ApplyPatchArgs;
@@ -61,12 +61,6 @@ fn renamed_to(file: &FilePatch) -> Option<&str> {
     match &file.change {
         PatchOp::Update { to, .. } => to.as_deref(),
         PatchOp::Add { .. } | PatchOp::Delete => None,
-    }
-}
-
-impl PreviewedChange for Vec<PatchStep> {
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        self.iter().flat_map(PatchStep::expected_changes).collect()
     }
 }
 
@@ -150,29 +144,30 @@ impl Tool for ApplyPatch {
         Ok((steps, content))
     }
 
+    fn expected_changes(steps: &Vec<PatchStep>) -> Vec<ExpectedChange<'_>> {
+        steps.iter().flat_map(PatchStep::expected_changes).collect()
+    }
+
     async fn run(
         &self,
         args: ApplyPatchArgs,
-        steps: Vec<PatchStep>,
+        mut steps: Vec<PatchStep>,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    ) -> ToolAnswer {
         let files = &ctx.env.files;
         for step in &steps {
             if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
-                return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+                return Err("Nothing was written: there is no permission for it.".into());
             }
-            if !edit_common::still_resolves_to(&step.name, &step.target, ctx).await {
-                return edit_common::write_failure(&step.name, &FileError::Moved);
-            }
+            edit_common::check_target(&step.name, &step.target, ctx).await?;
         }
-        let mut steps = steps;
         for number in 0..steps.len() {
             if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
                 let name = steps[number].name.clone();
                 steps.truncate(number + 1);
                 let rest = roll_back(steps, error.is_partial, files).await;
-                return ToolOutcome::failed(format!("{name} {}. {rest}", error.reason));
+                return Err(format!("{name} {}. {rest}", error.reason).into());
             }
         }
         delete_set_aside(&steps, files).await;
@@ -180,7 +175,7 @@ impl Tool for ApplyPatch {
         if !args.left_out.is_empty() {
             outcome.append_note(format!("[Not run: {}. Call exec for it.]", args.left_out));
         }
-        outcome
+        Ok(outcome)
     }
 }
 
@@ -292,7 +287,7 @@ async fn plan_step(
             PatchAction::Delete { before: None, aside: None }
         }
         (_, Err(error)) => {
-            return Err(edit_common::read_failure(&name, &target, error, ctx).await.into());
+            return Err(edit_common::read_failure(&name, &target, &error, ctx).await);
         }
         (PatchOp::Delete, Ok(before)) => {
             if let Some(lines) = edit_common::changed_since_read(ctx, &target, &before).await {

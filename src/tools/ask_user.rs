@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{
@@ -46,10 +46,10 @@ impl Tool for AskUser {
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let question = text::cut(escape_hidden(args.question.trim()), MAX_QUESTION_CHARS);
         if question.is_empty() {
-            return ToolOutcome::failed("ask_user needs a `question`. The user was not asked.");
+            return Err("ask_user needs a `question`. The user was not asked.".into());
         }
         let options = clean_options(args.options);
         let several = args.several && !options.is_empty();
@@ -58,16 +58,16 @@ impl Tool for AskUser {
             UserQuestion { call: ctx.call.clone(), question, options, allows_multiple: several };
         match ctx.env.client.ask_user(inquiry).await {
             UserReply::Answered(words) if words.iter().any(|text| !text.trim().is_empty()) => {
-                answer_outcome(&words)
+                Ok(answer_outcome(&words))
             }
-            UserReply::Answered(_) | UserReply::Declined => ToolOutcome::refused(ToolRefusal::new(
+            UserReply::Answered(_) | UserReply::Declined => Err(ToolRefusal::new(
                 "The user does not want to answer this. Do not ask again: decide yourself and say \
                  how, or stop and say what is open.",
                 "Not answered",
             )),
-            UserReply::Cancelled => ToolOutcome::refused(ToolRefusal::cancelled(
-                "The question was withdrawn; there is no answer.",
-            )),
+            UserReply::Cancelled => {
+                Err(ToolRefusal::cancelled("The question was withdrawn; there is no answer."))
+            }
             UserReply::InConversation => {
                 let text = format!(
                     "The user is asked this; the turn ends, and the next message is the \
@@ -75,12 +75,13 @@ impl Tool for AskUser {
                 );
                 ctx.env.ask_in_conversation(shown);
                 let content = vec![CallContent::Text(ASKED.to_owned())];
-                ToolOutcome::done(text, content, json!({ "message": ASKED }))
+                Ok(ToolOutcome::done(text, content, json!({ "message": ASKED })))
             }
-            UserReply::Unsupported => ToolOutcome::failed(
-                "This client cannot show the question. Ask it in the text of your answer and end \
-                 your turn there.",
-            ),
+            UserReply::Unsupported => {
+                Err("This client cannot show the question. Ask it in the text of your answer and end \
+                     your turn there."
+                    .into())
+            }
         }
     }
 }

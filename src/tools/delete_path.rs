@@ -5,7 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
+use super::{
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common,
+    locations,
+};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
@@ -58,9 +61,7 @@ impl Tool for DeletePath {
         }
         let info = match ctx.env.files.inspect_entry(target).await {
             Ok(info) => info,
-            Err(error) => {
-                return Err(not_found_message(&args.path, target, &error, ctx).await.into());
-            }
+            Err(error) => return Err(not_found_failure(&args.path, target, &error, ctx).await),
         };
         if info.entries() > 0 && args.recursive != Some(true) {
             let files = info.files;
@@ -95,34 +96,31 @@ impl Tool for DeletePath {
         surveyed: Option<EntryInfo>,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    ) -> ToolAnswer {
         let (Some(Effect::Delete(target)), Some(surveyed)) = (pass.effects().first(), surveyed)
         else {
-            return ToolOutcome::failed("Nothing was deleted: there is no permission for it.");
+            return Err("Nothing was deleted: there is no permission for it.".into());
         };
+        let name = &args.path;
         let files = &ctx.env.files;
-        match files.inspect_entry(target).await {
-            Ok(current) if current == surveyed => {}
-            Ok(_) => {
-                return ToolOutcome::failed(format!(
-                    "{} changed while permission was asked; nothing was deleted.",
-                    args.path
-                ));
-            }
-            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
+        let current =
+            files.inspect_entry(target).await.map_err(|error| format!("{name} {error}"))?;
+        if current != surveyed {
+            return Err(format!(
+                "{name} changed while permission was asked; nothing was deleted."
+            )
+            .into());
         }
         let recursive = args.recursive == Some(true);
-        let gone = match files.remove(target, recursive, &ctx.cancel).await {
-            Ok(gone) => gone,
-            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
-        };
+        let removed = files.remove(target, recursive, &ctx.cancel).await;
+        let gone = removed.map_err(|error| format!("{name} {error}"))?;
         let what = match (surveyed.is_folder, gone) {
             (false, _) => String::new(),
             (true, 0) => " (an empty folder)".to_owned(),
             (true, 1) => " (a folder with 1 file)".to_owned(),
             (true, count) => format!(" (a folder with {count} files)"),
         };
-        let text = format!("Deleted {}{what}.", args.path);
+        let text = format!("Deleted {name}{what}.");
         let mut view = view(std::slice::from_ref(target), files.roots());
         if surveyed.is_folder {
             view.title.push_str(&format!(" ({gone} files)"));
@@ -130,7 +128,7 @@ impl Tool for DeletePath {
         let list = deleted_list(&files.roots().display_path(target), &surveyed);
         let raw = json!({ "result": text, "files": gone });
         let outcome = ToolOutcome::done(text, vec![CallContent::Text(list)], raw);
-        ToolOutcome { view: Some(view), ..outcome }
+        Ok(ToolOutcome { view: Some(view), ..outcome })
     }
 }
 
@@ -177,19 +175,15 @@ pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Optio
 }
 
 /// The error for the model if there is nothing at a path, with similar names.
-pub(super) async fn not_found_message(
+pub(super) async fn not_found_failure(
     name: &str,
     target: &ResolvedPath,
     error: &FileError,
     ctx: &ToolCtx,
-) -> String {
+) -> ToolRefusal {
     let mut text = format!("{name} {error}. Nothing was done.");
     if *error == FileError::NotFound {
-        let near = ctx.env.files.similar_paths(target).await;
-        if !near.is_empty() {
-            let names: Vec<_> = near.iter().map(|path| display(path)).collect();
-            text.push_str(&format!(" Similar names: {}.", names.join(", ")));
-        }
+        text.push_str(&edit_common::similar_names(target, ctx).await);
     }
-    text
+    text.into()
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::arguments::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
+    CallPlan, CallSite, OfferContext, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome,
     edit_common, locations,
 };
 use tokio::task::spawn_blocking;
@@ -20,7 +20,7 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::{
     self, AppliedEdits, EditError, EditErrorKind, TextEdit, line_changes,
 };
-use turnwright_workspace::files::{FileError, FileText, Roots};
+use turnwright_workspace::files::{FileText, Roots};
 
 #[derive(Debug)]
 pub(super) struct EditFile;
@@ -87,14 +87,6 @@ pub(super) struct PlannedEdit {
     changed: Option<Vec<(usize, usize)>>,
 }
 
-impl PreviewedChange for PlannedEdit {
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        let before = self.before.as_ref();
-        let after = before.map(|file| (self.applied.text.as_str(), file.encoding));
-        vec![ExpectedChange { path: &self.place, before, after }]
-    }
-}
-
 impl Tool for EditFile {
     const NAME: &'static str = "edit_file";
     const KIND: ToolKind = ToolKind::Edit;
@@ -135,7 +127,7 @@ impl Tool for EditFile {
         let before = match ctx.env.files.read(target).await {
             Ok(text) => text,
             Err(error) => {
-                return Err(edit_common::read_failure(&args.path, target, error, ctx).await.into());
+                return Err(edit_common::read_failure(&args.path, target, &error, ctx).await);
             }
         };
         let changed = edit_common::changed_since_read(ctx, target, &before).await;
@@ -173,25 +165,29 @@ impl Tool for EditFile {
         Ok((PlannedEdit { place, before: Some(before), applied, changed }, vec![diff]))
     }
 
+    fn expected_changes(planned: &PlannedEdit) -> Vec<ExpectedChange<'_>> {
+        let before = planned.before.as_ref();
+        let after = before.map(|file| (planned.applied.text.as_str(), file.encoding));
+        vec![ExpectedChange { path: &planned.place, before, after }]
+    }
+
     async fn run(
         &self,
         args: EditFileArgs,
         planned: PlannedEdit,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    ) -> ToolAnswer {
         let PlannedEdit { before, applied, changed, .. } = planned;
         let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
-            return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+            return Err("Nothing was written: there is no permission for it.".into());
         };
-        if !edit_common::still_resolves_to(&args.path, target, ctx).await {
-            return edit_common::write_failure(&args.path, &FileError::Moved);
-        }
+        edit_common::check_target(&args.path, target, ctx).await?;
         let files = &ctx.env.files;
-        let written = match files.write(target, Some(&before), &applied.text, &ctx.cancel).await {
-            Ok(written) => written,
-            Err(error) => return edit_common::write_failure(&args.path, &error),
-        };
+        let written = files
+            .write(target, Some(&before), &applied.text, &ctx.cancel)
+            .await
+            .map_err(|error| edit_common::write_failure(&args.path, &error))?;
         let path = files.roots().client_path(target);
         let target = target.clone();
         let roots = files.roots().clone();
@@ -211,9 +207,7 @@ impl Tool for EditFile {
             let view = Some(view(std::slice::from_ref(&target), &roots, Some(&applied)));
             ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() }
         });
-        work.await.unwrap_or_else(|error| {
-            ToolOutcome::failed(format!("The file was written; then: {error}"))
-        })
+        work.await.map_err(|error| format!("The file was written; then: {error}").into())
     }
 }
 

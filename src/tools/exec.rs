@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::{COMMAND, ShownArgument};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
+use super::{
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome, live_output,
+};
 use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
 use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
@@ -222,14 +224,11 @@ impl Tool for Exec {
         Ok(((), [command].into_iter().chain(folder).map(CallContent::Text).collect()))
     }
 
-    async fn run(&self, args: ExecArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: ExecArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Exec(command)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was run: there is no permission for it.");
+            return Err("Nothing was run: there is no permission for it.".into());
         };
-        let mut confinement = match confine(pass, ctx.env.command_site().clone()).await {
-            Ok(confinement) => confinement,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
+        let mut confinement = confine(pass, ctx.env.command_site().clone()).await?;
         let in_background = args.background.unwrap_or(false);
         let spec = CommandSpec {
             command: command.line.clone(),
@@ -240,10 +239,7 @@ impl Tool for Exec {
             sandbox: confinement.profile.clone(),
             network: confinement.network.take(),
         };
-        let (job, mut live) = match begin(&spec, ctx).await {
-            Ok(begun) => begun,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
+        let (job, mut live) = begin(&spec, ctx).await?;
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
         start_signing(&mut confinement, &job, env);
@@ -267,14 +263,14 @@ impl Tool for Exec {
             let waited = (!in_background).then_some(limit);
             let mut outcome = running_outcome(&job, waited, published);
             live.finish(&job, None, &mut outcome);
-            return outcome;
+            return Ok(outcome);
         };
         let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
         add_findings(&mut outcome, &job, &ctx.env).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
         add_unsaved_note(&mut outcome, &ctx.env);
-        outcome
+        Ok(outcome)
     }
 }
 
@@ -440,8 +436,7 @@ fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -
         }
     };
     notes.push(note);
-    let report = CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes };
-    let mut outcome = report.outcome(true);
+    let mut outcome = command_outcome(job, (true, None), &how, &format!("[{how}]"), notes);
     outcome.content.push(CallContent::Text(shown));
     outcome
 }
@@ -489,7 +484,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         );
     }
     let head = format!("[{how} · {:.1} s]", end.duration.as_secs_f32());
-    let mut outcome = CommandReport { job, how: &how, head, code, notes }.outcome(ok);
+    let mut outcome = command_outcome(job, (ok, code), &how, &head, notes);
     if leaves_processes {
         let stopped = "What it left running in the background was stopped";
         outcome.content.push(CallContent::Text(stopped.to_owned()));
@@ -502,48 +497,41 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     outcome
 }
 
-/// The parts of the outcome of a command.
-pub(super) struct CommandReport<'a> {
-    pub(super) job: &'a Job,
-    /// Its state in a few words.
-    pub(super) how: &'a str,
-    /// The first line of the text for the model.
-    pub(super) head: String,
-    pub(super) code: Option<i32>,
-    /// Lines below the output, for the model.
-    pub(super) notes: Vec<String>,
-}
-
-impl CommandReport<'_> {
-    /// Builds the outcome with the output that no call has returned yet.
-    pub(super) fn outcome(self, ok: bool) -> ToolOutcome {
-        let OutputExcerpt { text: output, truncated } = self.job.take_output();
-        let took = u64::try_from(self.job.age().as_millis()).unwrap_or(u64::MAX);
-        let mut text = format!("{}\n{output}", self.head);
-        for note in self.notes {
-            text.push_str(if text.ends_with('\n') { "" } else { "\n" });
-            text.push_str(&note);
-        }
-        let (shown, message) = match output.as_str() {
-            "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
-            output => (fenced(output), None),
-        };
-        let mut raw = json!({
-            "exitCode": self.code,
-            "ended": self.how,
-            "durationMs": took,
-            "bytes": self.job.bytes(),
-            "truncated": truncated,
-            "job": self.job.id(),
-            "output": Value::String(output),
-        });
-        if let Some(message) = message {
-            // A client that finds no text in these fields shows all of them.
-            raw["message"] = message.into();
-        }
-        let content = vec![CallContent::Text(shown)];
-        ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
+/// Builds the outcome of a command with the output that no call has returned yet. `how` is its state in a few words, `head`
+/// the first line of the text for the model, and `notes` are lines below the output.
+pub(super) fn command_outcome(
+    job: &Job,
+    (ok, code): (bool, Option<i32>),
+    how: &str,
+    head: &str,
+    notes: Vec<String>,
+) -> ToolOutcome {
+    let OutputExcerpt { text: output, truncated } = job.take_output();
+    let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
+    let mut text = format!("{head}\n{output}");
+    for note in notes {
+        text.push_str(if text.ends_with('\n') { "" } else { "\n" });
+        text.push_str(&note);
     }
+    let (shown, message) = match output.as_str() {
+        "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
+        output => (fenced(output), None),
+    };
+    let mut raw = json!({
+        "exitCode": code,
+        "ended": how,
+        "durationMs": took,
+        "bytes": job.bytes(),
+        "truncated": truncated,
+        "job": job.id(),
+        "output": Value::String(output),
+    });
+    if let Some(message) = message {
+        // A client that finds no text in these fields shows all of them.
+        raw["message"] = message.into();
+    }
+    let content = vec![CallContent::Text(shown)];
+    ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
 }
 
 #[cfg(test)]

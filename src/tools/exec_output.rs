@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::exec::{self, CommandReport, finished_outcome, seconds};
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::exec::{self, command_outcome, finished_outcome, seconds};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
@@ -147,22 +147,20 @@ impl Tool for ExecOutput {
         Ok(((), vec![CallContent::Text(text)]))
     }
 
-    async fn run(&self, args: ExecOutputArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        let job = match find(&args, ctx) {
-            Ok(job) => job,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
+    async fn run(&self, args: ExecOutputArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let job = find(&args, ctx)?;
         if let Some(input) = args.input() {
             if !pass.effects().contains(&args.input_effect()) {
-                return ToolOutcome::failed("Nothing was sent: there is no permission for it.");
+                return Err("Nothing was sent: there is no permission for it.".into());
             }
             if let Err(error) = job.write_input(line(input)).await {
                 let id = job.id();
-                return ToolOutcome::failed(format!(
+                return Err(format!(
                     "{id} did not take the input: {error}. Only commands that were started with \
                      background=true take input, while they run. {}",
                     ctx.env.jobs.describe()
-                ));
+                )
+                .into());
             }
         }
         if let Some(signal) = args.signal {
@@ -178,7 +176,7 @@ impl Tool for ExecOutput {
         if job.end().is_some() {
             exec::add_findings(&mut outcome, &job, &ctx.env).await;
         }
-        outcome
+        Ok(outcome)
     }
 }
 
@@ -233,5 +231,5 @@ fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
     let notes = if job.has_new_output() { Vec::new() } else { vec!["(no new output)".to_owned()] };
-    CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes }.outcome(true)
+    command_outcome(job, (true, None), &how, &format!("[{how}]"), notes)
 }

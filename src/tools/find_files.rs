@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -72,33 +72,23 @@ impl Tool for FindFiles {
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: FindFilesArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: FindFilesArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
+            return Err("Nothing was searched: there is no permission for it.".into());
         };
+        let name = args.path.as_deref().unwrap_or(".");
         let hidden = args.hidden.unwrap_or(false);
-        let scope = match search_common::scope((pass, target), Some(&args.glob), hidden, ctx).await
-        {
-            Ok(scope) => scope,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
+        let scope = search_common::scope((pass, target), Some(&args.glob), hidden, ctx).await?;
         let order = match args.sort {
             Some(SortBy::Recent) => FileOrder::Recent,
             Some(SortBy::Path) | None => FileOrder::Path,
         };
         let wanted = FindOptions { order, offset: args.offset.unwrap_or(0) };
-        let search = move |stop: &_| match search_common::obstacle(&scope.root, true) {
-            Some(why) => Err(why),
-            None => Ok(find(&scope, wanted, stop)),
-        };
-        match search_common::run_search(ctx, search).await {
-            Ok(Ok(names)) => report(&args, target, names, ctx),
-            Ok(Err(why)) => {
-                let name = args.path.as_deref().unwrap_or(".");
-                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
-            }
-            Err(reason) => ToolOutcome::failed(reason),
-        }
+        let searching =
+            search_common::search(scope, (name, target), true, ctx, move |scope, stop| {
+                find(scope, wanted, stop)
+            });
+        Ok(report(&args, target, searching.await?, ctx))
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -93,31 +93,22 @@ impl Tool for Grep {
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: GrepArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: GrepArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
+            return Err("Nothing was searched: there is no permission for it.".into());
         };
         let name = args.path.as_deref().unwrap_or(".");
         let hidden = args.hidden.unwrap_or(false);
         let scope =
-            match search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
-                Ok(scope) => scope,
-                Err(reason) => return ToolOutcome::failed(reason),
-            };
+            search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await?;
         let query = args.query();
-        let search = move |stop: &_| match search_common::obstacle(&scope.root, false) {
-            Some(why) => Err(GrepError::Location(why)),
-            None => grep(&scope, &query, stop).map_err(GrepError::Pattern),
-        };
-        match search_common::run_search(ctx, search).await {
-            Ok(Ok(found)) => report(&args, target, &found, ctx),
-            Ok(Err(GrepError::Location(why))) => {
-                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
-            }
-            Ok(Err(GrepError::Pattern(reason))) => {
-                ToolOutcome::failed(format!("The pattern cannot be searched for: {reason}."))
-            }
-            Err(reason) => ToolOutcome::failed(reason),
+        let searching =
+            search_common::search(scope, (name, target), false, ctx, move |scope, stop| {
+                grep(scope, &query, stop)
+            });
+        match searching.await? {
+            Ok(found) => Ok(report(&args, target, &found, ctx)),
+            Err(reason) => Err(format!("The pattern cannot be searched for: {reason}.").into()),
         }
     }
 }
@@ -125,11 +116,6 @@ impl Tool for Grep {
 fn view(args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let pattern = search_common::title_pattern(&args.pattern);
     search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
-}
-
-enum GrepError {
-    Location(&'static str),
-    Pattern(String),
 }
 
 fn report(

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::CallStatus;
 use turnwright_store::history::{CallRecord, HistoryPage, HistoryQuery, find_calls};
@@ -70,27 +70,25 @@ impl Tool for History {
         CallPlan::reading(view, vec![ResolvedPath { scope: PathScope::Outside, ..place }])
     }
 
-    async fn run(&self, args: HistoryArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: HistoryArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let may_all = matches!(pass.effects().first(), Some(Effect::Read(_)));
         if args.session == HistoryScope::All && !may_all {
-            return ToolOutcome::failed("There is no permission to read other sessions.");
+            return Err("There is no permission to read other sessions.".into());
         }
         if !matches!(args.status.as_str(), "" | "ok" | "failed") {
-            return ToolOutcome::failed("`status` is ok or failed.");
+            return Err("`status` is ok or failed.".into());
         }
         let log = &ctx.env.log;
         let Some(store) = log.store() else {
-            return ToolOutcome::failed("This session is not stored.");
+            return Err("This session is not stored.".into());
         };
         // Calls that have just ended may not be stored yet.
         log.flush().written().await;
         let query = query(&args, &ctx.env.session);
         let found = store.read(move |connection| find_calls(connection, &query)).await;
-        let page = match found {
-            Ok(page) => page,
-            Err(error) => return ToolOutcome::failed(error.to_string()),
-        };
-        ToolOutcome::done_as_shown(render(&args, &page), json!({ "rows": page.rows.len() }))
+        let page = found.map_err(|error| error.to_string())?;
+        let raw = json!({ "rows": page.rows.len() });
+        Ok(ToolOutcome::done_as_shown(render(&args, &page), raw))
     }
 }
 

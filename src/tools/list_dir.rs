@@ -6,7 +6,9 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations, outcome};
+use super::{
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, locations, outcome,
+};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_workspace::files::FileError;
@@ -53,29 +55,23 @@ impl Tool for ListDir {
         CallPlan::reading(CallView { title, kind: Self::KIND, locations }, targets)
     }
 
-    async fn run(&self, args: ListDirArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: ListDirArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was listed: there is no permission for it.");
+            return Err("Nothing was listed: there is no permission for it.".into());
         };
         let depth = usize::from(args.depth.unwrap_or(2).clamp(1, MAX_DEPTH));
         let tree = match tree((pass, target), depth, args.hidden.unwrap_or(false), ctx).await {
             Ok(tree) => tree,
             Err(why) => {
-                return ToolOutcome::failed(
-                    search_common::obstacle_message(
-                        args.path.as_deref().unwrap_or("."),
-                        &why.to_string(),
-                        target,
-                        ctx,
-                    )
-                    .await,
-                );
+                let name = args.path.as_deref().unwrap_or(".");
+                let why = why.to_string();
+                return Err(search_common::obstacle_message(name, &why, target, ctx).await.into());
             }
         };
         let text = show(&tree);
         let raw = json!({ "entries": tree.entries.len(), "truncated": tree.omitted > 0 });
         let content = outcome::card_content(&text);
-        ToolOutcome::done(text, content, raw)
+        Ok(ToolOutcome::done(text, content, raw))
     }
 }
 

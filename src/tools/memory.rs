@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::{CONTENT, NAME, ShownArgument};
-use super::{CallPlan, CallSite, PreviewedChange, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -61,8 +61,6 @@ pub(super) struct PlannedNoteChange {
     before: Option<FileText>,
     after: Option<String>,
 }
-
-impl PreviewedChange for PlannedNoteChange {}
 
 impl MemoryArgs {
     fn name(&self) -> &str {
@@ -183,13 +181,13 @@ impl Tool for Memory {
         planned: PlannedNoteChange,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    ) -> ToolAnswer {
         match (args.action, pass.effects().first()) {
-            (NoteAction::List, _) => list_notes(ctx).await,
+            (NoteAction::List, _) => Ok(list_notes(ctx).await),
             (NoteAction::Read, _) => read(&args, ctx).await,
             (_, Some(Effect::Write(place))) => write(&args, place, planned, ctx).await,
             (_, Some(Effect::Delete(place))) => delete(&args, place, planned, ctx).await,
-            _ => ToolOutcome::failed("Nothing was changed: there is no permission for it."),
+            _ => Err("Nothing was changed: there is no permission for it.".into()),
         }
     }
 }
@@ -241,20 +239,19 @@ async fn write(
     place: &ResolvedPath,
     planned: PlannedNoteChange,
     ctx: &ToolCtx,
-) -> ToolOutcome {
+) -> ToolAnswer {
     let Some(after) = planned.after else {
-        return ToolOutcome::failed("Nothing was written: there is nothing to write.");
+        return Err("Nothing was written: there is nothing to write.".into());
     };
     let files = ctx.env.files.without_editor();
     let name = args.name();
-    if let Err(error) = files.write(place, planned.before.as_ref(), &after, &ctx.cancel).await {
-        return ToolOutcome::failed(format!("{name} {error}"));
-    }
+    let written = files.write(place, planned.before.as_ref(), &after, &ctx.cancel).await;
+    written.map_err(|error| format!("{name} {error}"))?;
     let done = if planned.before.is_some() { "Changed" } else { "Noted" };
     let text = format!("{done}: {name}, {} bytes.", after.len());
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
-    diff_outcome(text, CallContent::Diff { path, old, new: after, fate: FileFate::Kept })
+    Ok(diff_outcome(text, CallContent::Diff { path, old, new: after, fate: FileFate::Kept }))
 }
 
 async fn delete(
@@ -262,24 +259,20 @@ async fn delete(
     place: &ResolvedPath,
     planned: PlannedNoteChange,
     ctx: &ToolCtx,
-) -> ToolOutcome {
+) -> ToolAnswer {
     let name = args.name();
     let files = ctx.env.files.without_editor();
+    let now = files.read(place).await.map_err(|error| format!("{name} {error}"))?;
     // Only the text that the user has seen is deleted.
-    match files.read(place).await {
-        Ok(now) if Some(&now) == planned.before.as_ref() => {}
-        Ok(_) => return ToolOutcome::failed(format!("{name} {}", FileError::Stale)),
-        Err(error) => return ToolOutcome::failed(format!("{name} {error}")),
+    if Some(&now) != planned.before.as_ref() {
+        return Err(format!("{name} {}", FileError::Stale).into());
     }
-    if let Err(error) = files.remove(place, false, &ctx.cancel).await {
-        return ToolOutcome::failed(format!("{name} {error}"));
-    }
+    let removed = files.remove(place, false, &ctx.cancel).await;
+    removed.map_err(|error| format!("{name} {error}"))?;
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
-    diff_outcome(
-        format!("Forgotten: {name}."),
-        CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted },
-    )
+    let diff = CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted };
+    Ok(diff_outcome(format!("Forgotten: {name}."), diff))
 }
 
 async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
@@ -295,7 +288,7 @@ async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
 }
 
 /// Reads a note: the one of the given scope if it exists, else the one of that name in the other.
-async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolOutcome {
+async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolAnswer {
     let env = Arc::clone(&ctx.env);
     let name = args.name().to_owned();
     let first = args.folder(&ctx.env).map(|folder| folder.scope);
@@ -308,20 +301,17 @@ async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolOutcome {
         let notes = list(&note_folders(&ctx.env)).await;
         let known: Vec<_> = notes.into_iter().map(|note| note.name).collect();
         let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        return ToolOutcome::failed(format!(
-            "There is no note {}. There are: {names}.",
-            args.name()
-        ));
+        return Err(format!("There is no note {}. There are: {names}.", args.name()).into());
     };
     let date = note.modified.map(|time| httpdate::fmt_http_date(time)[5..16].to_owned());
     let cut = if note.is_complete { "" } else { "\n[cut: the file is longer]" };
-    text_outcome(format!(
+    Ok(text_outcome(format!(
         "Note {}/{} of {}. The user's words count more.\n\n{}{cut}",
         scope.id(),
         args.name(),
         date.unwrap_or_default(),
         note.text
-    ))
+    )))
 }
 
 async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {

@@ -51,7 +51,7 @@ use turnwright_types::ids::CallId;
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::files::{EntryInfo, Files, Roots};
+use turnwright_workspace::files::{Files, Roots};
 
 pub(crate) use agent::{AGENT_TOOL, HelperRunner, HelperSet, HelperTask, QuestionTurn, may_edit};
 pub(crate) use apply_patch::patch_call;
@@ -62,8 +62,8 @@ pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use memory::note_folders;
 pub(crate) use outcome::{
-    ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview, read_view,
-    view_json,
+    ToolAnswer, ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview,
+    read_view, view_json,
 };
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight,
@@ -110,7 +110,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
     /// descriptions.
     type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
     /// The result of [`Tool::preview`] for [`Tool::run`].
-    type Preview: PreviewedChange;
+    type Preview: Default + Send + Sync + 'static;
 
     /// True if no call ever changes anything, so that repeating the same call brings nothing new.
     /// The effects of calls, not this, decide if they may run concurrently.
@@ -156,27 +156,20 @@ pub trait Tool: Debug + Send + Sync + 'static {
         std::future::ready(Ok((Self::Preview::default(), Vec::new())))
     }
 
-    /// Executes the call. A failure is an answer for the model, so this returns no `Result`.
+    /// The contents that the call is going to give to files, as far as they are known beforehand.
+    fn expected_changes(_preview: &Self::Preview) -> Vec<ExpectedChange<'_>> {
+        Vec::new()
+    }
+
+    /// Executes the call.
     fn run(
         &self,
         args: Self::Args,
         preview: Self::Preview,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> impl Future<Output = ToolOutcome> + Send;
+    ) -> impl Future<Output = ToolAnswer> + Send;
 }
-
-/// The change that a preview has computed, for the run of the call.
-pub trait PreviewedChange: Default + Send + Sync + 'static {
-    /// The contents that the call is going to give to files, as far as they are known beforehand.
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        Vec::new()
-    }
-}
-
-impl PreviewedChange for () {}
-
-impl PreviewedChange for Option<EntryInfo> {}
 
 /// A call as it is shown to the user and judged.
 #[derive(Clone, Debug)]
@@ -501,7 +494,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     }
 
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        self.preview.expected_changes()
+        T::expected_changes(&self.preview)
     }
 
     fn runs_calls(&self) -> bool {
@@ -513,8 +506,9 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let TypedCall { tool, args, ignored, other_names, preview, name_notes, .. } = *self;
             let shared = &ctx.env.shared;
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
-            let mut outcome = tool.run(args, preview, &pass, ctx).await;
+            let result = tool.run(args, preview, &pass, ctx).await;
             drop(changes);
+            let mut outcome = result.unwrap_or_else(ToolOutcome::refused);
             let other_names = other_names.filter(|_| outcome.ok);
             for note in name_notes.into_iter().chain(other_names) {
                 outcome.append_note(note);

@@ -4,7 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
+use super::{
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, delete_path,
+    locations,
+};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
@@ -62,16 +65,14 @@ impl Tool for MovePath {
         let [from, to] = targets else {
             return Err("move_path needs `from` and `to`. Nothing was moved.".into());
         };
-        if let Some(reason) = super::delete_path::why_protected(from, ctx).await {
+        if let Some(reason) = delete_path::why_protected(from, ctx).await {
             return Err(format!("{} {reason}. Nothing was moved.", args.from).into());
         }
         let files = &ctx.env.files;
         let info = match files.inspect_entry(from).await {
             Ok(info) => info,
             Err(error) => {
-                return Err(super::delete_path::not_found_message(&args.from, from, &error, ctx)
-                    .await
-                    .into());
+                return Err(delete_path::not_found_failure(&args.from, from, &error, ctx).await);
             }
         };
         if info.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
@@ -103,19 +104,18 @@ impl Tool for MovePath {
         _: Option<EntryInfo>,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    ) -> ToolAnswer {
         let [Effect::Delete(from), Effect::Write(to), ..] = pass.effects() else {
-            return ToolOutcome::failed("Nothing was moved: there is no permission for it.");
+            return Err("Nothing was moved: there is no permission for it.".into());
         };
         let roots = ctx.env.files.roots();
-        if let Err(error) = ctx.env.files.rename(from, to).await {
-            return ToolOutcome::failed(format!("{} → {}: {error}", args.from, args.to));
-        }
+        let moved = ctx.env.files.rename(from, to).await;
+        moved.map_err(|error| format!("{} → {}: {error}", args.from, args.to))?;
         let text = format!("Moved {} to {}.", args.from, args.to);
         let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
         let locations = locations(roots, std::slice::from_ref(to), None);
         let view = Some(CallView { title, kind: Self::KIND, locations });
         let raw = json!({ "result": text });
-        ToolOutcome { view, ..ToolOutcome::done_as_shown(text, raw) }
+        Ok(ToolOutcome { view, ..ToolOutcome::done_as_shown(text, raw) })
     }
 }

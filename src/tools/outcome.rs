@@ -41,6 +41,9 @@ pub struct ToolOutcome {
     pub images: Vec<Media>,
 }
 
+/// The end of a call that ran: the outcome, or why it failed. The user reads the first sentence of a reason.
+pub type ToolAnswer = Result<ToolOutcome, ToolRefusal>;
+
 impl ToolOutcome {
     /// A call that did what was asked.
     pub(crate) fn done(

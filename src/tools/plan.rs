@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::Entry;
 use turnwright_types::effect::{CallView, ToolKind};
@@ -90,14 +90,14 @@ impl Tool for Plan {
         CallPlan::in_session(CallView::new(Self::PENDING_TITLE, Self::KIND))
     }
 
-    async fn run(&self, args: PlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: PlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let entries = plan_entries(args.entries);
         let count = entries.len();
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;
         ctx.env.client.update(Update::Plan(entries));
         // The list is not repeated, because the model has just written it.
-        ToolOutcome::done("The plan is shown.", Vec::new(), json!({ "entries": count }))
+        Ok(ToolOutcome::done("The plan is shown.", Vec::new(), json!({ "entries": count })))
     }
 }
 

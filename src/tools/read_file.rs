@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, list_dir, locations, outcome,
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, list_dir, locations,
+    outcome,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -129,9 +130,9 @@ impl Tool for ReadFile {
         CallPlan::reading(view(args, &targets, site.roots()), targets)
     }
 
-    async fn run(&self, args: ReadFileArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: ReadFileArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         if args.files().is_empty() {
-            return ToolOutcome::failed("read_file needs `path` or `paths`. Nothing was read.");
+            return Err("read_file needs `path` or `paths`. Nothing was read.".into());
         }
         let window = line_window(args.range());
         let mut looks = Vec::new();
@@ -173,7 +174,12 @@ fn view(args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallVie
 
 /// The result of reading a path.
 enum ReadResult {
-    Text(ShownText),
+    Lines(Excerpt),
+    Outline {
+        lines: usize,
+        bytes: usize,
+        text: String,
+    },
     Binary(BinaryFile),
     /// With its entries.
     Folder(String),
@@ -216,7 +222,7 @@ async fn text(
         if let ReadContent::Whole(text) = &look {
             files.mark_seen_blocking(&target, text);
         }
-        ReadResult::Text(select_shown(&name, look, &window))
+        select_shown(&name, look, &window)
     };
     if is_short {
         return Ok(select());
@@ -244,11 +250,11 @@ impl ReadReport {
         let begin = self.text.len();
         let room = MAX_CALL_BYTES.saturating_sub(begin);
         match found {
-            ReadResult::Text(ShownText::Lines(excerpt)) => {
+            ReadResult::Lines(excerpt) => {
                 show_lines(&mut self.text, name, &excerpt, self.numbered, room);
                 self.text.push_str(&ctx.env.files.conflict_note(target));
             }
-            ReadResult::Text(ShownText::Outline { lines, bytes, text }) => {
+            ReadResult::Outline { lines, bytes, text } => {
                 show_outline(&mut self.text, name, lines, bytes, &text);
             }
             ReadResult::Folder(entries) => {
@@ -303,7 +309,7 @@ impl ReadReport {
         }
     }
 
-    fn finish(mut self, args: &ReadFileArgs) -> ToolOutcome {
+    fn finish(mut self, args: &ReadFileArgs) -> ToolAnswer {
         let files = args.files().len();
         let asked = args.paths.as_ref().filter(|_| args.is_batch()).map_or(files, Vec::len);
         if asked > files {
@@ -313,12 +319,12 @@ impl ReadReport {
         }
         if self.failures == files {
             let why = self.error.unwrap_or_default();
-            return ToolOutcome::refused(ToolRefusal::new(self.text.trim_end(), why));
+            return Err(ToolRefusal::new(self.text.trim_end(), why));
         }
         let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
         let mut content: Vec<_> = self.images.iter().cloned().map(CallContent::Image).collect();
         content.extend(outcome::card_content(&self.text));
-        ToolOutcome { ok: true, text: self.text, view: None, content, raw, images: self.images }
+        Ok(ToolOutcome { images: self.images, ..ToolOutcome::done(self.text, content, raw) })
     }
 }
 
@@ -333,25 +339,19 @@ fn line_window((start, end): (Option<i64>, Option<i64>)) -> LineWindow {
     }
 }
 
-#[derive(Debug)]
-enum ShownText {
-    Lines(Excerpt),
-    Outline { lines: usize, bytes: usize, text: String },
-}
-
 /// Selects the shown part of a text. Slow for large texts.
-fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ShownText {
+fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ReadResult {
     let text = match look {
-        ReadContent::Excerpt(excerpt) => return ShownText::Lines(excerpt),
+        ReadContent::Excerpt(excerpt) => return ReadResult::Lines(excerpt),
         ReadContent::Whole(text) => text.text,
     };
     let is_ranged = window.start.is_some() || window.end.is_some();
     let is_large = text.len() > OUTLINE_BYTES && !is_ranged;
     if let Some(outline) = is_large.then(|| outline(name, &text)).flatten() {
         let lines = text.lines().count();
-        return ShownText::Outline { lines, bytes: text.len(), text: outline };
+        return ReadResult::Outline { lines, bytes: text.len(), text: outline };
     }
-    ShownText::Lines(Excerpt::of(&text, window))
+    ReadResult::Lines(Excerpt::of(&text, window))
 }
 
 /// Appends an outline under its header.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::arguments::{NAME, ShownArgument};
-use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
@@ -55,28 +55,28 @@ impl Tool for LoadSkill {
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: LoadSkillArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: LoadSkillArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let known = &ctx.env.skills;
         let skills = known.skills().unwrap_or_default();
         let name = args.name.trim().to_owned();
         let Some(skill) =
             skills.iter().find(|skill| skill.name == name && !skill.is_user_only).cloned()
         else {
-            return ToolOutcome::failed(unknown_skill_message(&name, &known.names()));
+            return Err(unknown_skill_message(&name, &known.names()).into());
         };
         if args.args.len() > MAX_ARGS_BYTES {
-            return ToolOutcome::failed(format!(
+            return Err(format!(
                 "`args` has more than {MAX_ARGS_BYTES} bytes. {name} was not loaded: shorten it."
-            ));
+            )
+            .into());
         }
         if known.is_loaded(&name) {
             let with = match args.args.trim() {
                 "" => String::new(),
                 words => format!(" Arguments now: {words}"),
             };
-            return loaded_outcome(format!(
-                "{name} is loaded already: its text stands above.{with}"
-            ));
+            let text = format!("{name} is loaded already: its text stands above.{with}");
+            return Ok(loaded_outcome(text));
         }
         let folder = skill.folder.clone();
         let loading = spawn_blocking(move || skill.load(&args.args));
@@ -85,9 +85,9 @@ impl Tool for LoadSkill {
                 known.mark_loaded(&name);
                 // The skill's text refers to the files in its folder.
                 ctx.env.files.roots().allow_read(folder);
-                loaded_outcome(text)
+                Ok(loaded_outcome(text))
             }
-            _ => ToolOutcome::failed(format!("{name} cannot be read: its SKILL.md is gone.")),
+            _ => Err(format!("{name} cannot be read: its SKILL.md is gone.").into()),
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use url::Url;
 
 use super::arguments::{ShownArgument, URL};
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 #[cfg(unix)]
 use tokio::net::UnixListener;
 use tokio::task::spawn_blocking;
@@ -96,15 +96,12 @@ impl Tool for WebFetch {
         Ok(((), vec![CallContent::Text(escape_hidden_line(url.as_str()))]))
     }
 
-    async fn run(&self, args: WebFetchArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        let url = match web::parse_url(&args.url) {
-            Ok(url) => url,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
+    async fn run(&self, args: WebFetchArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let url = web::parse_url(&args.url)?;
         let host = web::permission_host(&url);
         let needed = if args.is_of_session { Effect::SessionState } else { Effect::Fetch { host } };
         if !pass.effects().contains(&needed) {
-            return ToolOutcome::failed("This host was not asked about. Nothing was fetched.");
+            return Err("This host was not asked about. Nothing was fetched.".into());
         }
         let raw = args.raw.unwrap_or(false);
         let address = url.to_string();
@@ -119,29 +116,28 @@ impl Tool for WebFetch {
                 None => fetcher.fetch(url).await.map_err(|error| fetch_failure(&error)),
             }
         };
-        let fetched = match ctx.cancel.run_until_cancelled(fetching).await {
-            Some(Ok(fetched)) => fetched,
-            Some(Err(failure)) => return ToolOutcome::failed(failure),
-            None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
-        };
+        let fetched = until_cancelled(ctx, fetching).await??;
         if let Some(target) = &fetched.redirect {
-            return redirect_outcome(&fetched, target);
+            return Ok(redirect_outcome(&fetched, target));
         }
         let unfolding = async {
             let _turn = fetcher.conversion_permit().await;
             spawn_blocking(move || web::to_page(&fetched, raw)).await
         };
-        let page = match ctx.cancel.run_until_cancelled(unfolding).await {
-            Some(Ok(page)) => Arc::new(page),
-            Some(Err(error)) => return ToolOutcome::failed(error.to_string()),
-            None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
-        };
+        let unfolded = until_cancelled(ctx, unfolding).await?;
+        let page = Arc::new(unfolded.map_err(|error| error.to_string())?);
         if !(200..300).contains(&page.status) {
-            return bad_status_outcome(&page, fetcher.proxy_of(&page.url));
+            return Ok(bad_status_outcome(&page, fetcher.proxy_of(&page.url)));
         }
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
     }
+}
+
+/// Runs work until it ends or the user cancels the call.
+async fn until_cancelled<T>(ctx: &ToolCtx, work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
+    let done = ctx.cancel.run_until_cancelled(work).await;
+    done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
 }
 
 fn view(args: &WebFetchArgs) -> CallView {
@@ -219,14 +215,15 @@ fn page_header(page: &WebPage) -> String {
 }
 
 /// The part of a page that begins at `offset`.
-fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
+fn page_part(page: &WebPage, offset: usize) -> ToolAnswer {
     let text = &page.text;
     if offset > 0 && offset >= text.len() {
-        return ToolOutcome::failed(format!(
+        return Err(format!(
             "offset {offset} is after the end: {} has {} bytes of text.",
             page.url,
             text.len()
-        ));
+        )
+        .into());
     }
     let start = text::floor(text, offset);
     let end = line_end(text, start);
@@ -246,7 +243,7 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
         raw["title"] = title.as_str().into();
     }
     let content = vec![CallContent::Text(text::clip_bytes(shown, MAX_CARD_BYTES, "…"))];
-    ToolOutcome::done(answer, content, raw)
+    Ok(ToolOutcome::done(answer, content, raw))
 }
 
 fn bad_status_outcome(page: &WebPage, proxy: Option<String>) -> ToolOutcome {
@@ -307,7 +304,7 @@ mod tests {
             let mut offset = 0;
             let mut all = String::new();
             loop {
-                let outcome = page_part(&page, offset);
+                let outcome = page_part(&page, offset).unwrap();
                 assert!(outcome.ok && outcome.text.len() < MAX_PART_BYTES + 500);
                 let (_, rest) = outcome.text.split_once(">\n").unwrap();
                 let (shown, rest) = rest.split_once("</untrusted>\n").unwrap();
@@ -318,13 +315,14 @@ mod tests {
             assert_eq!(all.replace('\n', ""), text.replace('\n', ""));
         }
         let app = WebPage { needs_scripts: true, ..page("Shop") };
-        let shown = page_part(&app, 0).text;
+        let shown = page_part(&app, 0).unwrap().text;
         assert!(
             shown.contains("Shop\n</untrusted>\n[the page makes its text with scripts"),
             "{shown}"
         );
-        assert!(!page_part(&page("x"), 1).ok);
-        assert!(page_part(&page(&"line\n".repeat(20_000)), 0).text.contains("offset=30720]"));
+        assert!(page_part(&page("x"), 1).is_err());
+        let first = page_part(&page(&"line\n".repeat(20_000)), 0).unwrap();
+        assert!(first.text.contains("offset=30720]"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::arguments::{CONTENT, PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome, edit_common,
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common,
     locations,
 };
 use tokio::task::spawn_blocking;
@@ -66,14 +66,6 @@ pub(super) struct PlannedWrite {
     after: String,
 }
 
-impl PreviewedChange for PlannedWrite {
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        let before = self.before.as_ref();
-        let encoding = before.map(|text| text.encoding).unwrap_or_default();
-        vec![ExpectedChange { path: &self.place, before, after: Some((&self.after, encoding)) }]
-    }
-}
-
 impl Tool for WriteFile {
     const NAME: &'static str = "write_file";
     const KIND: ToolKind = ToolKind::Edit;
@@ -121,25 +113,28 @@ impl Tool for WriteFile {
         Ok((PlannedWrite { place: target.path.clone(), ..planned }, diff))
     }
 
+    fn expected_changes(planned: &PlannedWrite) -> Vec<ExpectedChange<'_>> {
+        let before = planned.before.as_ref();
+        let encoding = before.map(|text| text.encoding).unwrap_or_default();
+        let after = Some((planned.after.as_str(), encoding));
+        vec![ExpectedChange { path: &planned.place, before, after }]
+    }
+
     async fn run(
         &self,
         args: WriteFileArgs,
         planned: PlannedWrite,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    ) -> ToolAnswer {
         let Some(Effect::Write(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+            return Err("Nothing was written: there is no permission for it.".into());
         };
-        if !edit_common::still_resolves_to(&args.path, target, ctx).await {
-            return edit_common::write_failure(&args.path, &FileError::Moved);
-        }
+        edit_common::check_target(&args.path, target, ctx).await?;
         let before = planned.before.as_ref();
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
-        let WriteOutcome { text: now, is_confirmed } = match written {
-            Ok(written) => written,
-            Err(error) => return edit_common::write_failure(&args.path, &error),
-        };
+        let WriteOutcome { text: now, is_confirmed } =
+            written.map_err(|error| edit_common::write_failure(&args.path, &error))?;
         let done = match (&planned.before, args.mode) {
             (None, _) => "Created",
             (Some(_), WriteMode::Append) => "Appended to",
@@ -157,10 +152,7 @@ impl Tool for WriteFile {
             (now.text.lines().count(), now.text != after, diff)
         });
         let Ok((lines, is_changed, diff)) = work.await else {
-            return ToolOutcome::failed(format!(
-                "{done} {}; what is there is not known.",
-                args.path
-            ));
+            return Err(format!("{done} {}; what is there is not known.", args.path).into());
         };
         let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
         if !is_confirmed {
@@ -172,7 +164,7 @@ impl Tool for WriteFile {
         }
         let raw = json!({ "result": text, "lines": lines, "bytes": bytes });
         let view = view(args.verb(), std::slice::from_ref(target), ctx.env.files.roots());
-        ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) }
+        Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
 }
 

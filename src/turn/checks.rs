@@ -337,7 +337,7 @@ mod tests {
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
     use super::*;
-    use crate::tools::{CallPlan, CallSite, Registry, Tool, ToolCtx, Toolbox};
+    use crate::tools::{CallPlan, CallSite, Registry, Tool, ToolAnswer, ToolCtx, Toolbox};
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
 
@@ -360,11 +360,11 @@ mod tests {
             CallPlan::in_session(CallView::new(title, Self::KIND))
         }
 
-        async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
             if IS_COMMAND {
                 ctx.cancel.cancelled().await;
             }
-            ToolOutcome { ok: !IS_COMMAND, ..ToolOutcome::failed("ended") }
+            Ok(ToolOutcome { ok: !IS_COMMAND, ..ToolOutcome::failed("ended") })
         }
     }
 

@@ -16,7 +16,7 @@ use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind};
 use turnwright_types::update::Update;
@@ -63,7 +63,7 @@ impl Tool for PanickingTool {
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, _: PanicArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, _: PanicArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
         panic!("a bug")
     }
 }
@@ -184,8 +184,8 @@ impl Tool for HangingTool {
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
-        ToolOutcome::failed("It must not run.")
+    async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
+        Err("It must not run.".into())
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::tools::{CallPlan, CallSite, ToolCtx, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, ToolAnswer, ToolCtx};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind};
 
@@ -63,8 +63,8 @@ impl Tool for SampleTool {
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, _: SampleArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
-        ToolOutcome::failed("It never runs.")
+    async fn run(&self, _: SampleArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
+        Err("It never runs.".into())
     }
 }
 

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::tools::{
-    AnyTool, CallPlan, CallSite, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome,
+    AnyTool, CallPlan, CallSite, OfferContext, RemoteTools, Tool, ToolAnswer, ToolCtx, ToolIndex,
+    ToolOutcome,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -58,18 +59,18 @@ impl Tool for ToolSearch {
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
+    async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
         let index = self.0.index();
         let finding = spawn_blocking(move || {
             let (found, missing) = find_tools(&index, &args.query);
             (render_tools(&found, &missing), found)
         });
         let Ok((text, found)) = finding.await else {
-            return ToolOutcome::failed("The search has failed.");
+            return Err("The search has failed.".into());
         };
         let names: Vec<_> = found.iter().map(|tool| tool.name()).collect();
         self.0.load(names.iter().copied());
-        ToolOutcome::done_as_shown(text, json!({ "tools": names }))
+        Ok(ToolOutcome::done_as_shown(text, json!({ "tools": names })))
     }
 }
 

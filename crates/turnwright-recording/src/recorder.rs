@@ -55,9 +55,11 @@ pub(crate) enum RawKind {
         exchange: u64,
         bytes: Vec<u8>,
     },
+    /// The end of an exchange: how, unless the answer is whole, or why the server was not reached.
     End {
         exchange: u64,
-        end: ExchangeEnd,
+        end: Option<&'static str>,
+        fault: Option<ConnectionFault>,
     },
     /// The known facts about the session's MCP servers.
     Servers(Value),
@@ -77,13 +79,8 @@ pub(crate) enum RawKind {
     Finish,
 }
 
-pub(crate) enum ExchangeEnd {
-    Whole,
-    Broken,
-    /// Nobody read more of it.
-    Dropped,
-    Fault(ConnectionFault),
-}
+/// The end of an exchange of which nobody read more.
+pub(crate) const DROPPED: &str = "dropped";
 
 impl RawKind {
     pub(crate) fn size(&self) -> usize {
@@ -476,9 +473,9 @@ impl RecordedExchange {
         self.recorder.post(Some(self.session.clone()), || kind);
     }
 
-    fn end(&mut self, end: ExchangeEnd) {
+    fn end(&mut self, end: Option<&'static str>, fault: Option<ConnectionFault>) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            self.post(RawKind::End { exchange: self.exchange, end });
+            self.post(RawKind::End { exchange: self.exchange, end, fault });
         }
     }
 }
@@ -497,17 +494,17 @@ impl ExchangeObserver for RecordedExchange {
     }
 
     fn on_end(&mut self, is_broken: bool) {
-        self.end(if is_broken { ExchangeEnd::Broken } else { ExchangeEnd::Whole });
+        self.end(is_broken.then_some("broken"), None);
     }
 
     fn on_fault(&mut self, fault: &ConnectionFault) {
-        self.end(ExchangeEnd::Fault(fault.clone()));
+        self.end(None, Some(fault.clone()));
     }
 }
 
 impl Drop for RecordedExchange {
     fn drop(&mut self) {
-        self.end(ExchangeEnd::Dropped);
+        self.end(Some(DROPPED), None);
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::line_filter::LineFilter;
 use crate::playback::RecordedReply;
-use crate::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
+use crate::recorder::{DROPPED, RawEvent, RawKind, RecordedSession};
 use crate::scrub::{HeldText, scrub_message, scrub_reply, text_without_keys};
 use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
@@ -87,7 +87,7 @@ impl RecordingWriter {
                 Ok(RawEvent { kind: RawKind::Finish, number, milliseconds, .. }) => {
                     let open: Vec<_> = writer.replies.keys().copied().collect();
                     for exchange in open {
-                        writer.end_reply(exchange, number, milliseconds, &ExchangeEnd::Dropped)?;
+                        writer.end_reply(exchange, (number, milliseconds), Some(DROPPED), None)?;
                     }
                     if let Some((number, milliseconds, held)) = writer.held.release() {
                         writer.event(number, milliseconds, json!({ "out": held }))?;
@@ -187,7 +187,9 @@ impl RecordingWriter {
                 body.extend_from_slice(&bytes);
                 if body.len() > MAX_BYTES { Err(too_long()) } else { Ok(()) }
             }
-            RawKind::End { exchange, end } => self.end_reply(exchange, number, milliseconds, &end),
+            RawKind::End { exchange, end, fault } => {
+                self.end_reply(exchange, (number, milliseconds), end, fault.as_ref())
+            }
             RawKind::Call { what, tool, arguments, answer } => {
                 let call = json!({ "tool": tool, "arguments": arguments, "answer": answer });
                 self.event(number, milliseconds, json!({ what: call }))
@@ -236,9 +238,9 @@ impl RecordingWriter {
     fn end_reply(
         &mut self,
         exchange: u64,
-        number: u64,
-        milliseconds: u64,
-        end: &ExchangeEnd,
+        (number, milliseconds): (u64, u64),
+        end: Option<&str>,
+        fault: Option<&ConnectionFault>,
     ) -> io::Result<()> {
         let Some((mut reply, bytes)) = self.replies.remove(&exchange) else { return Ok(()) };
         let number = number + FIRST_NUMBER;
@@ -252,12 +254,8 @@ impl RecordingWriter {
             reply.pieces.push((first.0, first.1, body.len()));
         }
         reply.body = body;
-        match end {
-            ExchangeEnd::Whole => {}
-            ExchangeEnd::Broken => reply.end = Some("broken".to_owned()),
-            ExchangeEnd::Dropped => reply.end = Some("dropped".to_owned()),
-            ExchangeEnd::Fault(fault) => reply.fault = Some(fault_name(fault)),
-        }
+        reply.end = end.map(str::to_owned);
+        reply.fault = fault.map(fault_name);
         // It is without keys already, and its pieces have the lengths of exactly these bytes.
         self.append(&json!({ "n": number, "ms": milliseconds, "reply": reply }).to_string())
     }

@@ -77,11 +77,11 @@ impl Tool for AskUser {
                 let content = vec![CallContent::Text(ASKED.to_owned())];
                 Ok(ToolOutcome::done(text, content, json!({ "message": ASKED })))
             }
-            UserReply::Unsupported => {
-                Err("This client cannot show the question. Ask it in the text of your answer and end \
-                     your turn there."
-                    .into())
-            }
+            UserReply::Unsupported => Err(
+                "This client cannot show the question. Ask it in the text of your answer and end \
+                 your turn there."
+                    .into(),
+            ),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::HelperSet;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
-use turnwright_recording::outside::{KeptAnswers, MachineFacts, RealMachine};
+use turnwright_recording::outside::{Outside, RealMachine};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
@@ -190,10 +190,8 @@ pub struct ProcessShared {
     pub web: WebFetcher,
     /// The places that commands and servers in the sandbox could write since this process was started.
     pub opened_places: Arc<OpenedPlaces>,
-    /// The machine that the sessions depend on.
-    pub(crate) facts: Arc<dyn MachineFacts>,
-    /// Keeps the answers of tools, or gives them.
-    pub(crate) answers: Arc<dyn KeptAnswers>,
+    /// The world outside of the sessions: the machine that they depend on, and the keeper of their tools' answers.
+    pub(crate) outside: Arc<dyn Outside>,
 }
 
 impl Default for ProcessShared {
@@ -203,8 +201,7 @@ impl Default for ProcessShared {
             audit: AuditLog::default(),
             web: WebFetcher::default(),
             opened_places: Arc::default(),
-            facts: Arc::new(RealMachine),
-            answers: Arc::new(RealMachine),
+            outside: Arc::new(RealMachine),
         }
     }
 }

@@ -135,7 +135,10 @@ impl Tool for WebFetch {
 }
 
 /// Runs work until it ends or the user cancels the call.
-async fn until_cancelled<T>(ctx: &ToolCtx, work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
+async fn until_cancelled<T>(
+    ctx: &ToolCtx,
+    work: impl Future<Output = T>,
+) -> Result<T, ToolRefusal> {
     let done = ctx.cancel.run_until_cancelled(work).await;
     done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
-use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
+use crate::outside::{AnswerKind, Keeping, Outside, current_session};
 use crate::{FORMAT, FORMAT_FIELD, PLAYED_LIVE};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 use turnwright_types::error_text::{io_error_text, json_error_text};
@@ -392,7 +392,7 @@ impl Playback {
     }
 }
 
-impl MachineFacts for Playback {
+impl Outside for Playback {
     fn are_fixed(&self) -> bool {
         true
     }
@@ -417,9 +417,7 @@ impl MachineFacts for Playback {
     fn servers(&self) -> Option<&[Value]> {
         Some(&self.servers)
     }
-}
 
-impl KeptAnswers for Playback {
     fn keeping(&self, tool: &str) -> Keeping {
         if PLAYED_LIVE.contains(&tool) { Keeping::Off } else { Keeping::Given }
     }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::PLAYED_LIVE;
-use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
+use crate::outside::{AnswerKind, Keeping, Outside, current_session};
 use crate::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
@@ -336,7 +336,7 @@ impl Recorder {
     }
 }
 
-impl MachineFacts for Recorder {
+impl Outside for Recorder {
     fn are_fixed(&self) -> bool {
         self.is_on()
     }
@@ -375,9 +375,7 @@ impl MachineFacts for Recorder {
     fn take_notice(&self) -> Option<String> {
         self.state.lock().notice.take()
     }
-}
 
-impl KeptAnswers for Recorder {
     fn keeping(&self, tool: &str) -> Keeping {
         if self.is_on() && !PLAYED_LIVE.contains(&tool) { Keeping::Noted } else { Keeping::Off }
     }

@@ -7,13 +7,13 @@ use crate::tools::{
     ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview, read_view,
     view_json,
 };
-use turnwright_recording::outside::{AnswerKind, Keeping, KeptAnswers};
+use turnwright_recording::outside::{AnswerKind, Keeping, Outside};
 use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::refusal::ToolRefusal;
 
 /// A call and its kept answers.
 pub(super) struct KeptCall<'a> {
-    answers: &'a dyn KeptAnswers,
+    answers: &'a dyn Outside,
     tool: &'a str,
     arguments: &'a Value,
 }
@@ -25,7 +25,7 @@ impl<'a> KeptCall<'a> {
         tool: &'a str,
         arguments: Option<&'a Value>,
     ) -> Option<KeptCall<'a>> {
-        let answers = ctx.env.shared.process.answers.as_ref();
+        let answers = ctx.env.shared.process.outside.as_ref();
         arguments.map(|arguments| KeptCall { answers, tool, arguments })
     }
 

@@ -497,8 +497,8 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     outcome
 }
 
-/// Builds the outcome of a command with the output that no call has returned yet. `how` is its state in a few words, `head`
-/// the first line of the text for the model, and `notes` are lines below the output.
+/// Builds the outcome of a command with the output that no call has returned yet. `how` is its state in a few words,
+/// `head` the first line of the text for the model, and `notes` are lines below the output.
 pub(super) fn command_outcome(
     job: &Job,
     (ok, code): (bool, Option<i32>),

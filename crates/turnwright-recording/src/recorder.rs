@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::PLAYED_LIVE;
 use crate::outside::{AnswerKind, Keeping, Outside, current_session};
@@ -61,23 +61,18 @@ pub(crate) enum RawKind {
         end: Option<&'static str>,
         fault: Option<ConnectionFault>,
     },
-    /// The known facts about the session's MCP servers.
-    Servers(Value),
-    /// The beginning of a session: `project` for the project's settings about questions, `stored` for the
-    /// conversation from the store. It may come before the session is open.
-    Beginning {
+    /// A fact, under the name that it has in the file: the MCP servers, the answer of a tool, or one of those with
+    /// which a session begins, which may come before the session is open.
+    Fact {
         what: &'static str,
         value: Value,
     },
-    /// A tool's answer: `what` it was asked for, with which arguments.
-    Call {
-        what: &'static str,
-        tool: String,
-        arguments: Value,
-        answer: Value,
-    },
     Finish,
 }
+
+/// The facts with which a session begins: the project's settings about questions, and the conversation from the store.
+pub(crate) const PROJECT: &str = "project";
+pub(crate) const STORED: &str = "stored";
 
 /// The end of an exchange of which nobody read more.
 pub(crate) const DROPPED: &str = "dropped";
@@ -88,8 +83,7 @@ impl RawKind {
             RawKind::Line(_, bytes)
             | RawKind::Request { body: bytes, .. }
             | RawKind::Bytes { bytes, .. } => bytes.len(),
-            RawKind::Call { arguments, answer, .. } => weight(arguments) + weight(answer),
-            RawKind::Servers(value) | RawKind::Beginning { value, .. } => weight(value),
+            RawKind::Fact { value, .. } => weight(value),
             RawKind::Head { .. } => 1024,
             RawKind::End { .. } | RawKind::Finish => 0,
         }
@@ -344,7 +338,7 @@ impl Outside for Recorder {
     fn note_project(&self, session: &SessionId, project: &dyn Fn() -> Value) {
         if self.is_on() {
             let value = project();
-            self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value });
+            self.post(Some(session.clone()), || RawKind::Fact { what: PROJECT, value });
         }
     }
 
@@ -354,8 +348,8 @@ impl Outside for Recorder {
         {
             return;
         }
-        let servers = servers();
-        self.post(current_session(), || RawKind::Servers(servers));
+        let value = servers();
+        self.post(current_session(), || RawKind::Fact { what: "servers", value });
     }
 
     fn notes_conversations(&self) -> bool {
@@ -366,7 +360,7 @@ impl Outside for Recorder {
     fn note_conversation(&self, session: &SessionId, stored: Result<Value, String>) {
         match stored {
             Ok(value) => {
-                self.post(Some(session.clone()), || RawKind::Beginning { what: "stored", value });
+                self.post(Some(session.clone()), || RawKind::Fact { what: STORED, value });
             }
             Err(error) => self.give_up(&format!("the stored conversation cannot be read: {error}")),
         }
@@ -389,10 +383,8 @@ impl Outside for Recorder {
             AnswerKind::Preview => "preview",
             AnswerKind::Result => "result",
         };
-        let tool = tool.to_owned();
-        let arguments = arguments.clone();
-        let answer = answer();
-        self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
+        let value = json!({ "tool": tool, "arguments": arguments, "answer": answer() });
+        self.post(current_session(), || RawKind::Fact { what, value });
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::line_filter::LineFilter;
 use crate::playback::RecordedReply;
-use crate::recorder::{DROPPED, RawEvent, RawKind, RecordedSession};
+use crate::recorder::{DROPPED, PROJECT, RawEvent, RawKind, RecordedSession, STORED};
 use crate::scrub::{HeldText, scrub_message, scrub_reply, text_without_keys};
 use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
@@ -151,7 +151,8 @@ impl RecordingWriter {
     fn write_event(&mut self, event: RawEvent) -> io::Result<()> {
         let RawEvent { number, milliseconds, session, kind } = event;
         if self.filter.session().is_none()
-            && let (RawKind::Beginning { what, value }, Some(session)) = (&kind, &session)
+            && let (RawKind::Fact { what: what @ (PROJECT | STORED), value }, Some(session)) =
+                (&kind, &session)
         {
             self.beginnings.entry(session.clone()).or_default().push(json!({ *what: value }));
             return Ok(());
@@ -190,14 +191,7 @@ impl RecordingWriter {
             RawKind::End { exchange, end, fault } => {
                 self.end_reply(exchange, (number, milliseconds), end, fault.as_ref())
             }
-            RawKind::Call { what, tool, arguments, answer } => {
-                let call = json!({ "tool": tool, "arguments": arguments, "answer": answer });
-                self.event(number, milliseconds, json!({ what: call }))
-            }
-            RawKind::Servers(servers) => {
-                self.event(number, milliseconds, json!({ "servers": servers }))
-            }
-            RawKind::Beginning { what, value } => {
+            RawKind::Fact { what, value } => {
                 self.event(number, milliseconds, json!({ what: value }))
             }
             RawKind::Finish => Ok(()),

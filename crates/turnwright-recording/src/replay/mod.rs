@@ -27,8 +27,8 @@ use turnwright_store::{Store, insert_conversation};
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
 
-/// Plays a recording back in the agent that `start` starts, whose settings are in the folder `config` and whose sessions
-/// are in the folder `state`. Returns a report for people, and true if nothing differs.
+/// Plays a recording back in the agent that `start` starts, with its settings in the folder `config` and its sessions in
+/// the folder `state`. Returns a report for people, and true if nothing differs.
 ///
 /// # Errors
 /// Those of `start`, or if the conversation that the recording begins with cannot be stored.

@@ -246,11 +246,6 @@ impl<'a> CallSite<'a> {
         !self.paths.iter().any(|path| self.roots().leads_elsewhere(path))
     }
 
-    /// Returns the paths as the call names them, and resolved.
-    fn into_paths(self) -> (Vec<PathBuf>, Vec<ResolvedPath>) {
-        (self.paths, self.targets)
-    }
-
     fn remember(&mut self, path: PathBuf, target: ResolvedPath) -> ResolvedPath {
         self.paths.push(path);
         self.targets.push(target.clone());
@@ -437,7 +432,8 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         let mut site = CallSite::new(env);
         let mut plan = self.tool.plan(&mut self.args, &mut site);
         let may_look = site.may_look();
-        (self.paths, self.targets) = site.into_paths();
+        self.paths = site.paths;
+        self.targets = site.targets;
         if let Some(folder) = roots.missing_folder(&self.targets) {
             let name = escape_hidden_line(&folder.to_string_lossy());
             self.refusal = Some(ToolRefusal::from(format!(

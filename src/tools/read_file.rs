@@ -134,7 +134,14 @@ impl Tool for ReadFile {
         if args.files().is_empty() {
             return Err("read_file needs `path` or `paths`. Nothing was read.".into());
         }
-        let window = line_window(args.range());
+        let (start, end) = args.range();
+        let window = LineWindow {
+            start,
+            end,
+            max_lines: MAX_LINES,
+            max_width: MAX_LINE_CHARS,
+            max_bytes: MAX_CALL_BYTES,
+        };
         let mut looks = Vec::new();
         for (name, effect) in args.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
@@ -328,17 +335,6 @@ impl ReadReport {
     }
 }
 
-/// The requested range and the limits of the shown part.
-fn line_window((start, end): (Option<i64>, Option<i64>)) -> LineWindow {
-    LineWindow {
-        start,
-        end,
-        max_lines: MAX_LINES,
-        max_width: MAX_LINE_CHARS,
-        max_bytes: MAX_CALL_BYTES,
-    }
-}
-
 /// Selects the shown part of a text. Slow for large texts.
 fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ReadResult {
     let text = match look {
@@ -452,56 +448,13 @@ fn binary_kind(binary: &BinaryFile) -> String {
 }
 
 /// Words that may precede a definition's keyword.
-const MODIFIERS: &[&str] = &[
-    "pub",
-    "export",
-    "default",
-    "async",
-    "unsafe",
-    "extern",
-    "public",
-    "private",
-    "protected",
-    "internal",
-    "static",
-    "final",
-    "abstract",
-    "sealed",
-    "override",
-    "open",
-    "inline",
-    "partial",
-    "declare",
-];
+const MODIFIERS: &str = "pub export default async unsafe extern public private protected internal static final \
+                         abstract sealed override open inline partial declare";
 
 /// Keywords that begin a definition.
-const DEFINITION_KEYWORDS: &[&str] = &[
-    "fn",
-    "class",
-    "struct",
-    "enum",
-    "impl",
-    "trait",
-    "def",
-    "func",
-    "fun",
-    "function",
-    "interface",
-    "type",
-    "module",
-    "mod",
-    "namespace",
-    "object",
-    "record",
-    "union",
-    "macro_rules!",
-    "package",
-    "protocol",
-    "extension",
-    "defmodule",
-    "defp",
-    "sub",
-];
+const DEFINITION_KEYWORDS: &str = "fn class struct enum impl trait def func fun function interface type module mod \
+                                   namespace object record union macro_rules! package protocol extension \
+                                   defmodule defp sub";
 
 /// The outline of a text with its line numbers; `None` if it is too short to be useful.
 fn outline(name: &str, text: &str) -> Option<String> {
@@ -544,13 +497,17 @@ fn is_definition(line: &str) -> bool {
     // `const fn` is a definition, a constant is not.
     let keyword = if first == "const" { words.next().unwrap_or_default() } else { first };
     let name = words.next().unwrap_or_default();
-    DEFINITION_KEYWORDS.contains(&keyword)
+    has_word(DEFINITION_KEYWORDS, keyword)
         && name.starts_with(|letter: char| letter.is_alphanumeric() || "_$'&*(".contains(letter))
+}
+
+fn has_word(words: &str, word: &str) -> bool {
+    words.split(' ').any(|known| known == word)
 }
 
 fn is_modifier(word: &str) -> bool {
     // As in `pub(crate) fn` and `extern "C" fn`.
-    MODIFIERS.contains(&word) || word.ends_with(')') || word.starts_with('"')
+    has_word(MODIFIERS, word) || word.ends_with(')') || word.starts_with('"')
 }
 
 #[cfg(test)]

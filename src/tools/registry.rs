@@ -40,29 +40,20 @@ const PREFIXES: &[&str] = &[
 /// Names under which other agents have the same tool with the same arguments, or with argument
 /// names that [`super::canonical_name`] knows. Tools with other arguments are not listed: a call
 /// that half fits is worse than one that fails. Lower case, letters and digits only.
-const FOREIGN_NAMES: &[(&str, &[&str])] = &[
-    ("read_file", &["read", "viewfile", "openfile", "catfile"]),
-    ("write_file", &["write", "createfile", "writetofile"]),
-    ("edit_file", &["edit", "replaceinfile", "multiedit"]),
-    ("list_dir", &["ls", "listfiles", "listdirectory", "listfolder"]),
-    ("find_files", &["glob", "globfiles", "filesearch"]),
-    ("grep", &["search", "ripgrep", "grepsearch", "searchfiles", "searchfilecontent"]),
+const FOREIGN_NAMES: &[(&str, &str)] = &[
+    ("read_file", "read viewfile openfile catfile"),
+    ("write_file", "write createfile writetofile"),
+    ("edit_file", "edit replaceinfile multiedit"),
+    ("list_dir", "ls listfiles listdirectory listfolder"),
+    ("find_files", "glob globfiles filesearch"),
+    ("grep", "search ripgrep grepsearch searchfiles searchfilecontent"),
     (
         "exec",
-        &[
-            "bash",
-            "shell",
-            "runcommand",
-            "runshellcommand",
-            "executecommand",
-            "execcommand",
-            "runterminalcmd",
-            "runinterminal",
-        ],
+        "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd runinterminal",
     ),
-    ("web_fetch", &["fetch", "fetchurl", "fetchwebpage"]),
-    ("plan", &["todowrite", "updateplan"]),
-    ("agent", &["task", "spawn", "subagent"]),
+    ("web_fetch", "fetch fetchurl fetchwebpage"),
+    ("plan", "todowrite updateplan"),
+    ("agent", "task spawn subagent"),
 ];
 
 /// The least similarity (0 to 1) of a name that is suggested for an unknown one.
@@ -194,8 +185,8 @@ impl Toolbox {
     /// Returns true if the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
         let known = FOREIGN_NAMES.iter().find(|(tool, _)| *tool == name);
-        let foreign = known.map_or(&[][..], |(_, names)| *names);
-        self.allowed.get().is_none_or(|allowed| allowed.contains(name, foreign))
+        let foreign: Vec<_> = known.iter().flat_map(|(_, names)| names.split(' ')).collect();
+        self.allowed.get().is_none_or(|allowed| allowed.contains(name, &foreign))
     }
 
     /// Returns true if the built-in tool of that name is advertised for this window. In a restricted session all
@@ -324,7 +315,8 @@ impl Toolbox {
         let found = match alike.as_slice() {
             [tool] => Some(*tool),
             _ => {
-                let foreign = FOREIGN_NAMES.iter().find(|(_, names)| names.contains(&&*letters));
+                let mut known = FOREIGN_NAMES.iter();
+                let foreign = known.find(|(_, names)| names.split(' ').any(|one| one == letters));
                 foreign.and_then(|(name, _)| built_in.get(name))
             }
         };

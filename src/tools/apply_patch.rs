@@ -48,6 +48,8 @@ enum PatchAction {
         before: FileText,
         applied: AppliedEdits,
         to: Option<ResolvedPath>,
+        /// True once the file is there.
+        is_moved: bool,
     },
     Delete {
         before: Option<FileText>,
@@ -166,8 +168,8 @@ impl Tool for ApplyPatch {
             if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
                 let name = steps[number].name.clone();
                 steps.truncate(number + 1);
-                let rest = roll_back(steps, error.is_partial, files).await;
-                return Err(format!("{name} {}. {rest}", error.reason).into());
+                let rest = roll_back(steps, files).await;
+                return Err(format!("{name} {error}. {rest}").into());
             }
         }
         delete_set_aside(&steps, files).await;
@@ -176,18 +178,6 @@ impl Tool for ApplyPatch {
             outcome.append_note(format!("[Not run: {}. Call exec for it.]", args.left_out));
         }
         Ok(outcome)
-    }
-}
-
-/// The reason why a step failed; `is_partial` if a part of it was done.
-struct PatchFailure {
-    reason: FileError,
-    is_partial: bool,
-}
-
-impl From<FileError> for PatchFailure {
-    fn from(reason: FileError) -> PatchFailure {
-        PatchFailure { reason, is_partial: false }
     }
 }
 
@@ -210,7 +200,7 @@ impl PatchStep {
                 let after = Some((applied.text.as_str(), TextEncoding::default()));
                 vec![ExpectedChange { path, before: None, after }]
             }
-            PatchAction::Update { before, applied, to } => {
+            PatchAction::Update { before, applied, to, .. } => {
                 let after = Some((applied.text.as_str(), before.encoding));
                 match to {
                     None => vec![ExpectedChange { path, before: Some(before), after }],
@@ -330,7 +320,7 @@ async fn plan_update(
     let (before, result) = work.await.map_err(|error| error.to_string())?;
     let refusal = match (result, changed) {
         (Ok(applied), changed) if changed.is_none() || edit_common::is_exact(&applied) => {
-            return Ok(PatchAction::Update { before, applied, to: to.cloned() });
+            return Ok(PatchAction::Update { before, applied, to: to.cloned(), is_moved: false });
         }
         (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
         (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
@@ -345,7 +335,7 @@ async fn execute_step(
     step: &mut PatchStep,
     files: &Files,
     cancel: &CancellationToken,
-) -> Result<(), PatchFailure> {
+) -> Result<(), FileError> {
     match &mut step.action {
         PatchAction::Add(applied) => {
             let written = files.write(&step.target, None, &applied.text, cancel).await?;
@@ -353,17 +343,14 @@ async fn execute_step(
                 *applied = now;
             }
         }
-        PatchAction::Update { before, applied, to } => {
+        PatchAction::Update { before, applied, to, is_moved } => {
             if let Some(to) = to {
                 files.rename(&step.target, to).await?;
+                *is_moved = true;
             }
             let place = to.as_ref().unwrap_or(&step.target);
             if applied.text != before.text {
-                let is_partial = to.is_some();
-                let written = files
-                    .write(place, Some(before), &applied.text, cancel)
-                    .await
-                    .map_err(|reason| PatchFailure { reason, is_partial })?;
+                let written = files.write(place, Some(before), &applied.text, cancel).await?;
                 if let Some(now) = edit_common::editor_changes(&before.text, applied, &written) {
                     *applied = now;
                 }
@@ -373,7 +360,7 @@ async fn execute_step(
             if let Some(before) = before
                 && files.read(&step.target).await?.text != before.text
             {
-                return Err(FileError::Stale.into());
+                return Err(FileError::Stale);
             }
             *aside = Some(files.set_aside(&step.target).await?);
         }
@@ -394,11 +381,10 @@ async fn delete_set_aside(steps: &[PatchStep], files: &Files) {
 
 /// Rolls back steps in reverse order. The last one has failed and may be done in part. Returns a
 /// sentence about the result.
-async fn roll_back(mut steps: Vec<PatchStep>, is_partial: bool, files: &Files) -> String {
+async fn roll_back(mut steps: Vec<PatchStep>, files: &Files) -> String {
     let mut kept = Vec::new();
     if let Some(last) = steps.pop()
-        && is_partial
-        && let PatchAction::Update { to: Some(to), .. } = &last.action
+        && let PatchAction::Update { to: Some(to), is_moved: true, .. } = &last.action
         && files.rename(to, &last.target).await.is_err()
     {
         kept.push(last.name);
@@ -423,7 +409,7 @@ async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
         PatchAction::Delete { aside: Some(aside), .. } => {
             files.rename(aside, &step.target).await.is_ok()
         }
-        PatchAction::Update { before, applied, to } => {
+        PatchAction::Update { before, applied, to, .. } => {
             if let Some(to) = to
                 && files.rename(to, &step.target).await.is_err()
             {

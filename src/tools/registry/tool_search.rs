@@ -146,7 +146,7 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
     let mut found: Vec<_> = index
         .tools()
         .iter()
-        .filter_map(|tool| Some((score(&SearchableText::of(tool)?, &words)?, tool)))
+        .filter_map(|tool| Some((score(tool, &words)?, tool)))
         .collect();
     // The sort is stable: equally good tools keep their order.
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
@@ -165,33 +165,6 @@ fn query_words(query: &str) -> Vec<String> {
         }
     });
     words.filter(|word| seen.insert(word.clone())).take(MAX_WORDS).collect()
-}
-
-/// The texts of a tool that are searched, in lower case.
-struct SearchableText {
-    name: Vec<String>,
-    whole_name: String,
-    title: String,
-    arguments: String,
-    description: String,
-}
-
-impl SearchableText {
-    fn of(tool: &Arc<dyn AnyTool>) -> Option<SearchableText> {
-        let spec = tool.spec(&OfferContext::default())?;
-        let properties = spec.parameters["properties"].as_object().into_iter().flatten();
-        let arguments: Vec<_> = properties.map(|(name, _)| name.to_lowercase()).collect();
-        Some(SearchableText {
-            name: name_words(&spec.name),
-            whole_name: spec.name.to_lowercase(),
-            title: [tool.title(), tool.server()]
-                .map(Option::unwrap_or_default)
-                .join(" ")
-                .to_lowercase(),
-            arguments: arguments.join(" "),
-            description: text::prefix(&spec.description, MAX_SEARCHED_BYTES).to_lowercase(),
-        })
-    }
 }
 
 /// The words of a name: `listPages` and `list_pages` have the same ones.
@@ -214,24 +187,26 @@ fn name_words(name: &str) -> Vec<String> {
 
 /// The score of a tool: first the number of words that it contains, then the worth of the places that contain
 /// them. `None` if it contains none.
-fn score(texts: &SearchableText, words: &[String]) -> Option<(usize, usize)> {
-    let worths: Vec<_> =
-        words.iter().map(|word| worth(texts, word)).filter(|worth| *worth > 0).collect();
+fn score(tool: &Arc<dyn AnyTool>, words: &[String]) -> Option<(usize, usize)> {
+    let spec = tool.spec(&OfferContext::default())?;
+    let name = name_words(&spec.name);
+    let titles = [tool.title(), tool.server()].map(Option::unwrap_or_default).join(" ");
+    let properties = spec.parameters["properties"].as_object().into_iter().flatten();
+    let arguments: Vec<_> = properties.map(|(name, _)| name.as_str()).collect();
+    let places = [
+        (6, spec.name.to_lowercase()),
+        (4, titles.to_lowercase()),
+        (3, arguments.join(" ").to_lowercase()),
+        (2, text::prefix(&spec.description, MAX_SEARCHED_BYTES).to_lowercase()),
+    ];
+    let worths = words.iter().map(String::as_str).filter_map(|word| {
+        if name.iter().any(|part| part == word || part.strip_suffix('s') == Some(word)) {
+            return Some(10);
+        }
+        places.iter().find(|(_, text)| text.contains(word)).map(|(worth, _)| *worth)
+    });
+    let worths: Vec<usize> = worths.collect();
     (!worths.is_empty()).then(|| (worths.len(), worths.iter().sum()))
-}
-
-fn worth(texts: &SearchableText, word: &str) -> usize {
-    if texts.name.iter().any(|part| part == word || part.strip_suffix('s') == Some(word)) {
-        10
-    } else if texts.whole_name.contains(word) {
-        6
-    } else if texts.title.contains(word) {
-        4
-    } else if texts.arguments.contains(word) {
-        3
-    } else {
-        2 * usize::from(texts.description.contains(word))
-    }
 }
 
 fn render_tools(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {

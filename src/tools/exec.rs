@@ -245,7 +245,8 @@ impl Tool for Exec {
         start_signing(&mut confinement, &job, env);
         let site = env.command_site();
         site.guard.watch(&job, pass, confinement, &site.tracker, site.quarantine_folder());
-        let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
+        // Stops the command if the call that waits for it is dropped.
+        let stop_on_drop = job.stop_on_drop();
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
         tokio::select! {
@@ -258,7 +259,7 @@ impl Tool for Exec {
         let end =
             if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
         let Some(end) = end else {
-            stop_on_drop.release();
+            stop_on_drop.disarm();
             ctx.env.shared.guard.note_background(job.id());
             let waited = (!in_background).then_some(limit);
             let mut outcome = running_outcome(&job, waited, published);
@@ -395,24 +396,6 @@ fn interactive_editor(command: &str) -> Option<&str> {
     let name = program.rsplit('/').next()?;
     let waits = ["vi", "vim", "nvim", "view", "vimdiff"].contains(&name);
     (waits && !words.any(|word| word.starts_with(['-', '+', '<', '|']))).then_some(name)
-}
-
-/// Stops a command if the call that waits for it is dropped.
-struct StopOnDrop(Option<Arc<Job>>);
-
-impl StopOnDrop {
-    /// Lets the command go on in the background.
-    fn release(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        if let Some(job) = &self.0 {
-            job.stop();
-        }
-    }
 }
 
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for

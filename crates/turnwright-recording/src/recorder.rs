@@ -126,7 +126,6 @@ pub struct RecordedSession {
 /// Records one session of this process, if it is asked to.
 #[derive(Default)]
 pub struct Recorder {
-    is_on: AtomicBool,
     // Held only to take a number and to queue an event.
     state: Mutex<RecorderState>,
 }
@@ -162,7 +161,7 @@ impl std::fmt::Debug for Recorder {
 
 impl Recorder {
     fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+        self.state.lock().active.is_some()
     }
 
     /// Records the lines of the connection with this number, if they are those of the recorded session.
@@ -241,7 +240,6 @@ impl Recorder {
             ended,
         };
         self.state.lock().active = Some(active);
-        self.is_on.store(true, Ordering::Relaxed);
         Ok(path)
     }
 
@@ -252,7 +250,6 @@ impl Recorder {
 
     /// Ends the recording, and waits for at most `timeout` until all of it is written. Returns its path.
     pub fn stop(&self, timeout: Duration) -> Option<PathBuf> {
-        self.is_on.store(false, Ordering::Relaxed);
         let mut active = self.state.lock().active.take()?;
         active.post(None, RawKind::Finish).ok();
         match active.ended.recv_timeout(timeout) {
@@ -266,7 +263,6 @@ impl Recorder {
     }
 
     fn give_up(&self, why: &str) {
-        self.is_on.store(false, Ordering::Relaxed);
         let mut state = self.state.lock();
         if let Some(active) = state.active.take() {
             state.notice = Some(ended_notice(&active.path, why));
@@ -312,9 +308,6 @@ impl Recorder {
         session: Option<SessionId>,
         kind: impl FnOnce(u64) -> RawKind,
     ) -> Option<u64> {
-        if !self.is_on() {
-            return None;
-        }
         let mut state = self.state.lock();
         let active = state.active.as_mut()?;
         let kind = kind(active.next);
@@ -323,7 +316,6 @@ impl Recorder {
             Ok(Some(failure)) => ended_notice(&active.path, &failure),
             _ => ended_notice(&active.path, why),
         };
-        self.is_on.store(false, Ordering::Relaxed);
         state.active = None;
         state.notice = Some(notice);
         None
@@ -343,13 +335,12 @@ impl Outside for Recorder {
     }
 
     fn note_servers(&self, servers: &dyn Fn() -> Value) {
-        if !self.is_on()
-            || self.state.lock().active.as_ref().is_some_and(|active| active.has_connection_ended)
-        {
-            return;
+        let is_noted =
+            self.state.lock().active.as_ref().is_some_and(|active| !active.has_connection_ended);
+        if is_noted {
+            let value = servers();
+            self.post(current_session(), || RawKind::Fact { what: "servers", value });
         }
-        let value = servers();
-        self.post(current_session(), || RawKind::Fact { what: "servers", value });
     }
 
     fn notes_conversations(&self) -> bool {
@@ -443,7 +434,7 @@ impl LineObserver for ConnectionObserver {
         if direction == LineDirection::In && !self.has_first_line.load(Ordering::Relaxed) {
             self.keep_first_line(line);
         }
-        if self.recorder.is_on() && self.is_recorded() {
+        if self.is_recorded() {
             self.recorder.post(None, || RawKind::Line(direction, line.to_vec()));
         }
     }

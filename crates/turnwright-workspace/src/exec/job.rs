@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
@@ -236,6 +236,11 @@ impl Job {
     /// Stops the command. [`Job::wait_for_end`] waits until it has ended.
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Stops the command when the guard is dropped, unless that is disarmed before.
+    pub fn stop_on_drop(&self) -> DropGuard {
+        self.stop.clone().drop_guard()
     }
 
     /// Stops the command because the user wants that, unless it is being stopped already.

@@ -5,7 +5,7 @@ mod remote_tools;
 mod tool_search;
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -135,8 +135,6 @@ pub struct Toolbox {
     /// It knows the MCP tools of one session. The model is told of it only when there are too many of them to
     /// advertise all.
     search: Arc<dyn AnyTool>,
-    /// The only tools of the session, if it is restricted.
-    allowed: OnceLock<Arc<AllowedTools>>,
     // Held only to look at one list.
     advertised: Mutex<Option<AdvertisedSpecs>>,
 }
@@ -156,13 +154,13 @@ impl Toolbox {
     pub fn new(built_in: Arc<Registry>) -> Toolbox {
         let remote = Arc::default();
         let search = Arc::new(ToolSearch(Arc::clone(&remote)));
-        Toolbox { built_in, remote, search, allowed: OnceLock::new(), advertised: Mutex::default() }
+        Toolbox { built_in, remote, search, advertised: Mutex::default() }
     }
 
     /// The tools of a helper of this session: the named ones, or all, without the tools that only the
     /// session itself can use. Only MCP tools that are available now are among them.
     pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
-        let allowed = AllowedTools::of_helper(names, self.allowed.get().cloned());
+        let allowed = AllowedTools::of_helper(names, self.remote.allowed().cloned());
         let helper = Toolbox::new(Arc::clone(&self.built_in));
         helper.restrict(allowed);
         helper.remote.set_tools(self.remote.index().tools().to_vec());
@@ -176,23 +174,23 @@ impl Toolbox {
     /// Restricts the session to these tools. Must be called before its first request; only the first
     /// call has an effect.
     pub(crate) fn restrict(&self, allowed: AllowedTools) {
-        let allowed = Arc::new(allowed);
-        if self.allowed.set(Arc::clone(&allowed)).is_ok() {
-            self.remote.restrict(allowed);
-        }
+        self.remote.restrict(allowed);
     }
 
     /// Returns true if the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
         let known = FOREIGN_NAMES.iter().find(|(tool, _)| *tool == name);
         let foreign: Vec<_> = known.iter().flat_map(|(_, names)| names.split(' ')).collect();
-        self.allowed.get().is_none_or(|allowed| allowed.contains(name, &foreign))
+        self.remote.allowed().is_none_or(|allowed| allowed.contains(name, &foreign))
     }
 
     /// Returns true if the built-in tool of that name is advertised for this window. In a restricted session all
     /// allowed ones are.
     fn is_advertised(&self, name: &str, window: Option<u64>) -> bool {
-        if self.allowed.get().is_some() { self.is_allowed(name) } else { fits_window(name, window) }
+        match self.remote.allowed() {
+            Some(_) => self.is_allowed(name),
+            None => fits_window(name, window),
+        }
     }
 
     /// The specs of the built-in tools to advertise. In a small window not all are, unless the session is

@@ -119,8 +119,7 @@ impl ExecArgs {
     }
 
     fn limit(&self) -> Duration {
-        let seconds = self.timeout.map(|number| seconds(number, MAX_TIMEOUT_SECS));
-        let limit = seconds.or(self.timeout_ms.map(|millis| millis.div_ceil(1_000)));
+        let limit = seconds(self.timeout, self.timeout_ms, MAX_TIMEOUT_SECS);
         Duration::from_secs(limit.unwrap_or(DEFAULT_TIMEOUT_SECS).clamp(1, MAX_TIMEOUT_SECS))
     }
 }
@@ -132,9 +131,14 @@ pub(super) fn sleeps(arguments: &Value) -> bool {
     commands.any(|command| matches!(command.program(), "sleep" | "Start-Sleep"))
 }
 
-/// A number of seconds. A number above `most` that is a multiple of 1000 was meant in milliseconds.
-pub(super) fn seconds(number: u64, most: u64) -> u64 {
-    if number > most && number.is_multiple_of(1_000) { number / 1_000 } else { number }
+/// A time in seconds, given as such or in milliseconds. A number of seconds above `most` that is a multiple of 1000 was
+/// meant in milliseconds.
+pub(super) fn seconds(seconds: Option<u64>, millis: Option<u64>, most: u64) -> Option<u64> {
+    match seconds {
+        Some(number) if number > most && number.is_multiple_of(1_000) => Some(number / 1_000),
+        Some(number) => Some(number),
+        None => millis.map(|millis| millis.div_ceil(1_000)),
+    }
 }
 
 /// True if a command's output goes to a file with the name that discards it on Windows.

@@ -88,8 +88,7 @@ impl ExecOutputArgs {
     }
 
     fn wait(&self) -> Duration {
-        let seconds = self.wait.map(|number| seconds(number, MAX_WAIT_SECS));
-        let wait = seconds.or(self.wait_ms.map(|millis| millis.div_ceil(1_000)));
+        let wait = seconds(self.wait, self.wait_ms, MAX_WAIT_SECS);
         Duration::from_secs(wait.unwrap_or(DEFAULT_WAIT_SECS).min(MAX_WAIT_SECS))
     }
 }

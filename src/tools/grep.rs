@@ -125,7 +125,13 @@ fn report(
     ctx: &ToolCtx,
 ) -> ToolOutcome {
     let roots = ctx.env.files.roots();
-    let mut text = notes_before(args, found);
+    let mut text = String::new();
+    if let Some(reason) = &found.regex_error {
+        text.push_str(&format!(
+            "[`{}` is no valid regular expression ({reason}); it was searched for as plain text]\n",
+            search_common::title_pattern(&args.pattern)
+        ));
+    }
     for file in &found.files {
         show(&mut text, file, &search_common::short_path(roots, target, file.path.clone()));
     }
@@ -180,16 +186,6 @@ fn show(text: &mut String, file: &FileMatches, name: &str) {
         let mark = if line.is_match { ':' } else { '-' };
         text.push_str(&format!("{name}{mark}{number}{mark} {words}\n"));
         last = Some(number);
-    }
-}
-
-fn notes_before(args: &GrepArgs, found: &GrepResult) -> String {
-    match &found.regex_error {
-        Some(reason) => format!(
-            "[`{}` is no valid regular expression ({reason}); it was searched for as plain text]\n",
-            search_common::title_pattern(&args.pattern)
-        ),
-        None => String::new(),
     }
 }
 

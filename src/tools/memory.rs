@@ -292,12 +292,12 @@ async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolAnswer {
     let env = Arc::clone(&ctx.env);
     let name = args.name().to_owned();
     let first = args.folder(&ctx.env).map(|folder| folder.scope);
-    let found = blocking(move || {
+    let found = spawn_blocking(move || {
         let mut folders = note_folders(&env);
         folders.sort_by_key(|folder| Some(folder.scope) != first);
         folders.into_iter().find_map(|folder| Some((folder.scope, folder.read(&name)?)))
     });
-    let Some(Some((scope, note))) = found.await else {
+    let Ok(Some((scope, note))) = found.await else {
         let notes = list(&note_folders(&ctx.env)).await;
         let known: Vec<_> = notes.into_iter().map(|note| note.name).collect();
         let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -316,12 +316,9 @@ async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolAnswer {
 
 async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
     let folders = folders.to_vec();
-    blocking(move || folders.iter().flat_map(NoteFolder::list).collect()).await.unwrap_or_default()
-}
-
-/// Runs work off the runtime's thread; `None` if the process is ending.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    spawn_blocking(work).await.ok()
+    let listing =
+        spawn_blocking(move || folders.iter().flat_map(NoteFolder::list).collect::<Vec<_>>());
+    listing.await.unwrap_or_default()
 }
 
 fn text_outcome(text: String) -> ToolOutcome {

@@ -13,7 +13,7 @@ use super::{
     CallPlan, CallSite, OfferContext, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome,
     edit_common, locations,
 };
-use patch_arguments::ApplyPatchArgs;
+pub(super) use patch_arguments::ApplyPatch;
 pub(crate) use patch_arguments::patch_call;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -29,9 +29,6 @@ use turnwright_workspace::files::{FileError, FileText, Files, Roots, TextEncodin
 
 /// Limit on the bytes of all files together, before and after.
 const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
-
-#[derive(Debug)]
-pub(super) struct ApplyPatch;
 
 /// The change of one file.
 #[derive(Debug)]
@@ -80,23 +77,22 @@ impl Tool for ApplyPatch {
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Apply patch";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATCH];
-    type Args = ApplyPatchArgs;
     type Preview = Vec<PatchStep>;
 
-    fn path_arguments<'a>(&self, args: &'a mut ApplyPatchArgs) -> Vec<PathArgument<'a>> {
-        args.paths()
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        self.paths()
     }
 
-    fn is_offered(&self, offer: &OfferContext) -> bool {
+    fn is_offered(offer: &OfferContext) -> bool {
         offer.prefers_patches
     }
 
-    fn plan(&self, args: &mut ApplyPatchArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
         let view = view(&targets, site.roots());
         let mut effects = Vec::new();
         let mut targets = targets.into_iter();
-        for file in args.files() {
+        for file in self.files() {
             let Some(place) = targets.next() else { break };
             if let Some(to) = renamed_to(file).and_then(|_| targets.next()) {
                 effects.extend([Effect::Write(to), Effect::Read(place.clone())]);
@@ -112,11 +108,10 @@ impl Tool for ApplyPatch {
 
     async fn preview(
         &self,
-        args: &ApplyPatchArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(Vec<PatchStep>, Vec<CallContent>), ToolRefusal> {
-        let files = args.parsed().clone().map_err(|problem| {
+        let files = self.parsed().clone().map_err(|problem| {
             format!("The patch makes no sense: {problem}. Nothing was written.")
         })?;
         for (number, place) in targets.iter().enumerate() {
@@ -150,13 +145,7 @@ impl Tool for ApplyPatch {
         steps.iter().flat_map(PatchStep::expected_changes).collect()
     }
 
-    async fn run(
-        &self,
-        args: ApplyPatchArgs,
-        mut steps: Vec<PatchStep>,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolAnswer {
+    async fn run(self, mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let files = &ctx.env.files;
         for step in &steps {
             if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
@@ -174,8 +163,8 @@ impl Tool for ApplyPatch {
         }
         delete_set_aside(&steps, files).await;
         let mut outcome = patch_outcome(view(&[], files.roots()), &steps, files.roots());
-        if !args.left_out.is_empty() {
-            outcome.append_note(format!("[Not run: {}. Call exec for it.]", args.left_out));
+        if !self.left_out.is_empty() {
+            outcome.append_note(format!("[Not run: {}. Call exec for it.]", self.left_out));
         }
         Ok(outcome)
     }

@@ -20,12 +20,9 @@ const MAX_QUESTION_CHARS: usize = 4_000;
 /// The text on the card of a question that is asked in the conversation.
 const ASKED: &str = "Asked below.";
 
-#[derive(Debug)]
-pub(super) struct AskUser;
-
 /// Ask the user what you must know and cannot find out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct AskUserArgs {
+pub(super) struct AskUser {
     question: String,
     /// Choices; without them, free text
     #[serde(default, alias = "choices")]
@@ -38,21 +35,20 @@ impl Tool for AskUser {
     const NAME: &'static str = "ask_user";
     const KIND: ToolKind = ToolKind::Think;
     const PENDING_TITLE: &'static str = "Question";
-    type Args = AskUserArgs;
     type Preview = ();
 
-    fn plan(&self, args: &mut AskUserArgs, _: &mut CallSite<'_>) -> CallPlan {
-        let title = question_title(&args.question);
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
+        let title = question_title(&self.question);
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
-        let question = text::cut(escape_hidden(args.question.trim()), MAX_QUESTION_CHARS);
+    async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let question = text::cut(escape_hidden(self.question.trim()), MAX_QUESTION_CHARS);
         if question.is_empty() {
             return Err("ask_user needs a `question`. The user was not asked.".into());
         }
-        let options = clean_options(args.options);
-        let several = args.several && !options.is_empty();
+        let options = clean_options(self.options);
+        let several = self.several && !options.is_empty();
         let shown = numbered(&question, &options, several);
         let inquiry =
             UserQuestion { call: ctx.call.clone(), question, options, allows_multiple: several };

@@ -16,12 +16,9 @@ use turnwright_types::effect::{
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, display};
 
-#[derive(Debug)]
-pub(super) struct DeletePath;
-
 /// Delete a file, a link (not its target) or a folder.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct DeletePathArgs {
+pub(super) struct DeletePath {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Also the folder's contents
@@ -34,22 +31,20 @@ impl Tool for DeletePath {
     const KIND: ToolKind = ToolKind::Delete;
     const PENDING_TITLE: &'static str = "Delete";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
-    type Args = DeletePathArgs;
     type Preview = Option<EntryInfo>;
 
-    fn path_arguments<'a>(&self, args: &'a mut DeletePathArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(&mut args.path)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.path)]
     }
 
-    fn plan(&self, args: &mut DeletePathArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_entries(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_entries(self.path_arguments());
         let view = view(&targets, site.roots());
         CallPlan { view, effects: targets.into_iter().map(Effect::Delete).collect() }
     }
 
     async fn preview(
         &self,
-        args: &DeletePathArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
@@ -57,13 +52,13 @@ impl Tool for DeletePath {
             return Err("delete_path needs a `path`. Nothing was deleted.".into());
         };
         if let Some(reason) = why_protected(target, ctx).await {
-            return Err(format!("{} {reason}. Nothing was deleted.", args.path).into());
+            return Err(format!("{} {reason}. Nothing was deleted.", self.path).into());
         }
         let info = match ctx.env.files.inspect_entry(target).await {
             Ok(info) => info,
-            Err(error) => return Err(not_found_failure(&args.path, target, &error, ctx).await),
+            Err(error) => return Err(not_found_failure(&self.path, target, &error, ctx).await),
         };
-        if info.entries() > 0 && args.recursive != Some(true) {
+        if info.entries() > 0 && self.recursive != Some(true) {
             let files = info.files;
             let folders = info.folders;
             // The contents of a folder outside the project are not revealed without a permission to
@@ -75,14 +70,14 @@ impl Tool for DeletePath {
             return Err(format!(
                 "{} is a folder with {what} below it. Nothing was deleted. Set recursive to delete \
                  it with all of them.",
-                args.path
+                self.path
             )
             .into());
         }
         if info.is_too_deep() {
             return Err(format!(
                 "{} holds folders that are nested more than {} deep. Nothing was deleted. Use exec with rm -r.",
-                args.path, info.depth - 1
+                self.path, info.depth - 1
             ).into());
         }
         let content =
@@ -90,18 +85,12 @@ impl Tool for DeletePath {
         Ok((Some(info), vec![content]))
     }
 
-    async fn run(
-        &self,
-        args: DeletePathArgs,
-        surveyed: Option<EntryInfo>,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolAnswer {
+    async fn run(self, surveyed: Option<EntryInfo>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let (Some(Effect::Delete(target)), Some(surveyed)) = (pass.effects().first(), surveyed)
         else {
             return Err("Nothing was deleted: there is no permission for it.".into());
         };
-        let name = &args.path;
+        let name = &self.path;
         let files = &ctx.env.files;
         let current =
             files.inspect_entry(target).await.map_err(|error| format!("{name} {error}"))?;
@@ -111,7 +100,7 @@ impl Tool for DeletePath {
             )
             .into());
         }
-        let recursive = args.recursive == Some(true);
+        let recursive = self.recursive == Some(true);
         let removed = files.remove(target, recursive, &ctx.cancel).await;
         let gone = removed.map_err(|error| format!("{name} {error}"))?;
         let what = match (surveyed.is_folder, gone) {

@@ -22,13 +22,10 @@ use turnwright_workspace::edit::{
 };
 use turnwright_workspace::files::{FileText, Roots};
 
-#[derive(Debug)]
-pub(super) struct EditFile;
-
 /// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
 /// order, or none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct EditFileArgs {
+pub(super) struct EditFile {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(default)]
@@ -56,7 +53,7 @@ struct TextReplacement {
     replace_all: Option<bool>,
 }
 
-impl EditFileArgs {
+impl EditFile {
     /// The edits of the list and of the single replacement.
     fn edits(&self) -> Vec<TextEdit> {
         let listed = self.edits.iter();
@@ -92,32 +89,30 @@ impl Tool for EditFile {
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Edit file";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, OLD_TEXT, NEW_TEXT];
-    type Args = EditFileArgs;
     type Preview = PlannedEdit;
 
-    fn path_arguments<'a>(&self, args: &'a mut EditFileArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(&mut args.path)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.path)]
     }
 
-    fn choose_lines(&self, _: &mut EditFileArgs, _: (u32, u32)) -> bool {
+    fn choose_lines(&mut self, _: (u32, u32)) -> bool {
         true
     }
 
     /// Makes `edits` required in the schema, although a single replacement without it is accepted.
-    fn adapt_spec(&self, spec: &mut ToolSpec, _: &OfferContext) {
+    fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {
         if let Some(Value::Array(required)) = spec.parameters.get_mut("required") {
             required.push("edits".into());
         }
     }
 
-    fn plan(&self, args: &mut EditFileArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
         CallPlan::writing(view(&targets, site.roots(), None), targets)
     }
 
     async fn preview(
         &self,
-        args: &EditFileArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(PlannedEdit, Vec<CallContent>), ToolRefusal> {
@@ -127,12 +122,12 @@ impl Tool for EditFile {
         let before = match ctx.env.files.read(target).await {
             Ok(text) => text,
             Err(error) => {
-                return Err(edit_common::read_failure(&args.path, target, &error, ctx).await);
+                return Err(edit_common::read_failure(&self.path, target, &error, ctx).await);
             }
         };
         let changed = edit_common::changed_since_read(ctx, target, &before).await;
         let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
-        let edits = args.edits();
+        let edits = self.edits();
         let of = edits.len();
         let path = ctx.env.files.roots().client_path(target);
         // Finding quoted text in a long file takes a while.
@@ -144,11 +139,11 @@ impl Tool for EditFile {
         let (before, result) = work.await.map_err(|error| error.to_string())?;
         let (diff, applied) = match (result, &changed) {
             (Ok((_, applied)), Some(lines)) if !edit_common::is_exact(&applied) => {
-                return Err(edit_common::stale_message(&args.path, &before, lines).into());
+                return Err(edit_common::stale_message(&self.path, &before, lines).into());
             }
             (Ok(result), _) => result,
             (Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }), Some(lines)) => {
-                return Err(edit_common::stale_message(&args.path, &before, lines).into());
+                return Err(edit_common::stale_message(&self.path, &before, lines).into());
             }
             (
                 Err(EditError {
@@ -157,9 +152,9 @@ impl Tool for EditFile {
                 }),
                 _,
             ) if !may_quote => {
-                return Err(edit_common::not_quotable(&args.path).into());
+                return Err(edit_common::not_quotable(&self.path).into());
             }
-            (Err(refusal), _) => return Err(refusal.explain(&args.path, of).into()),
+            (Err(refusal), _) => return Err(refusal.explain(&self.path, of).into()),
         };
         let place = target.path.clone();
         Ok((PlannedEdit { place, before: Some(before), applied, changed }, vec![diff]))
@@ -171,23 +166,17 @@ impl Tool for EditFile {
         vec![ExpectedChange { path: &planned.place, before, after }]
     }
 
-    async fn run(
-        &self,
-        args: EditFileArgs,
-        planned: PlannedEdit,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolAnswer {
+    async fn run(self, planned: PlannedEdit, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let PlannedEdit { before, applied, changed, .. } = planned;
         let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
             return Err("Nothing was written: there is no permission for it.".into());
         };
-        edit_common::check_target(&args.path, target, ctx).await?;
+        edit_common::check_target(&self.path, target, ctx).await?;
         let files = &ctx.env.files;
         let written = files
             .write(target, Some(&before), &applied.text, &ctx.cancel)
             .await
-            .map_err(|error| edit_common::write_failure(&args.path, &error))?;
+            .map_err(|error| edit_common::write_failure(&self.path, &error))?;
         let path = files.roots().client_path(target);
         let target = target.clone();
         let roots = files.roots().clone();
@@ -196,10 +185,10 @@ impl Tool for EditFile {
             let reformatted = edit_common::editor_changes(&before.text, &applied, &written);
             let is_reformatted = reformatted.is_some();
             let applied = reformatted.unwrap_or(applied);
-            let text = answer_text(&args.path, &applied, changed.as_deref(), is_reformatted);
+            let text = answer_text(&self.path, &applied, changed.as_deref(), is_reformatted);
             let content = vec![edit_diff(path, &before, &applied)];
             let raw = json!({
-                "result": headline(&args.path, &applied),
+                "result": headline(&self.path, &applied),
                 "added": applied.line_counts.added,
                 "removed": applied.line_counts.removed,
                 "places": applied.edits.iter().map(|edit| edit.occurrences).sum::<usize>(),

@@ -50,13 +50,10 @@ const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To dis
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
-#[derive(Debug)]
-pub(super) struct Exec;
-
 /// Run a bash command in a sandbox without network, terminal or input. After the timeout it
 /// continues as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ExecArgs {
+pub(super) struct Exec {
     #[serde(alias = "cmd")]
     command: String,
     /// Seconds (default 120, at most 1800)
@@ -86,7 +83,7 @@ pub(super) struct ExecArgs {
     script: OnceLock<Arc<Script>>,
 }
 
-impl ExecArgs {
+impl Exec {
     fn script(&self) -> &Arc<Script> {
         self.script.get_or_init(|| Arc::new(shell::parse(&self.command, dialect())))
     }
@@ -126,7 +123,7 @@ impl ExecArgs {
 
 /// Returns true if a call with these arguments sleeps before or between its actions.
 pub(super) fn sleeps(arguments: &Value) -> bool {
-    let Ok(args) = serde_json::from_value::<ExecArgs>(arguments.clone()) else { return false };
+    let Ok(args) = serde_json::from_value::<Exec>(arguments.clone()) else { return false };
     let mut commands = args.script().commands.iter();
     commands.any(|command| matches!(command.program(), "sleep" | "Start-Sleep"))
 }
@@ -154,59 +151,57 @@ impl Tool for Exec {
     const KIND: ToolKind = ToolKind::Execute;
     const PENDING_TITLE: &'static str = "Run a command";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[COMMAND];
-    type Args = ExecArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut ExecArgs) -> Vec<PathArgument<'a>> {
-        let paths = args.workdir.iter_mut().chain(&mut args.escalate.paths);
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        let paths = self.workdir.iter_mut().chain(&mut self.escalate.paths);
         paths.map(PathArgument::of_existing).collect()
     }
 
-    fn plan(&self, args: &mut ExecArgs, site: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
         let roots = site.roots();
         let rules = env.shared.rules.get();
         rules.look_at_sandbox();
-        args.escalate.expand_home(env.shared.process.folders.home.as_deref());
-        let workdir = site.resolve(PathBuf::from(args.workdir()));
-        args.parse(&workdir, roots);
-        let named = args.named_paths();
+        self.escalate.expand_home(env.shared.process.folders.home.as_deref());
+        let workdir = site.resolve(PathBuf::from(self.workdir()));
+        self.parse(&workdir, roots);
+        let named = self.named_paths();
         let targets: Vec<_> =
             named.iter().map(|place| site.resolve(place.path().to_owned())).collect();
         let refusal =
-            args.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
-        args.escalate.refusal = args.escalate.refusal.take().or(refusal);
-        let command = inspect(args, &workdir, &rules, env);
+            self.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
+        self.escalate.refusal = self.escalate.refusal.take().or(refusal);
+        let command = inspect(self, &workdir, &rules, env);
         let effects =
-            command::effects(command, &workdir, &args.escalate, named.into_iter().zip(targets));
-        CallPlan { view: view(args, &workdir, roots), effects }
+            command::effects(command, &workdir, &self.escalate, named.into_iter().zip(targets));
+        CallPlan { view: view(self, &workdir, roots), effects }
     }
 
     async fn preview(
         &self,
-        args: &ExecArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        if args.command.trim().is_empty() {
+        if self.command.trim().is_empty() {
             return Err("exec needs a `command`. Nothing was run.".into());
         }
-        if args.command.contains('\0') {
+        if self.command.contains('\0') {
             return Err(
                 "The command contains a NUL character, which no system accepts. Nothing was run."
                     .into(),
             );
         }
-        if cfg!(unix) && args.script().commands.iter().any(writes_to_nul) {
+        if cfg!(unix) && self.script().commands.iter().any(writes_to_nul) {
             return Err(NUL_IS_A_FILE.into());
         }
-        if args.has_too_many_files {
+        if self.has_too_many_files {
             return Err(TOO_MANY_FILES.into());
         }
-        if let Some(refusal) = &args.escalate.refusal {
+        if let Some(refusal) = &self.escalate.refusal {
             return Err(refusal.clone());
         }
-        if let Some(editor) = interactive_editor(&args.command) {
+        if let Some(editor) = interactive_editor(&self.command) {
             return Err(format!(
                 "{editor} waits for keyboard input, which is not possible here. Nothing was run. Use the \
                  file tools, or {editor} with commands (-es -c …)."
@@ -215,12 +210,12 @@ impl Tool for Exec {
         // It needs a permission to learn that a folder outside the project is missing.
         if let Some(place) = targets.first()
             && place.scope == PathScope::Workspace
-            && args.workdir() != "."
+            && self.workdir() != "."
             && let Err(error) = ctx.env.files.ensure_folder(place).await
         {
-            return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()).into());
+            return Err(format!("`workdir` {} {error}. Nothing was run.", self.workdir()).into());
         }
-        let command = fenced_command(&escape_hidden(&args.command));
+        let command = fenced_command(&escape_hidden(&self.command));
         let folder = targets.first().map(|target| {
             let path = ctx.env.files.roots().client_path(target);
             format!("in {}", escape_hidden_line(&path.to_string_lossy()))
@@ -228,12 +223,12 @@ impl Tool for Exec {
         Ok(((), [command].into_iter().chain(folder).map(CallContent::Text).collect()))
     }
 
-    async fn run(&self, args: ExecArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Exec(command)) = pass.effects().first() else {
             return Err("Nothing was run: there is no permission for it.".into());
         };
         let mut confinement = confine(pass, ctx.env.command_site().clone()).await?;
-        let in_background = args.background.unwrap_or(false);
+        let in_background = self.background.unwrap_or(false);
         let spec = CommandSpec {
             command: command.line.clone(),
             workdir: command.workdir.clone(),
@@ -252,7 +247,7 @@ impl Tool for Exec {
         // Stops the command if the call that waits for it is dropped.
         let stop_on_drop = job.stop_on_drop();
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
-        let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
+        let limit = if in_background { BACKGROUND_WATCH } else { self.limit() };
         tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => job.stop(),
@@ -281,7 +276,7 @@ impl Tool for Exec {
 
 /// The command with the facts about it that only the disk tells. Blocks.
 fn inspect(
-    args: &mut ExecArgs,
+    args: &mut Exec,
     workdir: &ResolvedPath,
     rules: &PolicyRules,
     env: &ToolEnv,
@@ -303,7 +298,7 @@ fn inspect(
     command
 }
 
-fn view(args: &ExecArgs, workdir: &ResolvedPath, roots: &Roots) -> CallView {
+fn view(args: &Exec, workdir: &ResolvedPath, roots: &Roots) -> CallView {
     let title = match args.command.trim() {
         "" => Exec::PENDING_TITLE.to_owned(),
         _ => escape_hidden(&args.command),
@@ -550,7 +545,7 @@ mod tests {
         ] {
             let mut all = json!({ "command": "true" });
             all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
-            let args: ExecArgs = serde_json::from_value(all).unwrap();
+            let args: Exec = serde_json::from_value(all).unwrap();
             assert_eq!(args.limit().as_secs(), expected, "{arguments}");
         }
     }

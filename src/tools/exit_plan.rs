@@ -24,12 +24,9 @@ const HOW_TO_AGREE: &str = "To carry this out, switch the mode and say so. Or sa
 const SHOWN: &str = "The plan is shown to the user; the turn ends, and the next message is the answer. Plan \
                      mode goes on until the user switches it.";
 
-#[derive(Debug)]
-pub(super) struct ExitPlan;
-
 /// Show the user your finished plan and ask whether to carry it out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ExitPlanArgs {
+pub(super) struct ExitPlan {
     /// The plan, in Markdown
     plan: String,
 }
@@ -38,22 +35,21 @@ impl Tool for ExitPlan {
     const NAME: &'static str = "exit_plan";
     const KIND: ToolKind = ToolKind::SwitchMode;
     const PENDING_TITLE: &'static str = "The plan";
-    type Args = ExitPlanArgs;
     type Preview = ();
 
-    fn is_offered(&self, offer: &OfferContext) -> bool {
+    fn is_offered(offer: &OfferContext) -> bool {
         offer.is_planning
     }
 
-    fn plan(&self, _: &mut ExitPlanArgs, _: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
         CallPlan::in_session(CallView::new(Self::PENDING_TITLE, Self::KIND))
     }
 
-    async fn run(&self, args: ExitPlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         if ctx.env.shared.mode.get() != Mode::Plan {
             return Err("This is not plan mode: go on without asking for it.".into());
         }
-        let plan = text::cut(escape_hidden(args.plan.trim()), MAX_PLAN_CHARS);
+        let plan = text::cut(escape_hidden(self.plan.trim()), MAX_PLAN_CHARS);
         if plan.is_empty() {
             return Err("exit_plan needs a `plan`. The user was not asked.".into());
         }

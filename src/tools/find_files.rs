@@ -13,12 +13,9 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
 
-#[derive(Debug)]
-pub(super) struct FindFiles;
-
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct FindFilesArgs {
+pub(super) struct FindFiles {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// Such as `*.rs`, `src/**/test_*.{js,ts}`
@@ -47,58 +44,56 @@ impl Tool for FindFiles {
     const PENDING_TITLE: &'static str = "Find files";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, GLOB, PATTERN];
     const IS_READ_ONLY: bool = true;
-    type Args = FindFilesArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut FindFilesArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(self.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn plan(&self, args: &mut FindFilesArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
+        CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
     async fn preview(
         &self,
-        args: &FindFilesArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        if args.glob.trim().is_empty() {
+        if self.glob.trim().is_empty() {
             return Err("find_files needs a `glob`. Nothing was searched.".into());
         }
         search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: FindFilesArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return Err("Nothing was searched: there is no permission for it.".into());
         };
-        let name = args.path.as_deref().unwrap_or(".");
-        let hidden = args.hidden.unwrap_or(false);
-        let scope = search_common::scope((pass, target), Some(&args.glob), hidden, ctx).await?;
-        let order = match args.sort {
+        let name = self.path.as_deref().unwrap_or(".");
+        let hidden = self.hidden.unwrap_or(false);
+        let scope = search_common::scope((pass, target), Some(&self.glob), hidden, ctx).await?;
+        let order = match self.sort {
             Some(SortBy::Recent) => FileOrder::Recent,
             Some(SortBy::Path) | None => FileOrder::Path,
         };
-        let wanted = FindOptions { order, offset: args.offset.unwrap_or(0) };
+        let wanted = FindOptions { order, offset: self.offset.unwrap_or(0) };
         let searching =
             search_common::search(scope, (name, target), true, ctx, move |scope, stop| {
                 find(scope, wanted, stop)
             });
-        Ok(report(&args, target, searching.await?, ctx))
+        Ok(report(&self, target, searching.await?, ctx))
     }
 }
 
-fn view(args: &FindFilesArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+fn view(args: &FindFiles, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let glob = search_common::title_pattern(&args.glob);
     search_common::search_view(&format!("Find {glob}"), targets, roots)
 }
 
 fn report(
-    args: &FindFilesArgs,
+    args: &FindFiles,
     target: &ResolvedPath,
     names: FileList,
     ctx: &ToolCtx,
@@ -136,7 +131,7 @@ fn report(
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 
-fn total(args: &FindFilesArgs, names: &FileList) -> String {
+fn total(args: &FindFiles, names: &FileList) -> String {
     if names.total == 0 {
         let seen = count(names.files_seen, "file", "files");
         return format!(

@@ -18,12 +18,9 @@ use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_
 /// The most files that are named because they could not be decoded.
 const MAX_NAMED: usize = 3;
 
-#[derive(Debug)]
-pub(super) struct Grep;
-
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct GrepArgs {
+pub(super) struct Grep {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     #[serde(alias = "query", alias = "regex")]
@@ -48,7 +45,7 @@ pub(super) struct GrepArgs {
     offset: Option<usize>,
 }
 
-impl GrepArgs {
+impl Grep {
     fn query(&self) -> GrepQuery {
         GrepQuery {
             pattern: self.pattern.clone(),
@@ -68,58 +65,56 @@ impl Tool for Grep {
     const PENDING_TITLE: &'static str = "Search";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, PATTERN, GLOB];
     const IS_READ_ONLY: bool = true;
-    type Args = GrepArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut GrepArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(self.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn plan(&self, args: &mut GrepArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
+        CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
     async fn preview(
         &self,
-        args: &GrepArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        if args.pattern.is_empty() {
+        if self.pattern.is_empty() {
             return Err("grep needs a `pattern`. Nothing was searched.".into());
         }
         search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: GrepArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return Err("Nothing was searched: there is no permission for it.".into());
         };
-        let name = args.path.as_deref().unwrap_or(".");
-        let hidden = args.hidden.unwrap_or(false);
+        let name = self.path.as_deref().unwrap_or(".");
+        let hidden = self.hidden.unwrap_or(false);
         let scope =
-            search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await?;
-        let query = args.query();
+            search_common::scope((pass, target), self.glob.as_deref(), hidden, ctx).await?;
+        let query = self.query();
         let searching =
             search_common::search(scope, (name, target), false, ctx, move |scope, stop| {
                 grep(scope, &query, stop)
             });
         match searching.await? {
-            Ok(found) => Ok(report(&args, target, &found, ctx)),
+            Ok(found) => Ok(report(&self, target, &found, ctx)),
             Err(reason) => Err(format!("The pattern cannot be searched for: {reason}.").into()),
         }
     }
 }
 
-fn view(args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+fn view(args: &Grep, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let pattern = search_common::title_pattern(&args.pattern);
     search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
 }
 
 fn report(
-    args: &GrepArgs,
+    args: &Grep,
     target: &ResolvedPath,
     found: &GrepResult,
     ctx: &ToolCtx,
@@ -190,7 +185,7 @@ fn show(text: &mut String, file: &FileMatches, name: &str) {
 }
 
 /// The number of matches and how to see the rest.
-fn total(args: &GrepArgs, found: &GrepResult) -> String {
+fn total(args: &Grep, found: &GrepResult) -> String {
     if found.matches == 0 {
         return no_match_note(args, found);
     }
@@ -206,7 +201,7 @@ fn total(args: &GrepArgs, found: &GrepResult) -> String {
     search_common::page_note(&all, total, first, found.shown, found.next_offset)
 }
 
-fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
+fn no_match_note(args: &Grep, found: &GrepResult) -> String {
     let searched = count(found.files_searched, "file", "files");
     let mut text = format!("No match in {searched} searched.\n");
     if found.files_searched == 0 && found.binary_files > 0 {

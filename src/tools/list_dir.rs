@@ -17,12 +17,9 @@ use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 
 const MAX_DEPTH: u8 = 3;
 
-#[derive(Debug)]
-pub(super) struct ListDir;
-
 /// List a folder as a tree, with sizes.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ListDirArgs {
+pub(super) struct ListDir {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// 1 to 3, default 2
@@ -38,15 +35,14 @@ impl Tool for ListDir {
     const PENDING_TITLE: &'static str = "List folder";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     const IS_READ_ONLY: bool = true;
-    type Args = ListDirArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut ListDirArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(self.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn plan(&self, args: &mut ListDirArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
         let roots = site.roots();
         let locations = locations(roots, &targets, None);
         let title = targets.first().map_or(Self::PENDING_TITLE.to_owned(), |target| {
@@ -55,15 +51,15 @@ impl Tool for ListDir {
         CallPlan::reading(CallView { title, kind: Self::KIND, locations }, targets)
     }
 
-    async fn run(&self, args: ListDirArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
             return Err("Nothing was listed: there is no permission for it.".into());
         };
-        let depth = usize::from(args.depth.unwrap_or(2).clamp(1, MAX_DEPTH));
-        let tree = match tree((pass, target), depth, args.hidden.unwrap_or(false), ctx).await {
+        let depth = usize::from(self.depth.unwrap_or(2).clamp(1, MAX_DEPTH));
+        let tree = match tree((pass, target), depth, self.hidden.unwrap_or(false), ctx).await {
             Ok(tree) => tree,
             Err(why) => {
-                let name = args.path.as_deref().unwrap_or(".");
+                let name = self.path.as_deref().unwrap_or(".");
                 let why = why.to_string();
                 return Err(search_common::obstacle_message(name, &why, target, ctx).await.into());
             }

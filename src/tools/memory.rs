@@ -20,13 +20,10 @@ use turnwright_types::text;
 use turnwright_workspace::files::{FileError, FileText};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
-#[derive(Debug)]
-pub(super) struct Memory;
-
 /// Markdown notes for later sessions: what the user wants remembered, what was hard to find out.
 /// No secrets.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct MemoryArgs {
+pub(super) struct Memory {
     action: NoteAction,
     #[serde(default)]
     scope: NoteScope,
@@ -62,7 +59,7 @@ pub(super) struct PlannedNoteChange {
     after: Option<String>,
 }
 
-impl MemoryArgs {
+impl Memory {
     fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default().trim()
     }
@@ -98,44 +95,42 @@ impl Tool for Memory {
     const KIND: ToolKind = ToolKind::Think;
     const PENDING_TITLE: &'static str = "Memory";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[NAME, CONTENT];
-    type Args = MemoryArgs;
     type Preview = PlannedNoteChange;
 
-    fn plan(&self, args: &mut MemoryArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let (verb, kind) = match args.action {
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let (verb, kind) = match self.action {
             NoteAction::List | NoteAction::Read => ("Recall", ToolKind::Think),
             NoteAction::Write | NoteAction::Append => ("Remember", ToolKind::Edit),
             NoteAction::Delete => ("Forget", ToolKind::Delete),
         };
-        let name = if args.action == NoteAction::List { "notes" } else { args.name() };
+        let name = if self.action == NoteAction::List { "notes" } else { self.name() };
         let title = format!("{verb}: {}", clip_name(name));
         let mut view = CallView::new(title, kind);
-        let is_change = args.changes() && args.check_name().is_ok();
-        let Some(folder) = args.folder(site.env).filter(|_| is_change) else {
+        let is_change = self.changes() && self.check_name().is_ok();
+        let Some(folder) = self.folder(site.env).filter(|_| is_change) else {
             // It only reads notes, or it is invalid and `preview` reports that.
             return CallPlan::in_session(view);
         };
-        let place = site.resolve(folder.path(args.name()));
+        let place = site.resolve(folder.path(self.name()));
         view.locations.push(Location { path: site.roots().client_path(&place), line: None });
-        let is_deletion = args.action == NoteAction::Delete;
+        let is_deletion = self.action == NoteAction::Delete;
         let effect = if is_deletion { Effect::Delete(place) } else { Effect::Write(place) };
         CallPlan { view, effects: vec![effect] }
     }
 
     async fn preview(
         &self,
-        args: &MemoryArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(PlannedNoteChange, Vec<CallContent>), ToolRefusal> {
-        if args.action == NoteAction::List {
+        if self.action == NoteAction::List {
             return Ok(Default::default());
         }
-        let name = args.check_name()?;
-        if args.action == NoteAction::Read {
+        let name = self.check_name()?;
+        if self.action == NoteAction::Read {
             return Ok(Default::default());
         }
-        let (Some(place), Some(folder)) = (targets.first(), args.folder(&ctx.env)) else {
+        let (Some(place), Some(folder)) = (targets.first(), self.folder(&ctx.env)) else {
             return Err(nothing_changed("There is no folder for such notes.".into()));
         };
         let checked = folder.clone();
@@ -150,12 +145,12 @@ impl Tool for Memory {
             Err(FileError::NotFound) => None,
             Err(error) => return Err(nothing_changed(format!("{name} {error}.").into())),
         };
-        let after = match args.action {
+        let after = match self.action {
             NoteAction::Delete if before.is_none() => {
                 return Err(nothing_changed(format!("There is no note {name}.").into()));
             }
             NoteAction::Delete => None,
-            _ => Some(new_note_text(args, before.as_ref()).map_err(nothing_changed)?),
+            _ => Some(new_note_text(self, before.as_ref()).map_err(nothing_changed)?),
         };
         if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
             return Err(nothing_changed(
@@ -175,18 +170,12 @@ impl Tool for Memory {
         Ok((PlannedNoteChange { before, after }, vec![diff]))
     }
 
-    async fn run(
-        &self,
-        args: MemoryArgs,
-        planned: PlannedNoteChange,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolAnswer {
-        match (args.action, pass.effects().first()) {
+    async fn run(self, planned: PlannedNoteChange, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        match (self.action, pass.effects().first()) {
             (NoteAction::List, _) => Ok(list_notes(ctx).await),
-            (NoteAction::Read, _) => read(&args, ctx).await,
-            (_, Some(Effect::Write(place))) => write(&args, place, planned, ctx).await,
-            (_, Some(Effect::Delete(place))) => delete(&args, place, planned, ctx).await,
+            (NoteAction::Read, _) => read(&self, ctx).await,
+            (_, Some(Effect::Write(place))) => write(&self, place, planned, ctx).await,
+            (_, Some(Effect::Delete(place))) => delete(&self, place, planned, ctx).await,
             _ => Err("Nothing was changed: there is no permission for it.".into()),
         }
     }
@@ -197,7 +186,7 @@ fn nothing_changed(why: ToolRefusal) -> ToolRefusal {
 }
 
 /// The new text of a note.
-fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String, ToolRefusal> {
+fn new_note_text(args: &Memory, before: Option<&FileText>) -> Result<String, ToolRefusal> {
     let content = args.content.as_deref().unwrap_or_default().trim_end();
     if content.is_empty() {
         return Err("memory needs the `content` of the note.".into());
@@ -235,7 +224,7 @@ fn check_length(bytes: usize) -> Result<(), ToolRefusal> {
 }
 
 async fn write(
-    args: &MemoryArgs,
+    args: &Memory,
     place: &ResolvedPath,
     planned: PlannedNoteChange,
     ctx: &ToolCtx,
@@ -255,7 +244,7 @@ async fn write(
 }
 
 async fn delete(
-    args: &MemoryArgs,
+    args: &Memory,
     place: &ResolvedPath,
     planned: PlannedNoteChange,
     ctx: &ToolCtx,
@@ -288,7 +277,7 @@ async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
 }
 
 /// Reads a note: the one of the given scope if it exists, else the one of that name in the other.
-async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolAnswer {
+async fn read(args: &Memory, ctx: &ToolCtx) -> ToolAnswer {
     let env = Arc::clone(&ctx.env);
     let name = args.name().to_owned();
     let first = args.folder(&ctx.env).map(|folder| folder.scope);
@@ -350,7 +339,7 @@ mod tests {
     fn a_too_long_text_is_refused_before_it_is_searched_for_secrets() {
         let content = format!("{}\ntoken: k3x9-v8b2-m4n7", "pwd:".repeat(MAX_NOTE_BYTES));
         let args = json!({ "action": "write", "name": "a", "content": content });
-        let args: MemoryArgs = serde_json::from_value(args).unwrap();
+        let args: Memory = serde_json::from_value(args).unwrap();
         assert!(new_note_text(&args, None).unwrap_err().for_model.contains("16384 is the most"));
     }
 }

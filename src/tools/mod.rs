@@ -32,6 +32,7 @@ mod write_file;
 mod tests;
 
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -74,30 +75,36 @@ pub(crate) use tool_env::{ProcessShared, SessionShared, SharedValue, ToolEnv, Us
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![
-        Arc::new(read_file::ReadFile),
-        Arc::new(write_file::WriteFile),
-        Arc::new(edit_file::EditFile),
-        Arc::new(apply_patch::ApplyPatch),
-        Arc::new(move_path::MovePath),
-        Arc::new(delete_path::DeletePath),
-        Arc::new(list_dir::ListDir),
-        Arc::new(find_files::FindFiles),
-        Arc::new(grep::Grep),
-        Arc::new(exec::Exec),
-        Arc::new(exec_output::ExecOutput),
-        Arc::new(web_fetch::WebFetch),
-        Arc::new(plan::Plan),
-        Arc::new(memory::Memory),
-        Arc::new(skill::LoadSkill),
-        Arc::new(history::History),
-        Arc::new(agent::Agent),
-        Arc::new(ask_user::AskUser),
-        Arc::new(exit_plan::ExitPlan),
+        tool::<read_file::ReadFile>(),
+        tool::<write_file::WriteFile>(),
+        tool::<edit_file::EditFile>(),
+        tool::<apply_patch::ApplyPatch>(),
+        tool::<move_path::MovePath>(),
+        tool::<delete_path::DeletePath>(),
+        tool::<list_dir::ListDir>(),
+        tool::<find_files::FindFiles>(),
+        tool::<grep::Grep>(),
+        tool::<exec::Exec>(),
+        tool::<exec_output::ExecOutput>(),
+        tool::<web_fetch::WebFetch>(),
+        tool::<plan::Plan>(),
+        tool::<memory::Memory>(),
+        tool::<skill::LoadSkill>(),
+        tool::<history::History>(),
+        tool::<agent::Agent>(),
+        tool::<ask_user::AskUser>(),
+        tool::<exit_plan::ExitPlan>(),
     ]
 }
 
-/// A built-in tool.
-pub trait Tool: Debug + Send + Sync + 'static {
+/// The built-in tool whose calls are of this type.
+pub(crate) fn tool<T: Tool>() -> Arc<dyn AnyTool> {
+    Arc::new(BuiltIn::<T>(PhantomData))
+}
+
+/// A call of a built-in tool: its arguments. The model reads the doc comments of the type and of its fields as the
+/// descriptions.
+pub trait Tool: Debug + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const NAME: &'static str;
     const KIND: ToolKind;
     /// The title of the card while the arguments are still being streamed.
@@ -106,9 +113,6 @@ pub trait Tool: Debug + Send + Sync + 'static {
     const HAS_CARD: bool = true;
     /// The arguments that the card shows while they are still being streamed.
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[];
-    /// The arguments. The model reads the doc comments of the type and of its fields as the
-    /// descriptions.
-    type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
     /// The result of [`Tool::preview`] for [`Tool::run`].
     type Preview: Default + Send + Sync + 'static;
 
@@ -121,35 +125,34 @@ pub trait Tool: Debug + Send + Sync + 'static {
 
     /// The paths among the arguments as the model has sent them. Each is replaced by the one that it means
     /// before anything else looks at it.
-    fn path_arguments<'a>(&self, _args: &'a mut Self::Args) -> Vec<PathArgument<'a>> {
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
         Vec::new()
     }
 
     /// Restricts the call to the lines that the model has named with a path. Returns false if it works on
     /// whole files only.
-    fn choose_lines(&self, _args: &mut Self::Args, _lines: (u32, u32)) -> bool {
+    fn choose_lines(&mut self, _lines: (u32, u32)) -> bool {
         !matches!(Self::KIND, ToolKind::Edit | ToolKind::Delete | ToolKind::Move)
     }
 
     /// Returns true if the tool is advertised to the model.
-    fn is_offered(&self, _offer: &OfferContext) -> bool {
+    fn is_offered(_offer: &OfferContext) -> bool {
         true
     }
 
     /// Adapts the tool's spec to the session.
-    fn adapt_spec(&self, _spec: &mut ToolSpec, _offer: &OfferContext) {}
+    fn adapt_spec(_spec: &mut ToolSpec, _offer: &OfferContext) {}
 
     /// Plans the call: resolves its paths at the site, completes the arguments with facts that only the
     /// disk tells, and says how the call is shown and what it may touch. Blocks: it is not called on the
     /// runtime's thread. Changes nothing, and may be called again for the same call.
-    fn plan(&self, args: &mut Self::Args, site: &mut CallSite<'_>) -> CallPlan;
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan;
 
     /// Computes the effect of the call, so that the user can be shown the real change before being
     /// asked. `targets` are the paths that the plan has resolved. Changes nothing. If it fails, the call
     /// fails with this error.
     fn preview(
         &self,
-        _args: &Self::Args,
         _targets: &[ResolvedPath],
         _ctx: &ToolCtx,
     ) -> impl Future<Output = Result<(Self::Preview, Vec<CallContent>), ToolRefusal>> + Send {
@@ -163,8 +166,7 @@ pub trait Tool: Debug + Send + Sync + 'static {
 
     /// Executes the call.
     fn run(
-        &self,
-        args: Self::Args,
+        self,
         preview: Self::Preview,
         pass: &Pass,
         ctx: &ToolCtx,
@@ -336,9 +338,12 @@ pub trait PreparedCall: Send + Sync {
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome>;
 }
 
+/// A tool whose calls are of the type `T`.
+#[derive(Debug)]
+struct BuiltIn<T>(PhantomData<fn() -> T>);
+
 struct TypedCall<T: Tool> {
-    tool: Arc<T>,
-    args: T::Args,
+    call: T,
     /// Arguments that were sent but that the tool does not have.
     ignored: Vec<String>,
     /// The paths of the call as the plan has found them.
@@ -356,7 +361,7 @@ struct TypedCall<T: Tool> {
     refusal: Option<ToolRefusal>,
 }
 
-impl<T: Tool> AnyTool for T {
+impl<T: Tool> AnyTool for BuiltIn<T> {
     fn name(&self) -> &str {
         T::NAME
     }
@@ -366,9 +371,9 @@ impl<T: Tool> AnyTool for T {
     }
 
     fn spec(&self, offer: &OfferContext) -> Option<Arc<ToolSpec>> {
-        self.is_offered(offer).then(|| {
+        T::is_offered(offer).then(|| {
             let mut spec = arguments::spec::<T>();
-            self.adapt_spec(&mut spec, offer);
+            T::adapt_spec(&mut spec, offer);
             Arc::new(spec)
         })
     }
@@ -385,10 +390,15 @@ impl<T: Tool> AnyTool for T {
         if matches!(T::KIND, ToolKind::Edit | ToolKind::Move) && arguments::has_nul(&args) {
             return Err(arguments::NUL_REFUSAL.into());
         }
-        let (args, ignored) = arguments::parse_arguments::<T>(args)?;
-        Ok(Box::new(TypedCall {
-            tool: self,
-            args,
+        let (call, ignored) = arguments::parse_arguments::<T>(args)?;
+        Ok(Box::new(TypedCall::new(call, ignored)))
+    }
+}
+
+impl<T: Tool> TypedCall<T> {
+    fn new(call: T, ignored: Vec<String>) -> TypedCall<T> {
+        TypedCall {
+            call,
             ignored,
             paths: Vec::new(),
             targets: Vec::new(),
@@ -397,15 +407,13 @@ impl<T: Tool> AnyTool for T {
             preview: T::Preview::default(),
             name_notes: Vec::new(),
             refusal: None,
-        }))
+        }
     }
-}
 
-impl<T: Tool> TypedCall<T> {
     /// Replaces the paths in the arguments by the paths that they mean.
     fn understand_paths(&mut self, files: &Files) {
         let mut lines = None;
-        for PathArgument { text, may_be_new } in self.tool.path_arguments(&mut self.args) {
+        for PathArgument { text, may_be_new } in self.call.path_arguments() {
             let Some(meant) = files.meant_path(text, may_be_new) else { continue };
             self.name_notes.extend(meant.note);
             let sent = std::mem::replace(text, meant.link.path);
@@ -413,7 +421,7 @@ impl<T: Tool> TypedCall<T> {
         }
         self.name_notes.dedup();
         if let Some((lines, sent)) = lines
-            && !self.tool.choose_lines(&mut self.args, lines)
+            && !self.call.choose_lines(lines)
         {
             self.refusal = Some(ToolRefusal::from(format!(
                 "{} names lines, and {} changes whole files. Nothing was done. Give the path alone, or \
@@ -430,7 +438,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         let roots = env.files.roots();
         self.understand_paths(&env.files);
         let mut site = CallSite::new(env);
-        let mut plan = self.tool.plan(&mut self.args, &mut site);
+        let mut plan = self.call.plan(&mut site);
         let may_look = site.may_look();
         self.paths = site.paths;
         self.targets = site.targets;
@@ -477,7 +485,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             if self.has_too_many_files {
                 return Err(TOO_MANY_FILES.into());
             }
-            let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
+            let computed = self.call.preview(&self.targets, ctx).await;
             let (preview, mut content) = computed.map_err(|refusal| {
                 let told = [&[refusal.for_model], self.name_notes.as_slice()].concat().join("\n");
                 ToolRefusal { for_model: append_ignored(told, &self.ignored), ..refusal }
@@ -499,10 +507,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
-            let TypedCall { tool, args, ignored, other_names, preview, name_notes, .. } = *self;
+            let TypedCall { call, ignored, other_names, preview, name_notes, .. } = *self;
             let shared = &ctx.env.shared;
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
-            let result = tool.run(args, preview, &pass, ctx).await;
+            let result = call.run(preview, &pass, ctx).await;
             drop(changes);
             let mut outcome = result.unwrap_or_else(ToolOutcome::refused);
             let other_names = other_names.filter(|_| outcome.ok);

@@ -13,12 +13,9 @@ use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, Tool
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError};
 
-#[derive(Debug)]
-pub(super) struct MovePath;
-
 /// Move or rename a file or folder. Creates missing folders; replaces nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct MovePathArgs {
+pub(super) struct MovePath {
     #[serde(alias = "path", alias = "source", alias = "old_path")]
     from: String,
     /// The whole new path
@@ -30,15 +27,14 @@ impl Tool for MovePath {
     const NAME: &'static str = "move_path";
     const KIND: ToolKind = ToolKind::Move;
     const PENDING_TITLE: &'static str = "Move";
-    type Args = MovePathArgs;
     type Preview = Option<EntryInfo>;
 
-    fn path_arguments<'a>(&self, args: &'a mut MovePathArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(&mut args.from), PathArgument::of_any(&mut args.to)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.from), PathArgument::of_any(&mut self.to)]
     }
 
-    fn plan(&self, args: &mut MovePathArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_entries(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_entries(self.path_arguments());
         let roots = site.roots();
         let [from, to] = targets.as_slice() else {
             // A call names two paths.
@@ -58,7 +54,6 @@ impl Tool for MovePath {
 
     async fn preview(
         &self,
-        args: &MovePathArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
@@ -66,18 +61,18 @@ impl Tool for MovePath {
             return Err("move_path needs `from` and `to`. Nothing was moved.".into());
         };
         if let Some(reason) = delete_path::why_protected(from, ctx).await {
-            return Err(format!("{} {reason}. Nothing was moved.", args.from).into());
+            return Err(format!("{} {reason}. Nothing was moved.", self.from).into());
         }
         let files = &ctx.env.files;
         let info = match files.inspect_entry(from).await {
             Ok(info) => info,
             Err(error) => {
-                return Err(delete_path::not_found_failure(&args.from, from, &error, ctx).await);
+                return Err(delete_path::not_found_failure(&self.from, from, &error, ctx).await);
             }
         };
         if info.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
             return Err(
-                format!("{} cannot be moved into itself. Nothing was moved.", args.from).into()
+                format!("{} cannot be moved into itself. Nothing was moved.", self.from).into()
             );
         }
         match files.inspect_entry(to).await {
@@ -85,12 +80,12 @@ impl Tool for MovePath {
             Ok(there) if there.is_folder => {
                 return Err(format!(
                     "{} is a folder that exists: give the whole new path. Nothing was moved.",
-                    args.to
+                    self.to
                 )
                 .into());
             }
-            Ok(_) => return Err(format!("{} {}", args.to, FileError::Exists).into()),
-            Err(error) => return Err(format!("{} {error}. Nothing was moved.", args.to).into()),
+            Ok(_) => return Err(format!("{} {}", self.to, FileError::Exists).into()),
+            Err(error) => return Err(format!("{} {error}. Nothing was moved.", self.to).into()),
         }
         let roots = files.roots();
         let content =
@@ -98,20 +93,14 @@ impl Tool for MovePath {
         Ok((Some(info), vec![content]))
     }
 
-    async fn run(
-        &self,
-        args: MovePathArgs,
-        _: Option<EntryInfo>,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolAnswer {
+    async fn run(self, _: Option<EntryInfo>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let [Effect::Delete(from), Effect::Write(to), ..] = pass.effects() else {
             return Err("Nothing was moved: there is no permission for it.".into());
         };
         let roots = ctx.env.files.roots();
         let moved = ctx.env.files.rename(from, to).await;
-        moved.map_err(|error| format!("{} → {}: {error}", args.from, args.to))?;
-        let text = format!("Moved {} to {}.", args.from, args.to);
+        moved.map_err(|error| format!("{} → {}: {error}", self.from, self.to))?;
+        let text = format!("Moved {} to {}.", self.from, self.to);
         let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
         let locations = locations(roots, std::slice::from_ref(to), None);
         let view = Some(CallView { title, kind: Self::KIND, locations });

@@ -45,13 +45,10 @@ const MAX_OUTLINE_CHARS: usize = 120;
 /// Definitions that are indented more are details.
 const MAX_INDENT: usize = 8;
 
-#[derive(Debug)]
-pub(super) struct ReadFile;
-
 /// Read text files and images: `path` for one, `paths` for up to 20. At most 2000 lines; their
 /// numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ReadFileArgs {
+pub(super) struct ReadFile {
     /// Relative to the project or absolute
     #[serde(default, alias = "file_path", alias = "file")]
     path: Option<String>,
@@ -71,7 +68,7 @@ pub(super) struct ReadFileArgs {
     show_line_numbers: Option<bool>,
 }
 
-impl ReadFileArgs {
+impl ReadFile {
     /// The requested files. `paths` wins if a model sends both.
     fn files(&self) -> Vec<&str> {
         match (&self.path, &self.paths) {
@@ -108,35 +105,34 @@ impl Tool for ReadFile {
     const PENDING_TITLE: &'static str = "Read file";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     const IS_READ_ONLY: bool = true;
-    type Args = ReadFileArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut ReadFileArgs) -> Vec<PathArgument<'a>> {
-        let is_batch = args.is_batch();
-        let path = args.path.iter_mut().filter(|_| !is_batch);
-        let all = args.paths.iter_mut().flatten().chain(path).take(MAX_FILES);
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        let is_batch = self.is_batch();
+        let path = self.path.iter_mut().filter(|_| !is_batch);
+        let all = self.paths.iter_mut().flatten().chain(path).take(MAX_FILES);
         all.map(PathArgument::of_existing).collect()
     }
 
-    fn choose_lines(&self, args: &mut ReadFileArgs, lines: (u32, u32)) -> bool {
-        if !args.is_batch() && args.range() == (None, None) {
+    fn choose_lines(&mut self, lines: (u32, u32)) -> bool {
+        if !self.is_batch() && self.range() == (None, None) {
             let (first, last) = lines;
-            args.start_line = Some(first.into());
-            args.end_line = Some(last.into());
+            self.start_line = Some(first.into());
+            self.end_line = Some(last.into());
         }
         true
     }
 
-    fn plan(&self, args: &mut ReadFileArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
+        CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
-    async fn run(&self, args: ReadFileArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
-        if args.files().is_empty() {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        if self.files().is_empty() {
             return Err("read_file needs `path` or `paths`. Nothing was read.".into());
         }
-        let (start, end) = args.range();
+        let (start, end) = self.range();
         let window = LineWindow {
             start,
             end,
@@ -145,24 +141,24 @@ impl Tool for ReadFile {
             max_bytes: MAX_CALL_BYTES,
         };
         let mut looks = Vec::new();
-        for (name, effect) in args.files().into_iter().zip(pass.effects()) {
+        for (name, effect) in self.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
                 looks.push(find(name, (pass, target), window, ctx));
             }
         }
         let mut found = futures_util::stream::iter(looks).buffered(CONCURRENT_READS);
         let mut report = ReadReport {
-            numbered: args.show_line_numbers.unwrap_or(true),
+            numbered: self.show_line_numbers.unwrap_or(true),
             ..ReadReport::default()
         };
         while let Some((name, target, found)) = found.next().await {
             report.add(name, target, found, ctx).await;
         }
-        report.finish(&args)
+        report.finish(&self)
     }
 }
 
-fn view(args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+fn view(args: &ReadFile, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let title = match targets {
         [] => ReadFile::PENDING_TITLE.to_owned(),
         [one] => match args.range() {
@@ -318,7 +314,7 @@ impl ReadReport {
         }
     }
 
-    fn finish(mut self, args: &ReadFileArgs) -> ToolAnswer {
+    fn finish(mut self, args: &ReadFile) -> ToolAnswer {
         let files = args.files().len();
         let asked = args.paths.as_ref().filter(|_| args.is_batch()).map_or(files, Vec::len);
         if asked > files {
@@ -507,7 +503,7 @@ mod tests {
         ];
         for (mut arguments, expected) in table {
             arguments["path"] = json!("a");
-            let args: ReadFileArgs = serde_json::from_value(arguments.clone()).unwrap();
+            let args: ReadFile = serde_json::from_value(arguments.clone()).unwrap();
             assert_eq!(args.range(), expected, "{arguments}");
         }
     }

@@ -12,7 +12,9 @@ use serde_json::Value;
 
 use remote_tools::schema_budget;
 pub(crate) use remote_tools::{RemoteTools, ServerStatus};
-pub(super) use tool_search::ToolSearch;
+use tool_search::ToolSearch;
+#[cfg(test)]
+pub(super) use tool_search::ToolSearchCall;
 
 use super::AnyTool;
 use super::arguments::letters_and_digits;

@@ -35,12 +35,9 @@ const MAX_ERROR_EXCERPT: usize = 1_000;
 const NEEDS_SCRIPTS: &str = "[the page makes its text with scripts, which are not run; raw=true shows its \
                              HTML, which may name the data or an API]\n";
 
-#[derive(Debug)]
-pub(super) struct WebFetch;
-
 /// Fetch a web page as Markdown, in parts of 30 KB.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct WebFetchArgs {
+pub(super) struct WebFetch {
     #[serde(alias = "uri", alias = "link")]
     url: String,
     #[serde(default)]
@@ -59,23 +56,22 @@ impl Tool for WebFetch {
     const PENDING_TITLE: &'static str = "Fetch";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[URL];
     const IS_READ_ONLY: bool = true;
-    type Args = WebFetchArgs;
     type Preview = ();
 
     /// Has no effects for an address that cannot be fetched, because then there is nothing to ask about. A server that
     /// the user has allowed at this address runs on the machine; nothing leaves the sandbox on the way to a server of
     /// the session.
-    fn plan(&self, args: &mut WebFetchArgs, site: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
-        let view = view(args);
-        let Ok(url) = web::parse_url(&args.url) else {
-            args.is_of_session = false;
+        let view = view(self);
+        let Ok(url) = web::parse_url(&self.url) else {
+            self.is_of_session = false;
             return CallPlan { view, effects: Vec::new() };
         };
-        args.is_of_session = web::is_loopback(&url)
+        self.is_of_session = web::is_loopback(&url)
             && env.shared.process.web.check(&url).is_err()
             && env.shared.network.if_used().is_some();
-        if args.is_of_session {
+        if self.is_of_session {
             return CallPlan::in_session(view);
         }
         CallPlan { view, effects: vec![Effect::Fetch { host: web::permission_host(&url) }] }
@@ -85,33 +81,32 @@ impl Tool for WebFetch {
     /// address, because the address itself tells the host something.
     async fn preview(
         &self,
-        args: &WebFetchArgs,
         _: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        let url = web::parse_url(&args.url)?;
-        if !args.is_of_session {
+        let url = web::parse_url(&self.url)?;
+        if !self.is_of_session {
             ctx.env.shared.process.web.check(&url).map_err(|error| fetch_failure(&error))?;
         }
         Ok(((), vec![CallContent::Text(escape_hidden_line(url.as_str()))]))
     }
 
-    async fn run(&self, args: WebFetchArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
-        let url = web::parse_url(&args.url)?;
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let url = web::parse_url(&self.url)?;
         let host = web::permission_host(&url);
-        let needed = if args.is_of_session { Effect::SessionState } else { Effect::Fetch { host } };
+        let needed = if self.is_of_session { Effect::SessionState } else { Effect::Fetch { host } };
         if !pass.effects().contains(&needed) {
             return Err("This host was not asked about. Nothing was fetched.".into());
         }
-        let raw = args.raw.unwrap_or(false);
+        let raw = self.raw.unwrap_or(false);
         let address = url.to_string();
-        let offset = usize::try_from(args.offset.unwrap_or(0)).unwrap_or(usize::MAX);
+        let offset = usize::try_from(self.offset.unwrap_or(0)).unwrap_or(usize::MAX);
         if let Some(page) = ctx.env.pages.get(&address, raw).filter(|_| offset > 0) {
             return page_part(&page, offset);
         }
         let fetcher = &ctx.env.shared.process.web;
         let fetching = async {
-            match ctx.env.shared.network.if_used().filter(|_| args.is_of_session) {
+            match ctx.env.shared.network.if_used().filter(|_| self.is_of_session) {
                 Some(network) => fetch_from_session(&ctx.env, network, url).await,
                 None => fetcher.fetch(url).await.map_err(|error| fetch_failure(&error)),
             }
@@ -143,7 +138,7 @@ async fn until_cancelled<T>(
     done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
 }
 
-fn view(args: &WebFetchArgs) -> CallView {
+fn view(args: &WebFetch) -> CallView {
     let place = match web::parse_url(&args.url) {
         Ok(url) => {
             let path = url.path().trim_end_matches('/');
@@ -332,7 +327,7 @@ mod tests {
     fn a_title_is_host_and_path_in_one_short_line() {
         let title = |url: &str| {
             let args =
-                WebFetchArgs { url: url.to_owned(), offset: None, raw: None, is_of_session: false };
+                WebFetch { url: url.to_owned(), offset: None, raw: None, is_of_session: false };
             view(&args).title
         };
         assert_eq!(title("https://docs.rs/tokio/?q=1#x"), "Fetch docs.rs/tokio");

@@ -22,13 +22,10 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 
-#[derive(Debug)]
-pub(super) struct WriteFile;
-
 /// Create, replace or append to a text file. Split content of more than 2000 characters: write the
 /// first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct WriteFileArgs {
+pub(super) struct WriteFile {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(alias = "contents", alias = "text")]
@@ -40,7 +37,7 @@ pub(super) struct WriteFileArgs {
     is_new: bool,
 }
 
-impl WriteFileArgs {
+impl WriteFile {
     fn verb(&self) -> &'static str {
         match self.mode {
             _ if self.is_new => "Create",
@@ -71,23 +68,21 @@ impl Tool for WriteFile {
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Write file";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, CONTENT];
-    type Args = WriteFileArgs;
     type Preview = PlannedWrite;
 
-    fn path_arguments<'a>(&self, args: &'a mut WriteFileArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_any(&mut args.path)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_any(&mut self.path)]
     }
 
-    fn plan(&self, args: &mut WriteFileArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        args.is_new =
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
+        self.is_new =
             site.may_look() && targets.first().is_some_and(|target| !target.path.exists());
-        CallPlan::writing(view(args.verb(), &targets, site.roots()), targets)
+        CallPlan::writing(view(self.verb(), &targets, site.roots()), targets)
     }
 
     async fn preview(
         &self,
-        args: &WriteFileArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
     ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
@@ -97,16 +92,16 @@ impl Tool for WriteFile {
         let before = match ctx.env.files.read_existing(target).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
-            Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path).into()),
+            Err(error) => return Err(format!("{} {error}. Nothing was written.", self.path).into()),
         };
-        if let (Some(text), WriteMode::Overwrite) = (&before, args.mode)
+        if let (Some(text), WriteMode::Overwrite) = (&before, self.mode)
             && let Some(regions) = edit_common::changed_since_read(ctx, target, text).await
         {
-            return Err(edit_common::stale_message(&args.path, text, &regions).into());
+            return Err(edit_common::stale_message(&self.path, text, &regions).into());
         }
         let path = ctx.env.files.roots().client_path(target);
-        let content = args.content.clone();
-        let mode = args.mode;
+        let content = self.content.clone();
+        let mode = self.mode;
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || plan_write(path, before, content, mode));
         let (planned, diff) = work.await.map_err(|error| error.to_string())??;
@@ -120,22 +115,16 @@ impl Tool for WriteFile {
         vec![ExpectedChange { path: &planned.place, before, after }]
     }
 
-    async fn run(
-        &self,
-        args: WriteFileArgs,
-        planned: PlannedWrite,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolAnswer {
+    async fn run(self, planned: PlannedWrite, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Write(target)) = pass.effects().first() else {
             return Err("Nothing was written: there is no permission for it.".into());
         };
-        edit_common::check_target(&args.path, target, ctx).await?;
+        edit_common::check_target(&self.path, target, ctx).await?;
         let before = planned.before.as_ref();
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
-            written.map_err(|error| edit_common::write_failure(&args.path, &error))?;
-        let done = match (&planned.before, args.mode) {
+            written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
+        let done = match (&planned.before, self.mode) {
             (None, _) => "Created",
             (Some(_), WriteMode::Append) => "Appended to",
             (Some(_), WriteMode::Overwrite) => "Replaced",
@@ -152,9 +141,9 @@ impl Tool for WriteFile {
             (now.text.lines().count(), now.text != after, diff)
         });
         let Ok((lines, is_changed, diff)) = work.await else {
-            return Err(format!("{done} {}; what is there is not known.", args.path).into());
+            return Err(format!("{done} {}; what is there is not known.", self.path).into());
         };
-        let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
+        let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", self.path);
         if !is_confirmed {
             text.push_str(" The editor took the text but does not show it yet.");
         } else if is_changed {
@@ -163,7 +152,7 @@ impl Tool for WriteFile {
             );
         }
         let raw = json!({ "result": text, "lines": lines, "bytes": bytes });
-        let view = view(args.verb(), std::slice::from_ref(target), ctx.env.files.roots());
+        let view = view(self.verb(), std::slice::from_ref(target), ctx.env.files.roots());
         Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
 }

@@ -8,13 +8,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::tools::{
-    AnyTool, CallPlan, CallSite, OfferContext, RemoteTools, Tool, ToolAnswer, ToolCtx, ToolIndex,
-    ToolOutcome,
+    AnyTool, CallPlan, CallSite, OfferContext, PreparedCall, RemoteTools, ShownArgument, Tool,
+    ToolAnswer, ToolCtx, ToolIndex, ToolOutcome, TypedCall, arguments,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 
 /// The number of tools that a search returns by words and by `select:`.
@@ -35,41 +36,69 @@ const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 #[derive(Debug)]
 pub(in crate::tools) struct ToolSearch(pub(in crate::tools) Arc<RemoteTools>);
 
-/// Find tools of the MCP servers. Found tools can be called afterwards.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct ToolSearchArgs {
-    /// Keywords, or `select:name1,name2`
-    query: String,
+impl AnyTool for ToolSearch {
+    fn name(&self) -> &str {
+        ToolSearchCall::NAME
+    }
+
+    fn is_read_only(&self) -> bool {
+        ToolSearchCall::IS_READ_ONLY
+    }
+
+    fn spec(&self, _: &OfferContext) -> Option<Arc<ToolSpec>> {
+        let mut spec = arguments::spec::<ToolSearchCall>();
+        spec.description.push_str(&overview(&self.0.index()));
+        Some(Arc::new(spec))
+    }
+
+    fn pending_view(&self) -> Option<CallView> {
+        Some(CallView::new(ToolSearchCall::PENDING_TITLE, ToolSearchCall::KIND))
+    }
+
+    fn shown_arguments(&self) -> &'static [ShownArgument] {
+        ToolSearchCall::SHOWN_ARGUMENTS
+    }
+
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+        let (mut call, ignored) = arguments::parse_arguments::<ToolSearchCall>(args)?;
+        call.remote = Arc::clone(&self.0);
+        Ok(Box::new(TypedCall::new(call, ignored)))
+    }
 }
 
-impl Tool for ToolSearch {
+/// Find tools of the MCP servers. Found tools can be called afterwards.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(in crate::tools) struct ToolSearchCall {
+    /// Keywords, or `select:name1,name2`
+    query: String,
+    /// The tools that are searched; set by [`ToolSearch`].
+    #[serde(skip)]
+    remote: Arc<RemoteTools>,
+}
+
+impl Tool for ToolSearchCall {
     const NAME: &'static str = "tool_search";
     const KIND: ToolKind = ToolKind::Search;
     const PENDING_TITLE: &'static str = "Search tools";
-    type Args = ToolSearchArgs;
     type Preview = ();
 
-    fn adapt_spec(&self, spec: &mut ToolSpec, _: &OfferContext) {
-        spec.description.push_str(&overview(&self.0.index()));
-    }
-
-    fn plan(&self, args: &mut ToolSearchArgs, _: &mut CallSite<'_>) -> CallPlan {
-        let what = text::cut(escape_hidden_line(args.query.trim()), 100);
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
+        let what = text::cut(escape_hidden_line(self.query.trim()), 100);
         let title = format!("Search tools: {what}");
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
-        let index = self.0.index();
+    async fn run(self, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
+        let index = self.remote.index();
         let finding = spawn_blocking(move || {
-            let (found, missing) = find_tools(&index, &args.query);
+            let (found, missing) = find_tools(&index, &self.query);
             (render_tools(&found, &missing), found)
         });
         let Ok((text, found)) = finding.await else {
             return Err("The search has failed.".into());
         };
         let names: Vec<_> = found.iter().map(|tool| tool.name()).collect();
-        self.0.load(names.iter().copied());
+        self.remote.load(names.iter().copied());
         Ok(ToolOutcome::done_as_shown(text, json!({ "tools": names })))
     }
 }
@@ -244,8 +273,6 @@ fn schema_text(parameters: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::PreparedCall;
-    use turnwright_types::refusal::ToolRefusal;
 
     #[derive(Debug)]
     struct FakeSearchableTool(Arc<ToolSpec>, &'static str);

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::{PATCH, ShownArgument};
 use super::{
-    CallPlan, CallSite, OfferContext, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome,
-    edit_common, locations,
+    CallPlan, CallSite, OfferContext, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx,
+    ToolOutcome, edit_common, locations,
 };
 pub(super) use patch_arguments::ApplyPatch;
 pub(crate) use patch_arguments::patch_call;
@@ -106,11 +106,7 @@ impl Tool for ApplyPatch {
         CallPlan { view, effects }
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(Vec<PatchStep>, Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<Vec<PatchStep>> {
         let files = self.parsed().clone().map_err(|problem| {
             format!("The patch makes no sense: {problem}. Nothing was written.")
         })?;

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common,
-    locations,
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome,
+    edit_common, locations,
 };
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -47,7 +47,7 @@ impl Tool for DeletePath {
         &self,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
+    ) -> Previewed<Option<EntryInfo>> {
         let Some(target) = targets.first() else {
             return Err("delete_path needs a `path`. Nothing was deleted.".into());
         };

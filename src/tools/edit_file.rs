@@ -8,14 +8,13 @@ use serde_json::{Value, json};
 
 use super::arguments::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, OfferContext, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome,
-    edit_common, locations,
+    CallPlan, CallSite, OfferContext, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx,
+    ToolOutcome, edit_common, locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
-use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::{
     self, AppliedEdits, EditError, EditErrorKind, TextEdit, line_changes,
@@ -111,11 +110,7 @@ impl Tool for EditFile {
         CallPlan::writing(view(&targets, site.roots(), None), targets)
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(PlannedEdit, Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<PlannedEdit> {
         let Some(target) = targets.first() else {
             return Err("edit_file needs a `path`. Nothing was written.".into());
         };

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::arguments::{COMMAND, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome, live_output,
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
+    live_output,
 };
 use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
@@ -178,11 +179,7 @@ impl Tool for Exec {
         CallPlan { view: view(self, &workdir, roots), effects }
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         if self.command.trim().is_empty() {
             return Err("exec needs a `command`. Nothing was run.".into());
         }

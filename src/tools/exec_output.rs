@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::exec::{self, command_outcome, finished_outcome, seconds};
-use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
@@ -122,11 +122,7 @@ impl Tool for ExecOutput {
         CallPlan { view, effects }
     }
 
-    async fn preview(
-        &self,
-        _: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, _: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         let job = find(self, ctx)?;
         let Some(input) = self.input() else { return Ok(((), Vec::new())) };
         if input.len() > MAX_INPUT_BYTES {

@@ -6,10 +6,11 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome};
+use super::{
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome,
+};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
 
@@ -55,11 +56,7 @@ impl Tool for FindFiles {
         CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         if self.glob.trim().is_empty() {
             return Err("find_files needs a `glob`. Nothing was searched.".into());
         }
@@ -92,12 +89,7 @@ fn view(args: &FindFiles, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     search_common::search_view(&format!("Find {glob}"), targets, roots)
 }
 
-fn report(
-    args: &FindFiles,
-    target: &ResolvedPath,
-    names: FileList,
-    ctx: &ToolCtx,
-) -> ToolOutcome {
+fn report(args: &FindFiles, target: &ResolvedPath, names: FileList, ctx: &ToolCtx) -> ToolOutcome {
     let roots = ctx.env.files.roots();
     let mut text = String::new();
     for path in &names.files {

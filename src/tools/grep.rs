@@ -8,10 +8,11 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome};
+use super::{
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome,
+};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, grep};
 
@@ -76,11 +77,7 @@ impl Tool for Grep {
         CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         if self.pattern.is_empty() {
             return Err("grep needs a `pattern`. Nothing was searched.".into());
         }
@@ -94,8 +91,7 @@ impl Tool for Grep {
         };
         let name = self.path.as_deref().unwrap_or(".");
         let hidden = self.hidden.unwrap_or(false);
-        let scope =
-            search_common::scope((pass, target), self.glob.as_deref(), hidden, ctx).await?;
+        let scope = search_common::scope((pass, target), self.glob.as_deref(), hidden, ctx).await?;
         let query = self.query();
         let searching =
             search_common::search(scope, (name, target), false, ctx, move |scope, stop| {
@@ -113,12 +109,7 @@ fn view(args: &Grep, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
 }
 
-fn report(
-    args: &Grep,
-    target: &ResolvedPath,
-    found: &GrepResult,
-    ctx: &ToolCtx,
-) -> ToolOutcome {
+fn report(args: &Grep, target: &ResolvedPath, found: &GrepResult, ctx: &ToolCtx) -> ToolOutcome {
     let roots = ctx.env.files.roots();
     let mut text = String::new();
     if let Some(reason) = &found.regex_error {

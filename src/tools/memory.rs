@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::{CONTENT, NAME, ShownArgument};
-use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -122,7 +122,7 @@ impl Tool for Memory {
         &self,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(PlannedNoteChange, Vec<CallContent>), ToolRefusal> {
+    ) -> Previewed<PlannedNoteChange> {
         if self.action == NoteAction::List {
             return Ok(Default::default());
         }

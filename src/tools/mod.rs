@@ -155,7 +155,7 @@ pub trait Tool: Debug + DeserializeOwned + JsonSchema + Send + Sync + 'static {
         &self,
         _targets: &[ResolvedPath],
         _ctx: &ToolCtx,
-    ) -> impl Future<Output = Result<(Self::Preview, Vec<CallContent>), ToolRefusal>> + Send {
+    ) -> impl Future<Output = Previewed<Self::Preview>> + Send {
         std::future::ready(Ok((Self::Preview::default(), Vec::new())))
     }
 
@@ -172,6 +172,9 @@ pub trait Tool: Debug + DeserializeOwned + JsonSchema + Send + Sync + 'static {
         ctx: &ToolCtx,
     ) -> impl Future<Output = ToolAnswer> + Send;
 }
+
+/// The result of a preview for the run of the call and for its card, or why it cannot run.
+pub type Previewed<T> = Result<(T, Vec<CallContent>), ToolRefusal>;
 
 /// A call as it is shown to the user and judged.
 #[derive(Clone, Debug)]

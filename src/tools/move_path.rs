@@ -5,12 +5,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, delete_path,
-    locations,
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome,
+    delete_path, locations,
 };
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError};
 
 /// Move or rename a file or folder. Creates missing folders; replaces nothing.
@@ -56,7 +55,7 @@ impl Tool for MovePath {
         &self,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
+    ) -> Previewed<Option<EntryInfo>> {
         let [from, to] = targets else {
             return Err("move_path needs `from` and `to`. Nothing was moved.".into());
         };

@@ -8,7 +8,7 @@ use serde_json::json;
 use url::Url;
 
 use super::arguments::{ShownArgument, URL};
-use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 #[cfg(unix)]
 use tokio::net::UnixListener;
 use tokio::task::spawn_blocking;
@@ -79,11 +79,7 @@ impl Tool for WebFetch {
 
     /// Addresses that are refused anyway fail here, before a question. The question shows the whole
     /// address, because the address itself tells the host something.
-    async fn preview(
-        &self,
-        _: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, _: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         let url = web::parse_url(&self.url)?;
         if !self.is_of_session {
             ctx.env.shared.process.web.check(&url).map_err(|error| fetch_failure(&error))?;

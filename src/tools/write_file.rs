@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::arguments::{CONTENT, PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common,
-    locations,
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome,
+    edit_common, locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -81,11 +81,7 @@ impl Tool for WriteFile {
         CallPlan::writing(view(self.verb(), &targets, site.roots()), targets)
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<PlannedWrite> {
         let Some(target) = targets.first() else {
             return Err("write_file needs a `path`. Nothing was written.".into());
         };

@@ -16,9 +16,9 @@ use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::tools::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, tool};
+use crate::tools::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, tool};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind};
+use turnwright_types::effect::{CallView, ResolvedPath, ToolKind};
 use turnwright_types::update::Update;
 
 /// A call that panics in the step that its argument names.
@@ -46,11 +46,7 @@ impl Tool for PanickingCall {
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn preview(
-        &self,
-        _: &[ResolvedPath],
-        _: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), turnwright_types::refusal::ToolRefusal> {
+    async fn preview(&self, _: &[ResolvedPath], _: &ToolCtx) -> Previewed<()> {
         self.panic_at("look");
         Ok(((), Vec::new()))
     }

@@ -18,7 +18,9 @@ use crate::plan::{
 use crate::report::{UndoReport, one_line_excerpt, short_path, uncovered_turns};
 use tokio::task::spawn_blocking;
 use turnwright_store::file_versions::{self, UndoableTurn};
-use turnwright_store::{Audience, CallOutcome, Durability, Entry, Store, StoreError, TurnKind, read};
+use turnwright_store::{
+    Audience, CallOutcome, Durability, Entry, Store, StoreError, TurnKind, read,
+};
 use turnwright_types::effect::{
     CallContent, CallView, FileFate, Location, PathScope, ResolvedPath, ToolKind,
     escape_hidden_line, shorten_title,

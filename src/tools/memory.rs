@@ -54,7 +54,7 @@ enum NoteScope {
 
 /// The text before and after; `after` is `None` if the note is deleted.
 #[derive(Debug, Default)]
-pub(super) struct PlannedNoteChange {
+pub(super) struct NoteChange {
     before: Option<FileText>,
     after: Option<String>,
 }
@@ -95,7 +95,7 @@ impl Tool for Memory {
     const KIND: ToolKind = ToolKind::Think;
     const PENDING_TITLE: &'static str = "Memory";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[NAME, CONTENT];
-    type Preview = PlannedNoteChange;
+    type Preview = NoteChange;
 
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let (verb, kind) = match self.action {
@@ -118,11 +118,7 @@ impl Tool for Memory {
         CallPlan { view, effects: vec![effect] }
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Previewed<PlannedNoteChange> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<NoteChange> {
         if self.action == NoteAction::List {
             return Ok(Default::default());
         }
@@ -167,10 +163,10 @@ impl Tool for Memory {
             new: after.clone().unwrap_or_default(),
             fate: if after.is_some() { FileFate::Kept } else { FileFate::Deleted },
         };
-        Ok((PlannedNoteChange { before, after }, vec![diff]))
+        Ok((NoteChange { before, after }, vec![diff]))
     }
 
-    async fn run(self, planned: PlannedNoteChange, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    async fn run(self, planned: NoteChange, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         match (self.action, pass.effects().first()) {
             (NoteAction::List, _) => Ok(list_notes(ctx).await),
             (NoteAction::Read, _) => read(&self, ctx).await,
@@ -226,7 +222,7 @@ fn check_length(bytes: usize) -> Result<(), ToolRefusal> {
 async fn write(
     args: &Memory,
     place: &ResolvedPath,
-    planned: PlannedNoteChange,
+    planned: NoteChange,
     ctx: &ToolCtx,
 ) -> ToolAnswer {
     let Some(after) = planned.after else {
@@ -246,7 +242,7 @@ async fn write(
 async fn delete(
     args: &Memory,
     place: &ResolvedPath,
-    planned: PlannedNoteChange,
+    planned: NoteChange,
     ctx: &ToolCtx,
 ) -> ToolAnswer {
     let name = args.name();

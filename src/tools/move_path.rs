@@ -10,7 +10,7 @@ use super::{
 };
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_workspace::files::{EntryInfo, FileError};
+use turnwright_workspace::files::FileError;
 
 /// Move or rename a file or folder. Creates missing folders; replaces nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -26,7 +26,7 @@ impl Tool for MovePath {
     const NAME: &'static str = "move_path";
     const KIND: ToolKind = ToolKind::Move;
     const PENDING_TITLE: &'static str = "Move";
-    type Preview = Option<EntryInfo>;
+    type Preview = ();
 
     fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
         vec![PathArgument::of_existing(&mut self.from), PathArgument::of_any(&mut self.to)]
@@ -51,11 +51,7 @@ impl Tool for MovePath {
         CallPlan { view: CallView { title, kind: Self::KIND, locations }, effects }
     }
 
-    async fn preview(
-        &self,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Previewed<Option<EntryInfo>> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         let [from, to] = targets else {
             return Err("move_path needs `from` and `to`. Nothing was moved.".into());
         };
@@ -89,10 +85,10 @@ impl Tool for MovePath {
         let roots = files.roots();
         let content =
             CallContent::Text(format!("{} → {}", roots.display_path(from), roots.display_path(to)));
-        Ok((Some(info), vec![content]))
+        Ok(((), vec![content]))
     }
 
-    async fn run(self, _: Option<EntryInfo>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let [Effect::Delete(from), Effect::Write(to), ..] = pass.effects() else {
             return Err("Nothing was moved: there is no permission for it.".into());
         };

@@ -38,9 +38,8 @@ impl Tool for DeletePath {
     }
 
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_entries(self.path_arguments());
-        let view = view(&targets, site.roots());
-        CallPlan { view, effects: targets.into_iter().map(Effect::Delete).collect() }
+        let target = site.resolve_entry(&self.path);
+        CallPlan { view: view(&target, site.roots()), effects: vec![Effect::Delete(target)] }
     }
 
     async fn preview(
@@ -92,8 +91,7 @@ impl Tool for DeletePath {
         };
         let name = &self.path;
         let files = &ctx.env.files;
-        let current =
-            files.inspect_entry(target).await.map_err(|error| format!("{name} {error}"))?;
+        let current = files.inspect_entry(target).await.map_err(|error| format!("{name} {error}"))?;
         if current != surveyed {
             return Err(format!(
                 "{name} changed while permission was asked; nothing was deleted."
@@ -110,7 +108,7 @@ impl Tool for DeletePath {
             (true, count) => format!(" (a folder with {count} files)"),
         };
         let text = format!("Deleted {name}{what}.");
-        let mut view = view(std::slice::from_ref(target), files.roots());
+        let mut view = view(target, files.roots());
         if surveyed.is_folder {
             view.title.push_str(&format!(" ({gone} files)"));
         }
@@ -121,11 +119,10 @@ impl Tool for DeletePath {
     }
 }
 
-fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
-    let title = targets
-        .first()
-        .map_or("Delete".to_owned(), |target| format!("Delete {}", roots.display_path(target)));
-    CallView { title, kind: DeletePath::KIND, locations: locations(roots, targets, None) }
+fn view(target: &ResolvedPath, roots: &Roots) -> CallView {
+    let title = format!("Delete {}", roots.display_path(target));
+    let locations = locations(roots, std::slice::from_ref(target), None);
+    CallView { title, kind: DeletePath::KIND, locations }
 }
 
 /// The list of the deleted entries, for the card.

@@ -106,8 +106,8 @@ impl Tool for EditFile {
     }
 
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments());
-        CallPlan::writing(view(&targets, site.roots(), None), targets)
+        let target = site.resolve(PathBuf::from(&self.path));
+        CallPlan::writing(view(&target, site.roots(), None), target)
     }
 
     async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<PlannedEdit> {
@@ -188,7 +188,7 @@ impl Tool for EditFile {
                 "removed": applied.line_counts.removed,
                 "places": applied.edits.iter().map(|edit| edit.occurrences).sum::<usize>(),
             });
-            let view = Some(view(std::slice::from_ref(&target), &roots, Some(&applied)));
+            let view = Some(view(&target, &roots, Some(&applied)));
             ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() }
         });
         work.await.map_err(|error| format!("The file was written; then: {error}").into())
@@ -233,16 +233,15 @@ fn headline(name: &str, applied: &AppliedEdits) -> String {
     format!("Applied {edits} {unit} to {name} (+{} −{}). {rungs}", count.added, count.removed)
 }
 
-fn view(targets: &[ResolvedPath], roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
+fn view(target: &ResolvedPath, roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
     let line = Some(applied.map_or(1, edit_common::first_changed_line));
-    let mut title = targets
-        .first()
-        .map_or("Edit file".to_owned(), |target| format!("Edit {}", roots.display_path(target)));
+    let locations = locations(roots, std::slice::from_ref(target), line);
+    let mut title = format!("Edit {}", roots.display_path(target));
     if let Some(applied) = applied {
         title.push_str(&format!(
             " (+{} −{})",
             applied.line_counts.added, applied.line_counts.removed
         ));
     }
-    CallView { title, kind: ToolKind::Edit, locations: locations(roots, targets, line) }
+    CallView { title, kind: ToolKind::Edit, locations }
 }

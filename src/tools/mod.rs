@@ -197,9 +197,9 @@ impl CallPlan {
         CallPlan { view, effects: targets.into_iter().map(Effect::Read).collect() }
     }
 
-    /// The plan of a call that writes at these places.
-    fn writing(view: CallView, targets: Vec<ResolvedPath>) -> CallPlan {
-        CallPlan { view, effects: targets.into_iter().map(Effect::Write).collect() }
+    /// The plan of a call that writes at this place.
+    fn writing(view: CallView, target: ResolvedPath) -> CallPlan {
+        CallPlan { view, effects: vec![Effect::Write(target)] }
     }
 }
 
@@ -230,19 +230,15 @@ impl<'a> CallSite<'a> {
 
     /// Resolves a path of a tool that acts on a directory entry itself, not on what it points to: a link in the last
     /// component is not followed.
-    fn resolve_entry(&mut self, path: PathBuf) -> ResolvedPath {
+    fn resolve_entry(&mut self, path: &str) -> ResolvedPath {
+        let path = PathBuf::from(path);
         let target = self.roots().resolve_entry(&path);
         self.remember(path, target)
     }
 
     /// Resolves the paths among the arguments.
     fn resolve_all(&mut self, arguments: Vec<PathArgument<'_>>) -> Vec<ResolvedPath> {
-        arguments.into_iter().map(|argument| self.resolve(argument.path())).collect()
-    }
-
-    /// Resolves the paths among the arguments of a tool that acts on directory entries.
-    fn resolve_entries(&mut self, arguments: Vec<PathArgument<'_>>) -> Vec<ResolvedPath> {
-        arguments.into_iter().map(|argument| self.resolve_entry(argument.path())).collect()
+        arguments.into_iter().map(|argument| self.resolve(PathBuf::from(&*argument.text))).collect()
     }
 
     /// Returns true unless a path leads to another machine or a device, which only looking at it would connect to. Such
@@ -272,10 +268,6 @@ impl<'a> PathArgument<'a> {
 
     fn of_any(text: &'a mut String) -> PathArgument<'a> {
         PathArgument { text, may_be_new: true }
-    }
-
-    fn path(&self) -> PathBuf {
-        PathBuf::from(&*self.text)
     }
 }
 

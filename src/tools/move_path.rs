@@ -33,21 +33,13 @@ impl Tool for MovePath {
     }
 
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_entries(self.path_arguments());
+        let from = site.resolve_entry(&self.from);
+        let to = site.resolve_entry(&self.to);
         let roots = site.roots();
-        let [from, to] = targets.as_slice() else {
-            // A call names two paths.
-            let view = CallView::new(Self::PENDING_TITLE, Self::KIND);
-            return CallPlan { view, effects: Vec::new() };
-        };
-        let locations = locations(roots, &targets, None);
-        let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
+        let title = format!("Move {} → {}", roots.display_path(&from), roots.display_path(&to));
+        let locations = locations(roots, &[from.clone(), to.clone()], None);
         // A move makes the contents readable at a new path, so it counts as reading them.
-        let effects = vec![
-            Effect::Delete(from.clone()),
-            Effect::Write(to.clone()),
-            Effect::Read(from.clone()),
-        ];
+        let effects = vec![Effect::Delete(from.clone()), Effect::Write(to), Effect::Read(from)];
         CallPlan { view: CallView { title, kind: Self::KIND, locations }, effects }
     }
 

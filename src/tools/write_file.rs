@@ -75,10 +75,9 @@ impl Tool for WriteFile {
     }
 
     fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments());
-        self.is_new =
-            site.may_look() && targets.first().is_some_and(|target| !target.path.exists());
-        CallPlan::writing(view(self.verb(), &targets, site.roots()), targets)
+        let target = site.resolve(PathBuf::from(&self.path));
+        self.is_new = site.may_look() && !target.path.exists();
+        CallPlan::writing(view(self.verb(), &target, site.roots()), target)
     }
 
     async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<PlannedWrite> {
@@ -148,7 +147,7 @@ impl Tool for WriteFile {
             );
         }
         let raw = json!({ "result": text, "lines": lines, "bytes": bytes });
-        let view = view(self.verb(), std::slice::from_ref(target), ctx.env.files.roots());
+        let view = view(self.verb(), target, ctx.env.files.roots());
         Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
 }
@@ -185,9 +184,8 @@ fn omission_error(content: &str, line: usize) -> String {
     )
 }
 
-fn view(verb: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-    let title = targets
-        .first()
-        .map_or(verb.to_owned(), |target| format!("{verb} {}", roots.display_path(target)));
-    CallView { title, kind: WriteFile::KIND, locations: locations(roots, targets, Some(1)) }
+fn view(verb: &str, target: &ResolvedPath, roots: &Roots) -> CallView {
+    let title = format!("{verb} {}", roots.display_path(target));
+    let locations = locations(roots, std::slice::from_ref(target), Some(1));
+    CallView { title, kind: WriteFile::KIND, locations }
 }

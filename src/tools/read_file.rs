@@ -422,13 +422,13 @@ fn binary_kind(binary: &BinaryFile) -> String {
 }
 
 /// Words that may precede a definition's keyword.
-const MODIFIERS: &str = "pub export default async unsafe extern public private protected internal static final \
-                         abstract sealed override open inline partial declare";
+const MODIFIERS: &str = "pub export default async unsafe extern public private protected internal \
+                         static final abstract sealed override open inline partial declare";
 
 /// Keywords that begin a definition.
-const DEFINITION_KEYWORDS: &str = "fn class struct enum impl trait def func fun function interface type module mod \
-                                   namespace object record union macro_rules! package protocol extension \
-                                   defmodule defp sub";
+const DEFINITION_KEYWORDS: &str = "fn class struct enum impl trait def func fun function interface \
+                                   type module mod namespace object record union macro_rules! \
+                                   package protocol extension defmodule defp sub";
 
 /// The outline of a text with its line numbers; `None` if it is too short to be useful.
 fn outline(name: &str, text: &str) -> Option<String> {

@@ -51,7 +51,8 @@ const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("grep", "search ripgrep grepsearch searchfiles searchfilecontent"),
     (
         "exec",
-        "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd runinterminal",
+        "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd \
+         runinterminal",
     ),
     ("web_fetch", "fetch fetchurl fetchwebpage"),
     ("plan", "todowrite updateplan"),

@@ -11,8 +11,7 @@ use crate::acp;
 use crate::cli::write_stdout;
 use turnwright_config::Config;
 use turnwright_recording::{
-    AgentFolders, RecordedEvent, Recording, RecordingError, ask_other_model, load_recording,
-    play_back,
+    RecordedEvent, Recording, RecordingError, ask_other_model, load_recording, play_back,
 };
 use turnwright_rpc::AgentThread;
 use turnwright_types::error_text::io_error_text;
@@ -69,9 +68,9 @@ fn play(head: &Value, events: &[RecordedEvent]) -> io::Result<(String, bool)> {
     let home = tempfile::Builder::new().prefix(FOLDER_PREFIX).tempdir()?;
     // The folder for temporary files may be a link, as on macOS, and no project is read behind one.
     let config = Config::of_recording(head, &turnwright_workspace::real_path(home.path())?)?;
-    let folders =
-        AgentFolders { config: config.paths.config.clone(), state: config.paths.state.clone() };
-    play_back(head, events, &folders, |recording| start_agent(config, recording))
+    let settings = config.paths.config.clone();
+    let state = config.paths.state.clone();
+    play_back(head, events, &settings, &state, |recording| start_agent(config, recording))
 }
 
 /// Sends the recorded prompts to the model of the settings. Returns what is printed, and why no more was run.

@@ -27,7 +27,7 @@ use turnwright_mcp::{
     ListedTool, PromptRequest, Server, ServerEnv, ServerPhase, ServerPool, ServerSpec, ServerState,
     ServerTransport, ToolNames, described_server, prompts, server_json,
 };
-use turnwright_recording::outside::{MachineFacts, in_session};
+use turnwright_recording::outside::{Outside, in_session};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::exec::ProgramActivity;
@@ -50,7 +50,7 @@ impl SessionServers {
         env: &ServerEnv,
         remote_tools: Arc<RemoteTools>,
         patience: Duration,
-        outside: (&Arc<dyn MachineFacts>, SessionId),
+        outside: (&Arc<dyn Outside>, SessionId),
     ) -> SessionServers {
         let (facts, session) = outside;
         let stop = CancellationToken::new();
@@ -86,7 +86,7 @@ impl SessionServers {
         self.servers.iter().map(|server| (&server.spec, server.state())).collect()
     }
 
-    /// The known facts about the servers, as [`MachineFacts`] takes note of them.
+    /// The known facts about the servers, as [`Outside`] takes note of them.
     pub(crate) fn facts_json(&self) -> Value {
         servers_json(&self.servers)
     }
@@ -183,7 +183,7 @@ struct ToolCollector {
     remote_tools: Arc<RemoteTools>,
     names: ToolNames,
     changed: Arc<Notify>,
-    facts: Arc<dyn MachineFacts>,
+    facts: Arc<dyn Outside>,
 }
 
 impl ToolCollector {

@@ -46,8 +46,8 @@ const MAX_TEXT_BYTES: usize = 512 * 1024;
 #[derive(Debug)]
 pub(super) struct ClientCalls {
     outbox: Outbox,
-    // Held only to look up one call.
-    by_id: Mutex<HashMap<CallId, Arc<ClientCall>>>,
+    // Held only to look at one call.
+    by_id: Mutex<HashMap<CallId, ClientCall>>,
     last: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct ClientCall {
     pub(super) token: Option<Value>,
     pub(super) ask_method: AskMethod,
     /// The number of progress notifications sent.
-    pub(super) progress_count: AtomicU64,
+    pub(super) progress_count: u64,
 }
 
 /// How the user of a client can be asked.
@@ -68,16 +68,7 @@ pub(super) enum AskMethod {
     /// With an elicitation request to the client.
     Request(Peer),
     /// By returning the question as the result of the call; the client calls again with the answer.
-    // Held only to replace one field.
-    MultiRoundTrip(Box<Mutex<QuestionRound>>),
-}
-
-impl ClientCall {
-    /// Takes the question that the client must answer in another round before the call can run.
-    pub(super) fn take_pending_question(&self) -> Option<PermissionRequest> {
-        let AskMethod::MultiRoundTrip(round) = &self.ask_method else { return None };
-        round.lock().pending.take()
-    }
+    MultiRoundTrip(Box<QuestionRound>),
 }
 
 /// The state of a question that is asked over several rounds of the same call.
@@ -98,24 +89,22 @@ impl ClientCalls {
     pub(super) fn register(self: &Arc<ClientCalls>, call: ClientCall) -> CallGuard {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let id = CallId::from(format!("mcp-{number}"));
-        let call = Arc::new(call);
-        self.by_id.lock().insert(id.clone(), Arc::clone(&call));
-        CallGuard { calls: Arc::clone(self), id, call }
-    }
-
-    fn find(&self, id: &CallId) -> Option<Arc<ClientCall>> {
-        self.by_id.lock().get(id).cloned()
+        self.by_id.lock().insert(id.clone(), call);
+        CallGuard { calls: Arc::clone(self), id }
     }
 
     /// Sends the progress of a call. A client that does not read misses progress, but not the result.
     fn send_progress(&self, update: &CallUpdate) {
-        let Some(call) = self.find(&update.id) else { return };
-        let Some(token) = &call.token else { return };
         let Some([CallContent::Text(text), ..]) = update.content.as_deref() else { return };
         if self.outbox.wait_for_capacity().now_or_never().is_none() {
             return;
         }
-        let progress = call.progress_count.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut calls = self.by_id.lock();
+        let Some(call) = calls.get_mut(&update.id) else { return };
+        let Some(token) = call.token.clone() else { return };
+        call.progress_count += 1;
+        let progress = call.progress_count;
+        drop(calls);
         let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("```")).collect();
         let message =
             text::last_chars(&to_safe_text(&lines.join("\n")), MAX_PROGRESS_CHARS).to_owned();
@@ -128,7 +117,17 @@ impl ClientCalls {
 pub(super) struct CallGuard {
     calls: Arc<ClientCalls>,
     pub(super) id: CallId,
-    pub(super) call: Arc<ClientCall>,
+}
+
+impl CallGuard {
+    /// Takes the question that the client must answer in another round before the call can run.
+    pub(super) fn take_pending_question(&self) -> Option<PermissionRequest> {
+        let mut calls = self.calls.by_id.lock();
+        let AskMethod::MultiRoundTrip(round) = &mut calls.get_mut(&self.id)?.ask_method else {
+            return None;
+        };
+        round.pending.take()
+    }
 }
 
 impl Drop for CallGuard {
@@ -151,26 +150,22 @@ impl Client for ClientCalls {
     }
 
     fn request_permission(&self, question: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        let call = self.find(&question.call);
-        async move {
-            let Some(call) = call else { return PermissionAnswer::Cancelled };
-            let question = normalized(question);
-            match &call.ask_method {
-                AskMethod::Unsupported => PermissionAnswer::Unclear(CANNOT_ASK.to_owned()),
-                AskMethod::Request(peer) => elicit(peer, &question).await,
-                AskMethod::MultiRoundTrip(round) => {
-                    let mut round = round.lock();
-                    match round.previous.take() {
-                        Some((previous, answer)) if previous == question => answer,
-                        _ => {
-                            round.pending = Some(question);
-                            PermissionAnswer::Cancelled
-                        }
-                    }
+        let mut calls = self.by_id.lock();
+        let call = calls.get_mut(&question.call);
+        let question = normalized(question);
+        let answer = match call.map(|call| &mut call.ask_method) {
+            None => PermissionAnswer::Cancelled,
+            Some(AskMethod::Unsupported) => PermissionAnswer::Unclear(CANNOT_ASK.to_owned()),
+            Some(AskMethod::Request(peer)) => return elicit(peer.clone(), question).boxed(),
+            Some(AskMethod::MultiRoundTrip(round)) => match round.previous.take() {
+                Some((previous, answer)) if previous == question => answer,
+                _ => {
+                    round.pending = Some(question);
+                    PermissionAnswer::Cancelled
                 }
-            }
-        }
-        .boxed()
+            },
+        };
+        std::future::ready(answer).boxed()
     }
 
     fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
@@ -184,13 +179,13 @@ fn normalized(mut question: PermissionRequest) -> PermissionRequest {
     question
 }
 
-async fn elicit(peer: &Peer, question: &PermissionRequest) -> PermissionAnswer {
-    let Some(form) = elicitation(question).await else {
+async fn elicit(peer: Peer, question: PermissionRequest) -> PermissionAnswer {
+    let Some(form) = elicitation(&question).await else {
         return PermissionAnswer::Unclear("the question could not be shown".to_owned());
     };
     match peer.request(ELICITATION, &form, ANSWER_TIMEOUT).await {
         Ok(result) => {
-            parse_answer(&serde_json::from_str(result.get()).unwrap_or_default(), question)
+            parse_answer(&serde_json::from_str(result.get()).unwrap_or_default(), &question)
         }
         Err(error) => PermissionAnswer::Unclear(format!("the client did not answer: {error}")),
     }

@@ -52,17 +52,21 @@ pub(super) struct McpHandler {
     options: McpServerOptions,
     tools: OfferedTools,
     calls: Arc<ClientCalls>,
-    limits: CallLimits,
-    /// Runs the calls. Created for the first call, when the client can list its roots.
-    // Held only to copy a pointer.
-    runner: Mutex<Option<Arc<StandaloneCalls>>>,
+    // Held only to look at one field.
+    state: Mutex<HandlerState>,
     /// One permit: only one call at a time creates the runner.
     creating_runner: Semaphore,
-    /// Calls whose questions wait for the next round, by `requestState`.
-    // Held only to search a short list.
-    pending_questions: Mutex<Vec<(String, ToolCall, PermissionRequest)>>,
     /// True if the client has said in its handshake that it has roots.
     has_roots: AtomicBool,
+}
+
+#[derive(Default)]
+struct HandlerState {
+    limits: CallLimits,
+    /// Runs the calls. Created for the first call, when the client can list its roots.
+    runner: Option<Arc<StandaloneCalls>>,
+    /// Calls whose questions wait for the next round, by `requestState`.
+    pending_questions: Vec<(String, ToolCall, PermissionRequest)>,
 }
 
 /// The parameters of a call.
@@ -100,10 +104,8 @@ impl McpHandler {
             options,
             tools: OfferedTools::new(),
             calls: Arc::new(ClientCalls::new(outbox)),
-            limits: CallLimits::default(),
-            runner: Mutex::default(),
+            state: Mutex::default(),
             creating_runner: Semaphore::new(1),
-            pending_questions: Mutex::default(),
             has_roots: AtomicBool::new(false),
         }
     }
@@ -115,7 +117,7 @@ impl McpHandler {
 
     /// Ends all running commands and waits for their end.
     pub(super) async fn close(&self) {
-        let runner = self.runner.lock().take();
+        let runner = self.state.lock().runner.take();
         if let Some(runner) = runner {
             runner.env().jobs.close().await;
         }
@@ -124,8 +126,8 @@ impl McpHandler {
     /// Returns the runner of calls, and creates it if there is none.
     async fn runner(self: &Arc<Self>, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
         let _permit = self.creating_runner.acquire().await;
-        if let Some(runner) = self.runner.lock().clone() {
-            return Ok(runner);
+        if let Some(runner) = &self.state.lock().runner {
+            return Ok(Arc::clone(runner));
         }
         let folders = match self.options.roots.as_slice() {
             [] if self.has_roots.load(Ordering::Relaxed) => client_roots(peer).await,
@@ -143,7 +145,7 @@ impl McpHandler {
             tracing::warn!("{notice}");
         }
         let runner = Arc::new(runner);
-        *self.runner.lock() = Some(Arc::clone(&runner));
+        self.state.lock().runner = Some(Arc::clone(&runner));
         Ok(runner)
     }
 
@@ -158,16 +160,14 @@ impl McpHandler {
         Ok(match (supports_forms(&request.capabilities), request.is_of_newest_version()) {
             (false, _) => AskMethod::Unsupported,
             (true, false) => AskMethod::Request(peer),
-            (true, true) => {
-                AskMethod::MultiRoundTrip(Box::new(Mutex::new(self.take_previous_round(call)?)))
-            }
+            (true, true) => AskMethod::MultiRoundTrip(Box::new(self.take_previous_round(call)?)),
         })
     }
 
     /// Takes the question and answer of the previous round, if this call is the next one.
     fn take_previous_round(&self, call: &ToolCall) -> Result<QuestionRound, RpcError> {
         let Some(state) = &call.state else { return Ok(QuestionRound::default()) };
-        let mut pending = self.pending_questions.lock();
+        let pending = &mut self.state.lock().pending_questions;
         let index =
             pending.iter().position(|(entry, ..)| entry == state).ok_or_else(unknown_state)?;
         let (_, previous, question) = pending.remove(index);
@@ -182,7 +182,7 @@ impl McpHandler {
     async fn input_required(&self, call: ToolCall, question: PermissionRequest) -> Option<Value> {
         let form = elicitation(&question).await?;
         let state = SessionId::random().as_str().to_owned();
-        let mut pending = self.pending_questions.lock();
+        let pending = &mut self.state.lock().pending_questions;
         if pending.len() >= MAX_PENDING_QUESTIONS {
             pending.remove(0);
         }
@@ -208,7 +208,7 @@ impl McpHandler {
             let text = format!("Unknown tool. There are: {}", self.tools.names());
             return Err(RpcError::invalid_params(&text));
         };
-        let _slot = self.limits.acquire().map_err(|error| limit_error(&error))?;
+        let _slot = self.state.lock().limits.acquire()?;
         let ask_method = self.ask_method(&call, &request, peer.clone())?;
         let runner = match self.runner(&peer).await {
             Ok(runner) => runner,
@@ -216,14 +216,14 @@ impl McpHandler {
         };
         let token = Some(request.params["_meta"]["progressToken"].take())
             .filter(|token| token.is_string() || token.is_number());
-        let guard = self.calls.register(ClientCall { token, ask_method, progress_count: 0.into() });
+        let guard = self.calls.register(ClientCall { token, ask_method, progress_count: 0 });
         let arguments = Value::Object(call.arguments.clone());
         let (tool, arguments) = match patch_call(tool.name(), &arguments) {
             Some(patch) => (self.tools.find("apply_patch").unwrap_or(tool), patch),
             None => (tool, arguments),
         };
         let outcome = runner.run(guard.id.clone(), tool, arguments, request.cancel).await;
-        if let Some(question) = guard.call.take_pending_question()
+        if let Some(question) = guard.take_pending_question()
             && let Some(input_required) = self.input_required(call, question).await
         {
             return Ok(input_required);
@@ -287,57 +287,43 @@ fn unknown_state() -> RpcError {
     RpcError::invalid_params(text)
 }
 
-fn limit_error(why: &LimitExceeded) -> RpcError {
-    let (LimitExceeded::Rate(wait) | LimitExceeded::Concurrency(wait)) = why;
+/// The error of a call that exceeds a limit and may be made again after `wait`.
+fn limit_error(limit: &str, wait: Duration) -> RpcError {
     let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-    let text = format!("{why}. Try again in {millis} ms");
+    let text = format!("Too many calls{limit}. Try again in {millis} ms");
     RpcError::application(BUSY, text, json!({ "retryAfterMs": millis }))
 }
 
 /// A token bucket for the rate, and a semaphore for the number of concurrent calls.
 #[derive(Debug)]
 struct CallLimits {
-    // Held only for one addition.
-    bucket: Mutex<TokenBucket>,
-    slots: Arc<Semaphore>,
-}
-
-#[derive(Debug)]
-struct TokenBucket {
     /// Calls that may be made now.
     calls: f64,
     refilled_at: Instant,
-}
-
-/// The limit that a call exceeds, with the delay after which to try again.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum LimitExceeded {
-    #[error("Too many calls: at most {CALLS_PER_SECOND} a second")]
-    Rate(Duration),
-    #[error("Too many calls at the same time: at most {MAX_CONCURRENT_CALLS}")]
-    Concurrency(Duration),
+    slots: Arc<Semaphore>,
 }
 
 impl Default for CallLimits {
     fn default() -> CallLimits {
-        let bucket = Mutex::new(TokenBucket { calls: MAX_BURST, refilled_at: Instant::now() });
-        CallLimits { bucket, slots: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)) }
+        let slots = Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS));
+        CallLimits { calls: MAX_BURST, refilled_at: Instant::now(), slots }
     }
 }
 
 impl CallLimits {
     /// Admits one call, which counts as running until the permit is dropped.
-    fn acquire(&self) -> Result<OwnedSemaphorePermit, LimitExceeded> {
-        let slots = Arc::clone(&self.slots);
-        let permit =
-            slots.try_acquire_owned().map_err(|_| LimitExceeded::Concurrency(BUSY_RETRY_DELAY))?;
-        let mut bucket = self.bucket.lock();
-        bucket.take(Instant::now()).map_err(LimitExceeded::Rate)?;
+    fn acquire(&mut self) -> Result<OwnedSemaphorePermit, RpcError> {
+        let permit = Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
+            let limit = format!(" at the same time: at most {MAX_CONCURRENT_CALLS}");
+            limit_error(&limit, BUSY_RETRY_DELAY)
+        })?;
+        self.take(Instant::now()).map_err(|wait| {
+            limit_error(&format!(": at most {CALLS_PER_SECOND} a second"), wait)
+        })?;
         Ok(permit)
     }
-}
 
-impl TokenBucket {
+    /// Takes a token of the bucket. If it is empty, returns the time until there is one.
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
         let elapsed = now.saturating_duration_since(self.refilled_at).as_secs_f64();
         self.calls = (self.calls + elapsed * CALLS_PER_SECOND).min(MAX_BURST);
@@ -357,7 +343,7 @@ mod tests {
     #[test]
     fn after_a_burst_calls_are_limited_to_the_rate() {
         let begin = Instant::now();
-        let mut bucket = TokenBucket { calls: MAX_BURST, refilled_at: begin };
+        let mut bucket = CallLimits { refilled_at: begin, ..CallLimits::default() };
         let taken = (0..100).filter(|_| bucket.take(begin).is_ok()).count();
         assert_eq!(taken, 40);
         assert_eq!(bucket.take(begin), Err(Duration::from_millis(50)));
@@ -367,10 +353,12 @@ mod tests {
 
     #[test]
     fn concurrent_calls_are_limited() {
-        let limits = CallLimits::default();
+        let mut limits = CallLimits::default();
         let permits: Vec<_> =
             (0..MAX_CONCURRENT_CALLS).map(|_| limits.acquire().unwrap()).collect();
-        assert_eq!(limits.acquire().unwrap_err(), LimitExceeded::Concurrency(BUSY_RETRY_DELAY));
+        let error = limits.acquire().unwrap_err();
+        let text = "Too many calls at the same time: at most 16. Try again in 1000 ms";
+        assert_eq!((error.code, error.message.as_str()), (BUSY, text));
         drop(permits);
         drop(limits.acquire().unwrap());
     }

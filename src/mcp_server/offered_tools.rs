@@ -13,40 +13,25 @@ pub(super) const PAGE_SIZE: usize = 50;
 /// The prefix of a cursor, before the name of the last tool of the page.
 const CURSOR_PREFIX: &str = "after:";
 
-/// The offered tools and their annotations. All other tools are about a session: its plan, history,
-/// questions, notes and skills.
-const OFFERED_TOOLS: &[(&str, ToolBehavior)] = &[
-    ("read_file", READS),
-    ("list_dir", READS),
-    ("find_files", READS),
-    ("grep", READS),
-    ("write_file", REPLACES),
-    ("edit_file", CHANGES),
-    ("apply_patch", CHANGES),
-    ("move_path", CHANGES),
-    ("delete_path", REPLACES),
-    ("exec", RUNS_COMMANDS),
-    ("exec_output", RUNS_COMMANDS),
-    ("web_fetch", FETCHES),
+/// The offered tools. All other tools are about a session: its plan, history, questions, notes and skills.
+const OFFERED_TOOLS: [&str; 12] = [
+    "read_file",
+    "list_dir",
+    "find_files",
+    "grep",
+    "write_file",
+    "edit_file",
+    "apply_patch",
+    "move_path",
+    "delete_path",
+    "exec",
+    "exec_output",
+    "web_fetch",
 ];
-
-const READS: ToolBehavior =
-    ToolBehavior { is_destructive: false, is_idempotent: true, is_open_world: false };
-const REPLACES: ToolBehavior = ToolBehavior { is_destructive: true, ..READS };
-const CHANGES: ToolBehavior = ToolBehavior { is_idempotent: false, ..REPLACES };
-const RUNS_COMMANDS: ToolBehavior = ToolBehavior { is_open_world: true, ..CHANGES };
-const FETCHES: ToolBehavior = ToolBehavior { is_open_world: true, ..READS };
-
-/// The possible effects of a tool, for the annotations that some clients base their own questions on.
-#[derive(Clone, Copy, Debug)]
-struct ToolBehavior {
-    /// It may destroy data.
-    is_destructive: bool,
-    /// Repeating the same call has no further effect.
-    is_idempotent: bool,
-    /// It may reach beyond the files of this machine.
-    is_open_world: bool,
-}
+/// The tools of which repeating the same call has a further effect.
+const NOT_IDEMPOTENT: [&str; 5] = ["edit_file", "apply_patch", "move_path", "exec", "exec_output"];
+/// The tools that may reach beyond the files of this machine.
+const OPEN_WORLD: [&str; 3] = ["exec", "exec_output", "web_fetch"];
 
 /// The offered tools with their MCP definitions, in the order in which they are listed.
 #[derive(Debug)]
@@ -56,10 +41,9 @@ impl OfferedTools {
     pub(super) fn new() -> OfferedTools {
         let all = built_in();
         let context = OfferContext { prefers_patches: true, ..OfferContext::default() };
-        let offered = OFFERED_TOOLS.iter().filter_map(|(name, behavior)| {
+        let offered = OFFERED_TOOLS.iter().filter_map(|name| {
             let tool = all.iter().find(|tool| tool.name() == *name)?;
-            let definition = definition(tool.as_ref(), *behavior, &context)?;
-            Some((Arc::clone(tool), definition))
+            Some((Arc::clone(tool), definition(tool.as_ref(), &context)?))
         });
         OfferedTools(offered.collect())
     }
@@ -100,7 +84,8 @@ impl OfferedTools {
     }
 }
 
-fn definition(tool: &dyn AnyTool, behavior: ToolBehavior, context: &OfferContext) -> Option<Value> {
+/// The definition of a tool, with the annotations that some clients base their own questions on.
+fn definition(tool: &dyn AnyTool, context: &OfferContext) -> Option<Value> {
     let spec = tool.spec(context)?;
     let title = tool.pending_view().map_or_else(|| tool.name().to_owned(), |view| view.title);
     let is_read_only = tool.is_read_only();
@@ -112,9 +97,9 @@ fn definition(tool: &dyn AnyTool, behavior: ToolBehavior, context: &OfferContext
         "annotations": {
             "title": title,
             "readOnlyHint": is_read_only,
-            "destructiveHint": behavior.is_destructive && !is_read_only,
-            "idempotentHint": behavior.is_idempotent,
-            "openWorldHint": behavior.is_open_world,
+            "destructiveHint": !is_read_only,
+            "idempotentHint": !NOT_IDEMPOTENT.contains(&tool.name()),
+            "openWorldHint": OPEN_WORLD.contains(&tool.name()),
         },
     }))
 }
@@ -142,10 +127,9 @@ mod tests {
                 break;
             }
         }
-        let offered: Vec<_> = OFFERED_TOOLS.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, offered);
+        assert_eq!(names, OFFERED_TOOLS);
         let first = tools.page(None, PAGE_SIZE).unwrap();
-        assert_eq!((names_of(&first).len(), first.get("nextCursor")), (offered.len(), None));
+        assert_eq!((names_of(&first).len(), first.get("nextCursor")), (OFFERED_TOOLS.len(), None));
         for bad in ["", "after:", "after:plan", "after:web_fetch", "5"] {
             assert!(tools.page(Some(bad), 5).is_err(), "{bad}");
         }

@@ -324,7 +324,9 @@ impl SessionActor {
     fn cancel_part(&self, part: TurnPart) -> Result<(), Error> {
         let (is_cancelled, what, id) = match part {
             TurnPart::Call(id) => (self.conversation.cancellable.cancel(&id), "tool call", id),
-            TurnPart::Terminal(id) => (self.conversation.env.terminals.stop(&id), "terminal", id),
+            TurnPart::Terminal(id) => {
+                (self.conversation.env.jobs.stop_in_terminal(&id), "terminal", id)
+            }
         };
         if is_cancelled {
             return Ok(());

@@ -85,8 +85,7 @@ impl SessionHost {
         process.web.set_proxies(config.proxy_hosts());
         let profiles = ModelProfiles::new(&config.paths);
         let models = ModelCache::new(profiles, Arc::new(recording.clone()), tracker.clone());
-        process.facts = recording.facts();
-        process.answers = recording.answers();
+        process.outside = recording.outside();
         SessionHost {
             trust: TrustStore::new(&config.paths.state),
             store: Store::new(&config.paths.state),

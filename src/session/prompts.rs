@@ -100,7 +100,7 @@ impl SessionActor {
 
     /// Sends the notices that could not be sent before a prompt.
     pub(super) fn send_notices(&mut self) {
-        let facts = &self.host.process.facts;
+        let facts = &self.host.process.outside;
         let notices = self.announcements.take_notices(facts.sandbox_limitation());
         let log_notices = self.conversation.log().take_notices();
         let news = log_notices.into_iter().chain(facts.take_notice());

@@ -121,7 +121,7 @@ impl SessionHost {
         session: SessionId,
     ) -> SessionServers {
         let ServerLaunch { specs, wait, .. } = launch;
-        let outside = (&self.process.facts, session);
+        let outside = (&self.process.outside, session);
         SessionServers::launch(&self.servers, specs, env, remote_tools, *wait, outside)
     }
 

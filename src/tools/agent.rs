@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::arguments::{ArgumentRole, ShownArgument};
-use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::message::{TokenUsage, ToolSpec};
@@ -40,12 +40,9 @@ const MAX_NOTICES: usize = 20;
 const EXPLORE_TOOLS: &[&str] = &["read_file", "list_dir", "find_files", "grep", "web_fetch"];
 const EXPLORE: &str = "Only find out and report; you cannot change anything.";
 
-#[derive(Debug)]
-pub(super) struct Agent;
-
 /// Give a task to a helper. It knows only the prompt; you get its answer.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct AgentArgs {
+pub(super) struct Agent {
     #[serde(default, alias = "title")]
     description: String,
     #[serde(alias = "task")]
@@ -58,7 +55,7 @@ pub(super) struct AgentArgs {
     background: Option<bool>,
 }
 
-impl AgentArgs {
+impl Agent {
     fn kind(&self) -> &str {
         self.kind.as_deref().map(str::trim).filter(|kind| !kind.is_empty()).unwrap_or(DEFAULT_TYPE)
     }
@@ -77,7 +74,7 @@ pub(crate) fn may_edit(
     helpers: &HelperSet,
     is_edit: impl Fn(&str) -> bool,
 ) -> bool {
-    let args = serde_json::from_value::<AgentArgs>(arguments.clone()).ok();
+    let args = serde_json::from_value::<Agent>(arguments.clone()).ok();
     let kind = args.and_then(|args| helpers.find_type(args.kind()).ok());
     kind.is_some_and(|kind| kind.tools.is_none_or(|tools| tools.iter().any(|tool| is_edit(tool))))
 }
@@ -89,14 +86,13 @@ impl Tool for Agent {
     const SHOWN_ARGUMENTS: &'static [ShownArgument] =
         &[ShownArgument { name: "description", role: ArgumentRole::Name }];
     const RUNS_CALLS: bool = true;
-    type Args = AgentArgs;
     type Preview = ();
 
-    fn is_offered(&self, offer: &OfferContext) -> bool {
+    fn is_offered(offer: &OfferContext) -> bool {
         offer.helpers.is_some()
     }
 
-    fn adapt_spec(&self, spec: &mut ToolSpec, offer: &OfferContext) {
+    fn adapt_spec(spec: &mut ToolSpec, offer: &OfferContext) {
         let own = offer.helpers.as_deref().unwrap_or_default();
         if let Some(Value::String(text)) =
             spec.parameters.pointer_mut("/properties/type/description")
@@ -108,38 +104,34 @@ impl Tool for Agent {
         }
     }
 
-    fn plan(&self, args: &mut AgentArgs, _: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
         // The helper's own calls are judged one by one.
-        CallPlan::in_session(view(args))
+        CallPlan::in_session(view(self))
     }
 
-    async fn run(&self, args: AgentArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(runner) = ctx.helpers.clone() else {
-            return ToolOutcome::failed("There are no helpers here. Do the task yourself.");
+            return Err("There are no helpers here. Do the task yourself.".into());
         };
-        if args.prompt.trim().is_empty() || args.prompt.len() > MAX_PROMPT_BYTES {
-            return ToolOutcome::failed(format!(
+        if self.prompt.trim().is_empty() || self.prompt.len() > MAX_PROMPT_BYTES {
+            return Err(format!(
                 "`prompt` must have 1 to {MAX_PROMPT_BYTES} bytes. No helper was started."
-            ));
+            )
+            .into());
         }
-        let kind = match ctx.env.helpers.find_type(args.kind()) {
-            Ok(kind) => kind,
-            Err(known) => {
-                let name = escape_hidden_line(args.kind());
-                return ToolOutcome::failed(format!(
-                    "There is no helper `{name}`. No helper was started. There are: {known}."
-                ));
-            }
-        };
-        let view = view(&args);
-        let title = args.title();
-        let in_background = args.background.unwrap_or(false);
-        let task = HelperTask { kind, title, view, prompt: args.prompt, in_background };
-        runner.run(task, ctx).await
+        let kind = ctx.env.helpers.find_type(self.kind()).map_err(|known| {
+            let name = escape_hidden_line(self.kind());
+            format!("There is no helper `{name}`. No helper was started. There are: {known}.")
+        })?;
+        let view = view(&self);
+        let title = self.title();
+        let in_background = self.background.unwrap_or(false);
+        let task = HelperTask { kind, title, view, prompt: self.prompt, in_background };
+        Ok(runner.run(task, ctx).await)
     }
 }
 
-fn view(args: &AgentArgs) -> CallView {
+fn view(args: &Agent) -> CallView {
     let title = format!("{}: {}", escape_hidden_line(args.kind()), args.title());
     CallView::new(shorten_title(title), Agent::KIND)
 }

@@ -10,10 +10,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::arguments::{PATCH, ShownArgument};
 use super::{
-    CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
-    edit_common, locations,
+    CallPlan, CallSite, OfferContext, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx,
+    ToolOutcome, edit_common, locations,
 };
-use patch_arguments::ApplyPatchArgs;
+pub(super) use patch_arguments::ApplyPatch;
 pub(crate) use patch_arguments::patch_call;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -30,9 +30,6 @@ use turnwright_workspace::files::{FileError, FileText, Files, Roots, TextEncodin
 /// Limit on the bytes of all files together, before and after.
 const MAX_PATCHED_BYTES: usize = 64 * 1024 * 1024;
 
-#[derive(Debug)]
-pub(super) struct ApplyPatch;
-
 /// The change of one file.
 #[derive(Debug)]
 pub(super) struct PatchStep {
@@ -48,6 +45,8 @@ enum PatchAction {
         before: FileText,
         applied: AppliedEdits,
         to: Option<ResolvedPath>,
+        /// True once the file is there.
+        is_moved: bool,
     },
     Delete {
         before: Option<FileText>,
@@ -61,12 +60,6 @@ fn renamed_to(file: &FilePatch) -> Option<&str> {
     match &file.change {
         PatchOp::Update { to, .. } => to.as_deref(),
         PatchOp::Add { .. } | PatchOp::Delete => None,
-    }
-}
-
-impl PreviewedChange for Vec<PatchStep> {
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        self.iter().flat_map(PatchStep::expected_changes).collect()
     }
 }
 
@@ -84,23 +77,22 @@ impl Tool for ApplyPatch {
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Apply patch";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATCH];
-    type Args = ApplyPatchArgs;
     type Preview = Vec<PatchStep>;
 
-    fn path_arguments<'a>(&self, args: &'a mut ApplyPatchArgs) -> Vec<PathArgument<'a>> {
-        args.paths()
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        self.paths()
     }
 
-    fn is_offered(&self, offer: &OfferContext) -> bool {
+    fn is_offered(offer: &OfferContext) -> bool {
         offer.prefers_patches
     }
 
-    fn plan(&self, args: &mut ApplyPatchArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
         let view = view(&targets, site.roots());
         let mut effects = Vec::new();
         let mut targets = targets.into_iter();
-        for file in args.files() {
+        for file in self.files() {
             let Some(place) = targets.next() else { break };
             if let Some(to) = renamed_to(file).and_then(|_| targets.next()) {
                 effects.extend([Effect::Write(to), Effect::Read(place.clone())]);
@@ -114,13 +106,8 @@ impl Tool for ApplyPatch {
         CallPlan { view, effects }
     }
 
-    async fn preview(
-        &self,
-        args: &ApplyPatchArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(Vec<PatchStep>, Vec<CallContent>), ToolRefusal> {
-        let files = args.parsed().clone().map_err(|problem| {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<Vec<PatchStep>> {
+        let files = self.parsed().clone().map_err(|problem| {
             format!("The patch makes no sense: {problem}. Nothing was written.")
         })?;
         for (number, place) in targets.iter().enumerate() {
@@ -150,49 +137,32 @@ impl Tool for ApplyPatch {
         Ok((steps, content))
     }
 
-    async fn run(
-        &self,
-        args: ApplyPatchArgs,
-        steps: Vec<PatchStep>,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    fn expected_changes(steps: &Vec<PatchStep>) -> Vec<ExpectedChange<'_>> {
+        steps.iter().flat_map(PatchStep::expected_changes).collect()
+    }
+
+    async fn run(self, mut steps: Vec<PatchStep>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let files = &ctx.env.files;
         for step in &steps {
             if !step.effects().iter().all(|effect| pass.effects().contains(effect)) {
-                return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+                return Err("Nothing was written: there is no permission for it.".into());
             }
-            if !edit_common::still_resolves_to(&step.name, &step.target, ctx).await {
-                return edit_common::write_failure(&step.name, &FileError::Moved);
-            }
+            edit_common::check_target(&step.name, &step.target, ctx).await?;
         }
-        let mut steps = steps;
         for number in 0..steps.len() {
             if let Err(error) = execute_step(&mut steps[number], files, &ctx.cancel).await {
                 let name = steps[number].name.clone();
                 steps.truncate(number + 1);
-                let rest = roll_back(steps, error.is_partial, files).await;
-                return ToolOutcome::failed(format!("{name} {}. {rest}", error.reason));
+                let rest = roll_back(steps, files).await;
+                return Err(format!("{name} {error}. {rest}").into());
             }
         }
         delete_set_aside(&steps, files).await;
         let mut outcome = patch_outcome(view(&[], files.roots()), &steps, files.roots());
-        if !args.left_out.is_empty() {
-            outcome.append_note(format!("[Not run: {}. Call exec for it.]", args.left_out));
+        if !self.left_out.is_empty() {
+            outcome.append_note(format!("[Not run: {}. Call exec for it.]", self.left_out));
         }
-        outcome
-    }
-}
-
-/// The reason why a step failed; `is_partial` if a part of it was done.
-struct PatchFailure {
-    reason: FileError,
-    is_partial: bool,
-}
-
-impl From<FileError> for PatchFailure {
-    fn from(reason: FileError) -> PatchFailure {
-        PatchFailure { reason, is_partial: false }
+        Ok(outcome)
     }
 }
 
@@ -215,7 +185,7 @@ impl PatchStep {
                 let after = Some((applied.text.as_str(), TextEncoding::default()));
                 vec![ExpectedChange { path, before: None, after }]
             }
-            PatchAction::Update { before, applied, to } => {
+            PatchAction::Update { before, applied, to, .. } => {
                 let after = Some((applied.text.as_str(), before.encoding));
                 match to {
                     None => vec![ExpectedChange { path, before: Some(before), after }],
@@ -292,7 +262,7 @@ async fn plan_step(
             PatchAction::Delete { before: None, aside: None }
         }
         (_, Err(error)) => {
-            return Err(edit_common::read_failure(&name, &target, error, ctx).await.into());
+            return Err(edit_common::read_failure(&name, &target, &error, ctx).await);
         }
         (PatchOp::Delete, Ok(before)) => {
             if let Some(lines) = edit_common::changed_since_read(ctx, &target, &before).await {
@@ -335,7 +305,7 @@ async fn plan_update(
     let (before, result) = work.await.map_err(|error| error.to_string())?;
     let refusal = match (result, changed) {
         (Ok(applied), changed) if changed.is_none() || edit_common::is_exact(&applied) => {
-            return Ok(PatchAction::Update { before, applied, to: to.cloned() });
+            return Ok(PatchAction::Update { before, applied, to: to.cloned(), is_moved: false });
         }
         (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
         (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
@@ -350,7 +320,7 @@ async fn execute_step(
     step: &mut PatchStep,
     files: &Files,
     cancel: &CancellationToken,
-) -> Result<(), PatchFailure> {
+) -> Result<(), FileError> {
     match &mut step.action {
         PatchAction::Add(applied) => {
             let written = files.write(&step.target, None, &applied.text, cancel).await?;
@@ -358,17 +328,14 @@ async fn execute_step(
                 *applied = now;
             }
         }
-        PatchAction::Update { before, applied, to } => {
+        PatchAction::Update { before, applied, to, is_moved } => {
             if let Some(to) = to {
                 files.rename(&step.target, to).await?;
+                *is_moved = true;
             }
             let place = to.as_ref().unwrap_or(&step.target);
             if applied.text != before.text {
-                let is_partial = to.is_some();
-                let written = files
-                    .write(place, Some(before), &applied.text, cancel)
-                    .await
-                    .map_err(|reason| PatchFailure { reason, is_partial })?;
+                let written = files.write(place, Some(before), &applied.text, cancel).await?;
                 if let Some(now) = edit_common::editor_changes(&before.text, applied, &written) {
                     *applied = now;
                 }
@@ -378,7 +345,7 @@ async fn execute_step(
             if let Some(before) = before
                 && files.read(&step.target).await?.text != before.text
             {
-                return Err(FileError::Stale.into());
+                return Err(FileError::Stale);
             }
             *aside = Some(files.set_aside(&step.target).await?);
         }
@@ -399,11 +366,10 @@ async fn delete_set_aside(steps: &[PatchStep], files: &Files) {
 
 /// Rolls back steps in reverse order. The last one has failed and may be done in part. Returns a
 /// sentence about the result.
-async fn roll_back(mut steps: Vec<PatchStep>, is_partial: bool, files: &Files) -> String {
+async fn roll_back(mut steps: Vec<PatchStep>, files: &Files) -> String {
     let mut kept = Vec::new();
     if let Some(last) = steps.pop()
-        && is_partial
-        && let PatchAction::Update { to: Some(to), .. } = &last.action
+        && let PatchAction::Update { to: Some(to), is_moved: true, .. } = &last.action
         && files.rename(to, &last.target).await.is_err()
     {
         kept.push(last.name);
@@ -428,7 +394,7 @@ async fn roll_back_step(step: &PatchStep, files: &Files) -> bool {
         PatchAction::Delete { aside: Some(aside), .. } => {
             files.rename(aside, &step.target).await.is_ok()
         }
-        PatchAction::Update { before, applied, to } => {
+        PatchAction::Update { before, applied, to, .. } => {
             if let Some(to) = to
                 && files.rename(to, &step.target).await.is_err()
             {

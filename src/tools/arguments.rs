@@ -136,7 +136,7 @@ pub(super) fn spec<T: Tool>() -> ToolSpec {
 
 /// Parses arguments. If they do not fit, repairs mistakes that can be meant in only one way. Also
 /// returns the names that the tool does not know.
-pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T::Args, Vec<String>), ToolRefusal> {
+pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T, Vec<String>), ToolRefusal> {
     if let Ok((args, ignored)) = read(args.clone())
         && ignored.is_empty()
     {
@@ -511,7 +511,7 @@ mod derive {
         // No `$ref` and no `definitions`: many servers reject them.
         settings.inline_subschemas = true;
         settings.meta_schema = None;
-        let schema = settings.into_generator().into_root_schema_for::<T::Args>();
+        let schema = settings.into_generator().into_root_schema_for::<T>();
         let mut parameters = schema.to_value();
         simplify(&mut parameters);
         let description = parameters.as_object_mut().unwrap().remove("description");

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{
@@ -20,12 +20,9 @@ const MAX_QUESTION_CHARS: usize = 4_000;
 /// The text on the card of a question that is asked in the conversation.
 const ASKED: &str = "Asked below.";
 
-#[derive(Debug)]
-pub(super) struct AskUser;
-
 /// Ask the user what you must know and cannot find out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct AskUserArgs {
+pub(super) struct AskUser {
     question: String,
     /// Choices; without them, free text
     #[serde(default, alias = "choices")]
@@ -38,36 +35,35 @@ impl Tool for AskUser {
     const NAME: &'static str = "ask_user";
     const KIND: ToolKind = ToolKind::Think;
     const PENDING_TITLE: &'static str = "Question";
-    type Args = AskUserArgs;
     type Preview = ();
 
-    fn plan(&self, args: &mut AskUserArgs, _: &mut CallSite<'_>) -> CallPlan {
-        let title = question_title(&args.question);
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
+        let title = question_title(&self.question);
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: AskUserArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        let question = text::cut(escape_hidden(args.question.trim()), MAX_QUESTION_CHARS);
+    async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let question = text::cut(escape_hidden(self.question.trim()), MAX_QUESTION_CHARS);
         if question.is_empty() {
-            return ToolOutcome::failed("ask_user needs a `question`. The user was not asked.");
+            return Err("ask_user needs a `question`. The user was not asked.".into());
         }
-        let options = clean_options(args.options);
-        let several = args.several && !options.is_empty();
+        let options = clean_options(self.options);
+        let several = self.several && !options.is_empty();
         let shown = numbered(&question, &options, several);
         let inquiry =
             UserQuestion { call: ctx.call.clone(), question, options, allows_multiple: several };
         match ctx.env.client.ask_user(inquiry).await {
             UserReply::Answered(words) if words.iter().any(|text| !text.trim().is_empty()) => {
-                answer_outcome(&words)
+                Ok(answer_outcome(&words))
             }
-            UserReply::Answered(_) | UserReply::Declined => ToolOutcome::refused(ToolRefusal::new(
+            UserReply::Answered(_) | UserReply::Declined => Err(ToolRefusal::new(
                 "The user does not want to answer this. Do not ask again: decide yourself and say \
                  how, or stop and say what is open.",
                 "Not answered",
             )),
-            UserReply::Cancelled => ToolOutcome::refused(ToolRefusal::cancelled(
-                "The question was withdrawn; there is no answer.",
-            )),
+            UserReply::Cancelled => {
+                Err(ToolRefusal::cancelled("The question was withdrawn; there is no answer."))
+            }
             UserReply::InConversation => {
                 let text = format!(
                     "The user is asked this; the turn ends, and the next message is the \
@@ -75,11 +71,12 @@ impl Tool for AskUser {
                 );
                 ctx.env.ask_in_conversation(shown);
                 let content = vec![CallContent::Text(ASKED.to_owned())];
-                ToolOutcome::done(text, content, json!({ "message": ASKED }))
+                Ok(ToolOutcome::done(text, content, json!({ "message": ASKED })))
             }
-            UserReply::Unsupported => ToolOutcome::failed(
+            UserReply::Unsupported => Err(
                 "This client cannot show the question. Ask it in the text of your answer and end \
-                 your turn there.",
+                 your turn there."
+                    .into(),
             ),
         }
     }

@@ -5,7 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
+use super::{
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome,
+    edit_common, locations,
+};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind, escape_hidden_line,
@@ -13,12 +16,9 @@ use turnwright_types::effect::{
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::{EntryInfo, FileError, Roots, SessionTmp, display};
 
-#[derive(Debug)]
-pub(super) struct DeletePath;
-
 /// Delete a file, a link (not its target) or a folder.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct DeletePathArgs {
+pub(super) struct DeletePath {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// Also the folder's contents
@@ -31,38 +31,33 @@ impl Tool for DeletePath {
     const KIND: ToolKind = ToolKind::Delete;
     const PENDING_TITLE: &'static str = "Delete";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
-    type Args = DeletePathArgs;
     type Preview = Option<EntryInfo>;
 
-    fn path_arguments<'a>(&self, args: &'a mut DeletePathArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(&mut args.path)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.path)]
     }
 
-    fn plan(&self, args: &mut DeletePathArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_entries(self.path_arguments(args));
-        let view = view(&targets, site.roots());
-        CallPlan { view, effects: targets.into_iter().map(Effect::Delete).collect() }
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let target = site.resolve_entry(&self.path);
+        CallPlan { view: view(&target, site.roots()), effects: vec![Effect::Delete(target)] }
     }
 
     async fn preview(
         &self,
-        args: &DeletePathArgs,
         targets: &[ResolvedPath],
         ctx: &ToolCtx,
-    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
+    ) -> Previewed<Option<EntryInfo>> {
         let Some(target) = targets.first() else {
             return Err("delete_path needs a `path`. Nothing was deleted.".into());
         };
         if let Some(reason) = why_protected(target, ctx).await {
-            return Err(format!("{} {reason}. Nothing was deleted.", args.path).into());
+            return Err(format!("{} {reason}. Nothing was deleted.", self.path).into());
         }
         let info = match ctx.env.files.inspect_entry(target).await {
             Ok(info) => info,
-            Err(error) => {
-                return Err(not_found_message(&args.path, target, &error, ctx).await.into());
-            }
+            Err(error) => return Err(not_found_failure(&self.path, target, &error, ctx).await),
         };
-        if info.entries() > 0 && args.recursive != Some(true) {
+        if info.entries() > 0 && self.recursive != Some(true) {
             let files = info.files;
             let folders = info.folders;
             // The contents of a folder outside the project are not revealed without a permission to
@@ -74,14 +69,14 @@ impl Tool for DeletePath {
             return Err(format!(
                 "{} is a folder with {what} below it. Nothing was deleted. Set recursive to delete \
                  it with all of them.",
-                args.path
+                self.path
             )
             .into());
         }
         if info.is_too_deep() {
             return Err(format!(
                 "{} holds folders that are nested more than {} deep. Nothing was deleted. Use exec with rm -r.",
-                args.path, info.depth - 1
+                self.path, info.depth - 1
             ).into());
         }
         let content =
@@ -89,56 +84,45 @@ impl Tool for DeletePath {
         Ok((Some(info), vec![content]))
     }
 
-    async fn run(
-        &self,
-        args: DeletePathArgs,
-        surveyed: Option<EntryInfo>,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    async fn run(self, surveyed: Option<EntryInfo>, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let (Some(Effect::Delete(target)), Some(surveyed)) = (pass.effects().first(), surveyed)
         else {
-            return ToolOutcome::failed("Nothing was deleted: there is no permission for it.");
+            return Err("Nothing was deleted: there is no permission for it.".into());
         };
+        let name = &self.path;
         let files = &ctx.env.files;
-        match files.inspect_entry(target).await {
-            Ok(current) if current == surveyed => {}
-            Ok(_) => {
-                return ToolOutcome::failed(format!(
-                    "{} changed while permission was asked; nothing was deleted.",
-                    args.path
-                ));
-            }
-            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
+        let current = files.inspect_entry(target).await.map_err(|error| format!("{name} {error}"))?;
+        if current != surveyed {
+            return Err(format!(
+                "{name} changed while permission was asked; nothing was deleted."
+            )
+            .into());
         }
-        let recursive = args.recursive == Some(true);
-        let gone = match files.remove(target, recursive, &ctx.cancel).await {
-            Ok(gone) => gone,
-            Err(error) => return ToolOutcome::failed(format!("{} {error}", args.path)),
-        };
+        let recursive = self.recursive == Some(true);
+        let removed = files.remove(target, recursive, &ctx.cancel).await;
+        let gone = removed.map_err(|error| format!("{name} {error}"))?;
         let what = match (surveyed.is_folder, gone) {
             (false, _) => String::new(),
             (true, 0) => " (an empty folder)".to_owned(),
             (true, 1) => " (a folder with 1 file)".to_owned(),
             (true, count) => format!(" (a folder with {count} files)"),
         };
-        let text = format!("Deleted {}{what}.", args.path);
-        let mut view = view(std::slice::from_ref(target), files.roots());
+        let text = format!("Deleted {name}{what}.");
+        let mut view = view(target, files.roots());
         if surveyed.is_folder {
             view.title.push_str(&format!(" ({gone} files)"));
         }
         let list = deleted_list(&files.roots().display_path(target), &surveyed);
         let raw = json!({ "result": text, "files": gone });
         let outcome = ToolOutcome::done(text, vec![CallContent::Text(list)], raw);
-        ToolOutcome { view: Some(view), ..outcome }
+        Ok(ToolOutcome { view: Some(view), ..outcome })
     }
 }
 
-fn view(targets: &[ResolvedPath], roots: &Roots) -> CallView {
-    let title = targets
-        .first()
-        .map_or("Delete".to_owned(), |target| format!("Delete {}", roots.display_path(target)));
-    CallView { title, kind: DeletePath::KIND, locations: locations(roots, targets, None) }
+fn view(target: &ResolvedPath, roots: &Roots) -> CallView {
+    let title = format!("Delete {}", roots.display_path(target));
+    let locations = locations(roots, std::slice::from_ref(target), None);
+    CallView { title, kind: DeletePath::KIND, locations }
 }
 
 /// The list of the deleted entries, for the card.
@@ -177,19 +161,15 @@ pub(super) async fn why_protected(target: &ResolvedPath, ctx: &ToolCtx) -> Optio
 }
 
 /// The error for the model if there is nothing at a path, with similar names.
-pub(super) async fn not_found_message(
+pub(super) async fn not_found_failure(
     name: &str,
     target: &ResolvedPath,
     error: &FileError,
     ctx: &ToolCtx,
-) -> String {
+) -> ToolRefusal {
     let mut text = format!("{name} {error}. Nothing was done.");
     if *error == FileError::NotFound {
-        let near = ctx.env.files.similar_paths(target).await;
-        if !near.is_empty() {
-            let names: Vec<_> = near.iter().map(|path| display(path)).collect();
-            text.push_str(&format!(" Similar names: {}.", names.join(", ")));
-        }
+        text.push_str(&edit_common::similar_names(target, ctx).await);
     }
-    text
+    text.into()
 }

@@ -4,10 +4,11 @@ use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{ToolCtx, ToolEnv, ToolOutcome};
+use super::{ToolCtx, ToolEnv};
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdit, AppliedEdits, MatchKind};
@@ -69,13 +70,20 @@ pub(super) fn refusal_of_other_machine(paths: &[PathBuf], roots: &Roots) -> Opti
     ))
 }
 
-/// Returns true if a path still resolves to the target that the user has seen. A link may have been
+/// Checks that a path still resolves to the target that the user has seen. A link may have been
 /// changed.
-pub(super) async fn still_resolves_to(name: &str, target: &ResolvedPath, ctx: &ToolCtx) -> bool {
-    ctx.env.files.resolve(name).await.as_ref() == Ok(target)
+pub(super) async fn check_target(
+    name: &str,
+    target: &ResolvedPath,
+    ctx: &ToolCtx,
+) -> Result<(), ToolRefusal> {
+    if ctx.env.files.resolve(name).await.as_ref() == Ok(target) {
+        return Ok(());
+    }
+    Err(write_failure(name, &FileError::Moved))
 }
 
-pub(super) fn write_failure(name: &str, error: &FileError) -> ToolOutcome {
+pub(super) fn write_failure(name: &str, error: &FileError) -> ToolRefusal {
     let says_so = !matches!(
         error,
         FileError::NotFound
@@ -87,7 +95,7 @@ pub(super) fn write_failure(name: &str, error: &FileError) -> ToolOutcome {
             | FileError::System(_)
     );
     let end = if says_so { "" } else { ". Nothing was written." };
-    ToolOutcome::failed(format!("{name} {error}{end}"))
+    format!("{name} {error}{end}").into()
 }
 
 /// The change that was really made if the editor changed the text when it saved it; `None` if the
@@ -181,19 +189,22 @@ pub(super) fn line_ranges(lines: &[(usize, usize)]) -> String {
 pub(super) async fn read_failure(
     name: &str,
     target: &ResolvedPath,
-    error: FileError,
+    error: &FileError,
     ctx: &ToolCtx,
-) -> String {
+) -> ToolRefusal {
     let mut text = format!("{name} {error}. Nothing was written.");
-    if error == FileError::NotFound {
-        let near = ctx.env.files.similar_paths(target).await;
-        if !near.is_empty() {
-            let names: Vec<_> = near.iter().map(|path| display(path)).collect();
-            text.push_str(&format!(" Similar names: {}.", names.join(", ")));
-        }
+    if *error == FileError::NotFound {
+        text.push_str(&similar_names(target, ctx).await);
         text.push_str(" To create a file use write_file.");
     }
-    text
+    text.into()
+}
+
+/// A sentence with the names that are similar to one that does not exist; empty if there are none.
+pub(super) async fn similar_names(target: &ResolvedPath, ctx: &ToolCtx) -> String {
+    let near = ctx.env.files.similar_paths(target).await;
+    let names: Vec<_> = near.iter().map(|path| display(path)).collect();
+    if names.is_empty() { String::new() } else { format!(" Similar names: {}.", names.join(", ")) }
 }
 
 /// The first changed line, counted from 1.

@@ -8,27 +8,23 @@ use serde_json::{Value, json};
 
 use super::arguments::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, OfferContext, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome,
-    edit_common, locations,
+    CallPlan, CallSite, OfferContext, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx,
+    ToolOutcome, edit_common, locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
-use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::{
     self, AppliedEdits, EditError, EditErrorKind, TextEdit, line_changes,
 };
-use turnwright_workspace::files::{FileError, FileText, Roots};
-
-#[derive(Debug)]
-pub(super) struct EditFile;
+use turnwright_workspace::files::{FileText, Roots};
 
 /// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
 /// order, or none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct EditFileArgs {
+pub(super) struct EditFile {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(default)]
@@ -56,7 +52,7 @@ struct TextReplacement {
     replace_all: Option<bool>,
 }
 
-impl EditFileArgs {
+impl EditFile {
     /// The edits of the list and of the single replacement.
     fn edits(&self) -> Vec<TextEdit> {
         let listed = self.edits.iter();
@@ -87,60 +83,46 @@ pub(super) struct PlannedEdit {
     changed: Option<Vec<(usize, usize)>>,
 }
 
-impl PreviewedChange for PlannedEdit {
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        let before = self.before.as_ref();
-        let after = before.map(|file| (self.applied.text.as_str(), file.encoding));
-        vec![ExpectedChange { path: &self.place, before, after }]
-    }
-}
-
 impl Tool for EditFile {
     const NAME: &'static str = "edit_file";
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Edit file";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, OLD_TEXT, NEW_TEXT];
-    type Args = EditFileArgs;
     type Preview = PlannedEdit;
 
-    fn path_arguments<'a>(&self, args: &'a mut EditFileArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(&mut args.path)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.path)]
     }
 
-    fn choose_lines(&self, _: &mut EditFileArgs, _: (u32, u32)) -> bool {
+    fn choose_lines(&mut self, _: (u32, u32)) -> bool {
         true
     }
 
     /// Makes `edits` required in the schema, although a single replacement without it is accepted.
-    fn adapt_spec(&self, spec: &mut ToolSpec, _: &OfferContext) {
+    fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {
         if let Some(Value::Array(required)) = spec.parameters.get_mut("required") {
             required.push("edits".into());
         }
     }
 
-    fn plan(&self, args: &mut EditFileArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        CallPlan::writing(view(&targets, site.roots(), None), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let target = site.resolve(PathBuf::from(&self.path));
+        CallPlan::writing(view(&target, site.roots(), None), target)
     }
 
-    async fn preview(
-        &self,
-        args: &EditFileArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(PlannedEdit, Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<PlannedEdit> {
         let Some(target) = targets.first() else {
             return Err("edit_file needs a `path`. Nothing was written.".into());
         };
         let before = match ctx.env.files.read(target).await {
             Ok(text) => text,
             Err(error) => {
-                return Err(edit_common::read_failure(&args.path, target, error, ctx).await.into());
+                return Err(edit_common::read_failure(&self.path, target, &error, ctx).await);
             }
         };
         let changed = edit_common::changed_since_read(ctx, target, &before).await;
         let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
-        let edits = args.edits();
+        let edits = self.edits();
         let of = edits.len();
         let path = ctx.env.files.roots().client_path(target);
         // Finding quoted text in a long file takes a while.
@@ -152,11 +134,11 @@ impl Tool for EditFile {
         let (before, result) = work.await.map_err(|error| error.to_string())?;
         let (diff, applied) = match (result, &changed) {
             (Ok((_, applied)), Some(lines)) if !edit_common::is_exact(&applied) => {
-                return Err(edit_common::stale_message(&args.path, &before, lines).into());
+                return Err(edit_common::stale_message(&self.path, &before, lines).into());
             }
             (Ok(result), _) => result,
             (Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }), Some(lines)) => {
-                return Err(edit_common::stale_message(&args.path, &before, lines).into());
+                return Err(edit_common::stale_message(&self.path, &before, lines).into());
             }
             (
                 Err(EditError {
@@ -165,33 +147,31 @@ impl Tool for EditFile {
                 }),
                 _,
             ) if !may_quote => {
-                return Err(edit_common::not_quotable(&args.path).into());
+                return Err(edit_common::not_quotable(&self.path).into());
             }
-            (Err(refusal), _) => return Err(refusal.explain(&args.path, of).into()),
+            (Err(refusal), _) => return Err(refusal.explain(&self.path, of).into()),
         };
         let place = target.path.clone();
         Ok((PlannedEdit { place, before: Some(before), applied, changed }, vec![diff]))
     }
 
-    async fn run(
-        &self,
-        args: EditFileArgs,
-        planned: PlannedEdit,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    fn expected_changes(planned: &PlannedEdit) -> Vec<ExpectedChange<'_>> {
+        let before = planned.before.as_ref();
+        let after = before.map(|file| (planned.applied.text.as_str(), file.encoding));
+        vec![ExpectedChange { path: &planned.place, before, after }]
+    }
+
+    async fn run(self, planned: PlannedEdit, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let PlannedEdit { before, applied, changed, .. } = planned;
         let (Some(Effect::Write(target)), Some(before)) = (pass.effects().first(), before) else {
-            return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+            return Err("Nothing was written: there is no permission for it.".into());
         };
-        if !edit_common::still_resolves_to(&args.path, target, ctx).await {
-            return edit_common::write_failure(&args.path, &FileError::Moved);
-        }
+        edit_common::check_target(&self.path, target, ctx).await?;
         let files = &ctx.env.files;
-        let written = match files.write(target, Some(&before), &applied.text, &ctx.cancel).await {
-            Ok(written) => written,
-            Err(error) => return edit_common::write_failure(&args.path, &error),
-        };
+        let written = files
+            .write(target, Some(&before), &applied.text, &ctx.cancel)
+            .await
+            .map_err(|error| edit_common::write_failure(&self.path, &error))?;
         let path = files.roots().client_path(target);
         let target = target.clone();
         let roots = files.roots().clone();
@@ -200,20 +180,18 @@ impl Tool for EditFile {
             let reformatted = edit_common::editor_changes(&before.text, &applied, &written);
             let is_reformatted = reformatted.is_some();
             let applied = reformatted.unwrap_or(applied);
-            let text = answer_text(&args.path, &applied, changed.as_deref(), is_reformatted);
+            let text = answer_text(&self.path, &applied, changed.as_deref(), is_reformatted);
             let content = vec![edit_diff(path, &before, &applied)];
             let raw = json!({
-                "result": headline(&args.path, &applied),
+                "result": headline(&self.path, &applied),
                 "added": applied.line_counts.added,
                 "removed": applied.line_counts.removed,
                 "places": applied.edits.iter().map(|edit| edit.occurrences).sum::<usize>(),
             });
-            let view = Some(view(std::slice::from_ref(&target), &roots, Some(&applied)));
+            let view = Some(view(&target, &roots, Some(&applied)));
             ToolOutcome { ok: true, raw, text, view, content, images: Vec::new() }
         });
-        work.await.unwrap_or_else(|error| {
-            ToolOutcome::failed(format!("The file was written; then: {error}"))
-        })
+        work.await.map_err(|error| format!("The file was written; then: {error}").into())
     }
 }
 
@@ -255,16 +233,15 @@ fn headline(name: &str, applied: &AppliedEdits) -> String {
     format!("Applied {edits} {unit} to {name} (+{} −{}). {rungs}", count.added, count.removed)
 }
 
-fn view(targets: &[ResolvedPath], roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
+fn view(target: &ResolvedPath, roots: &Roots, applied: Option<&AppliedEdits>) -> CallView {
     let line = Some(applied.map_or(1, edit_common::first_changed_line));
-    let mut title = targets
-        .first()
-        .map_or("Edit file".to_owned(), |target| format!("Edit {}", roots.display_path(target)));
+    let locations = locations(roots, std::slice::from_ref(target), line);
+    let mut title = format!("Edit {}", roots.display_path(target));
     if let Some(applied) = applied {
         title.push_str(&format!(
             " (+{} −{})",
             applied.line_counts.added, applied.line_counts.removed
         ));
     }
-    CallView { title, kind: ToolKind::Edit, locations: locations(roots, targets, line) }
+    CallView { title, kind: ToolKind::Edit, locations }
 }

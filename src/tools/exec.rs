@@ -10,7 +10,10 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::arguments::{COMMAND, ShownArgument};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
+use super::{
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
+    live_output,
+};
 use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
 use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
@@ -49,13 +52,10 @@ const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To dis
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
-#[derive(Debug)]
-pub(super) struct Exec;
-
 /// Run a bash command in a sandbox without network, terminal or input. After the timeout it
 /// continues as a job for exec_output.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ExecArgs {
+pub(super) struct Exec {
     #[serde(alias = "cmd")]
     command: String,
     /// Seconds (default 120, at most 1800)
@@ -85,7 +85,7 @@ pub(super) struct ExecArgs {
     script: OnceLock<Arc<Script>>,
 }
 
-impl ExecArgs {
+impl Exec {
     fn script(&self) -> &Arc<Script> {
         self.script.get_or_init(|| Arc::new(shell::parse(&self.command, dialect())))
     }
@@ -118,22 +118,26 @@ impl ExecArgs {
     }
 
     fn limit(&self) -> Duration {
-        let seconds = self.timeout.map(|number| seconds(number, MAX_TIMEOUT_SECS));
-        let limit = seconds.or(self.timeout_ms.map(|millis| millis.div_ceil(1_000)));
+        let limit = seconds(self.timeout, self.timeout_ms, MAX_TIMEOUT_SECS);
         Duration::from_secs(limit.unwrap_or(DEFAULT_TIMEOUT_SECS).clamp(1, MAX_TIMEOUT_SECS))
     }
 }
 
 /// Returns true if a call with these arguments sleeps before or between its actions.
 pub(super) fn sleeps(arguments: &Value) -> bool {
-    let Ok(args) = serde_json::from_value::<ExecArgs>(arguments.clone()) else { return false };
+    let Ok(args) = serde_json::from_value::<Exec>(arguments.clone()) else { return false };
     let mut commands = args.script().commands.iter();
     commands.any(|command| matches!(command.program(), "sleep" | "Start-Sleep"))
 }
 
-/// A number of seconds. A number above `most` that is a multiple of 1000 was meant in milliseconds.
-pub(super) fn seconds(number: u64, most: u64) -> u64 {
-    if number > most && number.is_multiple_of(1_000) { number / 1_000 } else { number }
+/// A time in seconds, given as such or in milliseconds. A number of seconds above `most` that is a multiple of 1000 was
+/// meant in milliseconds.
+pub(super) fn seconds(seconds: Option<u64>, millis: Option<u64>, most: u64) -> Option<u64> {
+    match seconds {
+        Some(number) if number > most && number.is_multiple_of(1_000) => Some(number / 1_000),
+        Some(number) => Some(number),
+        None => millis.map(|millis| millis.div_ceil(1_000)),
+    }
 }
 
 /// True if a command's output goes to a file with the name that discards it on Windows.
@@ -149,59 +153,53 @@ impl Tool for Exec {
     const KIND: ToolKind = ToolKind::Execute;
     const PENDING_TITLE: &'static str = "Run a command";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[COMMAND];
-    type Args = ExecArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut ExecArgs) -> Vec<PathArgument<'a>> {
-        let paths = args.workdir.iter_mut().chain(&mut args.escalate.paths);
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        let paths = self.workdir.iter_mut().chain(&mut self.escalate.paths);
         paths.map(PathArgument::of_existing).collect()
     }
 
-    fn plan(&self, args: &mut ExecArgs, site: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
         let roots = site.roots();
         let rules = env.shared.rules.get();
         rules.look_at_sandbox();
-        args.escalate.expand_home(env.shared.process.folders.home.as_deref());
-        let workdir = site.resolve(PathBuf::from(args.workdir()));
-        args.parse(&workdir, roots);
-        let named = args.named_paths();
+        self.escalate.expand_home(env.shared.process.folders.home.as_deref());
+        let workdir = site.resolve(PathBuf::from(self.workdir()));
+        self.parse(&workdir, roots);
+        let named = self.named_paths();
         let targets: Vec<_> =
             named.iter().map(|place| site.resolve(place.path().to_owned())).collect();
         let refusal =
-            args.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
-        args.escalate.refusal = args.escalate.refusal.take().or(refusal);
-        let command = inspect(args, &workdir, &rules, env);
+            self.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
+        self.escalate.refusal = self.escalate.refusal.take().or(refusal);
+        let command = inspect(self, &workdir, &rules, env);
         let effects =
-            command::effects(command, &workdir, &args.escalate, named.into_iter().zip(targets));
-        CallPlan { view: view(args, &workdir, roots), effects }
+            command::effects(command, &workdir, &self.escalate, named.into_iter().zip(targets));
+        CallPlan { view: view(self, &workdir, roots), effects }
     }
 
-    async fn preview(
-        &self,
-        args: &ExecArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        if args.command.trim().is_empty() {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
+        if self.command.trim().is_empty() {
             return Err("exec needs a `command`. Nothing was run.".into());
         }
-        if args.command.contains('\0') {
+        if self.command.contains('\0') {
             return Err(
                 "The command contains a NUL character, which no system accepts. Nothing was run."
                     .into(),
             );
         }
-        if cfg!(unix) && args.script().commands.iter().any(writes_to_nul) {
+        if cfg!(unix) && self.script().commands.iter().any(writes_to_nul) {
             return Err(NUL_IS_A_FILE.into());
         }
-        if args.has_too_many_files {
+        if self.has_too_many_files {
             return Err(TOO_MANY_FILES.into());
         }
-        if let Some(refusal) = &args.escalate.refusal {
+        if let Some(refusal) = &self.escalate.refusal {
             return Err(refusal.clone());
         }
-        if let Some(editor) = interactive_editor(&args.command) {
+        if let Some(editor) = interactive_editor(&self.command) {
             return Err(format!(
                 "{editor} waits for keyboard input, which is not possible here. Nothing was run. Use the \
                  file tools, or {editor} with commands (-es -c …)."
@@ -210,12 +208,12 @@ impl Tool for Exec {
         // It needs a permission to learn that a folder outside the project is missing.
         if let Some(place) = targets.first()
             && place.scope == PathScope::Workspace
-            && args.workdir() != "."
+            && self.workdir() != "."
             && let Err(error) = ctx.env.files.ensure_folder(place).await
         {
-            return Err(format!("`workdir` {} {error}. Nothing was run.", args.workdir()).into());
+            return Err(format!("`workdir` {} {error}. Nothing was run.", self.workdir()).into());
         }
-        let command = fenced_command(&escape_hidden(&args.command));
+        let command = fenced_command(&escape_hidden(&self.command));
         let folder = targets.first().map(|target| {
             let path = ctx.env.files.roots().client_path(target);
             format!("in {}", escape_hidden_line(&path.to_string_lossy()))
@@ -223,15 +221,12 @@ impl Tool for Exec {
         Ok(((), [command].into_iter().chain(folder).map(CallContent::Text).collect()))
     }
 
-    async fn run(&self, args: ExecArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Exec(command)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was run: there is no permission for it.");
+            return Err("Nothing was run: there is no permission for it.".into());
         };
-        let mut confinement = match confine(pass, ctx.env.command_site().clone()).await {
-            Ok(confinement) => confinement,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
-        let in_background = args.background.unwrap_or(false);
+        let mut confinement = confine(pass, ctx.env.command_site().clone()).await?;
+        let in_background = self.background.unwrap_or(false);
         let spec = CommandSpec {
             command: command.line.clone(),
             workdir: command.workdir.clone(),
@@ -241,18 +236,16 @@ impl Tool for Exec {
             sandbox: confinement.profile.clone(),
             network: confinement.network.take(),
         };
-        let (job, mut live) = match begin(&spec, ctx).await {
-            Ok(begun) => begun,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
+        let (job, mut live) = begin(&spec, ctx).await?;
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
         start_signing(&mut confinement, &job, env);
         let site = env.command_site();
         site.guard.watch(&job, pass, confinement, &site.tracker, site.quarantine_folder());
-        let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
+        // Stops the command if the call that waits for it is dropped.
+        let stop_on_drop = job.stop_on_drop();
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
-        let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };
+        let limit = if in_background { BACKGROUND_WATCH } else { self.limit() };
         tokio::select! {
             biased;
             () = ctx.cancel.cancelled() => job.stop(),
@@ -263,25 +256,25 @@ impl Tool for Exec {
         let end =
             if ctx.cancel.is_cancelled() { Some(job.wait_for_end().await) } else { job.end() };
         let Some(end) = end else {
-            stop_on_drop.release();
+            stop_on_drop.disarm();
             ctx.env.shared.guard.note_background(job.id());
             let waited = (!in_background).then_some(limit);
             let mut outcome = running_outcome(&job, waited, published);
             live.finish(&job, None, &mut outcome);
-            return outcome;
+            return Ok(outcome);
         };
         let mut outcome = finished_outcome(&job, &end, ctx.cancel.is_cancelled());
         add_findings(&mut outcome, &job, &ctx.env).await;
         live.finish(&job, Some(&end), &mut outcome);
         ctx.env.jobs.remove(&job);
         add_unsaved_note(&mut outcome, &ctx.env);
-        outcome
+        Ok(outcome)
     }
 }
 
 /// The command with the facts about it that only the disk tells. Blocks.
 fn inspect(
-    args: &mut ExecArgs,
+    args: &mut Exec,
     workdir: &ResolvedPath,
     rules: &PolicyRules,
     env: &ToolEnv,
@@ -303,7 +296,7 @@ fn inspect(
     command
 }
 
-fn view(args: &ExecArgs, workdir: &ResolvedPath, roots: &Roots) -> CallView {
+fn view(args: &Exec, workdir: &ResolvedPath, roots: &Roots) -> CallView {
     let title = match args.command.trim() {
         "" => Exec::PENDING_TITLE.to_owned(),
         _ => escape_hidden(&args.command),
@@ -402,24 +395,6 @@ fn interactive_editor(command: &str) -> Option<&str> {
     (waits && !words.any(|word| word.starts_with(['-', '+', '<', '|']))).then_some(name)
 }
 
-/// Stops a command if the call that waits for it is dropped.
-struct StopOnDrop(Option<Arc<Job>>);
-
-impl StopOnDrop {
-    /// Lets the command go on in the background.
-    fn release(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        if let Some(job) = &self.0 {
-            job.stop();
-        }
-    }
-}
-
 /// The outcome of a command that is still running. `limit` is how long the call waited; `None` for
 /// a background command. `notes` come before the note about how to continue.
 fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -> ToolOutcome {
@@ -441,8 +416,7 @@ fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -
         }
     };
     notes.push(note);
-    let report = CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes };
-    let mut outcome = report.outcome(true);
+    let mut outcome = command_outcome(job, (true, None), &how, &format!("[{how}]"), notes);
     outcome.content.push(CallContent::Text(shown));
     outcome
 }
@@ -490,7 +464,7 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         );
     }
     let head = format!("[{how} · {:.1} s]", end.duration.as_secs_f32());
-    let mut outcome = CommandReport { job, how: &how, head, code, notes }.outcome(ok);
+    let mut outcome = command_outcome(job, (ok, code), &how, &head, notes);
     if leaves_processes {
         let stopped = "What it left running in the background was stopped";
         outcome.content.push(CallContent::Text(stopped.to_owned()));
@@ -503,48 +477,41 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
     outcome
 }
 
-/// The parts of the outcome of a command.
-pub(super) struct CommandReport<'a> {
-    pub(super) job: &'a Job,
-    /// Its state in a few words.
-    pub(super) how: &'a str,
-    /// The first line of the text for the model.
-    pub(super) head: String,
-    pub(super) code: Option<i32>,
-    /// Lines below the output, for the model.
-    pub(super) notes: Vec<String>,
-}
-
-impl CommandReport<'_> {
-    /// Builds the outcome with the output that no call has returned yet.
-    pub(super) fn outcome(self, ok: bool) -> ToolOutcome {
-        let OutputExcerpt { text: output, truncated } = self.job.take_output();
-        let took = u64::try_from(self.job.age().as_millis()).unwrap_or(u64::MAX);
-        let mut text = format!("{}\n{output}", self.head);
-        for note in self.notes {
-            text.push_str(if text.ends_with('\n') { "" } else { "\n" });
-            text.push_str(&note);
-        }
-        let (shown, message) = match output.as_str() {
-            "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
-            output => (fenced(output), None),
-        };
-        let mut raw = json!({
-            "exitCode": self.code,
-            "ended": self.how,
-            "durationMs": took,
-            "bytes": self.job.bytes(),
-            "truncated": truncated,
-            "job": self.job.id(),
-            "output": Value::String(output),
-        });
-        if let Some(message) = message {
-            // A client that finds no text in these fields shows all of them.
-            raw["message"] = message.into();
-        }
-        let content = vec![CallContent::Text(shown)];
-        ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
+/// Builds the outcome of a command with the output that no call has returned yet. `how` is its state in a few words,
+/// `head` the first line of the text for the model, and `notes` are lines below the output.
+pub(super) fn command_outcome(
+    job: &Job,
+    (ok, code): (bool, Option<i32>),
+    how: &str,
+    head: &str,
+    notes: Vec<String>,
+) -> ToolOutcome {
+    let OutputExcerpt { text: output, truncated } = job.take_output();
+    let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
+    let mut text = format!("{head}\n{output}");
+    for note in notes {
+        text.push_str(if text.ends_with('\n') { "" } else { "\n" });
+        text.push_str(&note);
     }
+    let (shown, message) = match output.as_str() {
+        "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),
+        output => (fenced(output), None),
+    };
+    let mut raw = json!({
+        "exitCode": code,
+        "ended": how,
+        "durationMs": took,
+        "bytes": job.bytes(),
+        "truncated": truncated,
+        "job": job.id(),
+        "output": Value::String(output),
+    });
+    if let Some(message) = message {
+        // A client that finds no text in these fields shows all of them.
+        raw["message"] = message.into();
+    }
+    let content = vec![CallContent::Text(shown)];
+    ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
 }
 
 #[cfg(test)]
@@ -576,7 +543,7 @@ mod tests {
         ] {
             let mut all = json!({ "command": "true" });
             all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
-            let args: ExecArgs = serde_json::from_value(all).unwrap();
+            let args: Exec = serde_json::from_value(all).unwrap();
             assert_eq!(args.limit().as_secs(), expected, "{arguments}");
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::exec::{self, CommandReport, finished_outcome, seconds};
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::exec::{self, command_outcome, finished_outcome, seconds};
+use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
@@ -28,12 +28,9 @@ const QUIET_PERIOD: Duration = Duration::from_millis(200);
 /// The longest input. A pipe buffers this much even if the program does not read.
 const MAX_INPUT_BYTES: usize = 32 * 1024;
 
-#[derive(Debug)]
-pub(super) struct ExecOutput;
-
 /// Wait for new output of a job; can send it input or a signal.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ExecOutputArgs {
+pub(super) struct ExecOutput {
     /// Such as p3
     #[serde(alias = "job")]
     id: String,
@@ -67,7 +64,7 @@ enum SignalName {
     Kill,
 }
 
-impl ExecOutputArgs {
+impl ExecOutput {
     /// The job's id, even if the model sent only its number.
     fn id(&self) -> String {
         let id = self.id.trim();
@@ -88,8 +85,7 @@ impl ExecOutputArgs {
     }
 
     fn wait(&self) -> Duration {
-        let seconds = self.wait.map(|number| seconds(number, MAX_WAIT_SECS));
-        let wait = seconds.or(self.wait_ms.map(|millis| millis.div_ceil(1_000)));
+        let wait = seconds(self.wait, self.wait_ms, MAX_WAIT_SECS);
         Duration::from_secs(wait.unwrap_or(DEFAULT_WAIT_SECS).min(MAX_WAIT_SECS))
     }
 }
@@ -98,27 +94,26 @@ impl Tool for ExecOutput {
     const NAME: &'static str = "exec_output";
     const KIND: ToolKind = ToolKind::Execute;
     const PENDING_TITLE: &'static str = "Output of a command";
-    type Args = ExecOutputArgs;
     type Preview = ();
 
-    fn plan(&self, args: &mut ExecOutputArgs, site: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
         env.shared.rules.get().look_at_sandbox();
-        let job = args.id();
-        args.is_unconfined = env.shared.guard.is_unconfined(&job);
-        args.has_extra_access = env.shared.guard.has_extra_access(&job);
+        let job = self.id();
+        self.is_unconfined = env.shared.guard.is_unconfined(&job);
+        self.has_extra_access = env.shared.guard.has_extra_access(&job);
         let id = escape_hidden_line(&job);
-        let title = match (args.input(), args.signal) {
+        let title = match (self.input(), self.signal) {
             (Some(_), _) => format!("Input to {id}"),
             (None, Some(_)) => format!("Stop {id}"),
             (None, None) => format!("Output of {id}"),
         };
         let view = CallView::new(title, Self::KIND);
         let mut effects = Vec::new();
-        if args.input().is_some() {
-            effects.push(args.input_effect());
+        if self.input().is_some() {
+            effects.push(self.input_effect());
         }
-        if args.signal.is_some() {
+        if self.signal.is_some() {
             effects.push(Effect::Signal { job });
         }
         if effects.is_empty() {
@@ -127,14 +122,9 @@ impl Tool for ExecOutput {
         CallPlan { view, effects }
     }
 
-    async fn preview(
-        &self,
-        args: &ExecOutputArgs,
-        _: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        let job = find(args, ctx)?;
-        let Some(input) = args.input() else { return Ok(((), Vec::new())) };
+    async fn preview(&self, _: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
+        let job = find(self, ctx)?;
+        let Some(input) = self.input() else { return Ok(((), Vec::new())) };
         if input.len() > MAX_INPUT_BYTES {
             return Err(
                 "The input has more than 32 KiB. Nothing was sent. Write it to a file with \
@@ -147,25 +137,23 @@ impl Tool for ExecOutput {
         Ok(((), vec![CallContent::Text(text)]))
     }
 
-    async fn run(&self, args: ExecOutputArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        let job = match find(&args, ctx) {
-            Ok(job) => job,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
-        if let Some(input) = args.input() {
-            if !pass.effects().contains(&args.input_effect()) {
-                return ToolOutcome::failed("Nothing was sent: there is no permission for it.");
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let job = find(&self, ctx)?;
+        if let Some(input) = self.input() {
+            if !pass.effects().contains(&self.input_effect()) {
+                return Err("Nothing was sent: there is no permission for it.".into());
             }
             if let Err(error) = job.write_input(line(input)).await {
                 let id = job.id();
-                return ToolOutcome::failed(format!(
+                return Err(format!(
                     "{id} did not take the input: {error}. Only commands that were started with \
                      background=true take input, while they run. {}",
                     ctx.env.jobs.describe()
-                ));
+                )
+                .into());
             }
         }
-        if let Some(signal) = args.signal {
+        if let Some(signal) = self.signal {
             job.send_signal(match signal {
                 SignalName::Int => Signal::Int,
                 SignalName::Term => Signal::Term,
@@ -173,12 +161,12 @@ impl Tool for ExecOutput {
             })
             .await;
         }
-        wait(&job, &args, ctx).await;
-        let mut outcome = report(&job, args.signal.is_some());
+        wait(&job, &self, ctx).await;
+        let mut outcome = report(&job, self.signal.is_some());
         if job.end().is_some() {
             exec::add_findings(&mut outcome, &job, &ctx.env).await;
         }
-        outcome
+        Ok(outcome)
     }
 }
 
@@ -187,7 +175,7 @@ pub(crate) fn is_waiting(env: &ToolEnv, call: &ToolCall) -> bool {
     let Arguments::Object(arguments) = &call.arguments else { return false };
     match call.name.as_str() {
         ExecOutput::NAME => {
-            let args = serde_json::from_value::<ExecOutputArgs>(arguments.clone());
+            let args = serde_json::from_value::<ExecOutput>(arguments.clone());
             args.is_ok_and(|args| {
                 let is_running = env.jobs.find(&args.id()).is_some_and(|job| job.end().is_none());
                 is_running && args.input().is_none() && args.signal.is_none()
@@ -198,7 +186,7 @@ pub(crate) fn is_waiting(env: &ToolEnv, call: &ToolCall) -> bool {
     }
 }
 
-fn find(args: &ExecOutputArgs, ctx: &ToolCtx) -> Result<Arc<Job>, ToolRefusal> {
+fn find(args: &ExecOutput, ctx: &ToolCtx) -> Result<Arc<Job>, ToolRefusal> {
     let jobs = &ctx.env.jobs;
     let id = args.id();
     jobs.find(&id).ok_or_else(|| format!("There is no job {id:?}. {}", jobs.describe()).into())
@@ -211,7 +199,7 @@ fn line(input: &str) -> Vec<u8> {
     format!("{input}{end}").into_bytes()
 }
 
-async fn wait(job: &Job, args: &ExecOutputArgs, ctx: &ToolCtx) {
+async fn wait(job: &Job, args: &ExecOutput, ctx: &ToolCtx) {
     let news = async {
         if args.signal.is_some() {
             // The remaining output is returned together with the exit code.
@@ -233,5 +221,5 @@ fn report(job: &Job, was_signalled: bool) -> ToolOutcome {
     }
     let how = format!("{} running for {:.1} s", job.id(), job.age().as_secs_f32());
     let notes = if job.has_new_output() { Vec::new() } else { vec!["(no new output)".to_owned()] };
-    CommandReport { job, how: &how, head: format!("[{how}]"), code: None, notes }.outcome(true)
+    command_outcome(job, (true, None), &how, &format!("[{how}]"), notes)
 }

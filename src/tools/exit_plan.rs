@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::{Mode, Pass};
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{CallContent, CallView, ToolKind, escape_hidden};
@@ -24,12 +24,9 @@ const HOW_TO_AGREE: &str = "To carry this out, switch the mode and say so. Or sa
 const SHOWN: &str = "The plan is shown to the user; the turn ends, and the next message is the answer. Plan \
                      mode goes on until the user switches it.";
 
-#[derive(Debug)]
-pub(super) struct ExitPlan;
-
 /// Show the user your finished plan and ask whether to carry it out.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ExitPlanArgs {
+pub(super) struct ExitPlan {
     /// The plan, in Markdown
     plan: String,
 }
@@ -38,24 +35,23 @@ impl Tool for ExitPlan {
     const NAME: &'static str = "exit_plan";
     const KIND: ToolKind = ToolKind::SwitchMode;
     const PENDING_TITLE: &'static str = "The plan";
-    type Args = ExitPlanArgs;
     type Preview = ();
 
-    fn is_offered(&self, offer: &OfferContext) -> bool {
+    fn is_offered(offer: &OfferContext) -> bool {
         offer.is_planning
     }
 
-    fn plan(&self, _: &mut ExitPlanArgs, _: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
         CallPlan::in_session(CallView::new(Self::PENDING_TITLE, Self::KIND))
     }
 
-    async fn run(&self, args: ExitPlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         if ctx.env.shared.mode.get() != Mode::Plan {
-            return ToolOutcome::failed("This is not plan mode: go on without asking for it.");
+            return Err("This is not plan mode: go on without asking for it.".into());
         }
-        let plan = text::cut(escape_hidden(args.plan.trim()), MAX_PLAN_CHARS);
+        let plan = text::cut(escape_hidden(self.plan.trim()), MAX_PLAN_CHARS);
         if plan.is_empty() {
-            return ToolOutcome::failed("exit_plan needs a `plan`. The user was not asked.");
+            return Err("exit_plan needs a `plan`. The user was not asked.".into());
         }
         let shown = CallContent::Text(plan);
         let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
@@ -73,21 +69,21 @@ impl Tool for ExitPlan {
             && let CallContent::Text(plan) = &shown
         {
             ctx.env.ask_in_conversation(format!("{plan}\n\n{HOW_TO_AGREE}"));
-            return ToolOutcome::done(SHOWN, vec![shown], json!({ "mode": Mode::Plan.id() }));
+            return Ok(ToolOutcome::done(SHOWN, vec![shown], json!({ "mode": Mode::Plan.id() })));
         }
-        let mut outcome = apply_answer(reply, ctx);
+        let mut outcome = apply_answer(reply, ctx).unwrap_or_else(ToolOutcome::refused);
         outcome.content.insert(0, shown);
-        outcome
+        Ok(outcome)
     }
 }
 
-fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
+fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolAnswer {
     let mode = match reply {
         UserReply::Answered(words) => match words.first().map(String::as_str) {
             Some(ASK) => Mode::Ask,
             Some(EDIT) => Mode::AutoEdit,
             _ => {
-                return ToolOutcome::refused(ToolRefusal::new(
+                return Err(ToolRefusal::new(
                     "The user wants to keep planning: plan mode goes on. Ask what to change, or end \
                      your turn.",
                     KEEP,
@@ -95,29 +91,28 @@ fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolOutcome {
             }
         },
         UserReply::Declined => {
-            return ToolOutcome::refused(ToolRefusal::new(
+            return Err(ToolRefusal::new(
                 "The user has not agreed: plan mode goes on. Ask what to change, or end your turn.",
                 "Rejected",
             ));
         }
         UserReply::Cancelled => {
-            return ToolOutcome::refused(ToolRefusal::cancelled(
-                "The question was withdrawn; plan mode goes on.",
-            ));
+            return Err(ToolRefusal::cancelled("The question was withdrawn; plan mode goes on."));
         }
         UserReply::InConversation | UserReply::Unsupported => {
-            return ToolOutcome::failed(
+            return Err(
                 "This client cannot show the question. Put the plan into the text of your answer \
-                 and end your turn; the user switches the mode.",
+                 and end your turn; the user switches the mode."
+                    .into(),
             );
         }
     };
     // A mode that the user has set while the question was open wins.
     if ctx.cancel.is_cancelled() || ctx.env.shared.mode.get() != Mode::Plan {
         let why = "The user has changed the mode meanwhile; it stays.";
-        return ToolOutcome::refused(ToolRefusal::new(why, "The mode was changed meanwhile"));
+        return Err(ToolRefusal::new(why, "The mode was changed meanwhile"));
     }
     ctx.env.shared.mode.choose(mode);
     let text = format!("The user agrees. The mode is `{}` now: carry out the plan.", mode.id());
-    ToolOutcome::done(text, Vec::new(), json!({ "mode": mode.id() }))
+    Ok(ToolOutcome::done(text, Vec::new(), json!({ "mode": mode.id() })))
 }

@@ -6,19 +6,17 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use super::{
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome,
+};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
 
-#[derive(Debug)]
-pub(super) struct FindFiles;
-
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct FindFilesArgs {
+pub(super) struct FindFiles {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// Such as `*.rs`, `src/**/test_*.{js,ts}`
@@ -47,72 +45,51 @@ impl Tool for FindFiles {
     const PENDING_TITLE: &'static str = "Find files";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, GLOB, PATTERN];
     const IS_READ_ONLY: bool = true;
-    type Args = FindFilesArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut FindFilesArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(self.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn plan(&self, args: &mut FindFilesArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
+        CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
-    async fn preview(
-        &self,
-        args: &FindFilesArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        if args.glob.trim().is_empty() {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
+        if self.glob.trim().is_empty() {
             return Err("find_files needs a `glob`. Nothing was searched.".into());
         }
         search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: FindFilesArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
+            return Err("Nothing was searched: there is no permission for it.".into());
         };
-        let hidden = args.hidden.unwrap_or(false);
-        let scope = match search_common::scope((pass, target), Some(&args.glob), hidden, ctx).await
-        {
-            Ok(scope) => scope,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
-        let order = match args.sort {
+        let name = self.path.as_deref().unwrap_or(".");
+        let hidden = self.hidden.unwrap_or(false);
+        let scope = search_common::scope((pass, target), Some(&self.glob), hidden, ctx).await?;
+        let order = match self.sort {
             Some(SortBy::Recent) => FileOrder::Recent,
             Some(SortBy::Path) | None => FileOrder::Path,
         };
-        let wanted = FindOptions { order, offset: args.offset.unwrap_or(0) };
-        let search = move |stop: &_| match search_common::obstacle(&scope.root, true) {
-            Some(why) => Err(why),
-            None => Ok(find(&scope, wanted, stop)),
-        };
-        match search_common::run_search(ctx, search).await {
-            Ok(Ok(names)) => report(&args, target, names, ctx),
-            Ok(Err(why)) => {
-                let name = args.path.as_deref().unwrap_or(".");
-                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
-            }
-            Err(reason) => ToolOutcome::failed(reason),
-        }
+        let wanted = FindOptions { order, offset: self.offset.unwrap_or(0) };
+        let searching =
+            search_common::search(scope, (name, target), true, ctx, move |scope, stop| {
+                find(scope, wanted, stop)
+            });
+        Ok(report(&self, target, searching.await?, ctx))
     }
 }
 
-fn view(args: &FindFilesArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+fn view(args: &FindFiles, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let glob = search_common::title_pattern(&args.glob);
     search_common::search_view(&format!("Find {glob}"), targets, roots)
 }
 
-fn report(
-    args: &FindFilesArgs,
-    target: &ResolvedPath,
-    names: FileList,
-    ctx: &ToolCtx,
-) -> ToolOutcome {
+fn report(args: &FindFiles, target: &ResolvedPath, names: FileList, ctx: &ToolCtx) -> ToolOutcome {
     let roots = ctx.env.files.roots();
     let mut text = String::new();
     for path in &names.files {
@@ -146,7 +123,7 @@ fn report(
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 
-fn total(args: &FindFilesArgs, names: &FileList) -> String {
+fn total(args: &FindFiles, names: &FileList) -> String {
     if names.total == 0 {
         let seen = count(names.files_seen, "file", "files");
         return format!(

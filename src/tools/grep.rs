@@ -8,22 +8,20 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, outcome};
+use super::{
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome,
+};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, grep};
 
 /// The most files that are named because they could not be decoded.
 const MAX_NAMED: usize = 3;
 
-#[derive(Debug)]
-pub(super) struct Grep;
-
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct GrepArgs {
+pub(super) struct Grep {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     #[serde(alias = "query", alias = "regex")]
@@ -48,7 +46,7 @@ pub(super) struct GrepArgs {
     offset: Option<usize>,
 }
 
-impl GrepArgs {
+impl Grep {
     fn query(&self) -> GrepQuery {
         GrepQuery {
             pattern: self.pattern.clone(),
@@ -68,78 +66,58 @@ impl Tool for Grep {
     const PENDING_TITLE: &'static str = "Search";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, PATTERN, GLOB];
     const IS_READ_ONLY: bool = true;
-    type Args = GrepArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut GrepArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(self.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn plan(&self, args: &mut GrepArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
+        CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
-    async fn preview(
-        &self,
-        args: &GrepArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        if args.pattern.is_empty() {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
+        if self.pattern.is_empty() {
             return Err("grep needs a `pattern`. Nothing was searched.".into());
         }
         search_common::check_breadth(targets, ctx).await?;
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, args: GrepArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was searched: there is no permission for it.");
+            return Err("Nothing was searched: there is no permission for it.".into());
         };
-        let name = args.path.as_deref().unwrap_or(".");
-        let hidden = args.hidden.unwrap_or(false);
-        let scope =
-            match search_common::scope((pass, target), args.glob.as_deref(), hidden, ctx).await {
-                Ok(scope) => scope,
-                Err(reason) => return ToolOutcome::failed(reason),
-            };
-        let query = args.query();
-        let search = move |stop: &_| match search_common::obstacle(&scope.root, false) {
-            Some(why) => Err(GrepError::Location(why)),
-            None => grep(&scope, &query, stop).map_err(GrepError::Pattern),
-        };
-        match search_common::run_search(ctx, search).await {
-            Ok(Ok(found)) => report(&args, target, &found, ctx),
-            Ok(Err(GrepError::Location(why))) => {
-                ToolOutcome::failed(search_common::obstacle_message(name, why, target, ctx).await)
-            }
-            Ok(Err(GrepError::Pattern(reason))) => {
-                ToolOutcome::failed(format!("The pattern cannot be searched for: {reason}."))
-            }
-            Err(reason) => ToolOutcome::failed(reason),
+        let name = self.path.as_deref().unwrap_or(".");
+        let hidden = self.hidden.unwrap_or(false);
+        let scope = search_common::scope((pass, target), self.glob.as_deref(), hidden, ctx).await?;
+        let query = self.query();
+        let searching =
+            search_common::search(scope, (name, target), false, ctx, move |scope, stop| {
+                grep(scope, &query, stop)
+            });
+        match searching.await? {
+            Ok(found) => Ok(report(&self, target, &found, ctx)),
+            Err(reason) => Err(format!("The pattern cannot be searched for: {reason}.").into()),
         }
     }
 }
 
-fn view(args: &GrepArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+fn view(args: &Grep, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let pattern = search_common::title_pattern(&args.pattern);
     search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
 }
 
-enum GrepError {
-    Location(&'static str),
-    Pattern(String),
-}
-
-fn report(
-    args: &GrepArgs,
-    target: &ResolvedPath,
-    found: &GrepResult,
-    ctx: &ToolCtx,
-) -> ToolOutcome {
+fn report(args: &Grep, target: &ResolvedPath, found: &GrepResult, ctx: &ToolCtx) -> ToolOutcome {
     let roots = ctx.env.files.roots();
-    let mut text = notes_before(args, found);
+    let mut text = String::new();
+    if let Some(reason) = &found.regex_error {
+        text.push_str(&format!(
+            "[`{}` is no valid regular expression ({reason}); it was searched for as plain text]\n",
+            search_common::title_pattern(&args.pattern)
+        ));
+    }
     for file in &found.files {
         show(&mut text, file, &search_common::short_path(roots, target, file.path.clone()));
     }
@@ -197,18 +175,8 @@ fn show(text: &mut String, file: &FileMatches, name: &str) {
     }
 }
 
-fn notes_before(args: &GrepArgs, found: &GrepResult) -> String {
-    match &found.regex_error {
-        Some(reason) => format!(
-            "[`{}` is no valid regular expression ({reason}); it was searched for as plain text]\n",
-            search_common::title_pattern(&args.pattern)
-        ),
-        None => String::new(),
-    }
-}
-
 /// The number of matches and how to see the rest.
-fn total(args: &GrepArgs, found: &GrepResult) -> String {
+fn total(args: &Grep, found: &GrepResult) -> String {
     if found.matches == 0 {
         return no_match_note(args, found);
     }
@@ -224,7 +192,7 @@ fn total(args: &GrepArgs, found: &GrepResult) -> String {
     search_common::page_note(&all, total, first, found.shown, found.next_offset)
 }
 
-fn no_match_note(args: &GrepArgs, found: &GrepResult) -> String {
+fn no_match_note(args: &Grep, found: &GrepResult) -> String {
     let searched = count(found.files_searched, "file", "files");
     let mut text = format!("No match in {searched} searched.\n");
     if found.files_searched == 0 && found.binary_files > 0 {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::CallStatus;
 use turnwright_store::history::{CallRecord, HistoryPage, HistoryQuery, find_calls};
@@ -20,12 +20,9 @@ const MAX_ROWS: usize = 100;
 /// At most this many characters of a line are shown.
 const MAX_LINE_CHARS: usize = 160;
 
-#[derive(Debug)]
-pub(super) struct History;
-
 /// Look up earlier tool calls, newest first.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct HistoryArgs {
+pub(super) struct History {
     #[serde(default)]
     query: String,
     #[serde(default)]
@@ -51,15 +48,14 @@ impl Tool for History {
     const KIND: ToolKind = ToolKind::Search;
     const PENDING_TITLE: &'static str = "History";
     const IS_READ_ONLY: bool = true;
-    type Args = HistoryArgs;
     type Preview = ();
 
-    fn plan(&self, args: &mut HistoryArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let filters = [&args.query, &args.tool, &args.status];
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let filters = [&self.query, &self.tool, &self.status];
         let first = filters.into_iter().find(|filter| !filter.is_empty());
         let what = escape_hidden_line(text::first_chars(first.map_or("all", |filter| filter), 80));
         let mut view = CallView::new(format!("History: \"{what}\""), Self::KIND);
-        if args.session == HistoryScope::Current {
+        if self.session == HistoryScope::Current {
             return CallPlan::in_session(view);
         }
         let place = site.resolve(site.env.shared.process.folders.state.clone());
@@ -70,31 +66,29 @@ impl Tool for History {
         CallPlan::reading(view, vec![ResolvedPath { scope: PathScope::Outside, ..place }])
     }
 
-    async fn run(&self, args: HistoryArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let may_all = matches!(pass.effects().first(), Some(Effect::Read(_)));
-        if args.session == HistoryScope::All && !may_all {
-            return ToolOutcome::failed("There is no permission to read other sessions.");
+        if self.session == HistoryScope::All && !may_all {
+            return Err("There is no permission to read other sessions.".into());
         }
-        if !matches!(args.status.as_str(), "" | "ok" | "failed") {
-            return ToolOutcome::failed("`status` is ok or failed.");
+        if !matches!(self.status.as_str(), "" | "ok" | "failed") {
+            return Err("`status` is ok or failed.".into());
         }
         let log = &ctx.env.log;
         let Some(store) = log.store() else {
-            return ToolOutcome::failed("This session is not stored.");
+            return Err("This session is not stored.".into());
         };
         // Calls that have just ended may not be stored yet.
         log.flush().written().await;
-        let query = query(&args, &ctx.env.session);
+        let query = query(&self, &ctx.env.session);
         let found = store.read(move |connection| find_calls(connection, &query)).await;
-        let page = match found {
-            Ok(page) => page,
-            Err(error) => return ToolOutcome::failed(error.to_string()),
-        };
-        ToolOutcome::done_as_shown(render(&args, &page), json!({ "rows": page.rows.len() }))
+        let page = found.map_err(|error| error.to_string())?;
+        let raw = json!({ "rows": page.rows.len() });
+        Ok(ToolOutcome::done_as_shown(render(&self, &page), raw))
     }
 }
 
-fn query(args: &HistoryArgs, session: &SessionId) -> HistoryQuery {
+fn query(args: &History, session: &SessionId) -> HistoryQuery {
     let statuses = match args.status.as_str() {
         "ok" => vec![CallStatus::Success],
         "failed" => vec![CallStatus::Error],
@@ -111,7 +105,7 @@ fn query(args: &HistoryArgs, session: &SessionId) -> HistoryQuery {
     }
 }
 
-fn render(args: &HistoryArgs, page: &HistoryPage<CallRecord>) -> String {
+fn render(args: &History, page: &HistoryPage<CallRecord>) -> String {
     let mut words: Vec<_> =
         args.query.to_lowercase().split_whitespace().map(str::to_owned).collect();
     // A line with the whole query is preferred to one with a single word of it.
@@ -192,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_row_shows_time_duration_and_the_matching_lines() {
-        let args = |value: serde_json::Value| serde_json::from_value::<HistoryArgs>(value).unwrap();
+        let args = |value: serde_json::Value| serde_json::from_value::<History>(value).unwrap();
         let mut rows = vec![done(2, "one\nMigration failed\nthree", true), done(1, "\n\na", false)];
         let page = |rows: &[CallRecord]| HistoryPage {
             rows: rows.to_vec(),

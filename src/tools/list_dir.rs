@@ -6,7 +6,9 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::search_common::{self, count};
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations, outcome};
+use super::{
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, locations, outcome,
+};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_workspace::files::FileError;
@@ -15,12 +17,9 @@ use turnwright_workspace::search::{FolderTree, TreeEntryKind, list_tree};
 
 const MAX_DEPTH: u8 = 3;
 
-#[derive(Debug)]
-pub(super) struct ListDir;
-
 /// List a folder as a tree, with sizes.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ListDirArgs {
+pub(super) struct ListDir {
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
     /// 1 to 3, default 2
@@ -36,15 +35,14 @@ impl Tool for ListDir {
     const PENDING_TITLE: &'static str = "List folder";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     const IS_READ_ONLY: bool = true;
-    type Args = ListDirArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut ListDirArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(args.path.get_or_insert_with(|| ".".to_owned()))]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(self.path.get_or_insert_with(|| ".".to_owned()))]
     }
 
-    fn plan(&self, args: &mut ListDirArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
         let roots = site.roots();
         let locations = locations(roots, &targets, None);
         let title = targets.first().map_or(Self::PENDING_TITLE.to_owned(), |target| {
@@ -53,29 +51,23 @@ impl Tool for ListDir {
         CallPlan::reading(CallView { title, kind: Self::KIND, locations }, targets)
     }
 
-    async fn run(&self, args: ListDirArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Read(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was listed: there is no permission for it.");
+            return Err("Nothing was listed: there is no permission for it.".into());
         };
-        let depth = usize::from(args.depth.unwrap_or(2).clamp(1, MAX_DEPTH));
-        let tree = match tree((pass, target), depth, args.hidden.unwrap_or(false), ctx).await {
+        let depth = usize::from(self.depth.unwrap_or(2).clamp(1, MAX_DEPTH));
+        let tree = match tree((pass, target), depth, self.hidden.unwrap_or(false), ctx).await {
             Ok(tree) => tree,
             Err(why) => {
-                return ToolOutcome::failed(
-                    search_common::obstacle_message(
-                        args.path.as_deref().unwrap_or("."),
-                        &why.to_string(),
-                        target,
-                        ctx,
-                    )
-                    .await,
-                );
+                let name = self.path.as_deref().unwrap_or(".");
+                let why = why.to_string();
+                return Err(search_common::obstacle_message(name, &why, target, ctx).await.into());
             }
         };
         let text = show(&tree);
         let raw = json!({ "entries": tree.entries.len(), "truncated": tree.omitted > 0 });
         let content = outcome::card_content(&text);
-        ToolOutcome::done(text, content, raw)
+        Ok(ToolOutcome::done(text, content, raw))
     }
 }
 

@@ -2,19 +2,17 @@
 //! from our updates, or in a terminal of the client in which the command also runs. The display
 //! never delays the command and costs a bounded number of bytes.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{ToolCtx, ToolOutcome};
 use turnwright_types::client::{CommandDisplay, TerminalExit};
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::ids::{CallId, TerminalId};
+use turnwright_types::ids::TerminalId;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, TerminalDelta, ToolCallStatus, Update};
 use turnwright_workspace::exec::{
@@ -104,9 +102,9 @@ impl<'a> LiveOutput<'a> {
     }
 
     /// Lets the user stop the command through the terminal that shows it, if the client draws that.
-    pub(super) fn connect(&self, job: &Arc<Job>) {
+    pub(super) fn connect(&self, job: &Job) {
         if matches!(self.display, OutputDisplay::Drawn(_)) {
-            self.ctx.env.terminals.connect(&self.ctx.call, job);
+            job.set_terminal(self.ctx.call.clone());
         }
     }
 
@@ -330,25 +328,4 @@ fn json_len(text: &str) -> usize {
         _ => 1,
     });
     lengths.sum()
-}
-
-/// The terminals that the client draws. Each has the identifier of the call that has opened it.
-// Held only to look something up.
-#[derive(Debug, Default)]
-pub(crate) struct OpenTerminals(Mutex<HashMap<CallId, Weak<Job>>>);
-
-impl OpenTerminals {
-    /// Records that this job runs in the terminal of the call.
-    pub(super) fn connect(&self, call: &CallId, job: &Arc<Job>) {
-        let mut open = self.0.lock();
-        open.retain(|_, job| job.upgrade().is_some_and(|job| job.end().is_none()));
-        open.insert(call.clone(), Arc::downgrade(job));
-    }
-
-    /// Stops the command in this terminal. Returns false if none runs there.
-    pub(crate) fn stop(&self, terminal: &CallId) -> bool {
-        let job = self.0.lock().get(terminal).and_then(Weak::upgrade);
-        let running = job.filter(|job| job.end().is_none());
-        running.inspect(|job| job.stop_for_user()).is_some()
-    }
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::{CONTENT, NAME, ShownArgument};
-use super::{CallPlan, CallSite, PreviewedChange, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -20,13 +20,10 @@ use turnwright_types::text;
 use turnwright_workspace::files::{FileError, FileText};
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder, NoteOwner};
 
-#[derive(Debug)]
-pub(super) struct Memory;
-
 /// Markdown notes for later sessions: what the user wants remembered, what was hard to find out.
 /// No secrets.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct MemoryArgs {
+pub(super) struct Memory {
     action: NoteAction,
     #[serde(default)]
     scope: NoteScope,
@@ -57,14 +54,12 @@ enum NoteScope {
 
 /// The text before and after; `after` is `None` if the note is deleted.
 #[derive(Debug, Default)]
-pub(super) struct PlannedNoteChange {
+pub(super) struct NoteChange {
     before: Option<FileText>,
     after: Option<String>,
 }
 
-impl PreviewedChange for PlannedNoteChange {}
-
-impl MemoryArgs {
+impl Memory {
     fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default().trim()
     }
@@ -100,44 +95,38 @@ impl Tool for Memory {
     const KIND: ToolKind = ToolKind::Think;
     const PENDING_TITLE: &'static str = "Memory";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[NAME, CONTENT];
-    type Args = MemoryArgs;
-    type Preview = PlannedNoteChange;
+    type Preview = NoteChange;
 
-    fn plan(&self, args: &mut MemoryArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let (verb, kind) = match args.action {
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let (verb, kind) = match self.action {
             NoteAction::List | NoteAction::Read => ("Recall", ToolKind::Think),
             NoteAction::Write | NoteAction::Append => ("Remember", ToolKind::Edit),
             NoteAction::Delete => ("Forget", ToolKind::Delete),
         };
-        let name = if args.action == NoteAction::List { "notes" } else { args.name() };
+        let name = if self.action == NoteAction::List { "notes" } else { self.name() };
         let title = format!("{verb}: {}", clip_name(name));
         let mut view = CallView::new(title, kind);
-        let is_change = args.changes() && args.check_name().is_ok();
-        let Some(folder) = args.folder(site.env).filter(|_| is_change) else {
+        let is_change = self.changes() && self.check_name().is_ok();
+        let Some(folder) = self.folder(site.env).filter(|_| is_change) else {
             // It only reads notes, or it is invalid and `preview` reports that.
             return CallPlan::in_session(view);
         };
-        let place = site.resolve(folder.path(args.name()));
+        let place = site.resolve(folder.path(self.name()));
         view.locations.push(Location { path: site.roots().client_path(&place), line: None });
-        let is_deletion = args.action == NoteAction::Delete;
+        let is_deletion = self.action == NoteAction::Delete;
         let effect = if is_deletion { Effect::Delete(place) } else { Effect::Write(place) };
         CallPlan { view, effects: vec![effect] }
     }
 
-    async fn preview(
-        &self,
-        args: &MemoryArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(PlannedNoteChange, Vec<CallContent>), ToolRefusal> {
-        if args.action == NoteAction::List {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<NoteChange> {
+        if self.action == NoteAction::List {
             return Ok(Default::default());
         }
-        let name = args.check_name()?;
-        if args.action == NoteAction::Read {
+        let name = self.check_name()?;
+        if self.action == NoteAction::Read {
             return Ok(Default::default());
         }
-        let (Some(place), Some(folder)) = (targets.first(), args.folder(&ctx.env)) else {
+        let (Some(place), Some(folder)) = (targets.first(), self.folder(&ctx.env)) else {
             return Err(nothing_changed("There is no folder for such notes.".into()));
         };
         let checked = folder.clone();
@@ -152,12 +141,12 @@ impl Tool for Memory {
             Err(FileError::NotFound) => None,
             Err(error) => return Err(nothing_changed(format!("{name} {error}.").into())),
         };
-        let after = match args.action {
+        let after = match self.action {
             NoteAction::Delete if before.is_none() => {
                 return Err(nothing_changed(format!("There is no note {name}.").into()));
             }
             NoteAction::Delete => None,
-            _ => Some(new_note_text(args, before.as_ref()).map_err(nothing_changed)?),
+            _ => Some(new_note_text(self, before.as_ref()).map_err(nothing_changed)?),
         };
         if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
             return Err(nothing_changed(
@@ -174,22 +163,16 @@ impl Tool for Memory {
             new: after.clone().unwrap_or_default(),
             fate: if after.is_some() { FileFate::Kept } else { FileFate::Deleted },
         };
-        Ok((PlannedNoteChange { before, after }, vec![diff]))
+        Ok((NoteChange { before, after }, vec![diff]))
     }
 
-    async fn run(
-        &self,
-        args: MemoryArgs,
-        planned: PlannedNoteChange,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolOutcome {
-        match (args.action, pass.effects().first()) {
-            (NoteAction::List, _) => list_notes(ctx).await,
-            (NoteAction::Read, _) => read(&args, ctx).await,
-            (_, Some(Effect::Write(place))) => write(&args, place, planned, ctx).await,
-            (_, Some(Effect::Delete(place))) => delete(&args, place, planned, ctx).await,
-            _ => ToolOutcome::failed("Nothing was changed: there is no permission for it."),
+    async fn run(self, planned: NoteChange, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        match (self.action, pass.effects().first()) {
+            (NoteAction::List, _) => Ok(list_notes(ctx).await),
+            (NoteAction::Read, _) => read(&self, ctx).await,
+            (_, Some(Effect::Write(place))) => write(&self, place, planned, ctx).await,
+            (_, Some(Effect::Delete(place))) => delete(&self, place, planned, ctx).await,
+            _ => Err("Nothing was changed: there is no permission for it.".into()),
         }
     }
 }
@@ -199,7 +182,7 @@ fn nothing_changed(why: ToolRefusal) -> ToolRefusal {
 }
 
 /// The new text of a note.
-fn new_note_text(args: &MemoryArgs, before: Option<&FileText>) -> Result<String, ToolRefusal> {
+fn new_note_text(args: &Memory, before: Option<&FileText>) -> Result<String, ToolRefusal> {
     let content = args.content.as_deref().unwrap_or_default().trim_end();
     if content.is_empty() {
         return Err("memory needs the `content` of the note.".into());
@@ -237,49 +220,44 @@ fn check_length(bytes: usize) -> Result<(), ToolRefusal> {
 }
 
 async fn write(
-    args: &MemoryArgs,
+    args: &Memory,
     place: &ResolvedPath,
-    planned: PlannedNoteChange,
+    planned: NoteChange,
     ctx: &ToolCtx,
-) -> ToolOutcome {
+) -> ToolAnswer {
     let Some(after) = planned.after else {
-        return ToolOutcome::failed("Nothing was written: there is nothing to write.");
+        return Err("Nothing was written: there is nothing to write.".into());
     };
     let files = ctx.env.files.without_editor();
     let name = args.name();
-    if let Err(error) = files.write(place, planned.before.as_ref(), &after, &ctx.cancel).await {
-        return ToolOutcome::failed(format!("{name} {error}"));
-    }
+    let written = files.write(place, planned.before.as_ref(), &after, &ctx.cancel).await;
+    written.map_err(|error| format!("{name} {error}"))?;
     let done = if planned.before.is_some() { "Changed" } else { "Noted" };
     let text = format!("{done}: {name}, {} bytes.", after.len());
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
-    diff_outcome(text, CallContent::Diff { path, old, new: after, fate: FileFate::Kept })
+    Ok(diff_outcome(text, CallContent::Diff { path, old, new: after, fate: FileFate::Kept }))
 }
 
 async fn delete(
-    args: &MemoryArgs,
+    args: &Memory,
     place: &ResolvedPath,
-    planned: PlannedNoteChange,
+    planned: NoteChange,
     ctx: &ToolCtx,
-) -> ToolOutcome {
+) -> ToolAnswer {
     let name = args.name();
     let files = ctx.env.files.without_editor();
+    let now = files.read(place).await.map_err(|error| format!("{name} {error}"))?;
     // Only the text that the user has seen is deleted.
-    match files.read(place).await {
-        Ok(now) if Some(&now) == planned.before.as_ref() => {}
-        Ok(_) => return ToolOutcome::failed(format!("{name} {}", FileError::Stale)),
-        Err(error) => return ToolOutcome::failed(format!("{name} {error}")),
+    if Some(&now) != planned.before.as_ref() {
+        return Err(format!("{name} {}", FileError::Stale).into());
     }
-    if let Err(error) = files.remove(place, false, &ctx.cancel).await {
-        return ToolOutcome::failed(format!("{name} {error}"));
-    }
+    let removed = files.remove(place, false, &ctx.cancel).await;
+    removed.map_err(|error| format!("{name} {error}"))?;
     let path = files.roots().client_path(place);
     let old = planned.before.map(|note| note.text);
-    diff_outcome(
-        format!("Forgotten: {name}."),
-        CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted },
-    )
+    let diff = CallContent::Diff { path, old, new: String::new(), fate: FileFate::Deleted };
+    Ok(diff_outcome(format!("Forgotten: {name}."), diff))
 }
 
 async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
@@ -295,43 +273,37 @@ async fn list_notes(ctx: &ToolCtx) -> ToolOutcome {
 }
 
 /// Reads a note: the one of the given scope if it exists, else the one of that name in the other.
-async fn read(args: &MemoryArgs, ctx: &ToolCtx) -> ToolOutcome {
+async fn read(args: &Memory, ctx: &ToolCtx) -> ToolAnswer {
     let env = Arc::clone(&ctx.env);
     let name = args.name().to_owned();
     let first = args.folder(&ctx.env).map(|folder| folder.scope);
-    let found = blocking(move || {
+    let found = spawn_blocking(move || {
         let mut folders = note_folders(&env);
         folders.sort_by_key(|folder| Some(folder.scope) != first);
         folders.into_iter().find_map(|folder| Some((folder.scope, folder.read(&name)?)))
     });
-    let Some(Some((scope, note))) = found.await else {
+    let Ok(Some((scope, note))) = found.await else {
         let notes = list(&note_folders(&ctx.env)).await;
         let known: Vec<_> = notes.into_iter().map(|note| note.name).collect();
         let names = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        return ToolOutcome::failed(format!(
-            "There is no note {}. There are: {names}.",
-            args.name()
-        ));
+        return Err(format!("There is no note {}. There are: {names}.", args.name()).into());
     };
     let date = note.modified.map(|time| httpdate::fmt_http_date(time)[5..16].to_owned());
     let cut = if note.is_complete { "" } else { "\n[cut: the file is longer]" };
-    text_outcome(format!(
+    Ok(text_outcome(format!(
         "Note {}/{} of {}. The user's words count more.\n\n{}{cut}",
         scope.id(),
         args.name(),
         date.unwrap_or_default(),
         note.text
-    ))
+    )))
 }
 
 async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
     let folders = folders.to_vec();
-    blocking(move || folders.iter().flat_map(NoteFolder::list).collect()).await.unwrap_or_default()
-}
-
-/// Runs work off the runtime's thread; `None` if the process is ending.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    spawn_blocking(work).await.ok()
+    let listing =
+        spawn_blocking(move || folders.iter().flat_map(NoteFolder::list).collect::<Vec<_>>());
+    listing.await.unwrap_or_default()
 }
 
 fn text_outcome(text: String) -> ToolOutcome {
@@ -363,7 +335,7 @@ mod tests {
     fn a_too_long_text_is_refused_before_it_is_searched_for_secrets() {
         let content = format!("{}\ntoken: k3x9-v8b2-m4n7", "pwd:".repeat(MAX_NOTE_BYTES));
         let args = json!({ "action": "write", "name": "a", "content": content });
-        let args: MemoryArgs = serde_json::from_value(args).unwrap();
+        let args: Memory = serde_json::from_value(args).unwrap();
         assert!(new_note_text(&args, None).unwrap_err().for_model.contains("16384 is the most"));
     }
 }

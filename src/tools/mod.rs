@@ -32,6 +32,7 @@ mod write_file;
 mod tests;
 
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ use turnwright_types::ids::CallId;
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::files::{EntryInfo, Files, Roots};
+use turnwright_workspace::files::{Files, Roots};
 
 pub(crate) use agent::{AGENT_TOOL, HelperRunner, HelperSet, HelperTask, QuestionTurn, may_edit};
 pub(crate) use apply_patch::patch_call;
@@ -62,8 +63,8 @@ pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use memory::note_folders;
 pub(crate) use outcome::{
-    ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview, read_view,
-    view_json,
+    ToolAnswer, ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview,
+    read_view, view_json,
 };
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight,
@@ -74,30 +75,36 @@ pub(crate) use tool_env::{ProcessShared, SessionShared, SharedValue, ToolEnv, Us
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![
-        Arc::new(read_file::ReadFile),
-        Arc::new(write_file::WriteFile),
-        Arc::new(edit_file::EditFile),
-        Arc::new(apply_patch::ApplyPatch),
-        Arc::new(move_path::MovePath),
-        Arc::new(delete_path::DeletePath),
-        Arc::new(list_dir::ListDir),
-        Arc::new(find_files::FindFiles),
-        Arc::new(grep::Grep),
-        Arc::new(exec::Exec),
-        Arc::new(exec_output::ExecOutput),
-        Arc::new(web_fetch::WebFetch),
-        Arc::new(plan::Plan),
-        Arc::new(memory::Memory),
-        Arc::new(skill::LoadSkill),
-        Arc::new(history::History),
-        Arc::new(agent::Agent),
-        Arc::new(ask_user::AskUser),
-        Arc::new(exit_plan::ExitPlan),
+        tool::<read_file::ReadFile>(),
+        tool::<write_file::WriteFile>(),
+        tool::<edit_file::EditFile>(),
+        tool::<apply_patch::ApplyPatch>(),
+        tool::<move_path::MovePath>(),
+        tool::<delete_path::DeletePath>(),
+        tool::<list_dir::ListDir>(),
+        tool::<find_files::FindFiles>(),
+        tool::<grep::Grep>(),
+        tool::<exec::Exec>(),
+        tool::<exec_output::ExecOutput>(),
+        tool::<web_fetch::WebFetch>(),
+        tool::<plan::Plan>(),
+        tool::<memory::Memory>(),
+        tool::<skill::LoadSkill>(),
+        tool::<history::History>(),
+        tool::<agent::Agent>(),
+        tool::<ask_user::AskUser>(),
+        tool::<exit_plan::ExitPlan>(),
     ]
 }
 
-/// A built-in tool.
-pub trait Tool: Debug + Send + Sync + 'static {
+/// The built-in tool whose calls are of this type.
+pub(crate) fn tool<T: Tool>() -> Arc<dyn AnyTool> {
+    Arc::new(BuiltIn::<T>(PhantomData))
+}
+
+/// A call of a built-in tool: its arguments. The model reads the doc comments of the type and of its fields as the
+/// descriptions.
+pub trait Tool: Debug + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     const NAME: &'static str;
     const KIND: ToolKind;
     /// The title of the card while the arguments are still being streamed.
@@ -106,11 +113,8 @@ pub trait Tool: Debug + Send + Sync + 'static {
     const HAS_CARD: bool = true;
     /// The arguments that the card shows while they are still being streamed.
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[];
-    /// The arguments. The model reads the doc comments of the type and of its fields as the
-    /// descriptions.
-    type Args: DeserializeOwned + JsonSchema + Send + Sync + 'static;
     /// The result of [`Tool::preview`] for [`Tool::run`].
-    type Preview: PreviewedChange;
+    type Preview: Default + Send + Sync + 'static;
 
     /// True if no call ever changes anything, so that repeating the same call brings nothing new.
     /// The effects of calls, not this, decide if they may run concurrently.
@@ -121,62 +125,56 @@ pub trait Tool: Debug + Send + Sync + 'static {
 
     /// The paths among the arguments as the model has sent them. Each is replaced by the one that it means
     /// before anything else looks at it.
-    fn path_arguments<'a>(&self, _args: &'a mut Self::Args) -> Vec<PathArgument<'a>> {
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
         Vec::new()
     }
 
     /// Restricts the call to the lines that the model has named with a path. Returns false if it works on
     /// whole files only.
-    fn choose_lines(&self, _args: &mut Self::Args, _lines: (u32, u32)) -> bool {
+    fn choose_lines(&mut self, _lines: (u32, u32)) -> bool {
         !matches!(Self::KIND, ToolKind::Edit | ToolKind::Delete | ToolKind::Move)
     }
 
     /// Returns true if the tool is advertised to the model.
-    fn is_offered(&self, _offer: &OfferContext) -> bool {
+    fn is_offered(_offer: &OfferContext) -> bool {
         true
     }
 
     /// Adapts the tool's spec to the session.
-    fn adapt_spec(&self, _spec: &mut ToolSpec, _offer: &OfferContext) {}
+    fn adapt_spec(_spec: &mut ToolSpec, _offer: &OfferContext) {}
 
     /// Plans the call: resolves its paths at the site, completes the arguments with facts that only the
     /// disk tells, and says how the call is shown and what it may touch. Blocks: it is not called on the
     /// runtime's thread. Changes nothing, and may be called again for the same call.
-    fn plan(&self, args: &mut Self::Args, site: &mut CallSite<'_>) -> CallPlan;
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan;
 
     /// Computes the effect of the call, so that the user can be shown the real change before being
     /// asked. `targets` are the paths that the plan has resolved. Changes nothing. If it fails, the call
     /// fails with this error.
     fn preview(
         &self,
-        _args: &Self::Args,
         _targets: &[ResolvedPath],
         _ctx: &ToolCtx,
-    ) -> impl Future<Output = Result<(Self::Preview, Vec<CallContent>), ToolRefusal>> + Send {
+    ) -> impl Future<Output = Previewed<Self::Preview>> + Send {
         std::future::ready(Ok((Self::Preview::default(), Vec::new())))
     }
 
-    /// Executes the call. A failure is an answer for the model, so this returns no `Result`.
+    /// The contents that the call is going to give to files, as far as they are known beforehand.
+    fn expected_changes(_preview: &Self::Preview) -> Vec<ExpectedChange<'_>> {
+        Vec::new()
+    }
+
+    /// Executes the call.
     fn run(
-        &self,
-        args: Self::Args,
+        self,
         preview: Self::Preview,
         pass: &Pass,
         ctx: &ToolCtx,
-    ) -> impl Future<Output = ToolOutcome> + Send;
+    ) -> impl Future<Output = ToolAnswer> + Send;
 }
 
-/// The change that a preview has computed, for the run of the call.
-pub trait PreviewedChange: Default + Send + Sync + 'static {
-    /// The contents that the call is going to give to files, as far as they are known beforehand.
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        Vec::new()
-    }
-}
-
-impl PreviewedChange for () {}
-
-impl PreviewedChange for Option<EntryInfo> {}
+/// The result of a preview for the run of the call and for its card, or why it cannot run.
+pub type Previewed<T> = Result<(T, Vec<CallContent>), ToolRefusal>;
 
 /// A call as it is shown to the user and judged.
 #[derive(Clone, Debug)]
@@ -199,9 +197,9 @@ impl CallPlan {
         CallPlan { view, effects: targets.into_iter().map(Effect::Read).collect() }
     }
 
-    /// The plan of a call that writes at these places.
-    fn writing(view: CallView, targets: Vec<ResolvedPath>) -> CallPlan {
-        CallPlan { view, effects: targets.into_iter().map(Effect::Write).collect() }
+    /// The plan of a call that writes at this place.
+    fn writing(view: CallView, target: ResolvedPath) -> CallPlan {
+        CallPlan { view, effects: vec![Effect::Write(target)] }
     }
 }
 
@@ -232,30 +230,21 @@ impl<'a> CallSite<'a> {
 
     /// Resolves a path of a tool that acts on a directory entry itself, not on what it points to: a link in the last
     /// component is not followed.
-    fn resolve_entry(&mut self, path: PathBuf) -> ResolvedPath {
+    fn resolve_entry(&mut self, path: &str) -> ResolvedPath {
+        let path = PathBuf::from(path);
         let target = self.roots().resolve_entry(&path);
         self.remember(path, target)
     }
 
     /// Resolves the paths among the arguments.
     fn resolve_all(&mut self, arguments: Vec<PathArgument<'_>>) -> Vec<ResolvedPath> {
-        arguments.into_iter().map(|argument| self.resolve(argument.path())).collect()
-    }
-
-    /// Resolves the paths among the arguments of a tool that acts on directory entries.
-    fn resolve_entries(&mut self, arguments: Vec<PathArgument<'_>>) -> Vec<ResolvedPath> {
-        arguments.into_iter().map(|argument| self.resolve_entry(argument.path())).collect()
+        arguments.into_iter().map(|argument| self.resolve(PathBuf::from(&*argument.text))).collect()
     }
 
     /// Returns true unless a path leads to another machine or a device, which only looking at it would connect to. Such
     /// a call of a file tool will be refused.
     fn may_look(&self) -> bool {
         !self.paths.iter().any(|path| self.roots().leads_elsewhere(path))
-    }
-
-    /// Returns the paths as the call names them, and resolved.
-    fn into_paths(self) -> (Vec<PathBuf>, Vec<ResolvedPath>) {
-        (self.paths, self.targets)
     }
 
     fn remember(&mut self, path: PathBuf, target: ResolvedPath) -> ResolvedPath {
@@ -279,10 +268,6 @@ impl<'a> PathArgument<'a> {
 
     fn of_any(text: &'a mut String) -> PathArgument<'a> {
         PathArgument { text, may_be_new: true }
-    }
-
-    fn path(&self) -> PathBuf {
-        PathBuf::from(&*self.text)
     }
 }
 
@@ -348,9 +333,12 @@ pub trait PreparedCall: Send + Sync {
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome>;
 }
 
+/// A tool whose calls are of the type `T`.
+#[derive(Debug)]
+struct BuiltIn<T>(PhantomData<fn() -> T>);
+
 struct TypedCall<T: Tool> {
-    tool: Arc<T>,
-    args: T::Args,
+    call: T,
     /// Arguments that were sent but that the tool does not have.
     ignored: Vec<String>,
     /// The paths of the call as the plan has found them.
@@ -368,7 +356,7 @@ struct TypedCall<T: Tool> {
     refusal: Option<ToolRefusal>,
 }
 
-impl<T: Tool> AnyTool for T {
+impl<T: Tool> AnyTool for BuiltIn<T> {
     fn name(&self) -> &str {
         T::NAME
     }
@@ -378,9 +366,9 @@ impl<T: Tool> AnyTool for T {
     }
 
     fn spec(&self, offer: &OfferContext) -> Option<Arc<ToolSpec>> {
-        self.is_offered(offer).then(|| {
+        T::is_offered(offer).then(|| {
             let mut spec = arguments::spec::<T>();
-            self.adapt_spec(&mut spec, offer);
+            T::adapt_spec(&mut spec, offer);
             Arc::new(spec)
         })
     }
@@ -397,10 +385,15 @@ impl<T: Tool> AnyTool for T {
         if matches!(T::KIND, ToolKind::Edit | ToolKind::Move) && arguments::has_nul(&args) {
             return Err(arguments::NUL_REFUSAL.into());
         }
-        let (args, ignored) = arguments::parse_arguments::<T>(args)?;
-        Ok(Box::new(TypedCall {
-            tool: self,
-            args,
+        let (call, ignored) = arguments::parse_arguments::<T>(args)?;
+        Ok(Box::new(TypedCall::new(call, ignored)))
+    }
+}
+
+impl<T: Tool> TypedCall<T> {
+    fn new(call: T, ignored: Vec<String>) -> TypedCall<T> {
+        TypedCall {
+            call,
             ignored,
             paths: Vec::new(),
             targets: Vec::new(),
@@ -409,15 +402,13 @@ impl<T: Tool> AnyTool for T {
             preview: T::Preview::default(),
             name_notes: Vec::new(),
             refusal: None,
-        }))
+        }
     }
-}
 
-impl<T: Tool> TypedCall<T> {
     /// Replaces the paths in the arguments by the paths that they mean.
     fn understand_paths(&mut self, files: &Files) {
         let mut lines = None;
-        for PathArgument { text, may_be_new } in self.tool.path_arguments(&mut self.args) {
+        for PathArgument { text, may_be_new } in self.call.path_arguments() {
             let Some(meant) = files.meant_path(text, may_be_new) else { continue };
             self.name_notes.extend(meant.note);
             let sent = std::mem::replace(text, meant.link.path);
@@ -425,7 +416,7 @@ impl<T: Tool> TypedCall<T> {
         }
         self.name_notes.dedup();
         if let Some((lines, sent)) = lines
-            && !self.tool.choose_lines(&mut self.args, lines)
+            && !self.call.choose_lines(lines)
         {
             self.refusal = Some(ToolRefusal::from(format!(
                 "{} names lines, and {} changes whole files. Nothing was done. Give the path alone, or \
@@ -442,9 +433,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
         let roots = env.files.roots();
         self.understand_paths(&env.files);
         let mut site = CallSite::new(env);
-        let mut plan = self.tool.plan(&mut self.args, &mut site);
+        let mut plan = self.call.plan(&mut site);
         let may_look = site.may_look();
-        (self.paths, self.targets) = site.into_paths();
+        self.paths = site.paths;
+        self.targets = site.targets;
         if let Some(folder) = roots.missing_folder(&self.targets) {
             let name = escape_hidden_line(&folder.to_string_lossy());
             self.refusal = Some(ToolRefusal::from(format!(
@@ -488,7 +480,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             if self.has_too_many_files {
                 return Err(TOO_MANY_FILES.into());
             }
-            let computed = self.tool.preview(&self.args, &self.targets, ctx).await;
+            let computed = self.call.preview(&self.targets, ctx).await;
             let (preview, mut content) = computed.map_err(|refusal| {
                 let told = [&[refusal.for_model], self.name_notes.as_slice()].concat().join("\n");
                 ToolRefusal { for_model: append_ignored(told, &self.ignored), ..refusal }
@@ -501,7 +493,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     }
 
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        self.preview.expected_changes()
+        T::expected_changes(&self.preview)
     }
 
     fn runs_calls(&self) -> bool {
@@ -510,11 +502,12 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
 
     fn run<'a>(self: Box<Self>, pass: Pass, ctx: &'a ToolCtx) -> BoxFuture<'a, ToolOutcome> {
         Box::pin(async move {
-            let TypedCall { tool, args, ignored, other_names, preview, name_notes, .. } = *self;
+            let TypedCall { call, ignored, other_names, preview, name_notes, .. } = *self;
             let shared = &ctx.env.shared;
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
-            let mut outcome = tool.run(args, preview, &pass, ctx).await;
+            let result = call.run(preview, &pass, ctx).await;
             drop(changes);
+            let mut outcome = result.unwrap_or_else(ToolOutcome::refused);
             let other_names = other_names.filter(|_| outcome.ok);
             for note in name_notes.into_iter().chain(other_names) {
                 outcome.append_note(note);

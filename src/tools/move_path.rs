@@ -4,18 +4,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, locations};
+use super::{
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome,
+    delete_path, locations,
+};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
-use turnwright_types::refusal::ToolRefusal;
-use turnwright_workspace::files::{EntryInfo, FileError};
-
-#[derive(Debug)]
-pub(super) struct MovePath;
+use turnwright_workspace::files::FileError;
 
 /// Move or rename a file or folder. Creates missing folders; replaces nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct MovePathArgs {
+pub(super) struct MovePath {
     #[serde(alias = "path", alias = "source", alias = "old_path")]
     from: String,
     /// The whole new path
@@ -27,56 +26,40 @@ impl Tool for MovePath {
     const NAME: &'static str = "move_path";
     const KIND: ToolKind = ToolKind::Move;
     const PENDING_TITLE: &'static str = "Move";
-    type Args = MovePathArgs;
-    type Preview = Option<EntryInfo>;
+    type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut MovePathArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_existing(&mut args.from), PathArgument::of_any(&mut args.to)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_existing(&mut self.from), PathArgument::of_any(&mut self.to)]
     }
 
-    fn plan(&self, args: &mut MovePathArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_entries(self.path_arguments(args));
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let from = site.resolve_entry(&self.from);
+        let to = site.resolve_entry(&self.to);
         let roots = site.roots();
-        let [from, to] = targets.as_slice() else {
-            // A call names two paths.
-            let view = CallView::new(Self::PENDING_TITLE, Self::KIND);
-            return CallPlan { view, effects: Vec::new() };
-        };
-        let locations = locations(roots, &targets, None);
-        let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
+        let title = format!("Move {} → {}", roots.display_path(&from), roots.display_path(&to));
+        let locations = locations(roots, &[from.clone(), to.clone()], None);
         // A move makes the contents readable at a new path, so it counts as reading them.
-        let effects = vec![
-            Effect::Delete(from.clone()),
-            Effect::Write(to.clone()),
-            Effect::Read(from.clone()),
-        ];
+        let effects = vec![Effect::Delete(from.clone()), Effect::Write(to), Effect::Read(from)];
         CallPlan { view: CallView { title, kind: Self::KIND, locations }, effects }
     }
 
-    async fn preview(
-        &self,
-        args: &MovePathArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(Option<EntryInfo>, Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
         let [from, to] = targets else {
             return Err("move_path needs `from` and `to`. Nothing was moved.".into());
         };
-        if let Some(reason) = super::delete_path::why_protected(from, ctx).await {
-            return Err(format!("{} {reason}. Nothing was moved.", args.from).into());
+        if let Some(reason) = delete_path::why_protected(from, ctx).await {
+            return Err(format!("{} {reason}. Nothing was moved.", self.from).into());
         }
         let files = &ctx.env.files;
         let info = match files.inspect_entry(from).await {
             Ok(info) => info,
             Err(error) => {
-                return Err(super::delete_path::not_found_message(&args.from, from, &error, ctx)
-                    .await
-                    .into());
+                return Err(delete_path::not_found_failure(&self.from, from, &error, ctx).await);
             }
         };
         if info.is_folder && to.path != from.path && to.path.starts_with(&from.path) {
             return Err(
-                format!("{} cannot be moved into itself. Nothing was moved.", args.from).into()
+                format!("{} cannot be moved into itself. Nothing was moved.", self.from).into()
             );
         }
         match files.inspect_entry(to).await {
@@ -84,38 +67,31 @@ impl Tool for MovePath {
             Ok(there) if there.is_folder => {
                 return Err(format!(
                     "{} is a folder that exists: give the whole new path. Nothing was moved.",
-                    args.to
+                    self.to
                 )
                 .into());
             }
-            Ok(_) => return Err(format!("{} {}", args.to, FileError::Exists).into()),
-            Err(error) => return Err(format!("{} {error}. Nothing was moved.", args.to).into()),
+            Ok(_) => return Err(format!("{} {}", self.to, FileError::Exists).into()),
+            Err(error) => return Err(format!("{} {error}. Nothing was moved.", self.to).into()),
         }
         let roots = files.roots();
         let content =
             CallContent::Text(format!("{} → {}", roots.display_path(from), roots.display_path(to)));
-        Ok((Some(info), vec![content]))
+        Ok(((), vec![content]))
     }
 
-    async fn run(
-        &self,
-        args: MovePathArgs,
-        _: Option<EntryInfo>,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let [Effect::Delete(from), Effect::Write(to), ..] = pass.effects() else {
-            return ToolOutcome::failed("Nothing was moved: there is no permission for it.");
+            return Err("Nothing was moved: there is no permission for it.".into());
         };
         let roots = ctx.env.files.roots();
-        if let Err(error) = ctx.env.files.rename(from, to).await {
-            return ToolOutcome::failed(format!("{} → {}: {error}", args.from, args.to));
-        }
-        let text = format!("Moved {} to {}.", args.from, args.to);
+        let moved = ctx.env.files.rename(from, to).await;
+        moved.map_err(|error| format!("{} → {}: {error}", self.from, self.to))?;
+        let text = format!("Moved {} to {}.", self.from, self.to);
         let title = format!("Move {} → {}", roots.display_path(from), roots.display_path(to));
         let locations = locations(roots, std::slice::from_ref(to), None);
         let view = Some(CallView { title, kind: Self::KIND, locations });
         let raw = json!({ "result": text });
-        ToolOutcome { view, ..ToolOutcome::done_as_shown(text, raw) }
+        Ok(ToolOutcome { view, ..ToolOutcome::done_as_shown(text, raw) })
     }
 }

@@ -1,27 +1,13 @@
 //! The answers of tools: for the model and for the user, who sees a part on the card and in the raw output; and
 //! their form as JSON, in which they can be kept and given again.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
-use turnwright_types::effect::{CallContent, CallView, FileFate, Location, ToolKind, fenced};
-use turnwright_types::ids::TerminalId;
+use turnwright_types::effect::{CallContent, CallView, FileFate, ToolKind, fenced};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-
-/// The kinds, by their names in JSON.
-const KINDS: [(&str, ToolKind); 10] = [
-    ("read", ToolKind::Read),
-    ("edit", ToolKind::Edit),
-    ("delete", ToolKind::Delete),
-    ("move", ToolKind::Move),
-    ("search", ToolKind::Search),
-    ("fetch", ToolKind::Fetch),
-    ("execute", ToolKind::Execute),
-    ("think", ToolKind::Think),
-    ("switch_mode", ToolKind::SwitchMode),
-    ("other", ToolKind::Other),
-];
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +26,9 @@ pub struct ToolOutcome {
     /// Pictures, for models that accept them.
     pub images: Vec<Media>,
 }
+
+/// The end of a call that ran: the outcome, or why it failed. The user reads the first sentence of a reason.
+pub type ToolAnswer = Result<ToolOutcome, ToolRefusal>;
 
 impl ToolOutcome {
     /// A call that did what was asked.
@@ -91,10 +80,10 @@ pub(crate) fn outcome_json(outcome: &ToolOutcome) -> Value {
     json!({
         "ok": outcome.ok,
         "text": outcome.text,
-        "view": outcome.view.as_ref().map(view_json),
+        "view": outcome.view,
         "content": contents_json(&outcome.content),
         "raw": outcome.raw,
-        "images": outcome.images.iter().map(media_json).collect::<Value>(),
+        "images": outcome.images,
     })
 }
 
@@ -105,7 +94,7 @@ pub(crate) fn read_outcome(value: &Value) -> ToolOutcome {
         view: Some(&value["view"]).filter(|view| view.is_object()).map(read_view),
         content: read_contents(&value["content"]),
         raw: value["raw"].clone(),
-        images: items(&value["images"]).map(read_media).collect(),
+        images: Vec::deserialize(&value["images"]).unwrap_or_default(),
     }
 }
 
@@ -133,7 +122,8 @@ fn contents_json(contents: &[CallContent]) -> Value {
 
 fn content_json(content: &CallContent) -> Value {
     match content {
-        CallContent::Text(text) => json!({ "text": text }),
+        CallContent::Text(_) | CallContent::Terminal(_) => json!(content),
+        CallContent::Image(media) => json!(media),
         CallContent::Diff { path, old, new, fate } => {
             let mut diff = json!({ "path": path, "old": old, "new": new });
             match fate {
@@ -143,68 +133,40 @@ fn content_json(content: &CallContent) -> Value {
             }
             diff
         }
-        CallContent::Image(media) => media_json(media),
-        CallContent::Terminal(id) => json!({ "terminal": id.as_str() }),
     }
 }
 
 fn read_contents(value: &Value) -> Vec<CallContent> {
-    items(value).map(read_content).collect()
+    value.as_array().into_iter().flatten().map(read_content).collect()
 }
 
 fn read_content(value: &Value) -> CallContent {
-    if value["text"].is_string() {
-        CallContent::Text(text(&value["text"]))
-    } else if value["mime"].is_string() {
-        CallContent::Image(read_media(value))
-    } else if let Some(id) = value["terminal"].as_str() {
-        CallContent::Terminal(TerminalId::from(id))
-    } else {
-        let old = value["old"].as_str().map(str::to_owned);
-        let fate = match (&value["deleted"], value["moved_from"].as_str()) {
-            (Value::Bool(true), _) => FileFate::Deleted,
-            (_, Some(before)) => FileFate::MovedFrom(before.into()),
-            (_, None) => FileFate::Kept,
-        };
-        let path = text(&value["path"]).into();
-        CallContent::Diff { path, old, new: text(&value["new"]), fate }
+    if let Ok(content) = CallContent::deserialize(value) {
+        return content;
     }
+    if let Ok(media) = Media::deserialize(value) {
+        return CallContent::Image(media);
+    }
+    let old = value["old"].as_str().map(str::to_owned);
+    let fate = match (&value["deleted"], value["moved_from"].as_str()) {
+        (Value::Bool(true), _) => FileFate::Deleted,
+        (_, Some(before)) => FileFate::MovedFrom(before.into()),
+        (_, None) => FileFate::Kept,
+    };
+    let path = text(&value["path"]).into();
+    CallContent::Diff { path, old, new: text(&value["new"]), fate }
 }
 
 pub(crate) fn view_json(view: &CallView) -> Value {
-    let kind = KINDS.iter().find(|(_, kind)| *kind == view.kind).map(|(name, _)| *name);
-    let locations: Value = view
-        .locations
-        .iter()
-        .map(|location| json!({ "path": location.path, "line": location.line }))
-        .collect();
-    json!({ "title": view.title, "kind": kind, "locations": locations })
+    json!(view)
 }
 
 pub(crate) fn read_view(value: &Value) -> CallView {
-    let known = KINDS.iter().find(|(name, _)| value["kind"] == *name);
-    let kind = known.map_or(ToolKind::Other, |(_, kind)| *kind);
-    let locations = items(&value["locations"]).map(|location| Location {
-        path: text(&location["path"]).into(),
-        line: location["line"].as_u64().and_then(|line| line.try_into().ok()),
-    });
-    CallView { title: text(&value["title"]), kind, locations: locations.collect() }
-}
-
-fn media_json(media: &Media) -> Value {
-    json!({ "mime": media.mime, "data": media.data })
-}
-
-fn read_media(value: &Value) -> Media {
-    Media { mime: text(&value["mime"]), data: text(&value["data"]) }
+    CallView::deserialize(value).unwrap_or_else(|_| CallView::new("", ToolKind::Other))
 }
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
 }
 
 /// The most bytes of a result that a card shows.
@@ -243,6 +205,8 @@ pub(crate) fn raw_output(outcome: &ToolOutcome) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::effect::Location;
+    use turnwright_types::ids::TerminalId;
 
     #[test]
     fn what_is_written_is_read_again() {

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::Entry;
 use turnwright_types::effect::{CallView, ToolKind};
@@ -12,12 +12,9 @@ use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 
 const MAX_ENTRIES: usize = 100;
 
-#[derive(Debug)]
-pub(super) struct Plan;
-
 /// Show the user a plan and keep it up to date. Send the whole list each time, one step in progress.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct PlanArgs {
+pub(super) struct Plan {
     entries: Vec<PlanStep>,
 }
 
@@ -83,21 +80,20 @@ impl Tool for Plan {
     const PENDING_TITLE: &'static str = "Plan";
     const HAS_CARD: bool = false;
     const IS_READ_ONLY: bool = true;
-    type Args = PlanArgs;
     type Preview = ();
 
-    fn plan(&self, _: &mut PlanArgs, _: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
         CallPlan::in_session(CallView::new(Self::PENDING_TITLE, Self::KIND))
     }
 
-    async fn run(&self, args: PlanArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        let entries = plan_entries(args.entries);
+    async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let entries = plan_entries(self.entries);
         let count = entries.len();
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;
         ctx.env.client.update(Update::Plan(entries));
         // The list is not repeated, because the model has just written it.
-        ToolOutcome::done("The plan is shown.", Vec::new(), json!({ "entries": count }))
+        Ok(ToolOutcome::done("The plan is shown.", Vec::new(), json!({ "entries": count })))
     }
 }
 

@@ -1,6 +1,8 @@
 //! `read_file`: reads one or several files, whole or a range of lines, with line numbers. Of a file that is too
 //! long it shows the outline: the definitions or headings with their line numbers.
 
+use std::fmt::Write;
+
 use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -8,7 +10,8 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolOutcome, list_dir, locations, outcome,
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, list_dir, locations,
+    outcome,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -42,13 +45,10 @@ const MAX_OUTLINE_CHARS: usize = 120;
 /// Definitions that are indented more are details.
 const MAX_INDENT: usize = 8;
 
-#[derive(Debug)]
-pub(super) struct ReadFile;
-
 /// Read text files and images: `path` for one, `paths` for up to 20. At most 2000 lines; their
 /// numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ReadFileArgs {
+pub(super) struct ReadFile {
     /// Relative to the project or absolute
     #[serde(default, alias = "file_path", alias = "file")]
     path: Option<String>,
@@ -68,7 +68,7 @@ pub(super) struct ReadFileArgs {
     show_line_numbers: Option<bool>,
 }
 
-impl ReadFileArgs {
+impl ReadFile {
     /// The requested files. `paths` wins if a model sends both.
     fn files(&self) -> Vec<&str> {
         match (&self.path, &self.paths) {
@@ -105,54 +105,60 @@ impl Tool for ReadFile {
     const PENDING_TITLE: &'static str = "Read file";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH];
     const IS_READ_ONLY: bool = true;
-    type Args = ReadFileArgs;
     type Preview = ();
 
-    fn path_arguments<'a>(&self, args: &'a mut ReadFileArgs) -> Vec<PathArgument<'a>> {
-        let is_batch = args.is_batch();
-        let path = args.path.iter_mut().filter(|_| !is_batch);
-        let all = args.paths.iter_mut().flatten().chain(path).take(MAX_FILES);
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        let is_batch = self.is_batch();
+        let path = self.path.iter_mut().filter(|_| !is_batch);
+        let all = self.paths.iter_mut().flatten().chain(path).take(MAX_FILES);
         all.map(PathArgument::of_existing).collect()
     }
 
-    fn choose_lines(&self, args: &mut ReadFileArgs, lines: (u32, u32)) -> bool {
-        if !args.is_batch() && args.range() == (None, None) {
+    fn choose_lines(&mut self, lines: (u32, u32)) -> bool {
+        if !self.is_batch() && self.range() == (None, None) {
             let (first, last) = lines;
-            args.start_line = Some(first.into());
-            args.end_line = Some(last.into());
+            self.start_line = Some(first.into());
+            self.end_line = Some(last.into());
         }
         true
     }
 
-    fn plan(&self, args: &mut ReadFileArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        CallPlan::reading(view(args, &targets, site.roots()), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let targets = site.resolve_all(self.path_arguments());
+        CallPlan::reading(view(self, &targets, site.roots()), targets)
     }
 
-    async fn run(&self, args: ReadFileArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        if args.files().is_empty() {
-            return ToolOutcome::failed("read_file needs `path` or `paths`. Nothing was read.");
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        if self.files().is_empty() {
+            return Err("read_file needs `path` or `paths`. Nothing was read.".into());
         }
-        let window = line_window(args.range());
+        let (start, end) = self.range();
+        let window = LineWindow {
+            start,
+            end,
+            max_lines: MAX_LINES,
+            max_width: MAX_LINE_CHARS,
+            max_bytes: MAX_CALL_BYTES,
+        };
         let mut looks = Vec::new();
-        for (name, effect) in args.files().into_iter().zip(pass.effects()) {
+        for (name, effect) in self.files().into_iter().zip(pass.effects()) {
             if let Effect::Read(target) = effect {
                 looks.push(find(name, (pass, target), window, ctx));
             }
         }
         let mut found = futures_util::stream::iter(looks).buffered(CONCURRENT_READS);
         let mut report = ReadReport {
-            numbered: args.show_line_numbers.unwrap_or(true),
+            numbered: self.show_line_numbers.unwrap_or(true),
             ..ReadReport::default()
         };
         while let Some((name, target, found)) = found.next().await {
             report.add(name, target, found, ctx).await;
         }
-        report.finish(&args)
+        report.finish(&self)
     }
 }
 
-fn view(args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallView {
+fn view(args: &ReadFile, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     let title = match targets {
         [] => ReadFile::PENDING_TITLE.to_owned(),
         [one] => match args.range() {
@@ -173,7 +179,12 @@ fn view(args: &ReadFileArgs, targets: &[ResolvedPath], roots: &Roots) -> CallVie
 
 /// The result of reading a path.
 enum ReadResult {
-    Text(ShownText),
+    Lines(Excerpt),
+    Outline {
+        lines: usize,
+        bytes: usize,
+        text: String,
+    },
     Binary(BinaryFile),
     /// With its entries.
     Folder(String),
@@ -216,7 +227,7 @@ async fn text(
         if let ReadContent::Whole(text) = &look {
             files.mark_seen_blocking(&target, text);
         }
-        ReadResult::Text(select_shown(&name, look, &window))
+        select_shown(&name, look, &window)
     };
     if is_short {
         return Ok(select());
@@ -244,11 +255,11 @@ impl ReadReport {
         let begin = self.text.len();
         let room = MAX_CALL_BYTES.saturating_sub(begin);
         match found {
-            ReadResult::Text(ShownText::Lines(excerpt)) => {
+            ReadResult::Lines(excerpt) => {
                 show_lines(&mut self.text, name, &excerpt, self.numbered, room);
                 self.text.push_str(&ctx.env.files.conflict_note(target));
             }
-            ReadResult::Text(ShownText::Outline { lines, bytes, text }) => {
+            ReadResult::Outline { lines, bytes, text } => {
                 show_outline(&mut self.text, name, lines, bytes, &text);
             }
             ReadResult::Folder(entries) => {
@@ -303,7 +314,7 @@ impl ReadReport {
         }
     }
 
-    fn finish(mut self, args: &ReadFileArgs) -> ToolOutcome {
+    fn finish(mut self, args: &ReadFile) -> ToolAnswer {
         let files = args.files().len();
         let asked = args.paths.as_ref().filter(|_| args.is_batch()).map_or(files, Vec::len);
         if asked > files {
@@ -313,45 +324,28 @@ impl ReadReport {
         }
         if self.failures == files {
             let why = self.error.unwrap_or_default();
-            return ToolOutcome::refused(ToolRefusal::new(self.text.trim_end(), why));
+            return Err(ToolRefusal::new(self.text.trim_end(), why));
         }
         let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
         let mut content: Vec<_> = self.images.iter().cloned().map(CallContent::Image).collect();
         content.extend(outcome::card_content(&self.text));
-        ToolOutcome { ok: true, text: self.text, view: None, content, raw, images: self.images }
+        Ok(ToolOutcome { images: self.images, ..ToolOutcome::done(self.text, content, raw) })
     }
-}
-
-/// The requested range and the limits of the shown part.
-fn line_window((start, end): (Option<i64>, Option<i64>)) -> LineWindow {
-    LineWindow {
-        start,
-        end,
-        max_lines: MAX_LINES,
-        max_width: MAX_LINE_CHARS,
-        max_bytes: MAX_CALL_BYTES,
-    }
-}
-
-#[derive(Debug)]
-enum ShownText {
-    Lines(Excerpt),
-    Outline { lines: usize, bytes: usize, text: String },
 }
 
 /// Selects the shown part of a text. Slow for large texts.
-fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ShownText {
+fn select_shown(name: &str, look: ReadContent, window: &LineWindow) -> ReadResult {
     let text = match look {
-        ReadContent::Excerpt(excerpt) => return ShownText::Lines(excerpt),
+        ReadContent::Excerpt(excerpt) => return ReadResult::Lines(excerpt),
         ReadContent::Whole(text) => text.text,
     };
     let is_ranged = window.start.is_some() || window.end.is_some();
     let is_large = text.len() > OUTLINE_BYTES && !is_ranged;
     if let Some(outline) = is_large.then(|| outline(name, &text)).flatten() {
         let lines = text.lines().count();
-        return ShownText::Outline { lines, bytes: text.len(), text: outline };
+        return ReadResult::Outline { lines, bytes: text.len(), text: outline };
     }
-    ShownText::Lines(Excerpt::of(&text, window))
+    ReadResult::Lines(Excerpt::of(&text, window))
 }
 
 /// Appends an outline under its header.
@@ -386,7 +380,7 @@ fn show_lines(text: &mut String, name: &str, excerpt: &Excerpt, numbered: bool, 
             break;
         }
         if numbered {
-            push_number(text, number);
+            write!(text, "{number:>5}| ").ok();
         }
         text.push_str(&line.text);
         if line.omitted_chars > 0 {
@@ -410,30 +404,6 @@ fn show_lines(text: &mut String, name: &str, excerpt: &Excerpt, numbered: bool, 
     }
 }
 
-/// Appends `{number:>5}| ` in a fifth of the time that formatting takes.
-fn push_number(text: &mut String, number: i64) {
-    let mut digits = [b' '; 24];
-    let mut at = digits.len();
-    let mut rest = number.unsigned_abs();
-    let mut put = |byte: u8| {
-        at -= 1;
-        digits[at] = byte;
-    };
-    loop {
-        put(b'0' + u8::try_from(rest % 10).unwrap_or_default());
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if number < 0 {
-        put(b'-');
-    }
-    let begin = at.min(digits.len() - 5);
-    text.push_str(std::str::from_utf8(&digits[begin..]).unwrap_or_default());
-    text.push_str("| ");
-}
-
 fn describe_binary(name: &str, binary: &BinaryFile) -> String {
     let bytes: Vec<_> = binary.head.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("[File: {name} | {}]\nFirst bytes: {}\n", binary_kind(binary), bytes.join(" "))
@@ -452,56 +422,13 @@ fn binary_kind(binary: &BinaryFile) -> String {
 }
 
 /// Words that may precede a definition's keyword.
-const MODIFIERS: &[&str] = &[
-    "pub",
-    "export",
-    "default",
-    "async",
-    "unsafe",
-    "extern",
-    "public",
-    "private",
-    "protected",
-    "internal",
-    "static",
-    "final",
-    "abstract",
-    "sealed",
-    "override",
-    "open",
-    "inline",
-    "partial",
-    "declare",
-];
+const MODIFIERS: &str = "pub export default async unsafe extern public private protected internal \
+                         static final abstract sealed override open inline partial declare";
 
 /// Keywords that begin a definition.
-const DEFINITION_KEYWORDS: &[&str] = &[
-    "fn",
-    "class",
-    "struct",
-    "enum",
-    "impl",
-    "trait",
-    "def",
-    "func",
-    "fun",
-    "function",
-    "interface",
-    "type",
-    "module",
-    "mod",
-    "namespace",
-    "object",
-    "record",
-    "union",
-    "macro_rules!",
-    "package",
-    "protocol",
-    "extension",
-    "defmodule",
-    "defp",
-    "sub",
-];
+const DEFINITION_KEYWORDS: &str = "fn class struct enum impl trait def func fun function interface \
+                                   type module mod namespace object record union macro_rules! \
+                                   package protocol extension defmodule defp sub";
 
 /// The outline of a text with its line numbers; `None` if it is too short to be useful.
 fn outline(name: &str, text: &str) -> Option<String> {
@@ -544,13 +471,17 @@ fn is_definition(line: &str) -> bool {
     // `const fn` is a definition, a constant is not.
     let keyword = if first == "const" { words.next().unwrap_or_default() } else { first };
     let name = words.next().unwrap_or_default();
-    DEFINITION_KEYWORDS.contains(&keyword)
+    has_word(DEFINITION_KEYWORDS, keyword)
         && name.starts_with(|letter: char| letter.is_alphanumeric() || "_$'&*(".contains(letter))
+}
+
+fn has_word(words: &str, word: &str) -> bool {
+    words.split(' ').any(|known| known == word)
 }
 
 fn is_modifier(word: &str) -> bool {
     // As in `pub(crate) fn` and `extern "C" fn`.
-    MODIFIERS.contains(&word) || word.ends_with(')') || word.starts_with('"')
+    has_word(MODIFIERS, word) || word.ends_with(')') || word.starts_with('"')
 }
 
 #[cfg(test)]
@@ -572,17 +503,8 @@ mod tests {
         ];
         for (mut arguments, expected) in table {
             arguments["path"] = json!("a");
-            let args: ReadFileArgs = serde_json::from_value(arguments.clone()).unwrap();
+            let args: ReadFile = serde_json::from_value(arguments.clone()).unwrap();
             assert_eq!(args.range(), expected, "{arguments}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_aligned_as_formatting_aligns_them() {
-        for number in [0, 1, -1, 9_999, 99_999, 100_000, -9_999, -99_999, i64::MAX, i64::MIN] {
-            let mut text = String::new();
-            push_number(&mut text, number);
-            assert_eq!(text, format!("{number:>5}| "));
         }
     }
 

@@ -5,14 +5,16 @@ mod remote_tools;
 mod tool_search;
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 
 use remote_tools::schema_budget;
 pub(crate) use remote_tools::{RemoteTools, ServerStatus};
-pub(super) use tool_search::ToolSearch;
+use tool_search::ToolSearch;
+#[cfg(test)]
+pub(super) use tool_search::ToolSearchCall;
 
 use super::AnyTool;
 use super::arguments::letters_and_digits;
@@ -40,29 +42,21 @@ const PREFIXES: &[&str] = &[
 /// Names under which other agents have the same tool with the same arguments, or with argument
 /// names that [`super::canonical_name`] knows. Tools with other arguments are not listed: a call
 /// that half fits is worse than one that fails. Lower case, letters and digits only.
-const FOREIGN_NAMES: &[(&str, &[&str])] = &[
-    ("read_file", &["read", "viewfile", "openfile", "catfile"]),
-    ("write_file", &["write", "createfile", "writetofile"]),
-    ("edit_file", &["edit", "replaceinfile", "multiedit"]),
-    ("list_dir", &["ls", "listfiles", "listdirectory", "listfolder"]),
-    ("find_files", &["glob", "globfiles", "filesearch"]),
-    ("grep", &["search", "ripgrep", "grepsearch", "searchfiles", "searchfilecontent"]),
+const FOREIGN_NAMES: &[(&str, &str)] = &[
+    ("read_file", "read viewfile openfile catfile"),
+    ("write_file", "write createfile writetofile"),
+    ("edit_file", "edit replaceinfile multiedit"),
+    ("list_dir", "ls listfiles listdirectory listfolder"),
+    ("find_files", "glob globfiles filesearch"),
+    ("grep", "search ripgrep grepsearch searchfiles searchfilecontent"),
     (
         "exec",
-        &[
-            "bash",
-            "shell",
-            "runcommand",
-            "runshellcommand",
-            "executecommand",
-            "execcommand",
-            "runterminalcmd",
-            "runinterminal",
-        ],
+        "bash shell runcommand runshellcommand executecommand execcommand runterminalcmd \
+         runinterminal",
     ),
-    ("web_fetch", &["fetch", "fetchurl", "fetchwebpage"]),
-    ("plan", &["todowrite", "updateplan"]),
-    ("agent", &["task", "spawn", "subagent"]),
+    ("web_fetch", "fetch fetchurl fetchwebpage"),
+    ("plan", "todowrite updateplan"),
+    ("agent", "task spawn subagent"),
 ];
 
 /// The least similarity (0 to 1) of a name that is suggested for an unknown one.
@@ -144,8 +138,6 @@ pub struct Toolbox {
     /// It knows the MCP tools of one session. The model is told of it only when there are too many of them to
     /// advertise all.
     search: Arc<dyn AnyTool>,
-    /// The only tools of the session, if it is restricted.
-    allowed: OnceLock<Arc<AllowedTools>>,
     // Held only to look at one list.
     advertised: Mutex<Option<AdvertisedSpecs>>,
 }
@@ -165,13 +157,13 @@ impl Toolbox {
     pub fn new(built_in: Arc<Registry>) -> Toolbox {
         let remote = Arc::default();
         let search = Arc::new(ToolSearch(Arc::clone(&remote)));
-        Toolbox { built_in, remote, search, allowed: OnceLock::new(), advertised: Mutex::default() }
+        Toolbox { built_in, remote, search, advertised: Mutex::default() }
     }
 
     /// The tools of a helper of this session: the named ones, or all, without the tools that only the
     /// session itself can use. Only MCP tools that are available now are among them.
     pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
-        let allowed = AllowedTools::of_helper(names, self.allowed.get().cloned());
+        let allowed = AllowedTools::of_helper(names, self.remote.allowed().cloned());
         let helper = Toolbox::new(Arc::clone(&self.built_in));
         helper.restrict(allowed);
         helper.remote.set_tools(self.remote.index().tools().to_vec());
@@ -185,23 +177,23 @@ impl Toolbox {
     /// Restricts the session to these tools. Must be called before its first request; only the first
     /// call has an effect.
     pub(crate) fn restrict(&self, allowed: AllowedTools) {
-        let allowed = Arc::new(allowed);
-        if self.allowed.set(Arc::clone(&allowed)).is_ok() {
-            self.remote.restrict(allowed);
-        }
+        self.remote.restrict(allowed);
     }
 
     /// Returns true if the built-in tool of that name may be used in this session.
     fn is_allowed(&self, name: &str) -> bool {
         let known = FOREIGN_NAMES.iter().find(|(tool, _)| *tool == name);
-        let foreign = known.map_or(&[][..], |(_, names)| *names);
-        self.allowed.get().is_none_or(|allowed| allowed.contains(name, foreign))
+        let foreign: Vec<_> = known.iter().flat_map(|(_, names)| names.split(' ')).collect();
+        self.remote.allowed().is_none_or(|allowed| allowed.contains(name, &foreign))
     }
 
     /// Returns true if the built-in tool of that name is advertised for this window. In a restricted session all
     /// allowed ones are.
     fn is_advertised(&self, name: &str, window: Option<u64>) -> bool {
-        if self.allowed.get().is_some() { self.is_allowed(name) } else { fits_window(name, window) }
+        match self.remote.allowed() {
+            Some(_) => self.is_allowed(name),
+            None => fits_window(name, window),
+        }
     }
 
     /// The specs of the built-in tools to advertise. In a small window not all are, unless the session is
@@ -282,6 +274,7 @@ impl Toolbox {
     fn is_search(&self, name: &str) -> bool {
         name == self.search.name()
     }
+
     /// Finds a tool for a call. An MCP tool is advertised from then on.
     ///
     /// # Errors
@@ -319,15 +312,16 @@ impl Toolbox {
             return Ok(Arc::clone(&self.search));
         }
         let letters = letters_and_digits(bare);
-        match (built_in.find_loosely(&letters), remote.find_loosely(&letters)) {
-            (LooseMatch::One(tool), LooseMatch::Nothing)
-            | (LooseMatch::Nothing, LooseMatch::One(tool)) => Some(Arc::clone(tool)),
+        let alike: Vec<_> = built_in.alike(&letters).chain(remote.alike(&letters)).collect();
+        let found = match alike.as_slice() {
+            [tool] => Some(*tool),
             _ => {
-                let foreign = FOREIGN_NAMES.iter().find(|(_, names)| names.contains(&&*letters));
-                foreign.and_then(|(name, _)| built_in.get(name)).cloned()
+                let mut known = FOREIGN_NAMES.iter();
+                let foreign = known.find(|(_, names)| names.split(' ').any(|one| one == letters));
+                foreign.and_then(|(name, _)| built_in.get(name))
             }
-        }
-        .ok_or_else(|| self.unknown_tool_message(bare, &remote).into())
+        };
+        found.cloned().ok_or_else(|| self.unknown_tool_message(bare, &remote).into())
     }
 
     fn unknown_tool_message(&self, name: &str, remote: &ToolIndex) -> String {
@@ -464,28 +458,16 @@ fn allows_remote(allowed: &str, name: &str) -> bool {
 #[derive(Debug, Default)]
 pub struct ToolIndex {
     tools: Vec<Arc<dyn AnyTool>>,
-    exact: HashMap<String, usize>,
-    /// By the letters and digits of the name; `None` if several tools have the same.
-    by_letters: HashMap<String, Option<usize>>,
-}
-
-/// The result of a lookup by letters and digits only.
-enum LooseMatch<'a> {
-    Nothing,
-    One(&'a Arc<dyn AnyTool>),
-    Several,
+    by_name: HashMap<String, usize>,
 }
 
 impl ToolIndex {
     pub(super) fn new(tools: Vec<Arc<dyn AnyTool>>) -> ToolIndex {
-        let mut exact = HashMap::new();
-        let mut by_letters = HashMap::new();
+        let mut by_name = HashMap::new();
         for (position, tool) in tools.iter().enumerate() {
-            exact.entry(tool.name().to_owned()).or_insert(position);
-            let only = by_letters.entry(letters_and_digits(tool.name())).or_insert(Some(position));
-            *only = only.filter(|first| *first == position);
+            by_name.entry(tool.name().to_owned()).or_insert(position);
         }
-        ToolIndex { tools, exact, by_letters }
+        ToolIndex { tools, by_name }
     }
 
     /// All tools, in the order in which they were given.
@@ -495,18 +477,12 @@ impl ToolIndex {
 
     /// The tool of exactly that name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn AnyTool>> {
-        self.tools.get(*self.exact.get(name)?)
+        self.tools.get(*self.by_name.get(name)?)
     }
 
-    /// The tool whose name has these letters and digits.
-    fn find_loosely(&self, letters: &str) -> LooseMatch<'_> {
-        match self.by_letters.get(letters) {
-            None => LooseMatch::Nothing,
-            Some(None) => LooseMatch::Several,
-            Some(Some(position)) => {
-                self.tools.get(*position).map_or(LooseMatch::Nothing, LooseMatch::One)
-            }
-        }
+    /// The tools whose names have these letters and digits.
+    fn alike<'a>(&'a self, letters: &'a str) -> impl Iterator<Item = &'a Arc<dyn AnyTool>> {
+        self.tools.iter().filter(move |tool| letters_and_digits(tool.name()) == letters)
     }
 }
 

@@ -75,6 +75,24 @@ pub(super) async fn scope(
     Ok(SearchScope { root: target.path.clone(), glob_base, excluded, include_hidden: hidden, glob })
 }
 
+/// Searches in the scope of a path that the call has called `name`.
+pub(super) async fn search<T: Send + 'static>(
+    scope: SearchScope,
+    (name, target): (&str, &ResolvedPath),
+    needs_folder: bool,
+    ctx: &ToolCtx,
+    work: impl FnOnce(&SearchScope, &SearchDeadline) -> T + Send + 'static,
+) -> Result<T, ToolRefusal> {
+    let searching = run_search(ctx, move |stop| match obstacle(&scope.root, needs_folder) {
+        Some(why) => Err(why),
+        None => Ok(work(&scope, stop)),
+    });
+    match searching.await? {
+        Ok(found) => Ok(found),
+        Err(why) => Err(obstacle_message(name, why, target, ctx).await.into()),
+    }
+}
+
 /// Runs a search on a blocking thread. It stops when the call ends or is dropped.
 pub(super) async fn run_search<T: Send + 'static>(
     ctx: &ToolCtx,

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::arguments::{NAME, ShownArgument};
-use super::{CallPlan, CallSite, OfferContext, Tool, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
@@ -16,12 +16,9 @@ use turnwright_types::text;
 const MIN_SIMILARITY: f64 = 0.5;
 const MAX_ARGS_BYTES: usize = 4 * 1024;
 
-#[derive(Debug)]
-pub(super) struct LoadSkill;
-
 /// Load a skill: instructions for a kind of task.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct LoadSkillArgs {
+pub(super) struct LoadSkill {
     /// Its name
     #[serde(alias = "skill", alias = "skill_name")]
     name: String,
@@ -36,58 +33,57 @@ impl Tool for LoadSkill {
     const PENDING_TITLE: &'static str = "Skill";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[NAME];
     const IS_READ_ONLY: bool = true;
-    type Args = LoadSkillArgs;
     type Preview = ();
 
-    fn is_offered(&self, offer: &OfferContext) -> bool {
+    fn is_offered(offer: &OfferContext) -> bool {
         !offer.skills.is_empty()
     }
 
-    fn adapt_spec(&self, spec: &mut ToolSpec, offer: &OfferContext) {
+    fn adapt_spec(spec: &mut ToolSpec, offer: &OfferContext) {
         if let Some(Value::Object(name)) = spec.parameters.pointer_mut("/properties/name") {
             name.insert("enum".to_owned(), json!(offer.skills));
         }
     }
 
-    fn plan(&self, args: &mut LoadSkillArgs, _: &mut CallSite<'_>) -> CallPlan {
-        let name = text::cut(escape_hidden_line(args.name.trim()), 100);
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
+        let name = text::cut(escape_hidden_line(self.name.trim()), 100);
         let title = format!("Skill: {name}");
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: LoadSkillArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let known = &ctx.env.skills;
         let skills = known.skills().unwrap_or_default();
-        let name = args.name.trim().to_owned();
+        let name = self.name.trim().to_owned();
         let Some(skill) =
             skills.iter().find(|skill| skill.name == name && !skill.is_user_only).cloned()
         else {
-            return ToolOutcome::failed(unknown_skill_message(&name, &known.names()));
+            return Err(unknown_skill_message(&name, &known.names()).into());
         };
-        if args.args.len() > MAX_ARGS_BYTES {
-            return ToolOutcome::failed(format!(
+        if self.args.len() > MAX_ARGS_BYTES {
+            return Err(format!(
                 "`args` has more than {MAX_ARGS_BYTES} bytes. {name} was not loaded: shorten it."
-            ));
+            )
+            .into());
         }
         if known.is_loaded(&name) {
-            let with = match args.args.trim() {
+            let with = match self.args.trim() {
                 "" => String::new(),
                 words => format!(" Arguments now: {words}"),
             };
-            return loaded_outcome(format!(
-                "{name} is loaded already: its text stands above.{with}"
-            ));
+            let text = format!("{name} is loaded already: its text stands above.{with}");
+            return Ok(loaded_outcome(text));
         }
         let folder = skill.folder.clone();
-        let loading = spawn_blocking(move || skill.load(&args.args));
+        let loading = spawn_blocking(move || skill.load(&self.args));
         match loading.await {
             Ok(Some(text)) => {
                 known.mark_loaded(&name);
                 // The skill's text refers to the files in its folder.
                 ctx.env.files.roots().allow_read(folder);
-                loaded_outcome(text)
+                Ok(loaded_outcome(text))
             }
-            _ => ToolOutcome::failed(format!("{name} cannot be read: its SKILL.md is gone.")),
+            _ => Err(format!("{name} cannot be read: its SKILL.md is gone.").into()),
         }
     }
 }
@@ -120,10 +116,8 @@ fn unknown_skill_message(name: &str, names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::tools::AnyTool;
+    use crate::tools::tool;
 
     #[test]
     fn an_unknown_skill_is_answered_with_the_nearest_names() {
@@ -141,7 +135,7 @@ mod tests {
 
     #[test]
     fn it_is_offered_with_the_names_of_the_skills_if_there_are_any() {
-        let tool: Arc<dyn AnyTool> = Arc::new(LoadSkill);
+        let tool = tool::<LoadSkill>();
         assert!(tool.spec(&OfferContext::default()).is_none());
         let offer = OfferContext { skills: vec!["deploy".to_owned()], ..OfferContext::default() };
         let spec = tool.spec(&offer).unwrap();

@@ -69,7 +69,7 @@ fn the_specs_in_the_file_are_those_of_the_argument_types() {
         line::<move_path::MovePath>(),
         line::<plan::Plan>(),
         line::<read_file::ReadFile>(),
-        line::<registry::ToolSearch>(),
+        line::<registry::ToolSearchCall>(),
         line::<web_fetch::WebFetch>(),
         line::<write_file::WriteFile>(),
     ];

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::HelperSet;
-use super::live_output::OpenTerminals;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
-use turnwright_recording::outside::{KeptAnswers, MachineFacts, RealMachine};
+use turnwright_recording::outside::{Outside, RealMachine};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, CommandDisplay};
 use turnwright_types::ids::SessionId;
@@ -34,8 +34,6 @@ pub struct ToolEnv {
     pub files: Files,
     /// The commands of the conversation that were started and not forgotten.
     pub jobs: Jobs,
-    /// The terminals that the client draws.
-    pub(crate) terminals: OpenTerminals,
     pub client: Arc<dyn Client>,
     /// How the client shows the output of running commands.
     pub display: CommandDisplay,
@@ -73,7 +71,6 @@ impl ToolEnv {
             session,
             files,
             jobs,
-            terminals: OpenTerminals::default(),
             client,
             display,
             skills: SkillSet::default(),
@@ -193,10 +190,8 @@ pub struct ProcessShared {
     pub web: WebFetcher,
     /// The places that commands and servers in the sandbox could write since this process was started.
     pub opened_places: Arc<OpenedPlaces>,
-    /// The machine that the sessions depend on.
-    pub(crate) facts: Arc<dyn MachineFacts>,
-    /// Keeps the answers of tools, or gives them.
-    pub(crate) answers: Arc<dyn KeptAnswers>,
+    /// The world outside of the sessions: the machine that they depend on, and the keeper of their tools' answers.
+    pub(crate) outside: Arc<dyn Outside>,
 }
 
 impl Default for ProcessShared {
@@ -206,8 +201,7 @@ impl Default for ProcessShared {
             audit: AuditLog::default(),
             web: WebFetcher::default(),
             opened_places: Arc::default(),
-            facts: Arc::new(RealMachine),
-            answers: Arc::new(RealMachine),
+            outside: Arc::new(RealMachine),
         }
     }
 }
@@ -220,21 +214,20 @@ impl ProcessShared {
 }
 
 /// A value that the session sets and its turns read. Clones share it.
-// Held only to copy a pointer.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SharedValue<T>(Arc<Mutex<Arc<T>>>);
+pub(crate) struct SharedValue<T>(watch::Sender<Arc<T>>);
 
 impl<T> SharedValue<T> {
     pub(crate) fn new(value: T) -> SharedValue<T> {
-        SharedValue(Arc::new(Mutex::new(Arc::new(value))))
+        SharedValue(watch::Sender::new(Arc::new(value)))
     }
 
     pub(crate) fn get(&self) -> Arc<T> {
-        Arc::clone(&self.0.lock())
+        Arc::clone(&self.0.borrow())
     }
 
     pub(crate) fn set(&self, value: T) {
-        *self.0.lock() = Arc::new(value);
+        self.0.send_replace(Arc::new(value));
     }
 }
 

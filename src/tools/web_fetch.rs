@@ -8,7 +8,7 @@ use serde_json::json;
 use url::Url;
 
 use super::arguments::{ShownArgument, URL};
-use super::{CallPlan, CallSite, Tool, ToolCtx, ToolEnv, ToolOutcome};
+use super::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome};
 #[cfg(unix)]
 use tokio::net::UnixListener;
 use tokio::task::spawn_blocking;
@@ -35,12 +35,9 @@ const MAX_ERROR_EXCERPT: usize = 1_000;
 const NEEDS_SCRIPTS: &str = "[the page makes its text with scripts, which are not run; raw=true shows its \
                              HTML, which may name the data or an API]\n";
 
-#[derive(Debug)]
-pub(super) struct WebFetch;
-
 /// Fetch a web page as Markdown, in parts of 30 KB.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct WebFetchArgs {
+pub(super) struct WebFetch {
     #[serde(alias = "uri", alias = "link")]
     url: String,
     #[serde(default)]
@@ -59,23 +56,22 @@ impl Tool for WebFetch {
     const PENDING_TITLE: &'static str = "Fetch";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[URL];
     const IS_READ_ONLY: bool = true;
-    type Args = WebFetchArgs;
     type Preview = ();
 
     /// Has no effects for an address that cannot be fetched, because then there is nothing to ask about. A server that
     /// the user has allowed at this address runs on the machine; nothing leaves the sandbox on the way to a server of
     /// the session.
-    fn plan(&self, args: &mut WebFetchArgs, site: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
         let env = site.env;
-        let view = view(args);
-        let Ok(url) = web::parse_url(&args.url) else {
-            args.is_of_session = false;
+        let view = view(self);
+        let Ok(url) = web::parse_url(&self.url) else {
+            self.is_of_session = false;
             return CallPlan { view, effects: Vec::new() };
         };
-        args.is_of_session = web::is_loopback(&url)
+        self.is_of_session = web::is_loopback(&url)
             && env.shared.process.web.check(&url).is_err()
             && env.shared.network.if_used().is_some();
-        if args.is_of_session {
+        if self.is_of_session {
             return CallPlan::in_session(view);
         }
         CallPlan { view, effects: vec![Effect::Fetch { host: web::permission_host(&url) }] }
@@ -83,68 +79,62 @@ impl Tool for WebFetch {
 
     /// Addresses that are refused anyway fail here, before a question. The question shows the whole
     /// address, because the address itself tells the host something.
-    async fn preview(
-        &self,
-        args: &WebFetchArgs,
-        _: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), ToolRefusal> {
-        let url = web::parse_url(&args.url)?;
-        if !args.is_of_session {
+    async fn preview(&self, _: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<()> {
+        let url = web::parse_url(&self.url)?;
+        if !self.is_of_session {
             ctx.env.shared.process.web.check(&url).map_err(|error| fetch_failure(&error))?;
         }
         Ok(((), vec![CallContent::Text(escape_hidden_line(url.as_str()))]))
     }
 
-    async fn run(&self, args: WebFetchArgs, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolOutcome {
-        let url = match web::parse_url(&args.url) {
-            Ok(url) => url,
-            Err(reason) => return ToolOutcome::failed(reason),
-        };
+    async fn run(self, (): (), pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        let url = web::parse_url(&self.url)?;
         let host = web::permission_host(&url);
-        let needed = if args.is_of_session { Effect::SessionState } else { Effect::Fetch { host } };
+        let needed = if self.is_of_session { Effect::SessionState } else { Effect::Fetch { host } };
         if !pass.effects().contains(&needed) {
-            return ToolOutcome::failed("This host was not asked about. Nothing was fetched.");
+            return Err("This host was not asked about. Nothing was fetched.".into());
         }
-        let raw = args.raw.unwrap_or(false);
+        let raw = self.raw.unwrap_or(false);
         let address = url.to_string();
-        let offset = usize::try_from(args.offset.unwrap_or(0)).unwrap_or(usize::MAX);
+        let offset = usize::try_from(self.offset.unwrap_or(0)).unwrap_or(usize::MAX);
         if let Some(page) = ctx.env.pages.get(&address, raw).filter(|_| offset > 0) {
             return page_part(&page, offset);
         }
         let fetcher = &ctx.env.shared.process.web;
         let fetching = async {
-            match ctx.env.shared.network.if_used().filter(|_| args.is_of_session) {
+            match ctx.env.shared.network.if_used().filter(|_| self.is_of_session) {
                 Some(network) => fetch_from_session(&ctx.env, network, url).await,
                 None => fetcher.fetch(url).await.map_err(|error| fetch_failure(&error)),
             }
         };
-        let fetched = match ctx.cancel.run_until_cancelled(fetching).await {
-            Some(Ok(fetched)) => fetched,
-            Some(Err(failure)) => return ToolOutcome::failed(failure),
-            None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
-        };
+        let fetched = until_cancelled(ctx, fetching).await??;
         if let Some(target) = &fetched.redirect {
-            return redirect_outcome(&fetched, target);
+            return Ok(redirect_outcome(&fetched, target));
         }
         let unfolding = async {
             let _turn = fetcher.conversion_permit().await;
             spawn_blocking(move || web::to_page(&fetched, raw)).await
         };
-        let page = match ctx.cancel.run_until_cancelled(unfolding).await {
-            Some(Ok(page)) => Arc::new(page),
-            Some(Err(error)) => return ToolOutcome::failed(error.to_string()),
-            None => return ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
-        };
+        let unfolded = until_cancelled(ctx, unfolding).await?;
+        let page = Arc::new(unfolded.map_err(|error| error.to_string())?);
         if !(200..300).contains(&page.status) {
-            return bad_status_outcome(&page, fetcher.proxy_of(&page.url));
+            return Ok(bad_status_outcome(&page, fetcher.proxy_of(&page.url)));
         }
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
     }
 }
 
-fn view(args: &WebFetchArgs) -> CallView {
+/// Runs work until it ends or the user cancels the call.
+async fn until_cancelled<T>(
+    ctx: &ToolCtx,
+    work: impl Future<Output = T>,
+) -> Result<T, ToolRefusal> {
+    let done = ctx.cancel.run_until_cancelled(work).await;
+    done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
+}
+
+fn view(args: &WebFetch) -> CallView {
     let place = match web::parse_url(&args.url) {
         Ok(url) => {
             let path = url.path().trim_end_matches('/');
@@ -219,14 +209,15 @@ fn page_header(page: &WebPage) -> String {
 }
 
 /// The part of a page that begins at `offset`.
-fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
+fn page_part(page: &WebPage, offset: usize) -> ToolAnswer {
     let text = &page.text;
     if offset > 0 && offset >= text.len() {
-        return ToolOutcome::failed(format!(
+        return Err(format!(
             "offset {offset} is after the end: {} has {} bytes of text.",
             page.url,
             text.len()
-        ));
+        )
+        .into());
     }
     let start = text::floor(text, offset);
     let end = line_end(text, start);
@@ -246,7 +237,7 @@ fn page_part(page: &WebPage, offset: usize) -> ToolOutcome {
         raw["title"] = title.as_str().into();
     }
     let content = vec![CallContent::Text(text::clip_bytes(shown, MAX_CARD_BYTES, "…"))];
-    ToolOutcome::done(answer, content, raw)
+    Ok(ToolOutcome::done(answer, content, raw))
 }
 
 fn bad_status_outcome(page: &WebPage, proxy: Option<String>) -> ToolOutcome {
@@ -307,7 +298,7 @@ mod tests {
             let mut offset = 0;
             let mut all = String::new();
             loop {
-                let outcome = page_part(&page, offset);
+                let outcome = page_part(&page, offset).unwrap();
                 assert!(outcome.ok && outcome.text.len() < MAX_PART_BYTES + 500);
                 let (_, rest) = outcome.text.split_once(">\n").unwrap();
                 let (shown, rest) = rest.split_once("</untrusted>\n").unwrap();
@@ -318,20 +309,21 @@ mod tests {
             assert_eq!(all.replace('\n', ""), text.replace('\n', ""));
         }
         let app = WebPage { needs_scripts: true, ..page("Shop") };
-        let shown = page_part(&app, 0).text;
+        let shown = page_part(&app, 0).unwrap().text;
         assert!(
             shown.contains("Shop\n</untrusted>\n[the page makes its text with scripts"),
             "{shown}"
         );
-        assert!(!page_part(&page("x"), 1).ok);
-        assert!(page_part(&page(&"line\n".repeat(20_000)), 0).text.contains("offset=30720]"));
+        assert!(page_part(&page("x"), 1).is_err());
+        let first = page_part(&page(&"line\n".repeat(20_000)), 0).unwrap();
+        assert!(first.text.contains("offset=30720]"));
     }
 
     #[test]
     fn a_title_is_host_and_path_in_one_short_line() {
         let title = |url: &str| {
             let args =
-                WebFetchArgs { url: url.to_owned(), offset: None, raw: None, is_of_session: false };
+                WebFetch { url: url.to_owned(), offset: None, raw: None, is_of_session: false };
             view(&args).title
         };
         assert_eq!(title("https://docs.rs/tokio/?q=1#x"), "Fetch docs.rs/tokio");

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::arguments::{CONTENT, PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, PreviewedChange, Tool, ToolCtx, ToolOutcome, edit_common,
-    locations,
+    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome,
+    edit_common, locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -22,13 +22,10 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 
-#[derive(Debug)]
-pub(super) struct WriteFile;
-
 /// Create, replace or append to a text file. Split content of more than 2000 characters: write the
 /// first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct WriteFileArgs {
+pub(super) struct WriteFile {
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     #[serde(alias = "contents", alias = "text")]
@@ -40,7 +37,7 @@ pub(super) struct WriteFileArgs {
     is_new: bool,
 }
 
-impl WriteFileArgs {
+impl WriteFile {
     fn verb(&self) -> &'static str {
         match self.mode {
             _ if self.is_new => "Create",
@@ -66,81 +63,63 @@ pub(super) struct PlannedWrite {
     after: String,
 }
 
-impl PreviewedChange for PlannedWrite {
-    fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
-        let before = self.before.as_ref();
-        let encoding = before.map(|text| text.encoding).unwrap_or_default();
-        vec![ExpectedChange { path: &self.place, before, after: Some((&self.after, encoding)) }]
-    }
-}
-
 impl Tool for WriteFile {
     const NAME: &'static str = "write_file";
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Write file";
     const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, CONTENT];
-    type Args = WriteFileArgs;
     type Preview = PlannedWrite;
 
-    fn path_arguments<'a>(&self, args: &'a mut WriteFileArgs) -> Vec<PathArgument<'a>> {
-        vec![PathArgument::of_any(&mut args.path)]
+    fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
+        vec![PathArgument::of_any(&mut self.path)]
     }
 
-    fn plan(&self, args: &mut WriteFileArgs, site: &mut CallSite<'_>) -> CallPlan {
-        let targets = site.resolve_all(self.path_arguments(args));
-        args.is_new =
-            site.may_look() && targets.first().is_some_and(|target| !target.path.exists());
-        CallPlan::writing(view(args.verb(), &targets, site.roots()), targets)
+    fn plan(&mut self, site: &mut CallSite<'_>) -> CallPlan {
+        let target = site.resolve(PathBuf::from(&self.path));
+        self.is_new = site.may_look() && !target.path.exists();
+        CallPlan::writing(view(self.verb(), &target, site.roots()), target)
     }
 
-    async fn preview(
-        &self,
-        args: &WriteFileArgs,
-        targets: &[ResolvedPath],
-        ctx: &ToolCtx,
-    ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
+    async fn preview(&self, targets: &[ResolvedPath], ctx: &ToolCtx) -> Previewed<PlannedWrite> {
         let Some(target) = targets.first() else {
             return Err("write_file needs a `path`. Nothing was written.".into());
         };
         let before = match ctx.env.files.read_existing(target).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
-            Err(error) => return Err(format!("{} {error}. Nothing was written.", args.path).into()),
+            Err(error) => return Err(format!("{} {error}. Nothing was written.", self.path).into()),
         };
-        if let (Some(text), WriteMode::Overwrite) = (&before, args.mode)
+        if let (Some(text), WriteMode::Overwrite) = (&before, self.mode)
             && let Some(regions) = edit_common::changed_since_read(ctx, target, text).await
         {
-            return Err(edit_common::stale_message(&args.path, text, &regions).into());
+            return Err(edit_common::stale_message(&self.path, text, &regions).into());
         }
         let path = ctx.env.files.roots().client_path(target);
-        let content = args.content.clone();
-        let mode = args.mode;
+        let content = self.content.clone();
+        let mode = self.mode;
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || plan_write(path, before, content, mode));
         let (planned, diff) = work.await.map_err(|error| error.to_string())??;
         Ok((PlannedWrite { place: target.path.clone(), ..planned }, diff))
     }
 
-    async fn run(
-        &self,
-        args: WriteFileArgs,
-        planned: PlannedWrite,
-        pass: &Pass,
-        ctx: &ToolCtx,
-    ) -> ToolOutcome {
+    fn expected_changes(planned: &PlannedWrite) -> Vec<ExpectedChange<'_>> {
+        let before = planned.before.as_ref();
+        let encoding = before.map(|text| text.encoding).unwrap_or_default();
+        let after = Some((planned.after.as_str(), encoding));
+        vec![ExpectedChange { path: &planned.place, before, after }]
+    }
+
+    async fn run(self, planned: PlannedWrite, pass: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let Some(Effect::Write(target)) = pass.effects().first() else {
-            return ToolOutcome::failed("Nothing was written: there is no permission for it.");
+            return Err("Nothing was written: there is no permission for it.".into());
         };
-        if !edit_common::still_resolves_to(&args.path, target, ctx).await {
-            return edit_common::write_failure(&args.path, &FileError::Moved);
-        }
+        edit_common::check_target(&self.path, target, ctx).await?;
         let before = planned.before.as_ref();
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
-        let WriteOutcome { text: now, is_confirmed } = match written {
-            Ok(written) => written,
-            Err(error) => return edit_common::write_failure(&args.path, &error),
-        };
-        let done = match (&planned.before, args.mode) {
+        let WriteOutcome { text: now, is_confirmed } =
+            written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
+        let done = match (&planned.before, self.mode) {
             (None, _) => "Created",
             (Some(_), WriteMode::Append) => "Appended to",
             (Some(_), WriteMode::Overwrite) => "Replaced",
@@ -157,12 +136,9 @@ impl Tool for WriteFile {
             (now.text.lines().count(), now.text != after, diff)
         });
         let Ok((lines, is_changed, diff)) = work.await else {
-            return ToolOutcome::failed(format!(
-                "{done} {}; what is there is not known.",
-                args.path
-            ));
+            return Err(format!("{done} {}; what is there is not known.", self.path).into());
         };
-        let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", args.path);
+        let mut text = format!("{done} {}: {lines} lines, {bytes} bytes.", self.path);
         if !is_confirmed {
             text.push_str(" The editor took the text but does not show it yet.");
         } else if is_changed {
@@ -171,8 +147,8 @@ impl Tool for WriteFile {
             );
         }
         let raw = json!({ "result": text, "lines": lines, "bytes": bytes });
-        let view = view(args.verb(), std::slice::from_ref(target), ctx.env.files.roots());
-        ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) }
+        let view = view(self.verb(), target, ctx.env.files.roots());
+        Ok(ToolOutcome { view: Some(view), ..ToolOutcome::done(text, vec![diff], raw) })
     }
 }
 
@@ -208,9 +184,8 @@ fn omission_error(content: &str, line: usize) -> String {
     )
 }
 
-fn view(verb: &str, targets: &[ResolvedPath], roots: &Roots) -> CallView {
-    let title = targets
-        .first()
-        .map_or(verb.to_owned(), |target| format!("{verb} {}", roots.display_path(target)));
-    CallView { title, kind: WriteFile::KIND, locations: locations(roots, targets, Some(1)) }
+fn view(verb: &str, target: &ResolvedPath, roots: &Roots) -> CallView {
+    let title = format!("{verb} {}", roots.display_path(target));
+    let locations = locations(roots, std::slice::from_ref(target), Some(1));
+    CallView { title, kind: WriteFile::KIND, locations }
 }

@@ -337,34 +337,30 @@ mod tests {
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
     use super::*;
-    use crate::tools::{CallPlan, CallSite, Registry, Tool, ToolCtx, Toolbox};
+    use crate::tools::{CallPlan, CallSite, Registry, Tool, ToolAnswer, ToolCtx, Toolbox, tool};
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
 
-    #[derive(Debug, Deserialize, JsonSchema)]
-    struct AnyArgs {}
-
     /// A command that only a cancel ends, or an edit.
-    #[derive(Debug)]
-    struct TestTool<const IS_COMMAND: bool>;
+    #[derive(Debug, Deserialize, JsonSchema)]
+    struct TestCall<const IS_COMMAND: bool> {}
 
-    impl<const IS_COMMAND: bool> Tool for TestTool<IS_COMMAND> {
+    impl<const IS_COMMAND: bool> Tool for TestCall<IS_COMMAND> {
         const NAME: &'static str = if IS_COMMAND { COMMAND_TOOL } else { "edit" };
         const KIND: ToolKind = if IS_COMMAND { ToolKind::Execute } else { ToolKind::Edit };
         const PENDING_TITLE: &'static str = "Test";
-        type Args = AnyArgs;
         type Preview = ();
 
-        fn plan(&self, _: &mut AnyArgs, _: &mut CallSite<'_>) -> CallPlan {
+        fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
             let title = Self::PENDING_TITLE.to_owned();
             CallPlan::in_session(CallView::new(title, Self::KIND))
         }
 
-        async fn run(&self, _: AnyArgs, (): (), _: &Pass, ctx: &ToolCtx) -> ToolOutcome {
+        async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
             if IS_COMMAND {
                 ctx.cancel.cancelled().await;
             }
-            ToolOutcome { ok: !IS_COMMAND, ..ToolOutcome::failed("ended") }
+            Ok(ToolOutcome { ok: !IS_COMMAND, ..ToolOutcome::failed("ended") })
         }
     }
 
@@ -373,7 +369,7 @@ mod tests {
         let calls = || ScriptedReply::Calls(vec![("edit", json!({}))]);
         let replies = vec![calls(), calls(), ScriptedReply::Text("Done.")];
         let mut fixture = turn_fixture(replies, false, None);
-        let registry = Registry::new(vec![Arc::new(TestTool::<true>), Arc::new(TestTool::<false>)]);
+        let registry = Registry::new(vec![tool::<TestCall<true>>(), tool::<TestCall<false>>()]);
         fixture.conversation.tools = Arc::new(Toolbox::new(Arc::new(registry)));
         let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
         fixture.conversation.checks.set(vec![check]);

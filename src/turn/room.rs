@@ -76,7 +76,7 @@ impl Turn {
         if self.history.meter.last_count().is_none() {
             // The server may just be saying how large the window is. If nothing may be left to chance, nobody asks
             // for the list of models, which comes when it comes.
-            let asking = if self.conversation.env.shared.process.facts.are_fixed() {
+            let asking = if self.conversation.env.shared.process.outside.are_fixed() {
                 selection.model.warm_up()
             } else {
                 selection.model.find_window()

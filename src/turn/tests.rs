@@ -16,54 +16,42 @@ use super::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use crate::tools::{CallPlan, CallSite, Tool, ToolCtx, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, Previewed, Tool, ToolAnswer, ToolCtx, tool};
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, ResolvedPath, ToolKind};
+use turnwright_types::effect::{CallView, ResolvedPath, ToolKind};
 use turnwright_types::update::Update;
 
-/// A tool that panics in the step that its argument names.
-#[derive(Debug)]
-struct PanickingTool;
-
+/// A call that panics in the step that its argument names.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct PanicArgs {
+struct PanickingCall {
     #[serde(default)]
     step: String,
 }
 
-impl PanicArgs {
+impl PanickingCall {
     fn panic_at(&self, step: &str) {
         assert_ne!(self.step, step, "a bug");
     }
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
-struct NoArgs {}
-
-impl Tool for PanickingTool {
+impl Tool for PanickingCall {
     const NAME: &'static str = "broken";
     const KIND: ToolKind = ToolKind::Other;
     const PENDING_TITLE: &'static str = "Break";
-    type Args = PanicArgs;
     type Preview = ();
 
-    fn plan(&self, args: &mut PanicArgs, _: &mut CallSite<'_>) -> CallPlan {
-        args.panic_at("plan");
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
+        self.panic_at("plan");
         let title = Self::PENDING_TITLE.to_owned();
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn preview(
-        &self,
-        args: &PanicArgs,
-        _: &[ResolvedPath],
-        _: &ToolCtx,
-    ) -> Result<((), Vec<CallContent>), turnwright_types::refusal::ToolRefusal> {
-        args.panic_at("look");
+    async fn preview(&self, _: &[ResolvedPath], _: &ToolCtx) -> Previewed<()> {
+        self.panic_at("look");
         Ok(((), Vec::new()))
     }
 
-    async fn run(&self, _: PanicArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
+    async fn run(self, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
         panic!("a bug")
     }
 }
@@ -92,7 +80,7 @@ async fn a_tool_that_panics_fails_its_call_and_nothing_else() {
     for step in ["plan", "look", "run"] {
         let calls = vec![("broken", json!({ "step": step })), ("list_dir", json!({}))];
         let fixture =
-            turn_fixture(vec![ScriptedReply::Calls(calls)], false, Some(Arc::new(PanickingTool)));
+            turn_fixture(vec![ScriptedReply::Calls(calls)], false, Some(tool::<PanickingCall>()));
         let done = fixture.turn(History::default()).run().await;
         assert!(matches!(done.result, Ok(StopReason::EndTurn)), "{step}");
         assert_eq!(shape(&done.history), ["assistant", "failed", "ok", "assistant"], "{step}");
@@ -160,54 +148,51 @@ async fn a_client_that_does_not_read_gets_no_next_call() {
     assert_eq!(shape(&done.history), ["assistant", "failed", "stopped"]);
 }
 
-/// A tool whose paths are on a disk that hangs until `alive` is set.
-#[derive(Debug, Default)]
-struct HangingTool {
-    alive: Arc<AtomicBool>,
-    /// Notified when the disk begins to hang.
-    hangs: Arc<Notify>,
-}
+/// True once the disk of a [`HangingCall`] does not hang any more.
+static IS_ALIVE: AtomicBool = AtomicBool::new(false);
+/// Notified when that disk begins to hang.
+static HANGS: Notify = Notify::const_new();
 
-impl Tool for HangingTool {
+/// A call whose paths are on a disk that hangs.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct HangingCall {}
+
+impl Tool for HangingCall {
     const NAME: &'static str = "stuck";
     const KIND: ToolKind = ToolKind::Other;
     const PENDING_TITLE: &'static str = "Wait";
-    type Args = NoArgs;
     type Preview = ();
 
-    fn plan(&self, _: &mut NoArgs, _: &mut CallSite<'_>) -> CallPlan {
-        self.hangs.notify_one();
-        while !self.alive.load(Ordering::Relaxed) {
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
+        HANGS.notify_one();
+        while !IS_ALIVE.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let title = Self::PENDING_TITLE.to_owned();
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, _: NoArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
-        ToolOutcome::failed("It must not run.")
+    async fn run(self, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
+        Err("It must not run.".into())
     }
 }
 
 #[tokio::test]
 async fn a_cancel_does_not_wait_for_a_disk_that_has_died() {
-    let tool = HangingTool::default();
-    let alive = Arc::clone(&tool.alive);
-    let hangs = Arc::clone(&tool.hangs);
     let fixture = turn_fixture(
         vec![ScriptedReply::Calls(vec![("stuck", json!({}))])],
         false,
-        Some(Arc::new(tool)),
+        Some(tool::<HangingCall>()),
     );
     let cancel = fixture.cancel.clone();
     let later = async {
-        hangs.notified().await;
+        HANGS.notified().await;
         cancel.cancel();
     };
     let turn =
         tokio::time::timeout(Duration::from_secs(60), fixture.turn(History::default()).run());
     let (done, ()) = tokio::join!(turn, later);
-    alive.store(true, Ordering::Relaxed);
+    IS_ALIVE.store(true, Ordering::Relaxed);
     let done = done.expect("the cancel waits");
     assert!(matches!(done.result, Ok(StopReason::Cancelled)));
     assert_eq!(shape(&done.history), ["assistant", "failed", "stopped"]);

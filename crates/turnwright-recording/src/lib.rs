@@ -2,7 +2,7 @@
 //! the results of tools. Played back, it stands in for all of them, so that the session runs again without
 //! a network, files or commands.
 //!
-//!   outside              all that a session knows of this: traits for the facts of the machine and for kept answers
+//!   outside              all that a session knows of this: a trait for the facts of the machine and for kept answers
 //!   recorder             takes what a session gets from outside, and queues it
 //!     recording_writer   writes it into the file, on a thread; of a request only the new messages
 //!     line_filter        decides which lines of a connection belong to the session
@@ -22,13 +22,13 @@ mod scrub;
 
 use std::sync::Arc;
 
-use outside::{KeptAnswers, MachineFacts};
+use outside::Outside;
 use playback::Playback;
 use turnwright_llm::{Exchange, Traffic};
 
 pub use playback::{RecordedEvent, RecordingError, load_recording};
 pub use recorder::{RecordedSession, Recorder};
-pub use replay::{AgentFolders, ask_other_model, play_back};
+pub use replay::{ask_other_model, play_back};
 
 /// The version of the format.
 const FORMAT: u64 = 1;
@@ -61,16 +61,8 @@ impl Recording {
         self.playback.is_some()
     }
 
-    /// The machine that the sessions depend on.
-    pub fn facts(&self) -> Arc<dyn MachineFacts> {
-        match self.playback.clone() {
-            Some(playback) => playback,
-            None => self.recorder.clone(),
-        }
-    }
-
-    /// The keeper of the tools' answers.
-    pub fn answers(&self) -> Arc<dyn KeptAnswers> {
+    /// The world outside of the sessions.
+    pub fn outside(&self) -> Arc<dyn Outside> {
         match self.playback.clone() {
             Some(playback) => playback,
             None => self.recorder.clone(),

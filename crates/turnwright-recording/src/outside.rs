@@ -28,9 +28,10 @@ pub(crate) fn current_session() -> Option<SessionId> {
     SESSION.try_with(Clone::clone).ok()
 }
 
-/// The facts about the machine that decide what a session does, besides those that its tools find out. The
-/// provided methods are those of the real machine.
-pub trait MachineFacts: Debug + Send + Sync {
+/// The world outside of a session: the facts about the machine that decide what a session does, besides those that
+/// its tools find out, and the keeper of the tools' answers. The provided methods are those of the real machine, where
+/// every tool answers for itself and nobody takes note of it.
+pub trait Outside: Debug + Send + Sync {
     /// Returns true if nothing may be left to chance, because the session has to take the same course again.
     fn are_fixed(&self) -> bool {
         false
@@ -91,42 +92,8 @@ pub trait MachineFacts: Debug + Send + Sync {
     fn take_notice(&self) -> Option<String> {
         None
     }
-}
 
-/// The machine that this process runs on.
-#[derive(Debug)]
-pub struct RealMachine;
-
-impl MachineFacts for RealMachine {}
-
-impl KeptAnswers for RealMachine {}
-
-/// The kind of question that a tool has answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerKind {
-    /// How a call is shown, which depends on the files that there are.
-    View,
-    /// The effect that a call would have.
-    Preview,
-    /// The effect that it had.
-    Result,
-}
-
-/// The source of a tool's answers, and whether anybody takes note of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
-    /// The tool answers.
-    Off,
-    /// The tool answers, and note is taken of each answer.
-    Noted,
-    /// Answers that were kept before take the place of the tool, of which nothing runs.
-    Given,
-}
-
-/// Keeps the answers of tools and gives them back. A file that is read without a call counts as a tool. By
-/// the provided methods, every tool answers for itself, and nobody takes note of it.
-pub trait KeptAnswers: Debug + Send + Sync {
-    /// The source of this tool's answers.
+    /// The source of this tool's answers. A file that is read without a call counts as a tool.
     fn keeping(&self, _tool: &str) -> Keeping {
         Keeping::Off
     }
@@ -154,4 +121,32 @@ pub trait KeptAnswers: Debug + Send + Sync {
         _answer: &dyn Fn() -> Value,
     ) {
     }
+}
+
+/// The machine that this process runs on.
+#[derive(Debug)]
+pub struct RealMachine;
+
+impl Outside for RealMachine {}
+
+/// The kind of question that a tool has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// How a call is shown, which depends on the files that there are.
+    View,
+    /// The effect that a call would have.
+    Preview,
+    /// The effect that it had.
+    Result,
+}
+
+/// The source of a tool's answers, and whether anybody takes note of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// The tool answers.
+    Off,
+    /// The tool answers, and note is taken of each answer.
+    Noted,
+    /// Answers that were kept before take the place of the tool, of which nothing runs.
+    Given,
 }

@@ -5,17 +5,17 @@
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{BoxStream, StreamExt, unfold};
-use parking_lot::Mutex;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
-use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
+use crate::outside::{AnswerKind, Keeping, Outside, current_session};
 use crate::{FORMAT, FORMAT_FIELD, PLAYED_LIVE};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 use turnwright_types::error_text::{io_error_text, json_error_text};
@@ -77,18 +77,14 @@ pub(crate) enum EventKind {
     Project(Value),
     /// The conversation that the session has from the store.
     Stored(Value),
-    /// A tool has said how its call is shown.
-    View(RecordedAnswer),
-    /// A tool has said what it would do.
-    Preview(RecordedAnswer),
-    /// A tool has done it.
-    Result(RecordedAnswer),
+    /// A tool has answered.
+    Answer(AnswerKind, RecordedAnswer),
     /// The recording was ended properly.
     End,
 }
 
 /// The answer to a request to a model.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct RecordedReply {
     /// The number of the request that it answers.
     pub(crate) to: u64,
@@ -101,10 +97,10 @@ pub(crate) struct RecordedReply {
     #[serde(default)]
     pub(crate) pieces: Vec<(u64, u64, usize)>,
     /// How it has ended, unless it is whole.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) end: Option<String>,
     /// Why the server was not reached.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fault: Option<String>,
 }
 
@@ -202,9 +198,11 @@ fn read_event(line: usize, mut event: Value) -> Option<RecordedEvent> {
             EventKind::Request { id, messages: what["messages"].as_array()?.clone() }
         }
         "reply" => EventKind::Reply(RecordedReply::deserialize(what).ok().filter(fits)?),
-        "view" => EventKind::View(RecordedAnswer::deserialize(what).ok()?),
-        "preview" => EventKind::Preview(RecordedAnswer::deserialize(what).ok()?),
-        "result" => EventKind::Result(RecordedAnswer::deserialize(what).ok()?),
+        "view" => EventKind::Answer(AnswerKind::View, RecordedAnswer::deserialize(what).ok()?),
+        "preview" => {
+            EventKind::Answer(AnswerKind::Preview, RecordedAnswer::deserialize(what).ok()?)
+        }
+        "result" => EventKind::Answer(AnswerKind::Result, RecordedAnswer::deserialize(what).ok()?),
         "servers" => EventKind::Servers(what.as_array().cloned().unwrap_or_default()),
         "project" => EventKind::Project(what),
         "stored" => EventKind::Stored(what),
@@ -241,10 +239,11 @@ pub(crate) enum PlaybackEvent {
 
 /// The outside world as a recording has it.
 pub(crate) struct Playback {
-    /// The exchanges with the model that have not begun.
-    // The locks are held only to take an entry.
-    replies: Mutex<VecDeque<RecordedReply>>,
-    calls: Mutex<Vec<PlayedCall>>,
+    /// The answers of the model, in the order of the requests.
+    replies: Vec<RecordedReply>,
+    /// The index of the reply that the next request gets.
+    next_reply: AtomicUsize,
+    calls: Vec<PlayedCall>,
     /// How far the replay has come: everything up to this number may be known.
     position: watch::Sender<u64>,
     event_sender: SyncSender<PlaybackEvent>,
@@ -261,7 +260,7 @@ struct PlayedCall {
     number: u64,
     kind: AnswerKind,
     call: RecordedAnswer,
-    is_taken: bool,
+    is_taken: AtomicBool,
 }
 
 impl std::fmt::Debug for Playback {
@@ -279,41 +278,39 @@ impl Playback {
     ) -> Playback {
         let mut replies: Vec<RecordedReply> = Vec::new();
         let mut calls = Vec::new();
+        let mut servers: Vec<Value> = Vec::new();
+        let mut project: Option<Value> = None;
         for event in events {
-            let (call, kind) = match &event.kind {
+            match &event.kind {
                 EventKind::Reply(reply) => {
                     let mut reply = reply.clone();
                     if reply.pieces.is_empty() {
                         reply.pieces.push((event.number, event.milliseconds, 0));
                     }
                     replies.push(reply);
-                    continue;
                 }
-                EventKind::View(call) => (call.clone(), AnswerKind::View),
-                EventKind::Preview(call) => (call.clone(), AnswerKind::Preview),
-                EventKind::Result(call) => (call.clone(), AnswerKind::Result),
-                _ => continue,
-            };
-            calls.push(PlayedCall { number: event.number, kind, call, is_taken: false });
+                EventKind::Answer(kind, call) => calls.push(PlayedCall {
+                    number: event.number,
+                    kind: *kind,
+                    call: call.clone(),
+                    is_taken: AtomicBool::new(false),
+                }),
+                EventKind::Servers(known) => servers.clone_from(known),
+                EventKind::Project(known) if project.is_none() => project = Some(known.clone()),
+                _ => {}
+            }
         }
         replies.sort_by_key(|reply| reply.to);
-        let servers = events.iter().rev().find_map(|event| match &event.kind {
-            EventKind::Servers(servers) => Some(servers.clone()),
-            _ => None,
-        });
-        let project = events.iter().find_map(|event| match &event.kind {
-            EventKind::Project(project) => Some(project.clone()),
-            _ => None,
-        });
         Playback {
             project: project.unwrap_or_default(),
-            replies: Mutex::new(replies.into()),
-            calls: Mutex::new(calls),
+            replies,
+            next_reply: AtomicUsize::new(0),
+            calls,
             position: watch::Sender::new(if asks_model { u64::MAX } else { 0 }),
             event_sender,
             asks_model,
             sandbox: head["sandbox"].clone(),
-            servers: servers.unwrap_or_default(),
+            servers,
         }
     }
 
@@ -327,15 +324,13 @@ impl Playback {
     }
 
     fn take(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<(u64, Value)> {
-        let mut calls = self.calls.lock();
-        let is_same = |played: &PlayedCall| {
+        let mut same = self.calls.iter().filter(|played| {
             played.kind == kind && played.call.tool == tool && played.call.arguments == *arguments
-        };
-        let first = calls.iter().position(|played| is_same(played) && !played.is_taken);
+        });
+        let first = same.clone().next();
+        let not_taken = same.find(|played| !played.is_taken.swap(true, Ordering::Relaxed));
         // Another model may ask twice.
-        let found = first.or_else(|| calls.iter().position(is_same).filter(|_| self.asks_model));
-        let Some(call) = found.map(|index| &mut calls[index]) else {
-            drop(calls);
+        let Some(call) = not_taken.or(first.filter(|_| self.asks_model)) else {
             if kind != AnswerKind::Result {
                 return None;
             }
@@ -343,7 +338,6 @@ impl Playback {
             self.event_sender.send(PlaybackEvent::Unrecorded(what)).ok();
             return None;
         };
-        call.is_taken = true;
         Some((call.number, call.call.answer.clone()))
     }
 
@@ -352,8 +346,9 @@ impl Playback {
             return Exchange::Live;
         }
         // Nothing else is asked of the network, such as the list of models.
-        let played = current_session().and_then(|_| self.replies.lock().pop_front());
-        let Some(reply) = played else {
+        let played = current_session()
+            .and_then(|_| self.replies.get(self.next_reply.fetch_add(1, Ordering::Relaxed)));
+        let Some(reply) = played.cloned() else {
             if current_session().is_some() {
                 self.event_sender
                     .send(PlaybackEvent::Unrecorded("a request to the model".into()))
@@ -397,7 +392,7 @@ impl Playback {
     }
 }
 
-impl MachineFacts for Playback {
+impl Outside for Playback {
     fn are_fixed(&self) -> bool {
         true
     }
@@ -422,9 +417,7 @@ impl MachineFacts for Playback {
     fn servers(&self) -> Option<&[Value]> {
         Some(&self.servers)
     }
-}
 
-impl KeptAnswers for Playback {
     fn keeping(&self, tool: &str) -> Keeping {
         if PLAYED_LIVE.contains(&tool) { Keeping::Off } else { Keeping::Given }
     }

@@ -11,10 +11,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::PLAYED_LIVE;
-use crate::outside::{AnswerKind, Keeping, KeptAnswers, MachineFacts, current_session};
+use crate::outside::{AnswerKind, Keeping, Outside, current_session};
 use crate::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
@@ -55,35 +55,27 @@ pub(crate) enum RawKind {
         exchange: u64,
         bytes: Vec<u8>,
     },
+    /// The end of an exchange: how, unless the answer is whole, or why the server was not reached.
     End {
         exchange: u64,
-        end: ExchangeEnd,
+        end: Option<&'static str>,
+        fault: Option<ConnectionFault>,
     },
-    /// The known facts about the session's MCP servers.
-    Servers(Value),
-    /// The beginning of a session: `project` for the project's settings about questions, `stored` for the
-    /// conversation from the store. It may come before the session is open.
-    Beginning {
+    /// A fact, under the name that it has in the file: the MCP servers, the answer of a tool, or one of those with
+    /// which a session begins, which may come before the session is open.
+    Fact {
         what: &'static str,
         value: Value,
-    },
-    /// A tool's answer: `what` it was asked for, with which arguments.
-    Call {
-        what: &'static str,
-        tool: String,
-        arguments: Value,
-        answer: Value,
     },
     Finish,
 }
 
-pub(crate) enum ExchangeEnd {
-    Whole,
-    Broken,
-    /// Nobody read more of it.
-    Dropped,
-    Fault(ConnectionFault),
-}
+/// The facts with which a session begins: the project's settings about questions, and the conversation from the store.
+pub(crate) const PROJECT: &str = "project";
+pub(crate) const STORED: &str = "stored";
+
+/// The end of an exchange of which nobody read more.
+pub(crate) const DROPPED: &str = "dropped";
 
 impl RawKind {
     pub(crate) fn size(&self) -> usize {
@@ -91,8 +83,7 @@ impl RawKind {
             RawKind::Line(_, bytes)
             | RawKind::Request { body: bytes, .. }
             | RawKind::Bytes { bytes, .. } => bytes.len(),
-            RawKind::Call { arguments, answer, .. } => weight(arguments) + weight(answer),
-            RawKind::Servers(value) | RawKind::Beginning { value, .. } => weight(value),
+            RawKind::Fact { value, .. } => weight(value),
             RawKind::Head { .. } => 1024,
             RawKind::End { .. } | RawKind::Finish => 0,
         }
@@ -135,7 +126,6 @@ pub struct RecordedSession {
 /// Records one session of this process, if it is asked to.
 #[derive(Default)]
 pub struct Recorder {
-    is_on: AtomicBool,
     // Held only to take a number and to queue an event.
     state: Mutex<RecorderState>,
 }
@@ -171,7 +161,7 @@ impl std::fmt::Debug for Recorder {
 
 impl Recorder {
     fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+        self.state.lock().active.is_some()
     }
 
     /// Records the lines of the connection with this number, if they are those of the recorded session.
@@ -252,7 +242,6 @@ impl Recorder {
             ended,
         };
         self.state.lock().active = Some(active);
-        self.is_on.store(true, Ordering::Relaxed);
         Ok(path)
     }
 
@@ -263,7 +252,6 @@ impl Recorder {
 
     /// Ends the recording, and waits for at most `timeout` until all of it is written. Returns its path.
     pub fn stop(&self, timeout: Duration) -> Option<PathBuf> {
-        self.is_on.store(false, Ordering::Relaxed);
         let mut active = self.state.lock().active.take()?;
         active.post(None, RawKind::Finish).ok();
         match active.ended.recv_timeout(timeout) {
@@ -277,7 +265,6 @@ impl Recorder {
     }
 
     fn give_up(&self, why: &str) {
-        self.is_on.store(false, Ordering::Relaxed);
         let mut state = self.state.lock();
         if let Some(active) = state.active.take() {
             state.notice = Some(ended_notice(&active.path, why));
@@ -323,9 +310,6 @@ impl Recorder {
         session: Option<SessionId>,
         kind: impl FnOnce(u64) -> RawKind,
     ) -> Option<u64> {
-        if !self.is_on() {
-            return None;
-        }
         let mut state = self.state.lock();
         let active = state.active.as_mut()?;
         let kind = kind(active.next);
@@ -334,14 +318,13 @@ impl Recorder {
             Ok(Some(failure)) => ended_notice(&active.path, &failure),
             _ => ended_notice(&active.path, why),
         };
-        self.is_on.store(false, Ordering::Relaxed);
         state.active = None;
         state.notice = Some(notice);
         None
     }
 }
 
-impl MachineFacts for Recorder {
+impl Outside for Recorder {
     fn are_fixed(&self) -> bool {
         self.is_on()
     }
@@ -349,18 +332,17 @@ impl MachineFacts for Recorder {
     fn note_project(&self, session: &SessionId, project: &dyn Fn() -> Value) {
         if self.is_on() {
             let value = project();
-            self.post(Some(session.clone()), || RawKind::Beginning { what: "project", value });
+            self.post(Some(session.clone()), || RawKind::Fact { what: PROJECT, value });
         }
     }
 
     fn note_servers(&self, servers: &dyn Fn() -> Value) {
-        if !self.is_on()
-            || self.state.lock().active.as_ref().is_some_and(|active| active.has_connection_ended)
-        {
-            return;
+        let is_noted =
+            self.state.lock().active.as_ref().is_some_and(|active| !active.has_connection_ended);
+        if is_noted {
+            let value = servers();
+            self.post(current_session(), || RawKind::Fact { what: "servers", value });
         }
-        let servers = servers();
-        self.post(current_session(), || RawKind::Servers(servers));
     }
 
     fn notes_conversations(&self) -> bool {
@@ -371,7 +353,7 @@ impl MachineFacts for Recorder {
     fn note_conversation(&self, session: &SessionId, stored: Result<Value, String>) {
         match stored {
             Ok(value) => {
-                self.post(Some(session.clone()), || RawKind::Beginning { what: "stored", value });
+                self.post(Some(session.clone()), || RawKind::Fact { what: STORED, value });
             }
             Err(error) => self.give_up(&format!("the stored conversation cannot be read: {error}")),
         }
@@ -380,9 +362,7 @@ impl MachineFacts for Recorder {
     fn take_notice(&self) -> Option<String> {
         self.state.lock().notice.take()
     }
-}
 
-impl KeptAnswers for Recorder {
     fn keeping(&self, tool: &str) -> Keeping {
         if self.is_on() && !PLAYED_LIVE.contains(&tool) { Keeping::Noted } else { Keeping::Off }
     }
@@ -396,10 +376,8 @@ impl KeptAnswers for Recorder {
             AnswerKind::Preview => "preview",
             AnswerKind::Result => "result",
         };
-        let tool = tool.to_owned();
-        let arguments = arguments.clone();
-        let answer = answer();
-        self.post(current_session(), || RawKind::Call { what, tool, arguments, answer });
+        let value = json!({ "tool": tool, "arguments": arguments, "answer": answer() });
+        self.post(current_session(), || RawKind::Fact { what, value });
     }
 }
 
@@ -456,7 +434,7 @@ impl ConnectionObserver {
         if direction == LineDirection::In && !self.has_first_line.load(Ordering::Relaxed) {
             self.keep_first_line(line);
         }
-        if self.recorder.is_on() && self.is_recorded() {
+        if self.is_recorded() {
             self.recorder.post(None, || RawKind::Line(direction, line.to_vec()));
         }
     }
@@ -476,9 +454,9 @@ impl RecordedExchange {
         self.recorder.post(Some(self.session.clone()), || kind);
     }
 
-    fn end(&mut self, end: ExchangeEnd) {
+    fn end(&mut self, end: Option<&'static str>, fault: Option<ConnectionFault>) {
         if !std::mem::replace(&mut self.has_ended, true) {
-            self.post(RawKind::End { exchange: self.exchange, end });
+            self.post(RawKind::End { exchange: self.exchange, end, fault });
         }
     }
 }
@@ -497,17 +475,17 @@ impl ExchangeObserver for RecordedExchange {
     }
 
     fn on_end(&mut self, is_broken: bool) {
-        self.end(if is_broken { ExchangeEnd::Broken } else { ExchangeEnd::Whole });
+        self.end(is_broken.then_some("broken"), None);
     }
 
     fn on_fault(&mut self, fault: &ConnectionFault) {
-        self.end(ExchangeEnd::Fault(fault.clone()));
+        self.end(None, Some(fault.clone()));
     }
 }
 
 impl Drop for RecordedExchange {
     fn drop(&mut self) {
-        self.end(ExchangeEnd::Dropped);
+        self.end(Some(DROPPED), None);
     }
 }
 

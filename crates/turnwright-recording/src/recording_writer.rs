@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::line_filter::LineFilter;
-use crate::recorder::{ExchangeEnd, RawEvent, RawKind, RecordedSession};
+use crate::playback::RecordedReply;
+use crate::recorder::{DROPPED, PROJECT, RawEvent, RawKind, RecordedSession, STORED};
 use crate::scrub::{HeldText, scrub_message, scrub_reply, text_without_keys};
 use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
@@ -33,21 +34,12 @@ pub(crate) struct RecordingWriter {
     file: BufWriter<File>,
     written: usize,
     filter: LineFilter,
-    replies: HashMap<u64, OpenReply>,
+    /// The replies that have not ended, by the number of the exchange, each with its bytes so far.
+    replies: HashMap<u64, (RecordedReply, Vec<u8>)>,
     sent: SentMessages,
     held: HeldText,
     /// The beginnings of sessions that are being opened.
     beginnings: HashMap<SessionId, Vec<Value>>,
-}
-
-/// A reply that has not ended.
-#[derive(Default)]
-struct OpenReply {
-    /// Number, milliseconds and length of each piece; the first is the head, which has no length.
-    pieces: Vec<(u64, u64, usize)>,
-    status: u16,
-    headers: Map<String, Value>,
-    body: Vec<u8>,
 }
 
 impl RecordingWriter {
@@ -95,7 +87,7 @@ impl RecordingWriter {
                 Ok(RawEvent { kind: RawKind::Finish, number, milliseconds, .. }) => {
                     let open: Vec<_> = writer.replies.keys().copied().collect();
                     for exchange in open {
-                        writer.end_reply(exchange, number, milliseconds, &ExchangeEnd::Dropped)?;
+                        writer.end_reply(exchange, (number, milliseconds), Some(DROPPED), None)?;
                     }
                     if let Some((number, milliseconds, held)) = writer.held.release() {
                         writer.event(number, milliseconds, json!({ "out": held }))?;
@@ -159,7 +151,8 @@ impl RecordingWriter {
     fn write_event(&mut self, event: RawEvent) -> io::Result<()> {
         let RawEvent { number, milliseconds, session, kind } = event;
         if self.filter.session().is_none()
-            && let (RawKind::Beginning { what, value }, Some(session)) = (&kind, &session)
+            && let (RawKind::Fact { what: what @ (PROJECT | STORED), value }, Some(session)) =
+                (&kind, &session)
         {
             self.beginnings.entry(session.clone()).or_default().push(json!({ *what: value }));
             return Ok(());
@@ -173,35 +166,32 @@ impl RecordingWriter {
                 self.write_message(number, milliseconds, direction, &line)
             }
             RawKind::Request { exchange, path, body } => {
-                self.replies.insert(exchange, OpenReply::default());
+                let to = exchange + FIRST_NUMBER;
+                let reply = RecordedReply { to, ..RecordedReply::default() };
+                self.replies.insert(exchange, (reply, Vec::new()));
                 let mut request = self.sent.describe(&body);
-                request["id"] = (exchange + FIRST_NUMBER).into();
+                request["id"] = to.into();
                 request["path"] = path.into();
                 self.event(number, milliseconds, json!({ "request": request }))
             }
             RawKind::Head { exchange, status, headers } => {
-                let Some(reply) = self.replies.get_mut(&exchange) else { return Ok(()) };
+                let Some((reply, _)) = self.replies.get_mut(&exchange) else { return Ok(()) };
                 reply.status = status;
                 reply.headers =
                     headers.into_iter().map(|(name, value)| (name, value.into())).collect();
-                reply.pieces.push((number, milliseconds, 0));
+                reply.pieces.push((number + FIRST_NUMBER, milliseconds, 0));
                 Ok(())
             }
             RawKind::Bytes { exchange, bytes } => {
-                let Some(reply) = self.replies.get_mut(&exchange) else { return Ok(()) };
-                reply.pieces.push((number, milliseconds, bytes.len()));
-                reply.body.extend_from_slice(&bytes);
-                if reply.body.len() > MAX_BYTES { Err(too_long()) } else { Ok(()) }
+                let Some((reply, body)) = self.replies.get_mut(&exchange) else { return Ok(()) };
+                reply.pieces.push((number + FIRST_NUMBER, milliseconds, bytes.len()));
+                body.extend_from_slice(&bytes);
+                if body.len() > MAX_BYTES { Err(too_long()) } else { Ok(()) }
             }
-            RawKind::End { exchange, end } => self.end_reply(exchange, number, milliseconds, &end),
-            RawKind::Call { what, tool, arguments, answer } => {
-                let call = json!({ "tool": tool, "arguments": arguments, "answer": answer });
-                self.event(number, milliseconds, json!({ what: call }))
+            RawKind::End { exchange, end, fault } => {
+                self.end_reply(exchange, (number, milliseconds), end, fault.as_ref())
             }
-            RawKind::Servers(servers) => {
-                self.event(number, milliseconds, json!({ "servers": servers }))
-            }
-            RawKind::Beginning { what, value } => {
+            RawKind::Fact { what, value } => {
                 self.event(number, milliseconds, json!({ what: value }))
             }
             RawKind::Finish => Ok(()),
@@ -242,38 +232,24 @@ impl RecordingWriter {
     fn end_reply(
         &mut self,
         exchange: u64,
-        number: u64,
-        milliseconds: u64,
-        end: &ExchangeEnd,
+        (number, milliseconds): (u64, u64),
+        end: Option<&str>,
+        fault: Option<&ConnectionFault>,
     ) -> io::Result<()> {
-        let Some(OpenReply { mut pieces, status, headers, body }) = self.replies.remove(&exchange)
-        else {
-            return Ok(());
-        };
-        let (body, is_changed) = scrub_reply(&body);
+        let Some((mut reply, bytes)) = self.replies.remove(&exchange) else { return Ok(()) };
+        let number = number + FIRST_NUMBER;
+        let (body, is_changed) = scrub_reply(&bytes);
         if is_changed {
             // The lengths are those of other bytes. All comes with the first piece, or what the agent
             // has said of it would come too early.
-            let first = pieces.get(1).map_or((number, milliseconds), |piece| (piece.0, piece.1));
-            pieces.truncate(1);
-            pieces.push((first.0, first.1, body.len()));
+            let first =
+                reply.pieces.get(1).map_or((number, milliseconds), |piece| (piece.0, piece.1));
+            reply.pieces.truncate(1);
+            reply.pieces.push((first.0, first.1, body.len()));
         }
-        let pieces =
-            pieces.into_iter().map(|piece| json!([piece.0 + FIRST_NUMBER, piece.1, piece.2]));
-        let mut reply = json!({
-            "to": exchange + FIRST_NUMBER,
-            "status": status,
-            "headers": headers,
-            "body": body,
-            "pieces": pieces.collect::<Value>(),
-        });
-        match end {
-            ExchangeEnd::Whole => {}
-            ExchangeEnd::Broken => reply["end"] = "broken".into(),
-            ExchangeEnd::Dropped => reply["end"] = "dropped".into(),
-            ExchangeEnd::Fault(fault) => reply["fault"] = fault_name(fault).into(),
-        }
-        let number = number + FIRST_NUMBER;
+        reply.body = body;
+        reply.end = end.map(str::to_owned);
+        reply.fault = fault.map(fault_name);
         // It is without keys already, and its pieces have the lengths of exactly these bytes.
         self.append(&json!({ "n": number, "ms": milliseconds, "reply": reply }).to_string())
     }

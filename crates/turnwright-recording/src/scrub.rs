@@ -34,8 +34,8 @@ pub(crate) fn scrub_reply(body: &[u8]) -> (String, bool) {
     let text = text_without_keys(body);
     let is_clean = text.as_bytes() == body;
     let mut joined = BTreeMap::<String, String>::new();
-    for event in text.lines().filter_map(event_of) {
-        each_string(&event, &mut String::new(), &mut |path, leaf| {
+    for mut event in text.lines().filter_map(event_of) {
+        each_string(&mut event, &mut String::new(), &mut |path, leaf| {
             joined.entry(path.to_owned()).or_default().push_str(leaf);
         });
     }
@@ -53,7 +53,12 @@ pub(crate) fn scrub_reply(body: &[u8]) -> (String, bool) {
     for line in text.lines() {
         match event_of(line) {
             Some(mut event) => {
-                replace_strings(&mut event, &mut String::new(), &mut joined);
+                // The text is put in the place of the first string at its path, and the others there are emptied.
+                each_string(&mut event, &mut String::new(), &mut |path, leaf| {
+                    if let Some(clean) = joined.get_mut(path) {
+                        *leaf = std::mem::take(clean);
+                    }
+                });
                 clean.push_str(&format!("data: {event}\n"));
             }
             None => clean.push_str(&format!("{line}\n")),
@@ -67,40 +72,19 @@ fn event_of(line: &str) -> Option<Value> {
     serde_json::from_str(data).ok().filter(Value::is_object)
 }
 
-/// Calls `visit` with each string of the value and the path to it.
-fn each_string(value: &Value, path: &mut String, visit: &mut dyn FnMut(&str, &str)) {
+/// Calls `visit` with each string of the value, after the path to it.
+fn each_string(value: &mut Value, path: &mut String, visit: &mut dyn FnMut(&str, &mut String)) {
     let length = path.len();
-    let mut below = |name: &str, value: &Value| {
+    let mut below = |name: &str, value: &mut Value| {
         path.push('/');
         path.push_str(name);
         each_string(value, path, visit);
         path.truncate(length);
     };
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, field)| below(name, field)),
-        Value::Array(items) => items.iter().for_each(|item| below("", item)),
-        Value::String(text) => visit(path, text),
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
-/// Puts the texts in the place of the first string at their path, and empties the others there.
-fn replace_strings(value: &mut Value, path: &mut String, texts: &mut BTreeMap<String, String>) {
-    let length = path.len();
-    let mut below = |name: &str, value: &mut Value| {
-        path.push('/');
-        path.push_str(name);
-        replace_strings(value, path, texts);
-        path.truncate(length);
-    };
-    match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, field)| below(name, field)),
         Value::Array(items) => items.iter_mut().for_each(|item| below("", item)),
-        Value::String(text) => {
-            if let Some(clean) = texts.get_mut(path.as_str()) {
-                *text = std::mem::take(clean);
-            }
-        }
+        Value::String(text) => visit(path, text),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

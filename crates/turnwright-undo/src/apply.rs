@@ -6,16 +6,15 @@ use std::io;
 use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 
-use tokio_util::sync::CancellationToken;
-
+use crate::UndoContext;
 use crate::plan::{UndoAction, UndoStep, is_same_state};
 use tokio::task::spawn_blocking;
-use turnwright_store::{Store, read};
+use turnwright_store::read;
 use turnwright_types::effect::ResolvedPath;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
-use turnwright_workspace::files::{FileError, Files, RestorePrecondition};
+use turnwright_workspace::files::{FileError, RestorePrecondition};
 use turnwright_workspace::nofollow;
 
 /// Why a path was not restored, in words for the user.
@@ -63,64 +62,13 @@ pub(crate) struct RestoreResult {
     pub result: Result<(), RestoreError>,
 }
 
-/// Executes the steps that restore something. First everything that must be removed, contents
-/// before their folder; then everything that is created, folders before their contents. A
-/// cancellation takes effect between two paths.
-pub(crate) async fn apply(
-    files: &Files,
-    store: &Store,
-    steps: &[UndoStep],
-    cancel: &CancellationToken,
-) -> Vec<RestoreResult> {
-    let wanted = steps.iter().filter_map(|step| match &step.action {
-        UndoAction::Restore { to } => Some(RestoreResult {
-            path: step.path.clone(),
-            was: step.now.clone(),
-            to: to.clone(),
-            result: Ok(()),
-        }),
-        _ => None,
-    });
-    let mut all: Vec<RestoreResult> = wanted.collect();
-    all.sort_by(|restore, other| restore.path.cmp(&other.path));
-    let roots = files.roots().clone();
-    let missing = spawn_blocking(move || {
-        roots.folders().find(|folder| !folder.is_dir()).map(Path::to_path_buf)
-    });
-    if let Ok(Some(folder)) = missing.await {
-        for restore in all.iter_mut().filter(|restore| restore.path.starts_with(&folder)) {
-            restore.result = Err("the folder of the session is gone".into());
-        }
+impl RestoreResult {
+    /// The result of a step if all goes well; `None` unless it restores something.
+    pub(crate) fn of(step: &UndoStep) -> Option<RestoreResult> {
+        let UndoAction::Restore { to } = &step.action else { return None };
+        let was = step.now.clone();
+        Some(RestoreResult { path: step.path.clone(), was, to: to.clone(), result: Ok(()) })
     }
-    let work = RestoreWork { files, store, cancel };
-    for restore in
-        all.iter_mut().rev().filter(|restore| restore.result.is_ok() && must_be_removed(restore))
-    {
-        restore.result = work.remove(restore).await;
-    }
-    for restore in
-        all.iter_mut().filter(|restore| restore.result.is_ok() && restore.to != FileState::Absent)
-    {
-        restore.result = work.create(restore).await;
-    }
-    // Folders get their mode last, because nothing can be created in a read-only folder.
-    for restore in all.iter_mut().rev().filter(|restore| restore.result.is_ok()) {
-        if let FileState::Folder { mode } = restore.to {
-            restore.result = in_folder(&restore.path, nofollow::open_folder, move |path| {
-                set_mode(path, mode, None)
-            })
-            .await;
-        }
-    }
-    // An editor may answer before it formats and saves.
-    for restore in all.iter_mut().filter(|restore| restore.result.is_ok()) {
-        let path = restore.path.clone();
-        let now = spawn_blocking(move || file_state(&path)).await;
-        if now.is_ok_and(|now| !is_same_state(&now, &restore.to)) {
-            restore.result = Err("it was changed again at once".into());
-        }
-    }
-    all
 }
 
 /// Returns true if the existing entry must be removed, because nothing or another type of entry takes its place.
@@ -130,13 +78,52 @@ fn must_be_removed(restore: &RestoreResult) -> bool {
             || matches!(restore.to, FileState::Link { .. }))
 }
 
-struct RestoreWork<'a> {
-    files: &'a Files,
-    store: &'a Store,
-    cancel: &'a CancellationToken,
-}
+impl UndoContext {
+    /// Executes the steps that restore something. First everything that must be removed, contents
+    /// before their folder; then everything that is created, folders before their contents. A
+    /// cancellation takes effect between two paths.
+    pub(crate) async fn apply(&self, steps: &[UndoStep]) -> Vec<RestoreResult> {
+        let mut all: Vec<_> = steps.iter().filter_map(RestoreResult::of).collect();
+        all.sort_by(|restore, other| restore.path.cmp(&other.path));
+        let roots = self.files.roots().clone();
+        let missing = spawn_blocking(move || {
+            roots.folders().find(|folder| !folder.is_dir()).map(Path::to_path_buf)
+        });
+        if let Ok(Some(folder)) = missing.await {
+            for restore in all.iter_mut().filter(|restore| restore.path.starts_with(&folder)) {
+                restore.result = Err("the folder of the session is gone".into());
+            }
+        }
+        for restore in all.iter_mut().rev() {
+            if restore.result.is_ok() && must_be_removed(restore) {
+                restore.result = self.remove(restore).await;
+            }
+        }
+        for restore in &mut all {
+            if restore.result.is_ok() && restore.to != FileState::Absent {
+                restore.result = self.create(restore).await;
+            }
+        }
+        // Folders get their mode last, because nothing can be created in a read-only folder.
+        for restore in all.iter_mut().rev().filter(|restore| restore.result.is_ok()) {
+            if let FileState::Folder { mode } = restore.to {
+                restore.result = in_folder(&restore.path, nofollow::open_folder, move |path| {
+                    set_mode(path, mode, None)
+                })
+                .await;
+            }
+        }
+        // An editor may answer before it formats and saves.
+        for restore in all.iter_mut().filter(|restore| restore.result.is_ok()) {
+            let path = restore.path.clone();
+            let now = spawn_blocking(move || file_state(&path)).await;
+            if now.is_ok_and(|now| !is_same_state(&now, &restore.to)) {
+                restore.result = Err("it was changed again at once".into());
+            }
+        }
+        all
+    }
 
-impl RestoreWork<'_> {
     fn check(&self) -> Result<(), RestoreError> {
         if self.cancel.is_cancelled() { Err("cancelled".into()) } else { Ok(()) }
     }
@@ -193,7 +180,7 @@ impl RestoreWork<'_> {
                 let bytes = self.bytes(hash.clone()).await?;
                 let what = (bytes, *mode);
                 let path = &restore.path;
-                Ok(self.files.restore(path, there, what, self.cancel).await?)
+                Ok(self.files.restore(path, there, what, &self.cancel).await?)
             }
             (_, FileState::Link { target }) => {
                 let target = target.clone();
@@ -211,7 +198,8 @@ impl RestoreWork<'_> {
         }
     }
 
-    async fn bytes(&self, hash: String) -> Result<Vec<u8>, RestoreError> {
+    /// The stored content with this hash.
+    pub(crate) async fn bytes(&self, hash: String) -> Result<Vec<u8>, RestoreError> {
         let found = self.store.read(move |connection| read::blob_by_hash(connection, &hash)).await;
         match found {
             Ok(Some(bytes)) => Ok(bytes),

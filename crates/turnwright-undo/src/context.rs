@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
-use crate::apply::{RestoreResult, apply, file_state};
+use crate::UndoContext;
+use crate::apply::{RestoreResult, file_state};
 use crate::plan::{
     MAX_KEPT_BYTES, UndoAction, UndoHistory, UndoPlan, UndoStep, is_same_state, net_changes,
     plan_undo,
@@ -19,7 +19,7 @@ use crate::report::{UndoReport, one_line_excerpt, short_path, uncovered_turns};
 use tokio::task::spawn_blocking;
 use turnwright_store::file_versions::{self, UndoableTurn};
 use turnwright_store::{
-    Audience, CallOutcome, Durability, Entry, SessionLog, Store, StoreError, TurnKind, read,
+    Audience, CallOutcome, Durability, Entry, Store, StoreError, TurnKind, read,
 };
 use turnwright_types::effect::{
     CallContent, CallView, FileFate, Location, PathScope, ResolvedPath, ToolKind,
@@ -29,7 +29,7 @@ use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{AssistantMessage, Message, ToolCall};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
-use turnwright_workspace::files::{Files, Roots};
+use turnwright_workspace::files::Roots;
 
 /// The bytes of file content after which an intent is written.
 const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
@@ -47,18 +47,6 @@ pub enum UndoRequest {
     Since(u64),
     /// Redo what was undone last.
     Redo,
-}
-
-/// Everything that an undo works with.
-#[derive(Clone, Debug)]
-pub struct UndoContext {
-    pub store: Store,
-    /// The session's log, in which the turn has begun.
-    pub log: SessionLog,
-    pub files: Files,
-    pub session: SessionId,
-    /// Stops the undo between two files.
-    pub cancel: CancellationToken,
 }
 
 impl UndoContext {
@@ -128,29 +116,29 @@ impl UndoContext {
         let wanted: Vec<_> = to_restore.cloned().collect();
         let numbers: Vec<_> = plan.turns.iter().map(|(number, _)| *number).collect();
         if wanted.is_empty() {
-            let has_nothing_left =
-                plan.steps.iter().all(|step| step.action == UndoAction::AlreadyRestored);
-            if has_nothing_left {
+            if plan.steps.iter().all(|step| step.action == UndoAction::AlreadyRestored) {
                 self.log.set_target_turns(&numbers).written().await;
             }
             return UndoReport::new(plan, Vec::new());
         }
         let begun = Instant::now();
-        let card = self.card(&plan, &wanted);
-        self.log.add_entry(card.entry());
+        let name = if plan.is_redo { "redo" } else { "undo" };
+        let id = CallId::from(format!("undo-{}", self.log.turn()));
+        let arguments = json!({ "turns": numbers });
+        let view = self.view(plan.is_redo, &wanted);
+        self.log.add_entry(call_entry(&id, name, arguments.clone()));
         tell(Update::ToolCall {
-            id: card.id.clone(),
-            name: card.name.into(),
-            view: card.view.clone(),
-            raw_input: Some(card.arguments.clone()),
+            id: id.clone(),
+            name: name.into(),
+            view: view.clone(),
+            raw_input: Some(arguments),
             can_cancel: false,
         });
-        let under_way = CallUpdate::new(card.id.clone(), ToolCallStatus::InProgress);
-        tell(under_way.into());
-        let diffs = self.log_intent(&card.id, &wanted).await;
+        tell(CallUpdate::new(id.clone(), ToolCallStatus::InProgress).into());
+        let diffs = self.log_intent(&id, &wanted).await;
         self.log.set_target_turns(&numbers).written().await;
         let (wanted, unsaved) = self.split_saved(wanted).await;
-        let mut outcomes = apply(&self.files, &self.store, &wanted, &self.cancel).await;
+        let mut outcomes = self.apply(&wanted).await;
         outcomes.extend(unsaved);
         let files = self.changes(&outcomes).await;
         let has_changed = files.iter().any(|file| {
@@ -169,17 +157,17 @@ impl UndoContext {
         content.push(CallContent::Text(text.clone()));
         let settled = CallOutcome {
             is_success: report.failed.is_empty(),
-            tool: card.name.to_owned(),
+            tool: name.to_owned(),
             raw_output: json!({ "result": text }),
             text,
-            view: Some(card.view),
+            view: Some(view),
             content,
             duration: Some(begun.elapsed()),
             file_changes: files,
             ..CallOutcome::default()
         };
-        self.log.finish_call(&card.id, settled.clone()).written().await;
-        tell(settled.final_update(&card.id).into());
+        self.log.finish_call(&id, settled.clone()).written().await;
+        tell(settled.final_update(&id).into());
         report
     }
 
@@ -266,10 +254,7 @@ impl UndoContext {
         let new = match to {
             FileState::Absent => String::new(),
             FileState::File { hash, size, .. } if *size <= *room as u64 => {
-                let hash = hash.clone();
-                let found =
-                    self.store.read(move |connection| read::blob_by_hash(connection, &hash)).await;
-                as_text(&found.ok()??)?
+                as_text(&self.bytes(hash.clone()).await.ok()?)?
             }
             _ => return None,
         };
@@ -310,10 +295,9 @@ impl UndoContext {
         changes
     }
 
-    fn card(&self, plan: &UndoPlan, wanted: &[UndoStep]) -> UndoCard {
-        let name = if plan.is_redo { "redo" } else { "undo" };
-        let numbers: Vec<_> = plan.turns.iter().map(|(number, _)| *number).collect();
-        let verb = if plan.is_redo { "Redo" } else { "Undo" };
+    /// The card of the undo.
+    fn view(&self, is_redo: bool, wanted: &[UndoStep]) -> CallView {
+        let verb = if is_redo { "Redo" } else { "Undo" };
         let roots = self.files.roots();
         let title = match wanted {
             [one] => format!("{verb} {}", short_path(roots, &one.path)),
@@ -324,32 +308,17 @@ impl UndoContext {
             .take(MAX_NAMED_FILES)
             .map(|step| Location { path: client_path(roots, &step.path), line: None })
             .collect();
-        UndoCard {
-            id: CallId::from(format!("undo-{}", self.log.turn())),
-            name,
-            arguments: json!({ "turns": numbers }),
-            view: CallView { title: shorten_title(title), kind: ToolKind::Edit, locations },
-        }
+        CallView { title: shorten_title(title), kind: ToolKind::Edit, locations }
     }
 }
 
-struct UndoCard {
-    id: CallId,
-    name: &'static str,
-    arguments: Value,
-    view: CallView,
-}
-
-impl UndoCard {
-    /// The log entry of the card's call: an answer that the model does not get.
-    fn entry(&self) -> Entry {
-        let id = MessageId::from(self.id.as_str());
-        let call =
-            ToolCall::new(self.id.clone(), self.id.to_string(), self.name, self.arguments.clone());
-        let answer = AssistantMessage::new(id.clone(), "", vec![call]);
-        let message = Arc::new(Message::Assistant(answer));
-        Entry::Message { id, message, audience: Audience::User }
-    }
+/// The log entry of a card's call: an answer that the model does not get.
+fn call_entry(call: &CallId, name: &str, arguments: Value) -> Entry {
+    let id = MessageId::from(call.as_str());
+    let call = ToolCall::new(call.clone(), call.to_string(), name, arguments);
+    let answer = AssistantMessage::new(id.clone(), "", vec![call]);
+    let message = Arc::new(Message::Assistant(answer));
+    Entry::Message { id, message, audience: Audience::User }
 }
 
 /// The turns that a request is about, and the turns whose changes are to be reverted.

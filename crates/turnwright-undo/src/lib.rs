@@ -10,12 +10,30 @@ mod diff;
 mod plan;
 mod report;
 
-pub use context::{UndoContext, UndoRequest, undo_news};
+use tokio_util::sync::CancellationToken;
+
+use turnwright_store::{SessionLog, Store};
+use turnwright_types::ids::SessionId;
+use turnwright_workspace::files::Files;
+
+pub use context::{UndoRequest, undo_news};
 pub use diff::{DiffLimits, DiffSide, unified_diff};
 pub use plan::{UndoAction, UndoHistory, UndoPlan, UndoStep, UndoneTurns};
 pub use report::{
     ChangeScope, ChangedFile, TurnChanges, UndoReport, one_line_excerpt, turn_changes, turn_list,
 };
+
+/// Everything that an undo works with.
+#[derive(Clone, Debug)]
+pub struct UndoContext {
+    pub store: Store,
+    /// The session's log, in which the turn has begun.
+    pub log: SessionLog,
+    pub files: Files,
+    pub session: SessionId,
+    /// Stops the undo between two files.
+    pub cancel: CancellationToken,
+}
 
 #[cfg(test)]
 #[cfg(unix)]

@@ -69,16 +69,7 @@ impl UndoReport {
 
     /// Makes the report of a plan as if it had succeeded.
     pub fn dry_run(planned: UndoPlan) -> UndoReport {
-        let restored = planned.steps.iter().filter_map(|step| match &step.action {
-            UndoAction::Restore { to } => Some(RestoreResult {
-                path: step.path.clone(),
-                was: step.now.clone(),
-                to: to.clone(),
-                result: Ok(()),
-            }),
-            _ => None,
-        });
-        let outcomes = restored.collect();
+        let outcomes = planned.steps.iter().filter_map(RestoreResult::of).collect();
         UndoReport::new(planned, outcomes)
     }
 

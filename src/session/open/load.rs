@@ -61,7 +61,7 @@ impl SessionHost {
         let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
         let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let mut gone = Vec::new();
-        let named = match self.process.facts.project() {
+        let named = match self.process.outside.project() {
             Some(project) => {
                 let others = &folders[..folders.len().min(MAX_FOLDERS)];
                 roots_elsewhere(project, &cwd, others)
@@ -115,7 +115,7 @@ impl SessionHost {
         let refused = self.adopt_settings(settings).err();
         let paths = &self.config().paths;
         secret::learn_shared(&paths.state);
-        let facts = &self.process.facts;
+        let facts = &self.process.outside;
         let is_elsewhere = facts.project().is_some();
         // Nothing is read of what is here in the place of a project on another machine.
         let nowhere = paths.state.join("project");
@@ -145,7 +145,7 @@ impl SessionHost {
     /// that is elsewhere into the folder that stands for it.
     fn note_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
         let config = self.config();
-        let facts = &self.process.facts;
+        let facts = &self.process.outside;
         facts.note_project(id, &|| project_facts(config, &self.trust, roots));
         if let Some(project) = facts.project() {
             let cwd = roots.real_cwd();

@@ -72,7 +72,7 @@ impl SessionActor {
     /// Makes known the conversation that the session begins with. A copied conversation is shown as its source's,
     /// so that whoever opens the session again copies it again.
     async fn note_conversation(&mut self, source: Option<SessionId>) {
-        let facts = &self.host.process.facts;
+        let facts = &self.host.process.outside;
         if !facts.notes_conversations() {
             return;
         }

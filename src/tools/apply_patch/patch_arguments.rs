@@ -26,7 +26,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Change files by a patch: `*** Begin Patch`, then for each file `*** Update File: PATH` (or Add,
 /// Delete) with `@@` hunks, then `*** End Patch`. All files or none.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct ApplyPatchArgs {
+pub(in crate::tools) struct ApplyPatch {
     /// The whole patch
     #[serde(alias = "input")]
     patch: String,
@@ -43,7 +43,7 @@ pub(in crate::tools) struct ApplyPatchArgs {
     parsed: OnceLock<Result<Vec<FilePatch>, String>>,
 }
 
-impl ApplyPatchArgs {
+impl ApplyPatch {
     /// The files of the patch, or the reason why it cannot be parsed.
     pub(super) fn parsed(&self) -> &Result<Vec<FilePatch>, String> {
         self.parsed.get_or_init(|| {
@@ -78,22 +78,11 @@ impl ApplyPatchArgs {
     }
 }
 
-/// A line that applies a patch.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct PatchCommand {
-    patch: String,
-    /// The folder that the line changes to before.
-    folder: String,
-    /// The other commands of the line.
-    others: Vec<String>,
-}
-
 /// The arguments of `apply_patch`, if a call of this tool only stands for it.
 pub(crate) fn patch_call(tool: &str, arguments: &Value) -> Option<Value> {
     let command = argument(arguments, &["command", "cmd", "script", "shell_command"]);
-    let PatchCommand { patch, folder, others } =
+    let ApplyPatch { patch, workdir: folder, left_out, .. } =
         patch_in(command.filter(|_| tool == COMMAND_TOOL)?, MAX_DEPTH)?;
-    let left_out = text::cut(others.join("; "), MAX_SHOWN_CHARS);
     let named = argument(arguments, &["workdir", "cwd"]).and_then(Value::as_str);
     let workdir = join(named.unwrap_or_default().trim(), &folder);
     Some(json!({ "patch": patch, "workdir": workdir, "left_out": left_out }))
@@ -104,7 +93,7 @@ fn argument<'a>(arguments: &'a Value, names: &[&str]) -> Option<&'a Value> {
     names.iter().find_map(|name| arguments.get(name))
 }
 
-fn patch_in(command: &Value, depth: usize) -> Option<PatchCommand> {
+fn patch_in(command: &Value, depth: usize) -> Option<ApplyPatch> {
     match command {
         _ if depth == 0 => None,
         Value::String(line) if line.contains(BEGIN) => match serde_json::from_str(line) {
@@ -120,7 +109,8 @@ fn patch_in(command: &Value, depth: usize) -> Option<PatchCommand> {
     }
 }
 
-fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
+/// The patch of a line, with the folder that the line changes to before, and its other commands.
+fn patch_in_line(line: &str, depth: usize) -> Option<ApplyPatch> {
     if let [shell, flags, script] = *line.trim().splitn(3, ' ').collect::<Vec<_>>()
         && SHELLS.contains(&shell)
         && flags.starts_with('-')
@@ -151,12 +141,12 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
     } else if !PROGRAMS.contains(&program) {
         return None;
     }
-    let mut folder = String::new();
+    let mut workdir = String::new();
     for statement in before {
         let (program, target) = statement.split_once(' ').unwrap_or((statement, ""));
         let target = target.trim();
         match program {
-            "cd" => folder = join(&folder, plain_folder(target)?),
+            "cd" => workdir = join(&workdir, plain_folder(target)?),
             // The patch makes the folders of its files.
             "mkdir"
                 if patch
@@ -166,8 +156,8 @@ fn patch_in_line(line: &str, depth: usize) -> Option<PatchCommand> {
             _ => return None,
         }
     }
-    let others = others.into_iter().map(str::to_owned).collect();
-    Some(PatchCommand { patch, folder, others })
+    let left_out = text::cut(others.join("; "), MAX_SHOWN_CHARS);
+    Some(ApplyPatch { patch, workdir, left_out, parsed: OnceLock::new() })
 }
 
 /// Splits off the parts of a line before and after its here-document. The patch becomes the text that the shell

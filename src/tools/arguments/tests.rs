@@ -5,12 +5,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::tools::{CallPlan, CallSite, ToolCtx, ToolOutcome};
+use crate::tools::{CallPlan, CallSite, ToolAnswer, ToolCtx};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind};
-
-#[derive(Debug)]
-struct SampleTool;
 
 /// Change a file.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -51,26 +48,25 @@ enum SampleMode {
     QuickAndDirty,
 }
 
-impl Tool for SampleTool {
+impl Tool for SampleArgs {
     const NAME: &'static str = "edit";
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Edit";
-    type Args = SampleArgs;
     type Preview = ();
 
-    fn plan(&self, _: &mut SampleArgs, _: &mut CallSite<'_>) -> CallPlan {
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
         let title = Self::PENDING_TITLE.to_owned();
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, _: SampleArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
-        ToolOutcome::failed("It never runs.")
+    async fn run(self, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
+        Err("It never runs.".into())
     }
 }
 
 /// Renders the parsed arguments in a few words.
 fn describe_parsed(args: Value) -> String {
-    match parse_arguments::<SampleTool>(args) {
+    match parse_arguments::<SampleArgs>(args) {
         Ok((args, ignored)) => {
             let edits: Vec<_> = args
                 .edits

@@ -7,8 +7,7 @@
 mod tests;
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,6 +35,8 @@ const MIN_LOADED: usize = 5;
 /// The MCP tools of one session.
 #[derive(Debug, Default)]
 pub struct RemoteTools {
+    /// The only tools of the session, if it is restricted. The index has no others.
+    allowed: OnceLock<Arc<AllowedTools>>,
     // Held only to copy pointers and names.
     state: Mutex<RemoteToolsState>,
     /// Servers that are neither ready nor known to have failed.
@@ -48,8 +49,6 @@ struct RemoteToolsState {
     /// Counts the changes of the tools that are advertised to the model.
     revision: u64,
     index: Arc<ToolIndex>,
-    /// The only tools of the session, if it is restricted. The index has no others.
-    allowed: Option<Arc<AllowedTools>>,
     advertised: AdvertisedTools,
     removed: VecDeque<String>,
     /// The status of each server as the user knows it.
@@ -129,20 +128,23 @@ impl RemoteTools {
         });
     }
 
-    /// Restricts the session to these tools. Others are neither offered nor found from then on.
-    pub(in crate::tools) fn restrict(&self, allowed: Arc<AllowedTools>) {
-        let tools = {
-            let mut state = self.state.lock();
-            state.allowed = Some(allowed);
-            state.index.tools().to_vec()
-        };
-        self.set_tools(tools);
+    /// Restricts the session to these tools. Others are neither offered nor found from then on. Only the first
+    /// call has an effect.
+    pub(in crate::tools) fn restrict(&self, allowed: AllowedTools) {
+        if self.allowed.set(Arc::new(allowed)).is_ok() {
+            self.set_tools(self.index().tools().to_vec());
+        }
+    }
+
+    /// The only tools of the session, if it is restricted.
+    pub(in crate::tools) fn allowed(&self) -> Option<&Arc<AllowedTools>> {
+        self.allowed.get()
     }
 
     /// Replaces the tools of all servers.
     pub fn set_tools(&self, mut tools: Vec<Arc<dyn AnyTool>>) {
         let mut state = self.state.lock();
-        if let Some(allowed) = &state.allowed {
+        if let Some(allowed) = self.allowed.get() {
             tools.retain(|tool| allowed.contains_remote(tool.name()));
         }
         let before = state.index.tools();
@@ -195,7 +197,7 @@ impl RemoteTools {
 
     /// Returns true if the model has to search for tools.
     pub(in crate::tools) fn uses_search(&self) -> bool {
-        self.state.lock().advertised.uses_search()
+        self.state.lock().advertised.uses_search
     }
 
     /// Marks tools as used by the model: they are advertised from the next request on.
@@ -261,11 +263,6 @@ pub(super) fn schema_budget(window: Option<u64>) -> usize {
 }
 
 impl AdvertisedTools {
-    /// Returns true if the model has to search for tools.
-    fn uses_search(&self) -> bool {
-        self.uses_search
-    }
-
     /// Marks a tool as used. Returns true if it has to be advertised and was not before.
     fn load(&mut self, name: &str) -> bool {
         self.loaded.retain(|loaded| loaded != name);
@@ -328,21 +325,5 @@ fn exceeds_budget(index: &ToolIndex, budget: usize) -> bool {
 /// The bytes of a tool's spec.
 fn spec_size(tool: &Arc<dyn AnyTool>) -> usize {
     let Some(spec) = tool.spec(&OfferContext::default()) else { return 0 };
-    let mut count = ByteCounter(spec.name.len() + spec.description.len());
-    // `ByteCounter` never fails.
-    serde_json::to_writer(&mut count, &spec.parameters).ok();
-    count.0
-}
-
-struct ByteCounter(usize);
-
-impl Write for ByteCounter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    spec.name.len() + spec.description.len() + spec.parameters.to_string().len()
 }

@@ -8,12 +8,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::tools::{
-    AnyTool, CallPlan, CallSite, OfferContext, RemoteTools, Tool, ToolCtx, ToolIndex, ToolOutcome,
+    AnyTool, CallPlan, CallSite, OfferContext, PreparedCall, RemoteTools, ShownArgument, Tool,
+    ToolAnswer, ToolCtx, ToolIndex, ToolOutcome, TypedCall, arguments,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line};
 use turnwright_types::message::ToolSpec;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 
 /// The number of tools that a search returns by words and by `select:`.
@@ -34,42 +36,70 @@ const MAX_SEARCHED_BYTES: usize = 4 * 1024;
 #[derive(Debug)]
 pub(in crate::tools) struct ToolSearch(pub(in crate::tools) Arc<RemoteTools>);
 
-/// Find tools of the MCP servers. Found tools can be called afterwards.
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(in crate::tools) struct ToolSearchArgs {
-    /// Keywords, or `select:name1,name2`
-    query: String,
+impl AnyTool for ToolSearch {
+    fn name(&self) -> &str {
+        ToolSearchCall::NAME
+    }
+
+    fn is_read_only(&self) -> bool {
+        ToolSearchCall::IS_READ_ONLY
+    }
+
+    fn spec(&self, _: &OfferContext) -> Option<Arc<ToolSpec>> {
+        let mut spec = arguments::spec::<ToolSearchCall>();
+        spec.description.push_str(&overview(&self.0.index()));
+        Some(Arc::new(spec))
+    }
+
+    fn pending_view(&self) -> Option<CallView> {
+        Some(CallView::new(ToolSearchCall::PENDING_TITLE, ToolSearchCall::KIND))
+    }
+
+    fn shown_arguments(&self) -> &'static [ShownArgument] {
+        ToolSearchCall::SHOWN_ARGUMENTS
+    }
+
+    fn prepare(self: Arc<Self>, args: Value) -> Result<Box<dyn PreparedCall>, ToolRefusal> {
+        let (mut call, ignored) = arguments::parse_arguments::<ToolSearchCall>(args)?;
+        call.remote = Arc::clone(&self.0);
+        Ok(Box::new(TypedCall::new(call, ignored)))
+    }
 }
 
-impl Tool for ToolSearch {
+/// Find tools of the MCP servers. Found tools can be called afterwards.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(in crate::tools) struct ToolSearchCall {
+    /// Keywords, or `select:name1,name2`
+    query: String,
+    /// The tools that are searched; set by [`ToolSearch`].
+    #[serde(skip)]
+    remote: Arc<RemoteTools>,
+}
+
+impl Tool for ToolSearchCall {
     const NAME: &'static str = "tool_search";
     const KIND: ToolKind = ToolKind::Search;
     const PENDING_TITLE: &'static str = "Search tools";
-    type Args = ToolSearchArgs;
     type Preview = ();
 
-    fn adapt_spec(&self, spec: &mut ToolSpec, _: &OfferContext) {
-        spec.description.push_str(&overview(&self.0.index()));
-    }
-
-    fn plan(&self, args: &mut ToolSearchArgs, _: &mut CallSite<'_>) -> CallPlan {
-        let what = text::cut(escape_hidden_line(args.query.trim()), 100);
+    fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
+        let what = text::cut(escape_hidden_line(self.query.trim()), 100);
         let title = format!("Search tools: {what}");
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
-    async fn run(&self, args: ToolSearchArgs, (): (), _: &Pass, _: &ToolCtx) -> ToolOutcome {
-        let index = self.0.index();
+    async fn run(self, (): (), _: &Pass, _: &ToolCtx) -> ToolAnswer {
+        let index = self.remote.index();
         let finding = spawn_blocking(move || {
-            let (found, missing) = find_tools(&index, &args.query);
+            let (found, missing) = find_tools(&index, &self.query);
             (render_tools(&found, &missing), found)
         });
         let Ok((text, found)) = finding.await else {
-            return ToolOutcome::failed("The search has failed.");
+            return Err("The search has failed.".into());
         };
         let names: Vec<_> = found.iter().map(|tool| tool.name()).collect();
-        self.0.load(names.iter().copied());
-        ToolOutcome::done_as_shown(text, json!({ "tools": names }))
+        self.remote.load(names.iter().copied());
+        Ok(ToolOutcome::done_as_shown(text, json!({ "tools": names })))
     }
 }
 
@@ -145,7 +175,7 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
     let mut found: Vec<_> = index
         .tools()
         .iter()
-        .filter_map(|tool| Some((score(&SearchableText::of(tool)?, &words)?, tool)))
+        .filter_map(|tool| Some((score(tool, &words)?, tool)))
         .collect();
     // The sort is stable: equally good tools keep their order.
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
@@ -164,33 +194,6 @@ fn query_words(query: &str) -> Vec<String> {
         }
     });
     words.filter(|word| seen.insert(word.clone())).take(MAX_WORDS).collect()
-}
-
-/// The texts of a tool that are searched, in lower case.
-struct SearchableText {
-    name: Vec<String>,
-    whole_name: String,
-    title: String,
-    arguments: String,
-    description: String,
-}
-
-impl SearchableText {
-    fn of(tool: &Arc<dyn AnyTool>) -> Option<SearchableText> {
-        let spec = tool.spec(&OfferContext::default())?;
-        let properties = spec.parameters["properties"].as_object().into_iter().flatten();
-        let arguments: Vec<_> = properties.map(|(name, _)| name.to_lowercase()).collect();
-        Some(SearchableText {
-            name: name_words(&spec.name),
-            whole_name: spec.name.to_lowercase(),
-            title: [tool.title(), tool.server()]
-                .map(Option::unwrap_or_default)
-                .join(" ")
-                .to_lowercase(),
-            arguments: arguments.join(" "),
-            description: text::prefix(&spec.description, MAX_SEARCHED_BYTES).to_lowercase(),
-        })
-    }
 }
 
 /// The words of a name: `listPages` and `list_pages` have the same ones.
@@ -213,24 +216,26 @@ fn name_words(name: &str) -> Vec<String> {
 
 /// The score of a tool: first the number of words that it contains, then the worth of the places that contain
 /// them. `None` if it contains none.
-fn score(texts: &SearchableText, words: &[String]) -> Option<(usize, usize)> {
-    let worths: Vec<_> =
-        words.iter().map(|word| worth(texts, word)).filter(|worth| *worth > 0).collect();
+fn score(tool: &Arc<dyn AnyTool>, words: &[String]) -> Option<(usize, usize)> {
+    let spec = tool.spec(&OfferContext::default())?;
+    let name = name_words(&spec.name);
+    let titles = [tool.title(), tool.server()].map(Option::unwrap_or_default).join(" ");
+    let properties = spec.parameters["properties"].as_object().into_iter().flatten();
+    let arguments: Vec<_> = properties.map(|(name, _)| name.as_str()).collect();
+    let places = [
+        (6, spec.name.to_lowercase()),
+        (4, titles.to_lowercase()),
+        (3, arguments.join(" ").to_lowercase()),
+        (2, text::prefix(&spec.description, MAX_SEARCHED_BYTES).to_lowercase()),
+    ];
+    let worths = words.iter().map(String::as_str).filter_map(|word| {
+        if name.iter().any(|part| part == word || part.strip_suffix('s') == Some(word)) {
+            return Some(10);
+        }
+        places.iter().find(|(_, text)| text.contains(word)).map(|(worth, _)| *worth)
+    });
+    let worths: Vec<usize> = worths.collect();
     (!worths.is_empty()).then(|| (worths.len(), worths.iter().sum()))
-}
-
-fn worth(texts: &SearchableText, word: &str) -> usize {
-    if texts.name.iter().any(|part| part == word || part.strip_suffix('s') == Some(word)) {
-        10
-    } else if texts.whole_name.contains(word) {
-        6
-    } else if texts.title.contains(word) {
-        4
-    } else if texts.arguments.contains(word) {
-        3
-    } else {
-        2 * usize::from(texts.description.contains(word))
-    }
 }
 
 fn render_tools(found: &[Arc<dyn AnyTool>], missing: &[String]) -> String {
@@ -268,8 +273,6 @@ fn schema_text(parameters: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::PreparedCall;
-    use turnwright_types::refusal::ToolRefusal;
 
     #[derive(Debug)]
     struct FakeSearchableTool(Arc<ToolSpec>, &'static str);

@@ -11,7 +11,7 @@ use crate::tools::{
 use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Decision, Denial, Mode, Pass, Verdict, decide,
 };
-use turnwright_recording::outside::{AnswerKind, Keeping, KeptAnswers};
+use turnwright_recording::outside::{AnswerKind, Keeping, Outside};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
 use turnwright_types::effect::{CallContent, CallView, Effect};
 use turnwright_types::refusal::ToolRefusal;
@@ -102,7 +102,7 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
 
 /// A call and its kept answers.
 pub(super) struct KeptCall<'a> {
-    answers: &'a dyn KeptAnswers,
+    answers: &'a dyn Outside,
     tool: &'a str,
     arguments: &'a Value,
 }
@@ -114,7 +114,7 @@ impl<'a> KeptCall<'a> {
         tool: &'a str,
         arguments: Option<&'a Value>,
     ) -> Option<KeptCall<'a>> {
-        let answers = ctx.env.shared.process.answers.as_ref();
+        let answers = ctx.env.shared.process.outside.as_ref();
         arguments.map(|arguments| KeptCall { answers, tool, arguments })
     }
 

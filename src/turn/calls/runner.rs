@@ -163,7 +163,7 @@ impl CallRunner {
         let name = tool.name().to_owned();
         let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
-        let is_kept = self.env.shared.process.answers.keeping(&name) != Keeping::Off;
+        let is_kept = self.env.shared.process.outside.keeping(&name) != Keeping::Off;
         let kept = is_kept.then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
@@ -436,7 +436,7 @@ impl PendingCall {
         mode: Mode,
     ) -> PermissionRequest {
         let mut view = self.plan.view.clone();
-        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.facts.are_fixed()) {
+        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.outside.are_fixed()) {
             view = shown.clone();
         }
         view.title = request.title(policy, view.title);

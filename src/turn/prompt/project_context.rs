@@ -45,7 +45,7 @@ impl Turn {
     /// Runs once for each conversation; again if it was cleared, or if the files were not read in
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
-        let answers = Arc::clone(&self.conversation.env.shared.process.answers);
+        let answers = Arc::clone(&self.conversation.env.shared.process.outside);
         // No files are read then.
         if answers.keeping(PROJECT_CONTEXT) == Keeping::Given {
             let given = answers.given(AnswerKind::View, PROJECT_CONTEXT, &Value::Null);
@@ -432,7 +432,7 @@ impl Turn {
         touched: Vec<PathBuf>,
     ) -> Option<String> {
         let mut text = String::new();
-        let answers = &self.conversation.env.shared.process.answers;
+        let answers = &self.conversation.env.shared.process.outside;
         let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
         // No files are read then.
         if answers.keeping(FOLDER_INSTRUCTIONS) == Keeping::Given {

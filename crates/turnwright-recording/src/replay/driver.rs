@@ -34,15 +34,6 @@ const DISK_COMMANDS: [&str; 11] = [
     "/undo",
 ];
 
-/// The extent of the comparison when nothing differs.
-#[derive(Debug, Default)]
-pub(super) struct ReplaySummary {
-    pub(super) lines: usize,
-    pub(super) turns: usize,
-    /// True if the recording has no end, because the agent was killed.
-    pub(super) is_open: bool,
-}
-
 /// A replay that runs.
 pub(super) struct ReplayDriver {
     agent: PlayedAgent,
@@ -55,7 +46,10 @@ pub(super) struct ReplayDriver {
     session: (Value, Value),
     /// The client's prompts that are not answered.
     prompts: HashSet<String>,
-    model: ModelRequestLog,
+    /// The agent's messages to the model, and of each of its requests the new ones, by the number of the recorded
+    /// request.
+    sent: SentMessages,
+    asked: HashMap<u64, Vec<Value>>,
     /// The pieces of the model's answers that the agent has taken.
     taken: HashSet<u64>,
     unrecorded: Vec<String>,
@@ -63,7 +57,8 @@ pub(super) struct ReplayDriver {
     /// True if the turn is not compared.
     skips_turn: bool,
     line: usize,
-    summary: ReplaySummary,
+    /// The turns so far.
+    turns: usize,
 }
 
 impl ReplayDriver {
@@ -76,18 +71,19 @@ impl ReplayDriver {
             requests: HashMap::new(),
             session: (Value::Null, Value::Null),
             prompts: HashSet::new(),
-            model: ModelRequestLog::default(),
+            sent: SentMessages::default(),
+            asked: HashMap::new(),
             taken: HashSet::new(),
             unrecorded: Vec::new(),
             has_ended: false,
             skips_turn: false,
             line: 0,
-            summary: ReplaySummary::default(),
+            turns: 0,
         }
     }
 
-    /// Runs the recording to its end, or to the first difference.
-    pub(super) fn run(mut self, events: &[RecordedEvent]) -> Result<ReplaySummary, Difference> {
+    /// Runs the recording to its end, or to the first difference. Returns what is said if there is none.
+    pub(super) fn run(mut self, events: &[RecordedEvent]) -> Result<String, Difference> {
         let end = self.run_events(events);
         let unrecorded = self.unrecorded.first().cloned();
         let mut end = match (end, unrecorded) {
@@ -100,8 +96,15 @@ impl ReplayDriver {
             difference.now.push_str(&format!(" (the recording does not have {what})"));
         }
         self.agent.end();
-        self.summary.is_open = !events.iter().any(|event| matches!(event.kind, EventKind::End));
-        end.map(|()| self.summary)
+        end?;
+        let open = if events.iter().any(|event| matches!(event.kind, EventKind::End)) {
+            ""
+        } else {
+            " The recording has no end: the agent was killed, or lines are missing."
+        };
+        let lines = events.iter().filter(|event| matches!(event.kind, EventKind::Out(_))).count();
+        let turns = self.turns;
+        Ok(format!("The same: {lines} lines of the agent, turns: {turns}.{open}\n"))
     }
 
     fn run_events(&mut self, events: &[RecordedEvent]) -> Result<(), Difference> {
@@ -119,8 +122,8 @@ impl ReplayDriver {
                 }
                 EventKind::Out(message) => self.expect(message, limit)?,
                 EventKind::Request { id, messages } => {
-                    self.wait(limit, |driver| driver.model.asked(*id).is_some());
-                    match self.model.asked(*id) {
+                    self.wait(limit, |driver| driver.asked.contains_key(id));
+                    match self.asked.get(id) {
                         Some(now) => self.compare_told(messages, now)?,
                         None => {
                             let recorded = "a request".to_owned();
@@ -133,9 +136,7 @@ impl ReplayDriver {
                 | EventKind::Servers(_)
                 | EventKind::Project(_)
                 | EventKind::Stored(_)
-                | EventKind::View(_)
-                | EventKind::Preview(_)
-                | EventKind::Result(_)
+                | EventKind::Answer(..)
                 | EventKind::End => {}
             }
         }
@@ -148,7 +149,7 @@ impl ReplayDriver {
         let mut pieces = Vec::new();
         for event in events {
             if let EventKind::Reply(reply) = &event.kind
-                && self.model.asked(reply.to).is_some()
+                && self.asked.contains_key(&reply.to)
             {
                 pieces.extend(
                     reply.pieces.iter().map(|piece| piece.0).filter(|piece| *piece < number),
@@ -175,7 +176,7 @@ impl ReplayDriver {
             message["params"]["mcpServers"] = json!([]);
         }
         if message["method"] == "session/prompt" {
-            self.summary.turns += 1;
+            self.turns += 1;
             self.prompts.insert(message["id"].to_string());
             let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
             let word = text.split_whitespace().next().unwrap_or_default();
@@ -189,7 +190,6 @@ impl ReplayDriver {
         if let Some(session) = recorded["result"].get("sessionId") {
             self.session.0 = session.clone();
         }
-        self.summary.lines += 1;
         for observation in self.recorded.on_agent(recorded.clone()) {
             if self.skips_turn && !matches!(observation.stream, ObservedStream::Answer(_)) {
                 continue;
@@ -313,7 +313,11 @@ impl ReplayDriver {
     fn on_event(&mut self, event: PlaybackEvent) {
         match event {
             PlaybackEvent::Message(message) => self.on_message(message),
-            PlaybackEvent::ModelRequested { request, body } => self.model.on_asked(request, &body),
+            PlaybackEvent::ModelRequested { request, body } => {
+                let mut described = self.sent.describe(&body);
+                let messages = described["messages"].as_array_mut().map(std::mem::take);
+                self.asked.insert(request, messages.unwrap_or_default());
+            }
             PlaybackEvent::PieceTaken(number) => drop(self.taken.insert(number)),
             PlaybackEvent::Unrecorded(what) => self.unrecorded.push(what),
             PlaybackEvent::Ended => self.has_ended = true,
@@ -340,32 +344,8 @@ impl ReplayDriver {
 
     fn difference(&self, what: &str, recorded: String, now: String) -> Difference {
         let line = self.line;
-        let turn = self.summary.turns;
+        let turn = self.turns;
         Difference { line, turn, what: what.to_owned(), recorded, now }
-    }
-}
-
-/// The requests that the agent has made.
-#[derive(Default)]
-struct ModelRequestLog {
-    sent: SentMessages,
-    /// The new messages of each request, by the number of the recorded request.
-    asked: HashMap<u64, Vec<Value>>,
-}
-
-impl ModelRequestLog {
-    fn on_asked(&mut self, request: u64, body: &[u8]) {
-        let mut described = self.sent.describe(body);
-        let messages = match described["messages"].take() {
-            Value::Array(messages) => messages,
-            _ => Vec::new(),
-        };
-        self.asked.insert(request, messages);
-    }
-
-    /// The new messages of a request, if it was made.
-    fn asked(&self, request: u64) -> Option<&[Value]> {
-        self.asked.get(&request).map(Vec::as_slice)
     }
 }
 

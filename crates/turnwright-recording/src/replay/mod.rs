@@ -8,9 +8,8 @@ mod driver;
 mod observed;
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -21,33 +20,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Recording;
 use crate::playback::{EventKind, Playback, PlaybackEvent, RecordedEvent};
-use driver::{ReplayDriver, ReplaySummary};
+use driver::ReplayDriver;
 use observed::{Observer, RunNormalizer};
 use turnwright_rpc::AgentThread;
 use turnwright_store::{Store, insert_conversation};
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
 
-/// The folders of the agent's own files in a replay.
-#[derive(Debug)]
-pub struct AgentFolders {
-    /// The folder of its settings.
-    pub config: PathBuf,
-    /// The folder of its sessions.
-    pub state: PathBuf,
-}
-
-/// Plays a recording back in the agent that `start` starts. Returns a report for people, and true if nothing differs.
+/// Plays a recording back in the agent that `start` starts, with its settings in the folder `config` and its sessions in
+/// the folder `state`. Returns a report for people, and true if nothing differs.
 ///
 /// # Errors
 /// Those of `start`, or if the conversation that the recording begins with cannot be stored.
 pub fn play_back(
     head: &Value,
     events: &[RecordedEvent],
-    folders: &AgentFolders,
+    config: &Path,
+    state: &Path,
     start: impl FnOnce(Recording) -> io::Result<AgentThread>,
 ) -> io::Result<(String, bool)> {
-    let AgentFolders { config, state } = folders;
     let now = RunNormalizer::new(&config.to_string_lossy(), &state.to_string_lossy());
     let recorded = &head["folders"];
     let then = RunNormalizer::new(
@@ -57,14 +48,7 @@ pub fn play_back(
     let agent = PlayedAgent::start(head, events, false, state, start)?;
     let driver = ReplayDriver::new(agent, Observer::new(then), Observer::new(now));
     Ok(match driver.run(events) {
-        Ok(ReplaySummary { lines, turns, is_open }) => {
-            let open = if is_open {
-                " The recording has no end: the agent was killed, or lines are missing."
-            } else {
-                ""
-            };
-            (format!("The same: {lines} lines of the agent, turns: {turns}.{open}\n"), true)
-        }
+        Ok(report) => (report, true),
         Err(difference) => (difference.to_string(), false),
     })
 }
@@ -75,10 +59,10 @@ const MAX_WAITING_EVENTS: usize = 1024;
 /// A running agent.
 struct PlayedAgent {
     playback: Arc<Playback>,
-    input: Option<File>,
-    events: Option<Receiver<PlaybackEvent>>,
+    input: PipeWriter,
+    events: Receiver<PlaybackEvent>,
     stop: CancellationToken,
-    thread: Option<JoinHandle<io::Result<()>>>,
+    thread: JoinHandle<io::Result<()>>,
 }
 
 impl PlayedAgent {
@@ -98,39 +82,29 @@ impl PlayedAgent {
         thread::Builder::new()
             .name("replay".to_owned())
             .spawn(move || read_messages(messages, &sender))?;
-        Ok(PlayedAgent {
-            playback,
-            input: Some(requests),
-            events: Some(receiver),
-            stop,
-            thread: Some(thread),
-        })
+        Ok(PlayedAgent { playback, input: requests, events: receiver, stop, thread })
     }
 
     /// Sends a message. If the agent has ended, the message is dropped, and [`PlayedAgent::next_event`] returns
     /// [`PlaybackEvent::Ended`].
     fn send(&mut self, message: &Value) {
-        if let Some(input) = &mut self.input {
-            input.write_all(format!("{message}\n").as_bytes()).ok();
-        }
+        self.input.write_all(format!("{message}\n").as_bytes()).ok();
     }
 
     /// Waits at most `limit` for the next event.
     fn next_event(&self, limit: Duration) -> Option<PlaybackEvent> {
-        self.events.as_ref()?.recv_timeout(limit).ok()
+        self.events.recv_timeout(limit).ok()
     }
 
     /// Ends the agent, and waits for it.
-    fn end(&mut self) {
+    fn end(self) {
         // Neither its messages nor the recorded events are awaited any more.
-        self.events = None;
+        drop(self.events);
         self.playback.advance(u64::MAX);
         self.stop.cancel();
-        self.input = None;
-        if let Some(thread) = self.thread.take() {
-            // How it ends is no part of the comparison.
-            thread.join().ok();
-        }
+        drop(self.input);
+        // How it ends is no part of the comparison.
+        self.thread.join().ok();
     }
 }
 
@@ -146,7 +120,7 @@ fn store_conversation(state: &Path, events: &[RecordedEvent]) -> io::Result<()> 
     stored.map_err(|error| io::Error::other(format!("its conversation is damaged: {error}")))
 }
 
-fn read_messages(output: File, sender: &SyncSender<PlaybackEvent>) {
+fn read_messages(output: PipeReader, sender: &SyncSender<PlaybackEvent>) {
     for line in BufReader::new(output).lines() {
         let Ok(message) = line.map(|line| serde_json::from_str(&line).unwrap_or_default()) else {
             break;
@@ -227,10 +201,6 @@ struct OtherModelRun {
     report: String,
 }
 
-/// The steps of a turn, in their order.
-#[derive(Default)]
-struct TurnReport(Vec<ReportedStep>);
-
 /// A message of the model, or a tool call.
 struct ReportedStep {
     id: String,
@@ -257,7 +227,7 @@ impl OtherModelRun {
             message["params"]["mcpServers"] = json!([]);
         }
         self.agent.send(&message);
-        let mut turn = TurnReport::default();
+        let mut steps = Vec::new();
         loop {
             let answer = match self.agent.next_event(SILENCE_LIMIT) {
                 Some(PlaybackEvent::Message(answer)) => answer,
@@ -267,7 +237,7 @@ impl OtherModelRun {
                 Some(_) => continue,
             };
             match (answer["method"].as_str(), answer.get("id")) {
-                (Some("session/update"), _) => turn.on_update(&answer["params"]["update"]),
+                (Some("session/update"), _) => note_update(&mut steps, &answer["params"]["update"]),
                 (Some(method), Some(id)) => {
                     let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);
                     let answer = match recorded {
@@ -286,7 +256,7 @@ impl OtherModelRun {
                     if let Some(session) = answer["result"].get("sessionId") {
                         self.session = session.clone();
                     }
-                    return self.append_report(&message, &answer, &turn);
+                    return self.append_report(&message, &answer, &steps);
                 }
                 _ => {}
             }
@@ -298,7 +268,7 @@ impl OtherModelRun {
         &mut self,
         message: &Value,
         answer: &Value,
-        turn: &TurnReport,
+        steps: &[ReportedStep],
     ) -> Result<(), String> {
         let error = answer["error"]["message"].as_str();
         let method = message["method"].as_str().unwrap_or_default();
@@ -314,7 +284,7 @@ impl OtherModelRun {
         }
         let prompt = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default();
         let mut text = format!("> {}\n", escape_hidden(&text::clip(prompt, MAX_SHOWN)));
-        for step in &turn.0 {
+        for step in steps {
             let line = match &step.status {
                 Some(status) => format!("  {status}: {}\n", escape_hidden(&step.text)),
                 None => {
@@ -330,34 +300,37 @@ impl OtherModelRun {
     }
 }
 
-impl TurnReport {
-    fn on_update(&mut self, update: &Value) {
-        match update["sessionUpdate"].as_str() {
-            Some("agent_message_chunk") => {
-                let step = self.step(&update["messageId"], None);
-                step.text.push_str(update["content"]["text"].as_str().unwrap_or_default());
-            }
-            Some("tool_call" | "tool_call_update") => {
-                let step = self.step(&update["toolCallId"], Some("pending"));
-                if let Some(title) = update["title"].as_str() {
-                    title.clone_into(&mut step.text);
-                }
-                if let Some(status) = update["status"].as_str() {
-                    step.status = Some(status.to_owned());
-                }
-            }
-            _ => {}
+/// Adds an update of the agent to the steps of a turn.
+fn note_update(steps: &mut Vec<ReportedStep>, update: &Value) {
+    match update["sessionUpdate"].as_str() {
+        Some("agent_message_chunk") => {
+            let step = step_of(steps, &update["messageId"], None);
+            step.text.push_str(update["content"]["text"].as_str().unwrap_or_default());
         }
+        Some("tool_call" | "tool_call_update") => {
+            let step = step_of(steps, &update["toolCallId"], Some("pending"));
+            if let Some(title) = update["title"].as_str() {
+                title.clone_into(&mut step.text);
+            }
+            if let Some(status) = update["status"].as_str() {
+                step.status = Some(status.to_owned());
+            }
+        }
+        _ => {}
     }
+}
 
-    /// The step with this id, which is a new one if there is none.
-    fn step(&mut self, id: &Value, status: Option<&str>) -> &mut ReportedStep {
-        let id = id.as_str().unwrap_or_default();
-        let index = self.0.iter().position(|step| step.id == id).unwrap_or_else(|| {
-            let status = status.map(str::to_owned);
-            self.0.push(ReportedStep { id: id.to_owned(), text: String::new(), status });
-            self.0.len() - 1
-        });
-        &mut self.0[index]
-    }
+/// The step with this id, which is a new one if there is none.
+fn step_of<'a>(
+    steps: &'a mut Vec<ReportedStep>,
+    id: &Value,
+    status: Option<&str>,
+) -> &'a mut ReportedStep {
+    let id = id.as_str().unwrap_or_default();
+    let index = steps.iter().position(|step| step.id == id).unwrap_or_else(|| {
+        let status = status.map(str::to_owned);
+        steps.push(ReportedStep { id: id.to_owned(), text: String::new(), status });
+        steps.len() - 1
+    });
+    &mut steps[index]
 }

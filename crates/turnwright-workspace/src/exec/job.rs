@@ -5,17 +5,18 @@ use std::fmt::{self, Debug};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::output::{CommandOutput, OutputExcerpt};
 use super::running::{CommandExit, Leftover, RunningCommand, Signal};
 use tokio::task::spawn_blocking;
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::ids::CallId;
 use turnwright_types::patience::sleep_until;
 
 /// How long a command may clean up after SIGTERM before its group is killed.
@@ -105,6 +106,8 @@ pub struct Job {
     is_stopped_by_user: AtomicBool,
     /// The model has been told that it has ended.
     is_end_reported: AtomicBool,
+    /// The terminal in which the client draws its output.
+    terminal: OnceLock<CallId>,
 }
 
 impl Debug for Job {
@@ -134,6 +137,7 @@ impl Job {
             stop,
             is_stopped_by_user: AtomicBool::new(false),
             is_end_reported: AtomicBool::new(false),
+            terminal: OnceLock::new(),
         };
         (job, inbox)
     }
@@ -145,6 +149,15 @@ impl Job {
 
     pub fn command(&self) -> &str {
         &self.command
+    }
+
+    /// Records that the client draws the output in this terminal.
+    pub fn set_terminal(&self, terminal: CallId) {
+        self.terminal.set(terminal).ok();
+    }
+
+    pub(super) fn terminal(&self) -> Option<&CallId> {
+        self.terminal.get()
     }
 
     /// How long it has been running, or ran.
@@ -223,6 +236,11 @@ impl Job {
     /// Stops the command. [`Job::wait_for_end`] waits until it has ended.
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Stops the command when the guard is dropped, unless that is disarmed before.
+    pub fn stop_on_drop(&self) -> DropGuard {
+        self.stop.clone().drop_guard()
     }
 
     /// Stops the command because the user wants that, unless it is being stopped already.

@@ -18,7 +18,7 @@ use super::memory_limit::wait_until_above;
 use super::output::delete_old_outputs;
 use super::running::RunningCommand;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::ids::SessionId;
+use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::text;
 
 /// The most commands that may run at the same time.
@@ -147,6 +147,14 @@ impl Jobs {
 
     pub fn find(&self, id: &str) -> Option<Arc<Job>> {
         self.table.lock().jobs.iter().find(|job| job.id() == id).cloned()
+    }
+
+    /// Stops the command whose output the client draws in this terminal. Returns false if none runs there.
+    pub fn stop_in_terminal(&self, terminal: &CallId) -> bool {
+        let table = self.table.lock();
+        let mut running = table.jobs.iter().filter(|job| job.end().is_none());
+        let shown = running.find(|job| job.terminal() == Some(terminal));
+        shown.inspect(|job| job.stop_for_user()).is_some()
     }
 
     /// Removes a job that has ended and was reported.

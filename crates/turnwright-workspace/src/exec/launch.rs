@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::Environment;
 use super::group::ProcessGroup;
 use super::launcher_link::{
-    self, LaunchRequest, LauncherLink, LinkEvent, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
+    self, LaunchRequest, LauncherLink, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
 use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
@@ -41,28 +41,14 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most bytes that may wait for the agent before the program is no longer read.
 const MAX_BACKLOG: usize = 256 * 1024;
 
-/// The command for the launcher.
-#[derive(Clone, Debug)]
-pub struct LaunchSpec {
-    pub environment: Environment,
-    pub source: LaunchSource,
-}
-
 /// Who says what the launcher runs.
 #[derive(Clone, Debug)]
 pub enum LaunchSource {
     /// The person who has typed this program and its arguments.
     Person { program: Vec<OsString>, sandbox: Box<SandboxProfile> },
-    /// The agent that waits for its reports.
-    Agent(AgentAddress),
-}
-
-/// Where the agent listens for the launcher.
-#[derive(Clone, Debug)]
-pub struct AgentAddress {
-    pub socket: PathBuf,
-    /// The value of [`NONCE_VARIABLE`], which tells the agent that this is the launcher it waits for.
-    pub nonce: String,
+    /// The agent that waits for its reports at this socket. The nonce is the value of [`NONCE_VARIABLE`], which
+    /// tells the agent that this is the launcher it waits for.
+    Agent { socket: PathBuf, nonce: String },
 }
 
 /// Why the launcher has run nothing.
@@ -89,45 +75,40 @@ impl LaunchError {
     }
 }
 
-/// A task that displays the output. It is separate, because writing to a terminal may block.
-#[derive(Debug)]
-pub struct DisplayTask {
-    pub output: Sender<Vec<u8>>,
-    /// Ends when all output is displayed and the sender is dropped.
-    pub finished: JoinHandle<()>,
-}
-
 /// Runs the program to its end and displays its output. A signal, or the end of the agent, ends the
 /// program with all its descendants. Returns its exit code as shells do: 128 plus the number for a
 /// signal.
-pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
+///
+/// `display` leads to a task that displays the output, because writing to a terminal may block.
+/// `display_finished` ends when all output is displayed and the sender is dropped.
+pub async fn launch(
+    source: LaunchSource,
+    environment: &Environment,
+    display: Sender<Vec<u8>>,
+    display_finished: JoinHandle<()>,
+) -> Result<u8, LaunchError> {
     // Handlers must exist before there is a program that the signals are to end.
     let signals = TerminationSignals::new();
-    let (link, network, program, workdir, accepts_input, sandbox) = match &launch.source {
-        LaunchSource::Agent(agent) => {
-            let (link, network, request) = connect(agent)
-                .await
-                .map_err(|error| LaunchError::Unreachable { at: agent.socket.clone(), error })?;
+    let (link, network, program, workdir, accepts_input, sandbox) = match source {
+        LaunchSource::Agent { socket, nonce } => {
+            let connected = connect(&socket, &nonce).await;
+            let (link, network, request) =
+                connected.map_err(|error| LaunchError::Unreachable { at: socket, error })?;
             let LaunchRequest { program, workdir, accepts_input, sandbox } = request;
             let program = program.into_iter().map(OsString::from).collect();
             (Some(link), network, program, Some(workdir), accepts_input, sandbox)
         }
         LaunchSource::Person { program, sandbox } => {
-            (None, None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
+            (None, None, program, None, false, Some(*sandbox))
         }
     };
     // Others may read the editor's terminal, so keys are redacted.
     let redactor = link.is_some().then(redact::StreamRedactor::default);
-    let mut targets = OutputTargets {
-        display: Some(display_task.output),
-        display_finished: display_task.finished,
-        link,
-        redactor,
-    };
+    let mut targets = OutputTargets { display: Some(display), display_finished, link, redactor };
     #[expect(clippy::disallowed_methods, reason = "this process runs one command")]
     let moved = workdir.map_or(Ok(()), std::env::set_current_dir);
     let started = moved.and_then(|()| {
-        ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox, network)
+        ProcessGroup::start_program(&program, environment, accepts_input, sandbox, network)
     });
     match started {
         Ok(group) => Ok(run(group, targets, signals).await),
@@ -146,23 +127,14 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
     }
 }
 
-/// Why the relay between a program and its targets has ended.
-struct RelayEnd {
-    /// How the program has ended; `None` if it still runs.
-    exit: Option<CommandExit>,
-    /// The signal that ends the launcher.
-    end_signal: Option<i32>,
-    /// How long the program may take to end.
-    grace: Duration,
-}
-
-/// Passes output and input on until the program, the connection or the launcher ends.
+/// Passes output and input on until the program, the connection or the launcher ends. Returns how the program has ended
+/// (`None` if it still runs), the signal that ends the launcher, and how long the program may take to end.
 async fn relay(
     group: &mut ProcessGroup,
     targets: &mut OutputTargets,
     signals: &mut TerminationSignals,
     output: &mut Vec<u8>,
-) -> RelayEnd {
+) -> (Option<CommandExit>, Option<i32>, Duration) {
     let mut end_signal = None;
     let mut grace = DEFAULT_GRACE;
     let exit = loop {
@@ -197,7 +169,7 @@ async fn relay(
             break None;
         }
     };
-    RelayEnd { exit, end_signal, grace }
+    (exit, end_signal, grace)
 }
 
 async fn run(
@@ -206,7 +178,7 @@ async fn run(
     mut signals: TerminationSignals,
 ) -> u8 {
     let mut output = Vec::new();
-    let RelayEnd { exit, end_signal, grace } =
+    let (exit, end_signal, grace) =
         relay(&mut group, &mut targets, &mut signals, &mut output).await;
     // All output of the program itself is in the pipe, which holds less than this. Background
     // processes may print more, faster than anybody reads.
@@ -255,23 +227,22 @@ async fn reap(group: &mut ProcessGroup) -> CommandExit {
 
 /// Connects to the agent and receives what is to be run.
 async fn connect(
-    agent: &AgentAddress,
+    socket: &Path,
+    nonce: &str,
 ) -> io::Result<(LauncherLink, Option<Arc<SessionNetwork>>, LaunchRequest)> {
-    if agent.nonce.is_empty() {
+    if nonce.is_empty() {
         return Err(io::Error::other(format!(
             "{SOCKET_VARIABLE} is set and {NONCE_VARIABLE} is not; unset it if you have set it"
         )));
     }
     let connected = async {
-        let mut stream = UnixStream::connect(&agent.socket).await?;
-        stream.write_all(agent.nonce.as_bytes()).await?;
+        let mut stream = UnixStream::connect(socket).await?;
+        stream.write_all(nonce.as_bytes()).await?;
         let network = launcher_link::receive_network(&stream).await?;
         let mut link = LauncherLink::new(stream);
         loop {
-            match link.next().await? {
-                LinkEvent::Frame(LinkFrame::Run(request)) => return Ok((link, network, *request)),
-                LinkEvent::Frame(_) | LinkEvent::Drained => {}
-                LinkEvent::End => return Err(io::ErrorKind::ConnectionAborted.into()),
+            if let Some(LinkFrame::Run(request)) = link.next().await? {
+                return Ok((link, network, *request));
             }
         }
     };
@@ -283,13 +254,9 @@ async fn connect(
 /// The agent's next request; `None` when it is gone. Without an agent it waits for ever.
 async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
     let Some(link) = link else { return std::future::pending().await };
-    match link.next().await {
-        Ok(LinkEvent::Frame(frame)) => Some(frame),
-        // A frame that asks for nothing, so that the caller checks again whether there is room for
-        // more output.
-        Ok(LinkEvent::Drained) => Some(LinkFrame::Output(Vec::new())),
-        Ok(LinkEvent::End) | Err(_) => None,
-    }
+    // Once everything is sent, a frame that asks for nothing, so that the caller checks again whether
+    // there is room for more output.
+    link.next().await.ok().map(|frame| frame.unwrap_or(LinkFrame::Output(Vec::new())))
 }
 
 /// Waits until the display accepts more.
@@ -408,10 +375,9 @@ mod tests {
             let mut bytes = 0;
             loop {
                 match agent.next().await.unwrap() {
-                    LinkEvent::Frame(LinkFrame::Output(output)) => bytes += output.len(),
-                    LinkEvent::Frame(LinkFrame::Exit(exit, _)) => return (bytes, exit),
-                    LinkEvent::Frame(_) | LinkEvent::Drained => {}
-                    LinkEvent::End => panic!("no exit after {bytes} bytes"),
+                    Some(LinkFrame::Output(output)) => bytes += output.len(),
+                    Some(LinkFrame::Exit(exit, _)) => return (bytes, exit),
+                    Some(_) | None => {}
                 }
             }
         };

@@ -152,16 +152,6 @@ pub(super) struct LaunchRequest {
     pub(super) sandbox: Option<SandboxProfile>,
 }
 
-/// An event on the connection.
-#[derive(Debug, PartialEq)]
-pub(super) enum LinkEvent {
-    Frame(LinkFrame),
-    /// Everything that was to be sent has been sent.
-    Drained,
-    /// The other side has closed the connection.
-    End,
-}
-
 /// One end of the connection.
 #[derive(Debug)]
 pub(super) struct LauncherLink {
@@ -187,11 +177,15 @@ impl LauncherLink {
         self.outgoing.len()
     }
 
-    /// Waits for the next event. Cancel safe.
-    pub(super) async fn next(&mut self) -> io::Result<LinkEvent> {
+    /// Waits for the next frame; `None` when everything that was to be sent has been sent. Cancel safe.
+    ///
+    /// # Errors
+    /// Those of the connection, and that the other side has closed it.
+    pub(super) async fn next(&mut self) -> io::Result<Option<LinkFrame>> {
         loop {
-            if let Some(frame) = decode(&mut self.incoming)? {
-                return Ok(LinkEvent::Frame(frame));
+            let frame = decode(&mut self.incoming)?;
+            if frame.is_some() {
+                return Ok(frame);
             }
             let interest = if self.outgoing.is_empty() {
                 Interest::READABLE
@@ -200,12 +194,12 @@ impl LauncherLink {
             };
             let ready = self.stream.ready(interest).await?;
             if ready.is_readable() && !self.read()? {
-                return Ok(LinkEvent::End);
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if ready.is_writable() && !self.outgoing.is_empty() {
                 self.write()?;
                 if self.outgoing.is_empty() {
-                    return Ok(LinkEvent::Drained);
+                    return Ok(None);
                 }
             }
         }

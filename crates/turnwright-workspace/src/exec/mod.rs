@@ -46,7 +46,7 @@ pub use group::ProcessGroup;
 pub use job::{EndReason, InputError, Job, JobEnd};
 pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
 #[cfg(unix)]
-pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
+pub use launch::{LaunchError, LaunchSource, launch};
 #[cfg(unix)]
 pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use memory_limit::{MemoryMeter, default_memory_limit};

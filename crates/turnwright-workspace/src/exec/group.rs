@@ -22,14 +22,14 @@ use tokio::process::{ChildStdin, Command};
 
 use super::command_process::CommandProcess;
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
+#[cfg(unix)]
+use super::job::signal_name;
+use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 #[cfg(target_os = "linux")]
 use super::memory_limit::MemoryMeter;
 #[cfg(unix)]
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
-#[cfg(unix)]
-use super::running;
-use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
 use super::signal_action;
 #[cfg(unix)]
@@ -307,21 +307,22 @@ impl ProcessGroup {
         looking.await.unwrap_or(false)
     }
 
-    async fn end_group(&mut self, grace: Duration) -> Leftover {
+    /// Ends the processes of the group. Returns true if there was one that had to be stopped.
+    async fn end_group(&mut self, grace: Duration) -> bool {
         if self.has_stopped_running().await {
-            return Leftover::None;
+            return false;
         }
         let has_exited = self.process.wait().now_or_never().is_some();
         if has_exited && tokio::time::timeout(LEFTOVER_GRACE, self.wait_until_gone()).await.is_ok()
         {
-            return Leftover::None;
+            return false;
         }
         self.signal_group(rustix::process::Signal::TERM);
         if tokio::time::timeout(grace, self.wait_until_gone()).await.is_err() {
             self.signal_group(rustix::process::Signal::KILL);
             tokio::time::timeout(grace, self.wait_until_gone()).await.ok();
         }
-        Leftover::Stopped
+        true
     }
 
     async fn wait_until_gone(&mut self) {
@@ -445,13 +446,13 @@ impl RunningCommand for ProcessGroup {
         })
     }
 
-    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover> {
+    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             self.stdin = None;
-            let of_group = self.end_group(grace).await;
-            let strays = self.kill_strays().await;
+            let had_members = self.end_group(grace).await;
+            let had_strays = self.kill_strays().await;
             self.has_ended = true;
-            if strays { Leftover::Stopped } else { of_group }
+            had_members || had_strays
         })
     }
 
@@ -515,7 +516,7 @@ async fn read_once<R: AsyncRead + Unpin>(
 fn exit_of(status: ExitStatus) -> CommandExit {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return CommandExit::Signal(running::signal_name(signal));
+        return CommandExit::Signal(signal_name(signal));
     }
     status.code().map_or(CommandExit::Unknown, CommandExit::Code)
 }

@@ -13,10 +13,9 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::job::{EndReason, Job, JobEnd, JobRequest, supervise};
+use super::job::{EndReason, Job, JobEnd, JobRequest, RunningCommand, supervise};
 use super::memory_limit::wait_until_above;
 use super::output::delete_old_outputs;
-use super::running::RunningCommand;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 use turnwright_types::text;

@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use super::Environment;
 use super::group::ProcessGroup;
+use super::job::{CommandExit, RunningCommand, signal_number};
 use super::launcher_link::{
     self, LaunchRequest, LauncherLink, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
-use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
@@ -121,7 +121,7 @@ pub async fn launch(
             };
             // The caller reports the error to the terminal.
             targets.report(&LinkFrame::Output(format!("{error}\n").into_bytes()));
-            targets.end(CommandExit::Code(error.exit_code().into()), Leftover::None).await;
+            targets.end(CommandExit::Code(error.exit_code().into()), false).await;
             Err(error)
         }
     }
@@ -190,7 +190,7 @@ async fn run(
     if exit.is_some() {
         group.drain(&mut sink).await;
     }
-    let leftover = group.stop(grace).await;
+    let had_leftovers = group.stop(grace).await;
     group.drain(&mut sink).await;
     targets.report(&LinkFrame::Refused(group.take_refused_connections()));
     let exit = match exit {
@@ -207,7 +207,7 @@ async fn run(
         (None, CommandExit::Signal(name)) => 128 + signal_number(name),
         (None, CommandExit::TerminalClosed | CommandExit::Unknown) => i32::from(u8::MAX),
     };
-    targets.end(exit, leftover).await;
+    targets.end(exit, had_leftovers).await;
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)
 }
 
@@ -314,11 +314,11 @@ impl OutputTargets {
 
     /// Reports the end to the agent after everything is displayed, because the agent may then close
     /// the terminal at once.
-    async fn end(mut self, exit: CommandExit, leftover: Leftover) {
+    async fn end(mut self, exit: CommandExit, had_leftovers: bool) {
         self.display = None;
         timeout(FLUSH_TIMEOUT, &mut self.display_finished).await.ok();
         if let Some(mut link) = self.link {
-            link.send(&LinkFrame::Exit(exit, leftover));
+            link.send(&LinkFrame::Exit(exit, had_leftovers));
             timeout(REPORT_TIMEOUT, link.flush()).await.ok();
         }
     }
@@ -381,8 +381,7 @@ mod tests {
                 }
             }
         };
-        let ((), (bytes, exit)) =
-            tokio::join!(targets.end(CommandExit::Code(0), Leftover::None), reads);
+        let ((), (bytes, exit)) = tokio::join!(targets.end(CommandExit::Code(0), false), reads);
         assert_eq!((bytes, exit), (16 * MAX_BACKLOG, CommandExit::Code(0)));
     }
 }

@@ -21,7 +21,6 @@ mod members;
 mod memory_limit;
 mod output;
 mod piped;
-mod running;
 #[cfg(unix)]
 mod signal_action;
 #[cfg(target_os = "linux")]
@@ -43,7 +42,7 @@ use turnwright_types::shell_script::ShellDialect;
 pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
-pub use job::{EndReason, InputError, Job, JobEnd};
+pub use job::{CommandExit, EndReason, Job, JobEnd, OutputSink, RunningCommand, Signal};
 pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
 #[cfg(unix)]
 pub use launch::{LaunchError, LaunchSource, launch};
@@ -52,7 +51,6 @@ pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use memory_limit::{MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{ActivitySample, PipedProcess, PipedProgram, ProcessPipes, ProgramActivity};
-pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]

@@ -16,8 +16,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Environment;
 use super::group::ProcessGroup;
+use super::job::{CommandExit, RunningCommand};
 use super::memory_limit::wait_until_above;
-use super::running::{CommandExit, RunningCommand};
 use turnwright_sandbox::SandboxProfile;
 
 /// A program to run.

@@ -15,11 +15,11 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::group::{ProcessGroup, shell};
+use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 use super::launcher_link::{
     self, LaunchRequest, LauncherLink, LauncherListener, LinkFrame, NONCE_VARIABLE,
     SOCKET_VARIABLE,
 };
-use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 use super::{CommandSpec, Environment};
 use turnwright_types::client::{
     ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
@@ -80,7 +80,7 @@ pub struct TerminalRun {
     /// Output that was received but not passed on yet.
     unread_output: Vec<u8>,
     exit: Option<CommandExit>,
-    leftover: Leftover,
+    had_leftovers: bool,
     refused_connections: Vec<SocketAddr>,
 }
 
@@ -184,7 +184,7 @@ impl TerminalRun {
             pending_kill: None,
             unread_output: Vec::new(),
             exit: None,
-            leftover: Leftover::None,
+            had_leftovers: false,
             refused_connections: Vec::new(),
         })
     }
@@ -216,8 +216,8 @@ impl TerminalRun {
             TerminalState::Connected(link) => match link.next().await {
                 Ok(Some(LinkFrame::Output(bytes))) => sink(&bytes),
                 Ok(Some(LinkFrame::Refused(addresses))) => self.refused_connections = addresses,
-                Ok(Some(LinkFrame::Exit(exit, leftover))) => {
-                    self.leftover = leftover;
+                Ok(Some(LinkFrame::Exit(exit, had_leftovers))) => {
+                    self.had_leftovers = had_leftovers;
                     self.state = TerminalState::Ended;
                     return Ok(Some(exit));
                 }
@@ -336,15 +336,15 @@ impl RunningCommand for TerminalRun {
         Box::pin(std::future::ready(()))
     }
 
-    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover> {
+    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             let is_connected = match &mut self.state {
                 TerminalState::Local(group) => return group.stop(grace).await,
                 TerminalState::Starting(_) => {
                     self.state = TerminalState::Ended;
-                    return Leftover::None;
+                    return false;
                 }
-                TerminalState::Ended => return self.leftover,
+                TerminalState::Ended => return self.had_leftovers,
                 TerminalState::Waiting { .. } => false,
                 TerminalState::Connected(_) => true,
             };
@@ -353,7 +353,7 @@ impl RunningCommand for TerminalRun {
             }
             // A launcher that connects only now is rejected and runs nothing.
             self.state = TerminalState::Ended;
-            Leftover::Stopped
+            true
         })
     }
 

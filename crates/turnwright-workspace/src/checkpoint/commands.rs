@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::CallChanges;
-use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE, StoredContents};
+use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE};
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::{find_newly_ignored, find_repositories};
@@ -144,8 +144,13 @@ impl super::ChangeTracker {
             ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
         let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
         let cached = cached.filter(|_| is_index_unchanged && is_same);
-        let stored = StoredContents { repositories: &repositories, converted: &converted };
-        self.0.contents.lock().preload(COPY_LIMIT, cached.as_deref(), &snapshot, stored);
+        self.0.contents.lock().preload(
+            COPY_LIMIT,
+            cached.as_deref(),
+            &snapshot,
+            &repositories,
+            &converted,
+        );
         let mut hidden = self.0.hidden.lock();
         hidden.note_unreadable(&snapshot);
         hidden.update(previous.as_deref(), &snapshot, watched);

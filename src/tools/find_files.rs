@@ -11,7 +11,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
+use turnwright_workspace::search::{FileList, FindOptions, MAX_FOUND_FILES, find};
 
 #[derive(Debug)]
 pub(super) struct FindFiles;
@@ -82,11 +82,8 @@ impl Tool for FindFiles {
             Ok(scope) => scope,
             Err(reason) => return ToolOutcome::failed(reason),
         };
-        let order = match args.sort {
-            Some(SortBy::Recent) => FileOrder::Recent,
-            Some(SortBy::Path) | None => FileOrder::Path,
-        };
-        let wanted = FindOptions { order, offset: args.offset.unwrap_or(0) };
+        let recent_first = matches!(args.sort, Some(SortBy::Recent));
+        let wanted = FindOptions { recent_first, offset: args.offset.unwrap_or(0) };
         let search = move |stop: &_| match search_common::obstacle(&scope.root, true) {
             Some(why) => Err(why),
             None => Ok(find(&scope, wanted, stop)),

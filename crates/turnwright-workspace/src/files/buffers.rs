@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::save::{self, WritePrecondition};
-use super::text::{ContentHash, LineEndings, with_crlf, with_lf};
+use super::text::{LineEndings, with_crlf, with_lf};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk};
 use crate::nofollow;
 use turnwright_types::client::{BufferError, EditorBuffers};
@@ -358,8 +358,8 @@ pub(super) struct UnsavedFiles(Mutex<KnownBuffers>);
 #[derive(Debug, Default)]
 struct KnownBuffers {
     unsaved: BTreeSet<PathBuf>,
-    /// The editor's text and the disk's after the editor had converted it on saving.
-    converted: BTreeMap<PathBuf, (ContentHash, ContentHash)>,
+    /// The hashes of the editor's text and the disk's after the editor had converted it on saving.
+    converted: BTreeMap<PathBuf, ([u8; 32], [u8; 32])>,
     /// The files that a call has changed on the disk since the editor last showed the disk's text, with the
     /// SHA-256 of the contents before.
     replaced: BTreeMap<PathBuf, Vec<String>>,

@@ -2,6 +2,7 @@
 //! the disk by an atomic replacement.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
@@ -14,24 +15,16 @@ use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::hash::{hex, sha256};
 
-/// The state that a path must have for its content to be restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestorePrecondition {
-    Absent,
-    /// A file with this SHA-256.
-    Sha256([u8; 32]),
-}
-
 impl Files {
-    /// Gives a file these bytes and this mode if the precondition holds. Missing folders are
-    /// created. `path` must have no links.
+    /// Gives a file these bytes and this mode if it has the `expected` SHA-256; without one, it must not exist. Missing
+    /// folders are created. `path` must have no links.
     ///
     /// # Errors
     /// If the file was not restored. It then has its old bytes.
     pub async fn restore(
         &self,
         path: &Path,
-        expected: RestorePrecondition,
+        expected: Option<[u8; 32]>,
         (bytes, mode): (Vec<u8>, u32),
         cancel: &CancellationToken,
     ) -> Result<(), FileError> {
@@ -42,12 +35,12 @@ impl Files {
         self.forget_seen(&target);
         self.ensure_no_unsaved(&target).await?;
         let was = match expected {
-            RestorePrecondition::Absent => None,
-            RestorePrecondition::Sha256(_) => Some(make_writable(path).await?),
+            None => None,
+            Some(_) => Some(make_writable(path).await?),
         };
         let written = match self.restore_in_editor(&target, expected, &bytes, cancel).await {
-            Ok(Some(RestorePrecondition::Absent)) => create_file(path, bytes, mode).await,
-            Ok(Some(RestorePrecondition::Sha256(sha256))) => {
+            Ok(ControlFlow::Continue(None)) => create_file(path, bytes, mode).await,
+            Ok(ControlFlow::Continue(Some(sha256))) => {
                 self.unsaved.note_replaced(path, hex(&sha256));
                 save::write(path, WritePrecondition::Sha256(sha256), bytes).await
             }
@@ -81,31 +74,31 @@ impl Files {
         }
     }
 
-    /// Restores through the editor. Returns the disk's present state if the disk has to be written as well: there
+    /// Restores through the editor. Continues with the SHA-256 on the disk if the disk has to be written as well: there
     /// is no editor for the file, or it would not preserve the bytes, has formatted them, or has not saved them.
     async fn restore_in_editor(
         &self,
         target: &ResolvedPath,
-        expected: RestorePrecondition,
+        expected: Option<[u8; 32]>,
         bytes: &[u8],
         cancel: &CancellationToken,
-    ) -> Result<Option<RestorePrecondition>, FileError> {
+    ) -> Result<ControlFlow<(), Option<[u8; 32]>>, FileError> {
         let can_write = self.buffers.as_ref().is_some_and(|buffers| buffers.can_write());
         if !can_write || target.scope != PathScope::Workspace || bytes.len() > EDITOR_TEXT_LIMIT {
-            return Ok(Some(expected));
+            return Ok(ControlFlow::Continue(expected));
         }
         let Some(text) = FileText::decode(bytes.to_vec()).filter(|text| !text.is_lossy_in_editor())
         else {
-            return Ok(Some(expected));
+            return Ok(ControlFlow::Continue(expected));
         };
         let now = match self.load(target).await {
-            Ok(found) if found.text.is_lossy_in_editor() => return Ok(Some(expected)),
+            Ok(found) if found.text.is_lossy_in_editor() => return Ok(ControlFlow::Continue(expected)),
             Ok(found) => Some(found.text),
             Err(FileError::NotFound) => None,
             Err(error @ FileError::ReadRefused(_)) => return Err(error),
-            Err(_) => return Ok(Some(expected)),
+            Err(_) => return Ok(ControlFlow::Continue(expected)),
         };
-        if let RestorePrecondition::Sha256(sha256) = expected
+        if let Some(sha256) = expected
             && sha256_on_disk(&target.path).await? != sha256
         {
             return Err(FileError::Stale);
@@ -113,9 +106,9 @@ impl Files {
         self.write_if_unchanged(target, now.as_ref(), &text.text, cancel).await?;
         self.forget_seen(target);
         match sha256_on_disk(&target.path).await {
-            Ok(now) if now == sha256(bytes) => Ok(None),
-            Ok(now) => Ok(Some(RestorePrecondition::Sha256(now))),
-            Err(FileError::NotFound) => Ok(Some(RestorePrecondition::Absent)),
+            Ok(now) if now == sha256(bytes) => Ok(ControlFlow::Break(())),
+            Ok(now) => Ok(ControlFlow::Continue(Some(now))),
+            Err(FileError::NotFound) => Ok(ControlFlow::Continue(None)),
             Err(error) => Err(error),
         }
     }

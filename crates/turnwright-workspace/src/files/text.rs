@@ -37,11 +37,6 @@ pub enum LineEndings {
     Mixed,
 }
 
-/// The SHA-256 of a text. CRLF counts as LF: an editor shows each file with its own line endings,
-/// and that is not a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContentHash([u8; 32]);
-
 impl FileText {
     /// A text encoded in UTF-8.
     pub fn new(text: impl Into<String>, source: TextSource) -> FileText {
@@ -59,11 +54,13 @@ impl FileText {
         self.encoding.encode(&self.text).map_err(|char| FileError::Unmappable { char, encoding })
     }
 
-    pub fn hash(&self) -> ContentHash {
+    /// The SHA-256 of the text. CRLF counts as LF: an editor shows each file with its own line endings,
+    /// and that is not a change.
+    pub(super) fn hash(&self) -> [u8; 32] {
         if self.text.contains('\r') {
-            ContentHash(sha256(self.text.replace("\r\n", "\n").as_bytes()))
+            sha256(self.text.replace("\r\n", "\n").as_bytes())
         } else {
-            ContentHash(sha256(self.text.as_bytes()))
+            sha256(self.text.as_bytes())
         }
     }
 

@@ -92,7 +92,9 @@ impl Files {
             return Ok(ControlFlow::Continue(expected));
         };
         let now = match self.load(target).await {
-            Ok(found) if found.text.is_lossy_in_editor() => return Ok(ControlFlow::Continue(expected)),
+            Ok(found) if found.text.is_lossy_in_editor() => {
+                return Ok(ControlFlow::Continue(expected));
+            }
             Ok(found) => Some(found.text),
             Err(FileError::NotFound) => None,
             Err(error @ FileError::ReadRefused(_)) => return Err(error),

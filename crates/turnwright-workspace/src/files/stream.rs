@@ -110,8 +110,8 @@ impl LineReader<'_> {
         Ok((breaks + usize::from(is_exact && last != b'\n'), is_exact))
     }
 
-    /// Skips `skip` lines from the current position and reads at most `line_count` lines. The flag is true if there may be
-    /// more of the requested ones, and the number is that of all lines of the file, if its end was reached.
+    /// Skips `skip` lines from the current position and reads at most `line_count` lines. The flag is true if there may
+    /// be more of the requested ones, and the number is that of all lines of the file, if its end was reached.
     fn read_lines(
         &mut self,
         buffer: &mut [u8],

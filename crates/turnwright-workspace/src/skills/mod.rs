@@ -558,9 +558,7 @@ mod tests {
         );
         let skipped: Vec<_> = skipped
             .iter()
-            .map(|(folder, reason)| {
-                format!("{}: {reason}", folder.file_name().unwrap().display())
-            })
+            .map(|(folder, reason)| format!("{}: {reason}", folder.file_name().unwrap().display()))
             .collect();
         assert_eq!(
             skipped,

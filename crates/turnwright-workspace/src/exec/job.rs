@@ -1,7 +1,6 @@
 //! A command that runs or has run: its output, its end, and requests to it; and the interface to a running command,
 //! whether it is a process group of the agent or runs in a terminal of the client.
 
-use parking_lot::Mutex;
 use std::fmt::{self, Debug};
 use std::io;
 use std::net::SocketAddr;
@@ -199,9 +198,8 @@ pub(super) enum JobRequest {
 }
 
 /// How far a command has got.
-#[derive(Clone, Debug, Default)]
 struct JobProgress {
-    bytes: u64,
+    output: CommandOutput,
     end: Option<JobEnd>,
 }
 
@@ -210,8 +208,7 @@ pub struct Job {
     id: String,
     command: String,
     begun: Instant,
-    // Held only to copy a chunk in or a few pages out.
-    output: Mutex<CommandOutput>,
+    // Looked at only to copy a chunk in or a few pages out.
     progress: watch::Sender<JobProgress>,
     requests: mpsc::Sender<JobRequest>,
     stop: CancellationToken,
@@ -234,14 +231,13 @@ impl Job {
         stop: CancellationToken,
     ) -> (Job, mpsc::Receiver<JobRequest>) {
         let (requests, inbox) = mpsc::channel(MAX_PENDING_REQUESTS);
-        let output = Mutex::new(CommandOutput::new(file));
-        let (progress, _) = watch::channel(JobProgress::default());
+        let progress =
+            watch::Sender::new(JobProgress { output: CommandOutput::new(file), end: None });
         let begun = Instant::now();
         let job = Job {
             id,
             command,
             begun,
-            output,
             progress,
             requests,
             stop,
@@ -277,28 +273,30 @@ impl Job {
 
     /// The number of bytes that it has printed.
     pub fn bytes(&self) -> u64 {
-        self.progress.borrow().bytes
+        self.progress.borrow().output.total()
     }
 
     /// Takes the output since the last call.
     pub fn take_output(&self) -> OutputExcerpt {
-        self.output.lock().take_excerpt()
+        let mut excerpt = OutputExcerpt::default();
+        self.change_output(|output| excerpt = output.take_excerpt());
+        excerpt
     }
 
     /// True if it has printed anything since the last [`Job::take_output`].
     pub fn has_new_output(&self) -> bool {
-        self.output.lock().has_new_output()
+        self.progress.borrow().output.has_new_output()
     }
 
     /// The last lines, for a card that is still changing.
     pub fn last_lines(&self, limit: usize) -> String {
-        self.output.lock().last_lines(limit)
+        self.progress.borrow().output.last_lines(limit)
     }
 
     /// The raw output from byte `from` on, and the number of its first byte. That is greater than
     /// `from` if the bytes are no longer kept.
     pub fn raw_since(&self, from: u64) -> (u64, Vec<u8>) {
-        self.output.lock().raw_since(from)
+        self.progress.borrow().output.raw_since(from)
     }
 
     pub async fn wait_for_end(&self) -> JobEnd {
@@ -315,7 +313,10 @@ impl Job {
     /// Waits until it has printed more than this many bytes, or has ended.
     pub async fn wait_for_more_than(&self, bytes: u64) {
         let mut progress = self.progress.subscribe();
-        progress.wait_for(|progress| progress.bytes > bytes || progress.end.is_some()).await.ok();
+        progress
+            .wait_for(|progress| progress.output.total() > bytes || progress.end.is_some())
+            .await
+            .ok();
     }
 
     /// Waits for new output and then until nothing more comes for the time `quiet`, or until it has
@@ -370,12 +371,17 @@ impl Job {
         }
     }
 
+    /// Adds to the output, and wakes those who wait for more.
     fn update_output(&self, work: impl FnOnce(&mut CommandOutput)) {
-        let mut output = self.output.lock();
-        work(&mut output);
-        let total = output.total();
-        drop(output);
-        self.progress.send_modify(|progress| progress.bytes = total);
+        self.progress.send_modify(|progress| work(&mut progress.output));
+    }
+
+    /// Changes what is kept of the output, of which nobody has to know.
+    fn change_output(&self, work: impl FnOnce(&mut CommandOutput)) {
+        self.progress.send_if_modified(|progress| {
+            work(&mut progress.output);
+            false
+        });
     }
 
     fn set_end(&self, reason: EndReason, had_leftovers: bool, refused: Vec<SocketAddr>) {
@@ -388,9 +394,11 @@ impl Job {
 
     /// Writes waiting output to its file: all of it, or only full chunks.
     async fn write_to_file(&self, all: bool) {
-        let Some(work) = self.output.lock().next_write(all) else { return };
+        let mut next = None;
+        self.change_output(|output| next = output.next_write(all));
+        let Some(work) = next else { return };
         if let Ok(work) = spawn_blocking(move || work.run()).await {
-            self.output.lock().written(work);
+            self.change_output(|output| output.written(work));
         }
     }
 }
@@ -421,7 +429,7 @@ pub(super) async fn supervise(
     let limit = sleep_until(tokio::time::Instant::now() + time_limit);
     tokio::pin!(limit, used_up);
     let how = loop {
-        let lags = job.output.lock().is_behind();
+        let lags = job.progress.borrow().output.is_behind();
         tokio::select! {
             biased;
             () = job.stop.cancelled() => break job.stop_reason(),

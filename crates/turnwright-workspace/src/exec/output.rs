@@ -110,7 +110,7 @@ fn with_thousands(number: u64) -> String {
 }
 
 /// Output that was cut to a readable size.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputExcerpt {
     /// The text, cut at line ends, with a note where lines are missing.
     pub text: String,

@@ -192,11 +192,6 @@ impl super::ChangeTracker {
         snapshot.map(|snapshot| snapshot.hard_linked())
     }
 
-    /// Returns true if there are ignored folders.
-    pub fn has_ignored(&self) -> bool {
-        !self.0.inner.lock().ignored.is_empty()
-    }
-
     /// Looks for the repositories that are not among [`repositories`](Self::repositories). The flag says
     /// whether there may be more, because not all folders can be listed. Blocks.
     pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> (Vec<PathBuf>, bool) {

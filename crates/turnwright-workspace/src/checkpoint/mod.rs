@@ -282,6 +282,8 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
 
 /// Private functions of this module for the fuzz targets. The program does not use them.
 pub mod fuzzing {
+    use std::io::Cursor;
+
     use super::git::{index, pack};
 
     pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -295,11 +297,11 @@ pub mod fuzzing {
 
     /// The offset of an object according to a pack index.
     pub fn pack_offset(index: &[u8], hash: &[u8; 20]) -> Option<u64> {
-        pack::find_offset(&index, hash)
+        pack::find_offset(&mut Cursor::new(index), hash)
     }
 
     pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
-        pack::read_entry(&pack, offset).map(|entry| entry.1)
+        pack::read_entry(&mut Cursor::new(pack), offset).map(|entry| entry.1)
     }
 
     pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {

@@ -21,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
 use super::command_process::CommandProcess;
+#[cfg(target_os = "linux")]
+use super::descendants::{adopt_orphans, has_running_member};
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
 #[cfg(unix)]
 use super::job::signal_name;
@@ -172,7 +174,7 @@ fn prepare_sandbox(
 ) -> io::Result<Sandbox> {
     let sandbox = Sandbox::prepare_in(profile, network)?;
     #[cfg(target_os = "linux")]
-    if super::descendants::adopt_orphans() {
+    if adopt_orphans() {
         return sandbox.with_process_namespace();
     }
     Ok(sandbox)
@@ -303,7 +305,7 @@ impl ProcessGroup {
             let has_member = spawn_blocking(namespace.group_check(id));
             return !has_member.await.unwrap_or(true);
         }
-        let looking = spawn_blocking(move || !super::members::has_running_process(id));
+        let looking = spawn_blocking(move || !has_running_member(id));
         looking.await.unwrap_or(false)
     }
 
@@ -334,6 +336,12 @@ impl ProcessGroup {
     }
 }
 
+/// Elsewhere than on Linux there is no simple way to tell running processes from zombies.
+#[cfg(all(unix, not(target_os = "linux")))]
+fn has_running_member(_: rustix::process::Pid) -> bool {
+    true
+}
+
 /// Gives the command a session of its own, so that it cannot take over our terminal and one signal
 /// reaches all its processes, and makes the kernel kill it when the agent dies.
 #[cfg(unix)]
@@ -349,7 +357,7 @@ fn configure_child(
     #[cfg(not(target_os = "linux"))]
     let _ = mark;
     #[cfg(target_os = "linux")]
-    super::descendants::adopt_orphans();
+    adopt_orphans();
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
     #[cfg(target_os = "linux")]

@@ -15,8 +15,6 @@ mod jobs;
 mod launch;
 #[cfg(unix)]
 mod launcher_link;
-#[cfg(unix)]
-mod members;
 #[cfg(target_os = "linux")]
 mod memory_limit;
 mod output;

@@ -162,11 +162,11 @@ impl Repository {
         let mut unpacked = 0;
         let mut deltas = Vec::new();
         let mut bytes = loop {
-            let (file, offset) = match location {
+            let (mut file, offset) = match location {
                 ObjectLocation::Loose(bytes) => break bytes,
                 ObjectLocation::Packed(file, offset) => (file, offset),
             };
-            let (base, bytes) = pack::read_entry(&file, offset)?;
+            let (base, bytes) = pack::read_entry(&mut file, offset)?;
             unpacked += bytes.len();
             location = match base {
                 DeltaBase::None => break bytes,
@@ -270,7 +270,7 @@ fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let indexes = files.filter(|path| path.extension().is_some_and(|extension| extension == "idx"));
     let found = indexes.take(MAX_PACKS).find_map(|path| {
-        let offset = pack::find_offset(&open_regular(&path)?, &hash)?;
+        let offset = pack::find_offset(&mut open_regular(&path)?, &hash)?;
         Some((open_regular(&path.with_extension("pack"))?, offset))
     });
     found.map(|(file, offset)| ObjectLocation::Packed(file, offset))

@@ -415,6 +415,11 @@ fn prefer_as_memory_victim() -> io::Result<()> {
 }
 
 impl ProcessGroup {
+    /// Waits for the end of the command itself. Cancel safe.
+    pub(super) async fn wait_for_exit(&mut self) -> CommandExit {
+        self.process.wait().await.map_or(CommandExit::Unknown, exit_of)
+    }
+
     /// Kills the processes that have left the group. Returns true if there were any.
     async fn kill_strays(&mut self) -> bool {
         #[cfg(target_os = "linux")]

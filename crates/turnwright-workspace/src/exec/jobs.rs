@@ -234,12 +234,6 @@ pub struct JobSlot<'a> {
     requests: Option<mpsc::Receiver<JobRequest>>,
 }
 
-impl std::fmt::Debug for JobSlot<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("JobSlot").field(&self.job).finish()
-    }
-}
-
 impl JobSlot<'_> {
     /// Runs a started command in the background, and watches its temporary folders and its memory.
     pub fn run(

@@ -195,7 +195,10 @@ async fn run(
     targets.report(&LinkFrame::Refused(group.take_refused_connections()));
     let exit = match exit {
         Some(exit) => exit,
-        None => reap(&mut group).await,
+        None => {
+            let end = timeout(REAP_TIMEOUT, group.wait_for_exit()).await;
+            end.unwrap_or(CommandExit::Unknown)
+        }
     };
     timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await.ok();
     targets.forward(&mut output);
@@ -209,20 +212,6 @@ async fn run(
     };
     targets.end(exit, had_leftovers).await;
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)
-}
-
-/// The exit status after the group was ended.
-async fn reap(group: &mut ProcessGroup) -> CommandExit {
-    let end = async {
-        loop {
-            match group.next_output(&mut |_| {}).await {
-                Ok(None) => {}
-                Ok(Some(exit)) => break Some(exit),
-                Err(_) => break None,
-            }
-        }
-    };
-    timeout(REAP_TIMEOUT, end).await.ok().flatten().unwrap_or(CommandExit::Unknown)
 }
 
 /// Connects to the agent and receives what is to be run.

@@ -119,7 +119,6 @@ pub struct OutputExcerpt {
 }
 
 /// The captured output of a command.
-#[derive(Debug)]
 pub struct CommandOutput {
     cleaner: TerminalCleaner,
     repeats: RepeatedLines,

@@ -79,13 +79,7 @@ impl PipedProcess {
     }
 
     pub async fn wait_for_end(&mut self) -> CommandExit {
-        loop {
-            match self.0.next_output(&mut |_| {}).await {
-                Ok(None) => {}
-                Ok(Some(exit)) => return exit,
-                Err(_) => return CommandExit::Unknown,
-            }
-        }
+        self.0.wait_for_exit().await
     }
 
     /// Ends the program. Its input is closed by now, so it gets the time `patience` to end by

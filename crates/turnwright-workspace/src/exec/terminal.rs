@@ -3,7 +3,6 @@
 //! report of the terminal counts.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -131,12 +130,6 @@ impl TerminalHandle {
         Box::pin(async move {
             timeout(END_TIMEOUT, terminals.kill(id)).await.ok();
         })
-    }
-}
-
-impl fmt::Debug for TerminalRun {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TerminalRun").field("id", &self.terminal.id).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,6 @@
 //! A text file with everything that must be preserved when a part of it is changed, and its encoding. Bytes count as
 //! text only if encoding the text gives the same bytes again, so that a change of one line never changes another.
 
-use std::fmt;
 use std::str::Utf8Chunk;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
@@ -280,12 +279,6 @@ impl LineDecoder {
 
 fn has_wide_char(chunk: &Utf8Chunk<'_>) -> bool {
     chunk.valid().chars().any(|char| char.len_utf8() > 2)
-}
-
-impl fmt::Debug for LineDecoder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("LineDecoder").field(&self.0.is_some()).finish()
-    }
 }
 
 fn is_utf8(bytes: &[u8], is_cut: bool) -> bool {

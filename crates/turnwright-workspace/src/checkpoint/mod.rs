@@ -76,15 +76,16 @@ struct TrackerShared {
     changes: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TrackerState {
     /// The snapshot after the last command of the turn.
     last_baseline: Option<CommandBaseline>,
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
-    slow_snapshots_left: u8,
+    /// How many snapshots took too long, or as many as may be if there are too many files.
+    slow_snapshots: u8,
     /// The same for the search of repositories alone.
-    slow_searches_left: u8,
+    slow_searches: u8,
     /// The git repositories of the last snapshot before a command.
     repositories: Arc<BTreeSet<PathBuf>>,
     /// The repositories before the last command are not known.
@@ -95,23 +96,6 @@ struct TrackerState {
     background_calls: Vec<CallId>,
     told_not_covered: bool,
     told_unknown: bool,
-}
-
-impl Default for TrackerState {
-    fn default() -> TrackerState {
-        TrackerState {
-            last_baseline: None,
-            running_snapshot: Weak::new(),
-            slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
-            slow_searches_left: MAX_SLOW_SNAPSHOTS,
-            repositories: Arc::default(),
-            is_unsearched: false,
-            ignored: Arc::default(),
-            background_calls: Vec::new(),
-            told_not_covered: false,
-            told_unknown: false,
-        }
-    }
 }
 
 /// The changes that a call has made.

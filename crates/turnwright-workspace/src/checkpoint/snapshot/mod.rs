@@ -75,6 +75,7 @@ pub struct ObeyedFiles {
     pub may_hold: fn(&Path) -> bool,
 }
 
+#[cfg(test)]
 impl Default for ObeyedFiles {
     fn default() -> ObeyedFiles {
         ObeyedFiles { is_obeyed: |_, _| false, may_hold: |_| false }

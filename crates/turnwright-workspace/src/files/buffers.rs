@@ -76,9 +76,8 @@ impl Files {
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
                     let files = self.clone();
-                    let path = target.path.clone();
-                    return disk::run_blocking(move || {
-                        Ok(files.compare_buffer(&path, on_disk.ok(), text))
+                    return disk::run_at(&target.path, move |path| {
+                        Ok(files.compare_buffer(path, on_disk.ok(), text))
                     })
                     .await;
                 }
@@ -158,10 +157,9 @@ impl Files {
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
         let has_buffer = self.readable_editor(target).is_some();
         let unsaved = Arc::clone(&self.unsaved);
-        let path = target.path.clone();
-        let preparing = disk::run_blocking(move || {
+        let preparing = disk::run_at(&target.path, move |path| {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
-                unsaved.note_replaced(&path, sha256_hex(now.text.text.as_bytes()));
+                unsaved.note_replaced(path, sha256_hex(now.text.text.as_bytes()));
             }
             let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
             Ok((precondition, text.encode()?, text))
@@ -183,10 +181,9 @@ impl Files {
         // In the form that the editor showed: most editors restore the line endings of their files.
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
         // Not every editor makes the folders of a new file.
-        let path = target.path.clone();
-        let preparing = disk::run_blocking(move || {
-            save::separate_from_other_names(&path)?;
-            Ok(make_missing_folders(&path))
+        let preparing = disk::run_at(&target.path, |path| {
+            save::separate_from_other_names(path)?;
+            Ok(make_missing_folders(path))
         });
         let made = preparing.await?;
         let is_written = request_write(editor, self, target, shown, cancel).await;

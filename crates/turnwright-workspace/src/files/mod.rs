@@ -167,10 +167,10 @@ impl Files {
         window: LineWindow,
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
-        let path = target.path.clone();
         let cancel = cancel.clone();
-        let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
-        Ok(ReadContent::Excerpt(excerpt.await?))
+        let reading =
+            disk::run_at(&target.path, move |path| stream::read_excerpt(path, &window, &cancel));
+        Ok(ReadContent::Excerpt(reading.await?))
     }
 
     /// Describes a file that is not text.
@@ -219,10 +219,9 @@ impl Files {
             return self.mark_seen_blocking(target, text);
         }
         let seen = Arc::clone(&self.seen);
-        let path = target.path.clone();
         let text = text.clone();
-        let noted = disk::run_blocking(move || {
-            seen.note(&path, &text);
+        let noted = disk::run_at(&target.path, move |path| {
+            seen.note(path, &text);
             Ok(())
         });
         // This fails only if the process is ending.
@@ -240,9 +239,8 @@ impl Files {
             return self.freshness_blocking(target, now);
         }
         let seen = Arc::clone(&self.seen);
-        let path = target.path.clone();
         let text = now.clone();
-        let judged = disk::run_blocking(move || Ok(seen.compare(&path, &text)));
+        let judged = disk::run_at(&target.path, move |path| Ok(seen.compare(path, &text)));
         judged.await.unwrap_or(Freshness::Changed(Vec::new()))
     }
 
@@ -258,10 +256,9 @@ impl Files {
             return Vec::new();
         }
         let roots = Arc::clone(&self.roots);
-        let path = target.path.clone();
-        let near = disk::run_blocking(move || {
+        let near = disk::run_at(&target.path, move |path| {
             let root = roots.resolve("").path;
-            let mut near = spelling::similar_paths(&path, &root);
+            let mut near = spelling::similar_paths(path, &root);
             near.retain(|path| roots.resolve(path).scope == PathScope::Workspace);
             Ok(near)
         });
@@ -270,8 +267,7 @@ impl Files {
 
     /// Checks that a path is a folder, so that a command can start in it.
     pub async fn ensure_folder(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let path = target.path.clone();
-        let looking = disk::run_blocking(move || match std::fs::metadata(&path) {
+        let looking = disk::run_at(&target.path, |path| match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err(FileError::NotAFolder),
             Err(error) => Err(disk::map_io_error(&error)),

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{ensure_regular, run_blocking};
+use super::disk::{ensure_regular, run_at};
 use super::entries::pinned_entry;
 use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource};
@@ -101,13 +101,13 @@ impl Files {
             Err(_) => return Ok(ControlFlow::Continue(expected)),
         };
         if let Some(sha256) = expected
-            && sha256_on_disk(&target.path).await? != sha256
+            && run_at(&target.path, save::file_sha256).await? != sha256
         {
             return Err(FileError::Stale);
         }
         self.write_if_unchanged(target, now.as_ref(), &text.text, cancel).await?;
         self.forget_seen(target);
-        match sha256_on_disk(&target.path).await {
+        match run_at(&target.path, save::file_sha256).await {
             Ok(now) if now == sha256(bytes) => Ok(ControlFlow::Break(())),
             Ok(now) => Ok(ControlFlow::Continue(Some(now))),
             Err(FileError::NotFound) => Ok(ControlFlow::Continue(None)),
@@ -116,16 +116,10 @@ impl Files {
     }
 }
 
-async fn sha256_on_disk(path: &Path) -> Result<[u8; 32], FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || save::file_sha256(&path)).await
-}
-
 /// Creates a file that becomes visible only when it is complete and has its mode.
 async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let _lock = save::lock_for_write(&path);
+    run_at(path, move |path| {
+        let _lock = save::lock_for_write(path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let (_held, folder) = nofollow::create_folder(folder)?;
@@ -148,9 +142,8 @@ fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 /// Makes a write-protected file writable and returns the mode it had. The user has asked for the
 /// old bytes, which come with their own mode.
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let (_held, path) = pinned_entry(&path)?;
+    run_at(path, |path| {
+        let (_held, path) = pinned_entry(path)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         let metadata = file.metadata()?;
         ensure_regular(&metadata)?;
@@ -164,9 +157,8 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 }
 
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let (_held, path) = pinned_entry(&path)?;
+    run_at(path, move |path| {
+        let (_held, path) = pinned_entry(path)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         let metadata = file.metadata()?;
         if nofollow::permission_bits(&metadata) != mode {

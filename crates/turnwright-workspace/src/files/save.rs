@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::NamedTempFile;
 
-use super::disk::{ensure_regular, run_blocking};
+use super::disk::{ensure_regular, run_at};
 use super::{FileError, READ_LIMIT};
 use crate::nofollow;
 use crate::temp_folder::{is_own, lock_now};
@@ -37,10 +37,9 @@ pub(super) async fn write(
     precondition: WritePrecondition,
     bytes: Vec<u8>,
 ) -> Result<(), FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
+    run_at(path, move |path| {
         // If two sessions change a file, the second must see what the first has written.
-        let _write_lock = lock_for_write(&path);
+        let _write_lock = lock_for_write(path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
         // The folder is held open to the end, so that the file that is compared and the file that

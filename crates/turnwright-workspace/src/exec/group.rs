@@ -210,10 +210,8 @@ impl ProcessGroup {
         ProcessGroup::spawn(command, mark, sandbox)
     }
 
-    /// Starts a program whose three pipes are handed to the caller.
-    pub(super) async fn start_piped(
-        program: &PipedProgram,
-    ) -> io::Result<(ProcessGroup, ProcessPipes)> {
+    /// Starts a program whose three pipes are handed to the caller. Call it on the runtime's thread, as well.
+    pub async fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
         let sandbox = prepare(program.sandbox.clone(), None, program.workdir.clone()).await?;
         let mark = ProcessMark::new();
         let words = turnwright_sandbox::wrap_command(
@@ -416,7 +414,7 @@ fn prefer_as_memory_victim() -> io::Result<()> {
 
 impl ProcessGroup {
     /// Waits for the end of the command itself. Cancel safe.
-    pub(super) async fn wait_for_exit(&mut self) -> CommandExit {
+    pub async fn wait_for_end(&mut self) -> CommandExit {
         self.process.wait().await.map_or(CommandExit::Unknown, exit_of)
     }
 

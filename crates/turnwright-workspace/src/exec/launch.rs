@@ -196,7 +196,7 @@ async fn run(
     let exit = match exit {
         Some(exit) => exit,
         None => {
-            let end = timeout(REAP_TIMEOUT, group.wait_for_exit()).await;
+            let end = timeout(REAP_TIMEOUT, group.wait_for_end()).await;
             end.unwrap_or(CommandExit::Unknown)
         }
     };

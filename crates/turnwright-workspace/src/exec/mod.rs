@@ -48,7 +48,7 @@ pub use launch::{LaunchError, LaunchSource, launch};
 pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use memory_limit::{MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
-pub use piped::{ActivitySample, PipedProcess, PipedProgram, ProcessPipes, ProgramActivity};
+pub use piped::{ActivitySample, PipedProgram, ProcessPipes, ProgramActivity};
 #[cfg(unix)]
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]

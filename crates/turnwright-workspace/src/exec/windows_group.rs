@@ -152,9 +152,7 @@ impl ProcessGroup {
 
     /// Starts a program whose three pipes are handed to the caller.
     #[expect(clippy::unused_async, reason = "it waits on other systems")]
-    pub(super) async fn start_piped(
-        program: &PipedProgram,
-    ) -> io::Result<(ProcessGroup, ProcessPipes)> {
+    pub async fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
         program.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
         let mark = ProcessMark::new();
         let mut command = base_command(&program.command_line, &program.environment, &mark);

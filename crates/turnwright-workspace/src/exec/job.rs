@@ -397,8 +397,8 @@ impl Job {
         let mut next = None;
         self.change_output(|output| next = output.next_write(all));
         let Some(work) = next else { return };
-        if let Ok(work) = spawn_blocking(move || work.run()).await {
-            self.change_output(|output| output.written(work));
+        if let Ok(file) = spawn_blocking(work).await {
+            self.change_output(|output| output.written(file));
         }
     }
 }

@@ -45,8 +45,7 @@ pub struct Jobs {
     prefix: String,
     time_limit: Duration,
     space: SpaceLimits,
-    // Held only to look at a short list.
-    table: Arc<Mutex<JobTable>>,
+    table: SharedTable,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
@@ -57,9 +56,13 @@ struct JobTable {
     jobs: Vec<Arc<Job>>,
 }
 
+/// The jobs, for the list and for those who are told which are running.
+// Held only to look at a short list.
+type SharedTable = Arc<Mutex<JobTable>>;
+
 /// Tells which jobs of a list are running. Unlike the list, it does not stop them when it is dropped.
 #[derive(Clone, Debug)]
-pub struct RunningJobs(Arc<Mutex<JobTable>>);
+pub struct RunningJobs(SharedTable);
 
 impl RunningJobs {
     pub fn ids(&self) -> Vec<String> {

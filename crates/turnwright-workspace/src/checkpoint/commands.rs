@@ -177,7 +177,7 @@ impl super::ChangeTracker {
     /// whether all of them were searched. Takes long in large ones. Blocks.
     pub fn find_in_ignored(&self) -> (BTreeSet<PathBuf>, bool) {
         let ignored = Arc::clone(&self.0.inner.lock().ignored);
-        find_repositories(&*ignored, &|_, _| false)
+        find_repositories(&ignored)
     }
 
     /// The folders that were ignored before the last command, none below another.

@@ -69,8 +69,7 @@ impl HiddenFolders {
             self.folders.extend(find_newly_ignored(earlier, later, watched).folders);
         }
         self.folders.retain(|folder| !later.lists(folder));
-        let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
-        let mut scan = RepositoryScan::new(&is_obeyed);
+        let mut scan = RepositoryScan::new(Some(watched));
         for folder in &self.folders {
             // A command that takes away the right to list a folder hides nothing in it.
             scan.makes_readable = self
@@ -93,13 +92,10 @@ impl HiddenFolders {
     }
 }
 
-/// Finds the repositories in folders and in all below them, whatever ignore rules say, and the files that
-/// are obeyed. The flag says whether all was seen. Blocks.
-pub(super) fn find_repositories<'a>(
-    folders: impl IntoIterator<Item = &'a PathBuf>,
-    is_obeyed: &dyn Fn(&Path, bool) -> bool,
-) -> (BTreeSet<PathBuf>, bool) {
-    let mut scan = RepositoryScan::new(is_obeyed);
+/// Finds the repositories in folders and in all below them, whatever ignore rules say. The flag says whether all
+/// was seen. Blocks.
+pub(super) fn find_repositories(folders: &[PathBuf]) -> (BTreeSet<PathBuf>, bool) {
+    let mut scan = RepositoryScan::new(None);
     for folder in folders {
         scan.scan(folder);
     }
@@ -107,7 +103,8 @@ pub(super) fn find_repositories<'a>(
 }
 
 struct RepositoryScan<'a> {
-    is_obeyed: &'a dyn Fn(&Path, bool) -> bool,
+    /// Says which files are obeyed, if they are looked for, too.
+    watched: Option<&'a WatchedFolders>,
     found: BTreeSet<PathBuf>,
     is_complete: bool,
     /// Folders that cannot be listed are made readable.
@@ -117,9 +114,9 @@ struct RepositoryScan<'a> {
 }
 
 impl RepositoryScan<'_> {
-    fn new(is_obeyed: &dyn Fn(&Path, bool) -> bool) -> RepositoryScan<'_> {
+    fn new(watched: Option<&WatchedFolders>) -> RepositoryScan<'_> {
         RepositoryScan {
-            is_obeyed,
+            watched,
             found: BTreeSet::new(),
             is_complete: true,
             makes_readable: false,
@@ -160,11 +157,15 @@ impl RepositoryScan<'_> {
                 continue;
             }
             layout.note(&name);
+            let path = entry.path();
             let kind = entry.file_type();
             if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
-                pending.push(entry.path());
-            } else if (self.is_obeyed)(&entry.path(), kind.is_ok_and(|kind| kind.is_symlink())) {
-                self.found.insert(entry.path());
+                pending.push(path);
+                continue;
+            }
+            let is_link = kind.is_ok_and(|kind| kind.is_symlink());
+            if self.watched.is_some_and(|watched| watched.is_obeyed(&path, is_link)) {
+                self.found.insert(path);
             }
         }
         if layout.is_repository() {

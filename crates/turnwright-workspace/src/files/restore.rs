@@ -123,20 +123,16 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let (_held, folder) = nofollow::create_folder(folder)?;
-        write_new(&folder.join(name), &bytes, mode).map_err(|error| match error.kind() {
+        let file = save::create_beside(&folder, 0o600)?;
+        file.as_file().write_all(&bytes)?;
+        nofollow::set_permission_bits(file.as_file(), mode)?;
+        file.as_file().sync_data()?;
+        save::place_new(file, &folder.join(name)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
             _ => error.into(),
         })
     })
     .await
-}
-
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let file = save::create_beside(path.parent().unwrap_or(Path::new("/")), 0o600)?;
-    file.as_file().write_all(bytes)?;
-    nofollow::set_permission_bits(file.as_file(), mode)?;
-    file.as_file().sync_data()?;
-    save::place_new(file, path)
 }
 
 /// Makes a write-protected file writable and returns the mode it had. The user has asked for the

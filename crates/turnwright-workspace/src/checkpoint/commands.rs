@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{CallChanges, MAX_SLOW_SNAPSHOTS};
 use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE};
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
@@ -18,6 +17,7 @@ use super::snapshot::folder_listing::is_ignore_file;
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
+use super::{CallChanges, MAX_SLOW_SNAPSHOTS};
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::text::format_bytes;

@@ -16,8 +16,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::group::{ProcessGroup, shell};
 use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 use super::launcher_link::{
-    self, LaunchRequest, LauncherLink, LauncherListener, LinkFrame, NONCE_VARIABLE,
-    SOCKET_VARIABLE,
+    self, LaunchRequest, LauncherLink, LauncherListener, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
 use super::{CommandSpec, Environment};
 use turnwright_types::client::{

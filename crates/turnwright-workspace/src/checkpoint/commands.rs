@@ -486,11 +486,8 @@ impl<'a> ChangeComparison<'a> {
         {
             return None;
         }
-        let found = self
-            .before
-            .repositories
-            .iter()
-            .find_map(|repository| repository.read(&repository.clean_blob(path, stat)?))?;
+        let found =
+            self.before.repositories.iter().find_map(|repository| repository.read(path, stat))?;
         self.bytes += found.len();
         Some(ObservedState::file(found, mode))
     }

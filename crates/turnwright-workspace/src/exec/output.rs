@@ -309,7 +309,7 @@ const MAX_FILE_BYTES: u64 = 50 * 1024 * 1024;
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The output of a command on its way to a file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OutputFile {
     path: PathBuf,
     waiting: Vec<u8>,
@@ -332,14 +332,7 @@ enum FileEnd {
 
 impl OutputFile {
     fn new(path: PathBuf) -> OutputFile {
-        OutputFile {
-            path,
-            waiting: Vec::new(),
-            file: None,
-            is_needed: false,
-            accepted: 0,
-            end: None,
-        }
+        OutputFile { path, ..OutputFile::default() }
     }
 
     /// Adds output.

@@ -63,12 +63,11 @@ impl ProcessNamespace {
             Cloned::Child => self.wait_for_ever(),
             Cloned::Parent(init) => init,
         };
-        match syscalls::clone_sibling() {
-            Ok(Cloned::Child) => syscalls::set_signal_mask(&mask),
-            Ok(Cloned::Parent(program)) => {
+        match syscalls::continue_in_sibling() {
+            Ok(program) => {
                 let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
-                rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();
-                syscalls::exit_now(0)
+                rustix::io::write(&self.numbers.1, numbers.as_flattened())?;
+                syscalls::set_signal_mask(&mask)
             }
             Err(error) => {
                 kill_process(init, Signal::KILL).ok();

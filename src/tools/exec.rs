@@ -29,9 +29,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::shell_script::SimpleCommand;
 use turnwright_types::text::format_bytes;
 use turnwright_types::update::COMMAND_TOOL;
-use turnwright_workspace::exec::{
-    CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,
-};
+use turnwright_workspace::exec::{CommandSpec, EndReason, Job, JobEnd, OutputExcerpt, dialect};
 use turnwright_workspace::files::Roots;
 
 /// The default timeout, in seconds.
@@ -454,9 +452,8 @@ pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> Tool
         _ => None,
     };
     let mut notes = Vec::new();
-    let leaves_processes = end.leftover == Leftover::Stopped
-        && matches!(end.reason, EndReason::Exited(_))
-        && !cancelled;
+    let leaves_processes =
+        end.had_leftovers && matches!(end.reason, EndReason::Exited(_)) && !cancelled;
     if leaves_processes {
         notes.push(
             "[left running in the background and stopped; use background=true for servers]"

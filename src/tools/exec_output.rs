@@ -13,6 +13,7 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden, escape_hidden_line,
     fenced,
 };
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::message::{Arguments, ToolCall};
 use turnwright_types::patience::timeout;
 use turnwright_types::refusal::ToolRefusal;
@@ -145,8 +146,9 @@ impl Tool for ExecOutput {
             }
             if let Err(error) = job.write_input(line(input)).await {
                 let id = job.id();
+                let fault = io_error_text(&error);
                 return Err(format!(
-                    "{id} did not take the input: {error}. Only commands that were started with \
+                    "{id} did not take the input: {fault}. Only commands that were started with \
                      background=true take input, while they run. {}",
                     ctx.env.jobs.describe()
                 )

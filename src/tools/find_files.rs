@@ -12,7 +12,7 @@ use super::{
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileList, FileOrder, FindOptions, MAX_FOUND_FILES, find};
+use turnwright_workspace::search::{FileList, FindOptions, MAX_FOUND_FILES, find};
 
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -71,11 +71,8 @@ impl Tool for FindFiles {
         let name = self.path.as_deref().unwrap_or(".");
         let hidden = self.hidden.unwrap_or(false);
         let scope = search_common::scope((pass, target), Some(&self.glob), hidden, ctx).await?;
-        let order = match self.sort {
-            Some(SortBy::Recent) => FileOrder::Recent,
-            Some(SortBy::Path) | None => FileOrder::Path,
-        };
-        let wanted = FindOptions { order, offset: self.offset.unwrap_or(0) };
+        let recent_first = matches!(self.sort, Some(SortBy::Recent));
+        let wanted = FindOptions { recent_first, offset: self.offset.unwrap_or(0) };
         let searching =
             search_common::search(scope, (name, target), true, ctx, move |scope, stop| {
                 find(scope, wanted, stop)

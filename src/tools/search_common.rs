@@ -69,9 +69,8 @@ pub(super) async fn scope(
         .transpose()?;
     let private: Vec<_> = roots.private_folders().map(Path::to_path_buf).collect();
     let closed = pass.denied_paths().clone();
-    let excluded = ExcludedPaths::new(move |path| {
-        private.iter().any(|own| path == own) || closed.contains(path)
-    });
+    let excluded: ExcludedPaths =
+        Arc::new(move |path| private.iter().any(|own| path == own) || closed.contains(path));
     Ok(SearchScope { root: target.path.clone(), glob_base, excluded, include_hidden: hidden, glob })
 }
 

@@ -14,7 +14,7 @@ use turnwright_types::effect::ResolvedPath;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
-use turnwright_workspace::files::{FileError, RestorePrecondition};
+use turnwright_workspace::files::FileError;
 use turnwright_workspace::nofollow;
 
 /// Why a path was not restored, in words for the user.
@@ -172,10 +172,8 @@ impl UndoContext {
             }
             (was, FileState::File { hash, mode, .. }) => {
                 let there = match was {
-                    FileState::File { hash, .. } => {
-                        RestorePrecondition::Sha256(parse_sha256(hash)?)
-                    }
-                    _ => RestorePrecondition::Absent,
+                    FileState::File { hash, .. } => Some(parse_sha256(hash)?),
+                    _ => None,
                 };
                 let bytes = self.bytes(hash.clone()).await?;
                 let what = (bytes, *mode);

@@ -21,21 +21,15 @@ pub struct GitRepository {
     pub is_elsewhere: bool,
 }
 
-/// Why a `.git` is not used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GitPointerError {
-    #[error("its .git leads nowhere")]
-    LeadsNowhere,
-    #[error("its .git is not understood")]
-    NotUnderstood,
-}
+/// Why a `.git` that cannot be read or parsed is not used.
+const NOT_UNDERSTOOD: &str = "its .git is not understood";
 
 impl GitRepository {
     /// The repository whose `.git` is in this folder. Blocks.
     ///
     /// # Errors
-    /// If there is a `.git` that is not understood.
-    pub fn at(top: &Path) -> Result<Option<GitRepository>, GitPointerError> {
+    /// Why the `.git` that is there is not used.
+    pub fn at(top: &Path) -> Result<Option<GitRepository>, &'static str> {
         let dot = top.join(".git");
         let Ok(metadata) = fs::metadata(&dot) else { return Ok(None) };
         let top = top.to_path_buf();
@@ -46,9 +40,9 @@ impl GitRepository {
         }
         let pointer = read_head(&dot, None, MAX_POINTER_BYTES)
             .filter(|head| head.is_complete && !head.text.contains('\0'))
-            .ok_or(GitPointerError::NotUnderstood)?;
+            .ok_or(NOT_UNDERSTOOD)?;
         let named = pointer.text.trim_end().strip_prefix("gitdir:");
-        let target = named.ok_or(GitPointerError::NotUnderstood)?.trim_start();
+        let target = named.ok_or(NOT_UNDERSTOOD)?.trim_start();
         let git = real_target(&top.join(target))?;
         Ok(Some(GitRepository { top, git, is_elsewhere: true }))
     }
@@ -75,6 +69,6 @@ pub(crate) fn repository_in(folder: &Path) -> Option<PathBuf> {
     GitLayout::of(folder).is_repository().then(|| folder.to_path_buf())
 }
 
-fn real_target(path: &Path) -> Result<PathBuf, GitPointerError> {
-    real_path(path).map_err(|_| GitPointerError::LeadsNowhere)
+fn real_target(path: &Path) -> Result<PathBuf, &'static str> {
+    real_path(path).map_err(|_| "its .git leads nowhere")
 }

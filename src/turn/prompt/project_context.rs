@@ -22,7 +22,7 @@ use turnwright_workspace::files::Roots;
 use turnwright_workspace::memory::instructions::{self, Instructions};
 use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
-use turnwright_workspace::skills::{self, ScannedFolder, Skill, SkippedSkill};
+use turnwright_workspace::skills::{self, ScannedFolder, Skill};
 
 /// The name of the text among kept answers.
 const PROJECT_CONTEXT: &str = "project context";
@@ -339,7 +339,7 @@ pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     if !skipped.is_empty() {
         text.push_str("\nSkipped:\n\n");
     }
-    for SkippedSkill { folder, reason } in &skipped {
+    for (folder, reason) in &skipped {
         let folder = env.files.roots().display_path(&env.files.roots().resolve(folder));
         text.push_str(&format!("* `{folder}` – {reason}\n"));
     }

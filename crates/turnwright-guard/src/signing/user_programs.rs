@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::wire::{MAX_LINE, SignatureFormat};
-use turnwright_workspace::exec::{Environment, PipedProcess, PipedProgram};
+use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup};
 use turnwright_workspace::fixed_places::FixedPlaces;
 
 /// The names of these settings, and of those that lead to further files.
@@ -326,7 +326,7 @@ impl UserPrograms {
             environment: self.environment.clone(),
             sandbox: None,
         };
-        let (mut process, pipes) = PipedProcess::start(&program).await?;
+        let (mut process, pipes) = ProcessGroup::start_piped(&program).await?;
         // gpg starts the agent that holds the user's keys.
         process.spare_daemons();
         let mut stdin = pipes.stdin;

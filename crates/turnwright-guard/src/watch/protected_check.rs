@@ -412,7 +412,7 @@ impl IgnoredSearch {
     /// Searches soon. Returns at once.
     pub(crate) fn request(&self, place: SearchPlace) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if !place.checkpoint.has_ignored() {
+        if place.checkpoint.ignored_folders().is_empty() {
             return;
         }
         let mut state = self.0.lock();

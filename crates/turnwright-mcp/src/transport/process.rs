@@ -29,7 +29,7 @@ use turnwright_types::effect::escape_hidden;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
 use turnwright_types::text::{self, format_bytes};
-use turnwright_workspace::exec::{CommandExit, PipedProcess, ProgramActivity};
+use turnwright_workspace::exec::{CommandExit, ProcessGroup, ProgramActivity};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// How long a server may take to exit after its stdin is closed, and then after SIGTERM. Together they
@@ -51,7 +51,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// The process of a server. Dropping it kills the process and everything that it has started.
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
-    program: PipedProcess,
+    program: ProcessGroup,
     /// The last bytes that it wrote to stderr. The channel is closed with the pipe.
     stderr: watch::Receiver<Vec<u8>>,
     /// Cancelled when its stdout is no longer read, because the process closed it or its connection was closed.
@@ -79,7 +79,7 @@ impl ServerProcess {
         let prepared = prepared.await.map_err(|_| "it could not be prepared".to_owned())?;
         let (program, temp_folder) = prepared?;
         let is_confined = program.sandbox.is_some();
-        let (program, pipes) = PipedProcess::start(&program)
+        let (program, pipes) = ProcessGroup::start_piped(&program)
             .await
             .map_err(|error| format!("it could not be started: {}", io_error_text(&error)))?;
         program.observe(activity);
@@ -134,7 +134,7 @@ impl ServerProcess {
     }
 
     async fn stop_within(self, kill_timeout: Duration) {
-        self.program.stop(EXIT_TIMEOUT, kill_timeout).await;
+        self.program.stop_after(EXIT_TIMEOUT, kill_timeout).await;
         if let Some(folder) = self.temp_folder {
             spawn_blocking(move || drop(folder)).await.ok();
         }

@@ -16,10 +16,7 @@ pub(crate) use self::check::check_sandbox;
 use turnwright_config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::error_text::io_error_text;
-use turnwright_workspace::exec::{
-    self, AgentAddress, DisplayTask, Environment, LaunchSource, LaunchSpec, NONCE_VARIABLE,
-    SOCKET_VARIABLE,
-};
+use turnwright_workspace::exec::{self, Environment, LaunchSource, NONCE_VARIABLE, SOCKET_VARIABLE};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// A command of a person, and what it may do in the sandbox.
@@ -43,12 +40,9 @@ impl SandboxedCommand {
         let place = folder.path().canonicalize()?;
         let sandbox = Box::new(self.profile(config, &place)?);
         let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
-        let environment = environment(config);
-        run_in_terminal(&LaunchSpec {
-            environment: names
-                .fold(environment, |environment, name| environment.with(name, &place)),
-            source: LaunchSource::Person { program: self.program, sandbox },
-        })
+        let environment =
+            names.fold(environment(config), |environment, name| environment.with(name, &place));
+        run_in_terminal(LaunchSource::Person { program: self.program, sandbox }, &environment)
     }
 
     /// The profile of a command that a person starts: it may write below the current folder.
@@ -87,27 +81,20 @@ const FAILED: u8 = 125;
 
 /// Runs the command that the agent sends which had this process started. Returns its exit status.
 pub fn run_for_agent(config: &Config) -> ExitCode {
-    let launch = LaunchSpec {
-        environment: environment(config),
-        source: LaunchSource::Agent(agent_address(config)),
+    let value = |name: &str| {
+        let found = config.inherited.iter().find(|variable| variable.0 == name);
+        found.map(|variable| variable.1.clone()).unwrap_or_default()
     };
-    match run_in_terminal(&launch) {
+    let agent = LaunchSource::Agent {
+        socket: value(SOCKET_VARIABLE).into(),
+        nonce: value(NONCE_VARIABLE).into_string().unwrap_or_default(),
+    };
+    match run_in_terminal(agent, &environment(config)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             writeln!(stderr(), "turnwright: {}", io_error_text(&error)).ok();
             ExitCode::from(FAILED)
         }
-    }
-}
-
-fn agent_address(config: &Config) -> AgentAddress {
-    let value = |name: &str| {
-        let found = config.inherited.iter().find(|variable| variable.0 == name);
-        found.map(|variable| variable.1.clone()).unwrap_or_default()
-    };
-    AgentAddress {
-        socket: value(SOCKET_VARIABLE).into(),
-        nonce: value(NONCE_VARIABLE).into_string().unwrap_or_default(),
     }
 }
 
@@ -119,7 +106,7 @@ fn environment(config: &Config) -> Environment {
 }
 
 /// Runs a command and shows its output on stdout. Returns its exit status.
-fn run_in_terminal(launch: &LaunchSpec) -> io::Result<u8> {
+fn run_in_terminal(source: LaunchSource, environment: &Environment) -> io::Result<u8> {
     let runtime = crate::runtime()?;
     let code = runtime.block_on(async {
         let (out, mut pieces) = tokio::sync::mpsc::channel::<Vec<u8>>(MAX_PENDING_CHUNKS);
@@ -133,12 +120,10 @@ fn run_in_terminal(launch: &LaunchSpec) -> io::Result<u8> {
                 }
             }
         });
-        exec::launch(launch, DisplayTask { output: out, finished: shown }).await.unwrap_or_else(
-            |error| {
-                writeln!(stderr(), "turnwright: {error}").ok();
-                error.exit_code()
-            },
-        )
+        exec::launch(source, environment, out, shown).await.unwrap_or_else(|error| {
+            writeln!(stderr(), "turnwright: {error}").ok();
+            error.exit_code()
+        })
     });
     runtime.shutdown_timeout(Duration::from_millis(50));
     Ok(code)

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::CallChanges;
-use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE, StoredContents};
+use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE};
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::{find_newly_ignored, find_repositories};
@@ -18,6 +17,7 @@ use super::snapshot::folder_listing::is_ignore_file;
 use super::snapshot::{
     SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
 };
+use super::{CallChanges, MAX_SLOW_SNAPSHOTS};
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::text::format_bytes;
@@ -78,32 +78,41 @@ impl super::ChangeTracker {
 
     /// Finds the repositories before a command in folders with too many files.
     fn note_repositories(&self, watched: &WatchedFolders, cancelled: &Arc<AtomicBool>) {
-        let found = match self.0.inner.lock().slow_searches_left {
-            0 => None,
-            _ => StatSnapshot::take(&watched.without_files(), SNAPSHOT_LIMIT, cancelled).ok(),
-        };
+        let may_search = self.0.inner.lock().slow_searches < MAX_SLOW_SNAPSHOTS;
+        let folders = watched.without_files();
+        if may_search
+            && let Ok(snapshot) = StatSnapshot::take(&folders, SNAPSHOT_LIMIT, cancelled)
+        {
+            return self.note_found(None, &snapshot, watched);
+        }
+        let mut inner = self.0.inner.lock();
+        inner.is_unsearched = true;
+        if !cancelled.load(Ordering::Relaxed) {
+            inner.slow_searches = inner.slow_searches.saturating_add(1);
+        }
+    }
+
+    /// Notes the repositories and the ignored folders that a snapshot before a command has found.
+    fn note_found(
+        &self,
+        earlier: Option<&StatSnapshot>,
+        now: &StatSnapshot,
+        watched: &WatchedFolders,
+    ) {
         let mut hidden = self.0.hidden.lock();
-        let repositories = found.as_ref().map(|snapshot| {
-            hidden.note_unreadable(snapshot);
-            hidden.update(None, snapshot, watched);
-            &snapshot.repositories() | hidden.repositories()
-        });
+        hidden.note_unreadable(now);
+        hidden.update(earlier, now, watched);
+        let repositories = &now.repositories() | hidden.repositories();
         drop(hidden);
         let mut inner = self.0.inner.lock();
-        inner.is_unsearched = repositories.is_none();
-        match found.zip(repositories) {
-            Some((snapshot, repositories)) => {
-                inner.repositories = Arc::new(repositories);
-                inner.ignored = Arc::new(snapshot.ignored());
-            }
-            None if cancelled.load(Ordering::Relaxed) => {}
-            None => inner.slow_searches_left = inner.slow_searches_left.saturating_sub(1),
-        }
+        inner.repositories = Arc::new(repositories);
+        inner.is_unsearched = false;
+        inner.ignored = Arc::new(now.ignored());
     }
 
     /// Returns true if the changes of commands are found by comparing all files.
     pub fn compares_files(&self) -> bool {
-        self.0.inner.lock().slow_snapshots_left > 0
+        self.0.inner.lock().slow_snapshots < MAX_SLOW_SNAPSHOTS
     }
 
     fn complete_baseline(
@@ -113,7 +122,7 @@ impl super::ChangeTracker {
     ) -> Option<CommandBaseline> {
         let last = {
             let mut inner = self.0.inner.lock();
-            if inner.slow_snapshots_left == 0 {
+            if inner.slow_snapshots >= MAX_SLOW_SNAPSHOTS {
                 return None;
             }
             inner.last_baseline.take()
@@ -144,20 +153,16 @@ impl super::ChangeTracker {
             ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
         let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
         let cached = cached.filter(|_| is_index_unchanged && is_same);
-        let stored = StoredContents { repositories: &repositories, converted: &converted };
-        self.0.contents.lock().preload(COPY_LIMIT, cached.as_deref(), &snapshot, stored);
-        let mut hidden = self.0.hidden.lock();
-        hidden.note_unreadable(&snapshot);
-        hidden.update(previous.as_deref(), &snapshot, watched);
-        let found = &snapshot.repositories() | hidden.repositories();
-        drop(hidden);
-        let mut inner = self.0.inner.lock();
-        inner.repositories = Arc::new(found);
-        inner.is_unsearched = false;
-        inner.ignored = Arc::new(snapshot.ignored());
+        self.0.contents.lock().preload(
+            COPY_LIMIT,
+            cached.as_deref(),
+            &snapshot,
+            &repositories,
+            &converted,
+        );
+        self.note_found(previous.as_deref(), &snapshot, watched);
         let snapshot = Arc::new(snapshot);
-        inner.running_snapshot = Arc::downgrade(&snapshot);
-        drop(inner);
+        self.0.inner.lock().running_snapshot = Arc::downgrade(&snapshot);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories, converted })
     }
 
@@ -172,7 +177,7 @@ impl super::ChangeTracker {
     /// whether all of them were searched. Takes long in large ones. Blocks.
     pub fn find_in_ignored(&self) -> (BTreeSet<PathBuf>, bool) {
         let ignored = Arc::clone(&self.0.inner.lock().ignored);
-        find_repositories(&*ignored, &|_, _| false)
+        find_repositories(&ignored)
     }
 
     /// The folders that were ignored before the last command, none below another.
@@ -185,11 +190,6 @@ impl super::ChangeTracker {
     pub fn hard_linked(&self) -> Option<Vec<PathBuf>> {
         let snapshot = self.0.inner.lock().running_snapshot.upgrade();
         snapshot.map(|snapshot| snapshot.hard_linked())
-    }
-
-    /// Returns true if there are ignored folders.
-    pub fn has_ignored(&self) -> bool {
-        !self.0.inner.lock().ignored.is_empty()
     }
 
     /// Looks for the repositories that are not among [`repositories`](Self::repositories). The flag says
@@ -285,12 +285,12 @@ impl super::ChangeTracker {
         match snapshot {
             Ok(snapshot) => Some(snapshot),
             Err(SnapshotError::TooMany) => {
-                inner.slow_snapshots_left = 0;
+                inner.slow_snapshots = MAX_SLOW_SNAPSHOTS;
                 None
             }
             Err(SnapshotError::TooLong) => {
                 if limit == SNAPSHOT_LIMIT && !cancelled.load(Ordering::Relaxed) {
-                    inner.slow_snapshots_left = inner.slow_snapshots_left.saturating_sub(1);
+                    inner.slow_snapshots = inner.slow_snapshots.saturating_add(1);
                 }
                 None
             }
@@ -486,11 +486,8 @@ impl<'a> ChangeComparison<'a> {
         {
             return None;
         }
-        let found = self
-            .before
-            .repositories
-            .iter()
-            .find_map(|repository| repository.read(&repository.clean_blob(path, stat)?))?;
+        let found =
+            self.before.repositories.iter().find_map(|repository| repository.read(path, stat))?;
         self.bytes += found.len();
         Some(ObservedState::file(found, mode))
     }

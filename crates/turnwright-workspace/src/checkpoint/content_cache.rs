@@ -58,13 +58,6 @@ impl UncopiedFile {
     }
 }
 
-/// The contents that need no copy, because git has them.
-#[derive(Clone, Copy)]
-pub(super) struct StoredContents<'a> {
-    pub(super) repositories: &'a [Arc<Repository>],
-    pub(super) converted: &'a ConvertedFiles,
-}
-
 impl ContentCache {
     /// The state of a path for these stat data.
     pub(super) fn get(&self, path: &Path, stat: &FileStat) -> Option<&ObservedState> {
@@ -87,18 +80,19 @@ impl ContentCache {
         }
     }
 
-    /// Copies files that a command could change and that are stored nowhere else. Those of `previous`
-    /// have been copied already, or are still to be copied. Blocks.
+    /// Copies files that a command could change and that no repository has. Those of `previous` have been copied
+    /// already, or are still to be copied. Blocks.
     pub(super) fn preload(
         &mut self,
         limit: Duration,
         previous: Option<&StatSnapshot>,
         snapshot: &StatSnapshot,
-        stored: StoredContents<'_>,
+        repositories: &[Arc<Repository>],
+        converted: &ConvertedFiles,
     ) {
         let start = Instant::now();
         self.remove_stale(previous, snapshot);
-        let mut wanted = wanted(previous, snapshot, stored);
+        let mut wanted = wanted(previous, snapshot, repositories, converted);
         // Files that were changed last are most likely to be changed again. What has changed since the previous
         // snapshot was changed after what is still to be copied.
         wanted.sort_unstable_by_key(|file| file.stat().mtime);
@@ -163,12 +157,13 @@ impl ContentCache {
 fn wanted(
     previous: Option<&StatSnapshot>,
     snapshot: &StatSnapshot,
-    stored: StoredContents<'_>,
+    repositories: &[Arc<Repository>],
+    converted: &ConvertedFiles,
 ) -> Vec<UncopiedFile> {
     let mut wanted = Vec::new();
     for (folder, listing) in snapshot.folders_since(previous) {
         let mut indexed: Vec<_> =
-            stored.repositories.iter().filter_map(|repository| repository.folder(folder)).collect();
+            repositories.iter().filter_map(|repository| repository.folder(folder)).collect();
         for (index, (name, stat)) in listing.entries.iter().enumerate() {
             let is_wanted = match stat_kind(stat) {
                 StatKind::Folder => false,
@@ -177,8 +172,7 @@ fn wanted(
                 StatKind::File => {
                     let is_stored =
                         indexed.iter_mut().any(|index| index.next_clean_blob(name, stat).is_some())
-                            && (stored.converted.is_empty()
-                                || !stored.converted.contains(&folder.join(name)));
+                            && (converted.is_empty() || !converted.contains(&folder.join(name)));
                     !is_stored
                 }
             };
@@ -227,10 +221,6 @@ mod tests {
         (folder, top)
     }
 
-    fn none(converted: &ConvertedFiles) -> StoredContents<'_> {
-        StoredContents { repositories: &[], converted }
-    }
-
     fn snapshot_of(folder: &Path, names: &[String]) -> StatSnapshot {
         let entries = names.iter().map(|name| (name.as_str(), lstat(&folder.join(name)).unwrap()));
         StatSnapshot::of_folder(folder, entries)
@@ -253,7 +243,7 @@ mod tests {
         let mut contents = ContentCache::default();
         let mut previous = None;
         for copied in [ALWAYS_COPIED, ALWAYS_COPIED * 2, names.len(), names.len()] {
-            contents.preload(Duration::ZERO, previous, &snapshot, none(&ConvertedFiles::default()));
+            contents.preload(Duration::ZERO, previous, &snapshot, &[], &ConvertedFiles::default());
             assert_eq!(contents.files.len(), copied);
             previous = Some(&snapshot);
         }
@@ -273,7 +263,8 @@ mod tests {
             Duration::MAX,
             None,
             &snapshot_of(&top, &names[..1]),
-            none(&ConvertedFiles::default()),
+            &[],
+            &ConvertedFiles::default(),
         );
         let room = 100;
         contents.bytes = MAX_BYTES - room;
@@ -284,7 +275,8 @@ mod tests {
             Duration::MAX,
             Some(&before),
             &snapshot_of(&top, &names),
-            none(&ConvertedFiles::default()),
+            &[],
+            &ConvertedFiles::default(),
         );
         let copied = names.iter().map(|name| contents.files.contains_key(&top.join(name)));
         assert_eq!(copied.collect::<Vec<_>>(), [true, true, false]);
@@ -297,7 +289,7 @@ mod tests {
         let mut names = write_files(&top, ALWAYS_COPIED + 3);
         let before = snapshot_of(&top, &names);
         let mut contents = ContentCache::default();
-        contents.preload(Duration::ZERO, None, &before, none(&ConvertedFiles::default()));
+        contents.preload(Duration::ZERO, None, &before, &[], &ConvertedFiles::default());
         assert_eq!(contents.uncopied.len(), 3);
         let gone = names.pop().unwrap();
         std::fs::remove_file(top.join(gone)).unwrap();
@@ -305,7 +297,7 @@ mod tests {
             std::fs::write(top.join(name), "changed").unwrap();
         }
         let after = snapshot_of(&top, &names);
-        contents.preload(Duration::MAX, Some(&before), &after, none(&ConvertedFiles::default()));
+        contents.preload(Duration::MAX, Some(&before), &after, &[], &ConvertedFiles::default());
         assert_eq!((contents.files.len(), contents.uncopied.len()), (names.len(), 0));
         let copies: Vec<_> = contents.files.values().map(|file| file.1.bytes.as_deref()).collect();
         assert!(copies.iter().all(|copy| *copy == Some(b"changed")));

@@ -190,7 +190,7 @@ fn observe_all(targets: &[PathBuf]) -> BTreeMap<PathBuf, ObservedState> {
             match observe_below(target) {
                 Ok(entries) => all.extend(entries),
                 Err(why) => {
-                    all.insert(target.clone(), ObservedState::unknown(why.to_string()));
+                    all.insert(target.clone(), ObservedState::unknown(io_error_text(&why)));
                     continue;
                 }
             }
@@ -200,18 +200,8 @@ fn observe_all(targets: &[PathBuf]) -> BTreeMap<PathBuf, ObservedState> {
     all
 }
 
-/// Why not everything below a folder is recorded.
-#[derive(Debug, thiserror::Error)]
-enum UnrecordedFolder {
-    #[error("{}", io_error_text(.0))]
-    Io(#[from] io::Error),
-    #[error("more than {MAX_ENTRIES} files")]
-    TooManyFiles,
-    #[error("more than {}", format_bytes(MAX_BYTES))]
-    TooLarge,
-}
-
-fn observe_below(folder: &Path) -> Result<Vec<(PathBuf, ObservedState)>, UnrecordedFolder> {
+/// The states of everything below a folder, unless it is too much.
+fn observe_below(folder: &Path) -> io::Result<Vec<(PathBuf, ObservedState)>> {
     let mut all = Vec::new();
     let mut open = vec![folder.to_path_buf()];
     let mut left = MAX_BYTES;
@@ -219,11 +209,14 @@ fn observe_below(folder: &Path) -> Result<Vec<(PathBuf, ObservedState)>, Unrecor
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             if all.len() == MAX_ENTRIES {
-                return Err(UnrecordedFolder::TooManyFiles);
+                return Err(io::Error::other(format!("more than {MAX_ENTRIES} files")));
             }
             let metadata = entry.metadata()?;
             let size = if metadata.is_file() { metadata.len() } else { 0 };
-            left = left.checked_sub(size).ok_or(UnrecordedFolder::TooLarge)?;
+            let Some(rest) = left.checked_sub(size) else {
+                return Err(io::Error::other(format!("more than {}", format_bytes(MAX_BYTES))));
+            };
+            left = rest;
             if metadata.is_dir() {
                 open.push(entry.path());
             }

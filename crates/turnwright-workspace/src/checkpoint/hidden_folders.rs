@@ -69,8 +69,7 @@ impl HiddenFolders {
             self.folders.extend(find_newly_ignored(earlier, later, watched).folders);
         }
         self.folders.retain(|folder| !later.lists(folder));
-        let is_obeyed = |path: &Path, is_link| watched.is_obeyed(path, is_link);
-        let mut scan = RepositoryScan::new(&is_obeyed);
+        let mut scan = RepositoryScan::new(Some(watched));
         for folder in &self.folders {
             // A command that takes away the right to list a folder hides nothing in it.
             scan.makes_readable = self
@@ -81,8 +80,8 @@ impl HiddenFolders {
         }
         let RepositoryScan { mut found, mut is_complete, .. } = scan;
         let linked = LinkedFolders::look(later, watched);
+        is_complete &= !linked.is_incomplete();
         found.extend(linked.found);
-        is_complete &= !linked.is_incomplete;
         let was_incomplete = std::mem::replace(&mut self.is_incomplete, !is_complete);
         (found, !is_complete && !was_incomplete)
     }
@@ -93,13 +92,10 @@ impl HiddenFolders {
     }
 }
 
-/// Finds the repositories in folders and in all below them, whatever ignore rules say, and the files that
-/// are obeyed. The flag says whether all was seen. Blocks.
-pub(super) fn find_repositories<'a>(
-    folders: impl IntoIterator<Item = &'a PathBuf>,
-    is_obeyed: &dyn Fn(&Path, bool) -> bool,
-) -> (BTreeSet<PathBuf>, bool) {
-    let mut scan = RepositoryScan::new(is_obeyed);
+/// Finds the repositories in folders and in all below them, whatever ignore rules say. The flag says whether all
+/// was seen. Blocks.
+pub(super) fn find_repositories(folders: &[PathBuf]) -> (BTreeSet<PathBuf>, bool) {
+    let mut scan = RepositoryScan::new(None);
     for folder in folders {
         scan.scan(folder);
     }
@@ -107,7 +103,8 @@ pub(super) fn find_repositories<'a>(
 }
 
 struct RepositoryScan<'a> {
-    is_obeyed: &'a dyn Fn(&Path, bool) -> bool,
+    /// Says which files are obeyed, if they are looked for, too.
+    watched: Option<&'a WatchedFolders>,
     found: BTreeSet<PathBuf>,
     is_complete: bool,
     /// Folders that cannot be listed are made readable.
@@ -117,9 +114,9 @@ struct RepositoryScan<'a> {
 }
 
 impl RepositoryScan<'_> {
-    fn new(is_obeyed: &dyn Fn(&Path, bool) -> bool) -> RepositoryScan<'_> {
+    fn new(watched: Option<&WatchedFolders>) -> RepositoryScan<'_> {
         RepositoryScan {
-            is_obeyed,
+            watched,
             found: BTreeSet::new(),
             is_complete: true,
             makes_readable: false,
@@ -160,11 +157,15 @@ impl RepositoryScan<'_> {
                 continue;
             }
             layout.note(&name);
+            let path = entry.path();
             let kind = entry.file_type();
             if kind.as_ref().is_ok_and(std::fs::FileType::is_dir) {
-                pending.push(entry.path());
-            } else if (self.is_obeyed)(&entry.path(), kind.is_ok_and(|kind| kind.is_symlink())) {
-                self.found.insert(entry.path());
+                pending.push(path);
+                continue;
+            }
+            let is_link = kind.is_ok_and(|kind| kind.is_symlink());
+            if self.watched.is_some_and(|watched| watched.is_obeyed(&path, is_link)) {
+                self.found.insert(path);
             }
         }
         if layout.is_repository() {
@@ -219,51 +220,18 @@ const MAX_LINK_ENTRIES: usize = 50_000;
 const FOLDERS_WITH_REPOSITORIES: [&str; 2] = ["modules", "worktrees"];
 
 /// Repositories and obeyed files in places that no other search covers.
-#[derive(Debug, Default)]
-pub(super) struct LinkedFolders {
+pub(super) struct LinkedFolders<'a> {
     /// The links to folders in which there is a repository, or a file that programs of the user obey; and repositories
     /// in the folders' own `.git` that git has not made.
     pub(super) found: BTreeSet<PathBuf>,
-    /// True if the search was cut short.
-    pub(super) is_incomplete: bool,
-    /// There are links to folders where changes are not reported.
+    /// A link has led to a folder that is looked into, and where changes are not reported.
     pub(super) has_unwatched: bool,
-}
-
-impl LinkedFolders {
-    /// Looks at all links of a snapshot. Blocks.
-    pub(super) fn look(snapshot: &StatSnapshot, watched: &WatchedFolders) -> LinkedFolders {
-        let mut found = BTreeSet::new();
-        let mut look = LinkedLook {
-            snapshot,
-            watched,
-            ignored: None,
-            left: MAX_LINK_ENTRIES,
-            start: Instant::now(),
-            has_places: false,
-        };
-        for link in snapshot.links() {
-            if look.leads_to_obeyed(&link) {
-                found.insert(link);
-            }
-        }
-        for root in watched.folders() {
-            found.extend(repositories_in_git(&root.join(".git")));
-        }
-        let is_incomplete = look.has_places && look.is_over();
-        LinkedFolders { found, is_incomplete, has_unwatched: look.has_places }
-    }
-}
-
-struct LinkedLook<'a> {
     snapshot: &'a StatSnapshot,
     watched: &'a WatchedFolders,
     /// The ignored folders, once they are needed.
     ignored: Option<Vec<PathBuf>>,
     left: usize,
     start: Instant,
-    /// A link has led to a folder that is looked into.
-    has_places: bool,
 }
 
 /// A folder that is looked into.
@@ -275,7 +243,37 @@ struct Place {
     is_shallow: bool,
 }
 
-impl LinkedLook<'_> {
+impl<'a> LinkedFolders<'a> {
+    /// Looks at all links of a snapshot. Blocks.
+    pub(super) fn look(
+        snapshot: &'a StatSnapshot,
+        watched: &'a WatchedFolders,
+    ) -> LinkedFolders<'a> {
+        let mut look = LinkedFolders {
+            found: BTreeSet::new(),
+            has_unwatched: false,
+            snapshot,
+            watched,
+            ignored: None,
+            left: MAX_LINK_ENTRIES,
+            start: Instant::now(),
+        };
+        for link in snapshot.links() {
+            if look.leads_to_obeyed(&link) {
+                look.found.insert(link);
+            }
+        }
+        for root in watched.folders() {
+            look.found.extend(repositories_in_git(&root.join(".git")));
+        }
+        look
+    }
+
+    /// Returns true if the search was cut short.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.has_unwatched && self.is_over()
+    }
+
     fn is_over(&self) -> bool {
         self.left == 0 || self.start.elapsed() > LINK_LIMIT
     }
@@ -327,7 +325,7 @@ impl LinkedLook<'_> {
         if self.snapshot.lists(&real) || !self.watched.is_writable(&real) {
             return None;
         }
-        self.has_places = true;
+        self.has_unwatched = true;
         let snapshot = self.snapshot;
         let ignored = self.ignored.get_or_insert_with(|| snapshot.ignored());
         let is_shallow = ignored.iter().any(|folder| real.starts_with(folder));
@@ -355,75 +353,83 @@ const MAX_NEW_ENTRIES: usize = 50_000;
 const MAX_RECORDED: usize = 200;
 
 /// The files that the old ignore rules would have shown.
-#[derive(Debug, Default)]
-pub(super) struct NewlyIgnored {
+pub(super) struct NewlyIgnored<'a> {
     /// All of them are new.
     pub(super) files: Vec<StatChange>,
     /// The number of further ones.
     pub(super) omitted: usize,
     /// The new folders, none below another.
     pub(super) folders: Vec<PathBuf>,
+    before: &'a StatSnapshot,
+    now: &'a StatSnapshot,
+    watched: &'a WatchedFolders,
+    left: usize,
 }
 
 /// Looks where the rules differ between two snapshots. Blocks.
-pub(super) fn find_newly_ignored(
-    before: &StatSnapshot,
-    now: &StatSnapshot,
-    watched: &WatchedFolders,
-) -> NewlyIgnored {
-    let mut search = IgnoredSearch { before, now, watched, left: MAX_NEW_ENTRIES, new: Vec::new() };
-    let mut found = NewlyIgnored::default();
+pub(super) fn find_newly_ignored<'a>(
+    before: &'a StatSnapshot,
+    now: &'a StatSnapshot,
+    watched: &'a WatchedFolders,
+) -> NewlyIgnored<'a> {
+    let mut found = NewlyIgnored {
+        files: Vec::new(),
+        omitted: 0,
+        folders: Vec::new(),
+        before,
+        now,
+        watched,
+        left: MAX_NEW_ENTRIES,
+    };
     for (folder, listing) in now.folders_since(Some(before)) {
         let Some(old) = before.rules_at(folder) else { continue };
         if listing.rules.as_ref() != Some(old) {
-            search.look(folder, old, &mut found);
+            found.look(folder, old);
         }
     }
     found
 }
 
-struct IgnoredSearch<'a> {
-    before: &'a StatSnapshot,
-    now: &'a StatSnapshot,
-    watched: &'a WatchedFolders,
-    left: usize,
-    /// The new entries at and below the entry that is looked at.
-    new: Vec<StatChange>,
-}
-
-impl IgnoredSearch<'_> {
+impl NewlyIgnored<'_> {
     /// Looks at the entries of a folder that are not listed any more, or were not before.
-    fn look(&mut self, folder: &Path, old: &FolderRules, found: &mut NewlyIgnored) {
+    fn look(&mut self, folder: &Path, old: &FolderRules) {
         for (path, is_folder) in self.hidden_entries(folder, old) {
             let is_new = self.before.get(&path).is_none();
             if is_folder && !is_new {
                 let old = self.before.rules_at(&path).unwrap_or(old).clone();
-                self.look(&path, &old, found);
+                self.look(&path, &old);
                 continue;
             }
             if !is_new {
                 continue;
             }
-            self.add(path.clone(), is_folder, old);
-            if self.new.len() > MAX_RECORDED {
-                found.omitted += self.new.len();
-                self.new.clear();
+            let new = self.entries_from(path.clone(), is_folder, old);
+            if new.len() > MAX_RECORDED {
+                self.omitted += new.len();
+            } else {
+                self.files.extend(new);
             }
-            found.files.append(&mut self.new);
-            found.folders.extend(is_folder.then_some(path));
+            self.folders.extend(is_folder.then_some(path));
         }
     }
 
-    /// Adds a new entry and what is below it.
-    fn add(&mut self, path: PathBuf, is_folder: bool, old: &FolderRules) {
+    /// A new entry and what is below it.
+    fn entries_from(
+        &mut self,
+        path: PathBuf,
+        is_folder: bool,
+        old: &FolderRules,
+    ) -> Vec<StatChange> {
+        let mut new = Vec::new();
         let mut pending = vec![(path, is_folder)];
         while let Some((path, is_folder)) = pending.pop() {
             if is_folder {
                 pending.extend(self.hidden_entries(&path, old));
             }
             let after = lstat(&path);
-            self.new.push(StatChange { path, before: None, after });
+            new.push(StatChange { path, before: None, after });
         }
+        new
     }
 
     /// The entries of a folder that are not listed now and that the old rules do not hide, each with a flag that says

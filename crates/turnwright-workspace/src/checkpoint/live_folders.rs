@@ -74,7 +74,7 @@ impl ChangeTracker {
             Some(snapshot) => snapshot,
             None => Arc::new(take(&mut watched)?),
         };
-        let reader = snapshot.watch().map(WatchReader::new);
+        let reader = snapshot.watch().map(WatchReader::of);
         let unreadable = snapshot.unknown().map(Path::to_path_buf).collect();
         let mut live = LiveFolders { watched, snapshot, reader, is_partial: false, unreadable };
         live.follow();
@@ -107,7 +107,7 @@ impl LiveFolders {
         };
         self.reader = match (self.reader.take(), snapshot.watch()) {
             (Some(reader), Some(watch)) if reader.is_of(watch) => Some(reader),
-            (_, watch) => watch.map(WatchReader::new),
+            (_, watch) => watch.map(WatchReader::of),
         };
         self.snapshot = Arc::new(snapshot);
         // A folder that cannot be listed any more is listed the next time.

@@ -76,15 +76,16 @@ struct TrackerShared {
     changes: AtomicU64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct TrackerState {
     /// The snapshot after the last command of the turn.
     last_baseline: Option<CommandBaseline>,
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
-    slow_snapshots_left: u8,
+    /// How many snapshots took too long, or as many as may be if there are too many files.
+    slow_snapshots: u8,
     /// The same for the search of repositories alone.
-    slow_searches_left: u8,
+    slow_searches: u8,
     /// The git repositories of the last snapshot before a command.
     repositories: Arc<BTreeSet<PathBuf>>,
     /// The repositories before the last command are not known.
@@ -95,23 +96,6 @@ struct TrackerState {
     background_calls: Vec<CallId>,
     told_not_covered: bool,
     told_unknown: bool,
-}
-
-impl Default for TrackerState {
-    fn default() -> TrackerState {
-        TrackerState {
-            last_baseline: None,
-            running_snapshot: Weak::new(),
-            slow_snapshots_left: MAX_SLOW_SNAPSHOTS,
-            slow_searches_left: MAX_SLOW_SNAPSHOTS,
-            repositories: Arc::default(),
-            is_unsearched: false,
-            ignored: Arc::default(),
-            background_calls: Vec::new(),
-            told_not_covered: false,
-            told_unknown: false,
-        }
-    }
 }
 
 /// The changes that a call has made.
@@ -282,6 +266,8 @@ fn describe(change: &FileChange, roots: &Roots) -> String {
 
 /// Private functions of this module for the fuzz targets. The program does not use them.
 pub mod fuzzing {
+    use std::io::Cursor;
+
     use super::git::{index, pack};
 
     pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
@@ -295,11 +281,11 @@ pub mod fuzzing {
 
     /// The offset of an object according to a pack index.
     pub fn pack_offset(index: &[u8], hash: &[u8; 20]) -> Option<u64> {
-        pack::find_offset(&index, hash)
+        pack::find_offset(&mut Cursor::new(index), hash)
     }
 
     pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
-        pack::read_entry(&pack, offset).map(|entry| entry.1)
+        pack::read_entry(&mut Cursor::new(pack), offset).map(|entry| entry.1)
     }
 
     pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {

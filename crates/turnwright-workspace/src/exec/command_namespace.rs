@@ -13,7 +13,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use turnwright_sandbox::NamespaceProcesses;
 
-use super::{descendants, members};
+use super::descendants;
 
 /// How long killed processes may take to end. One that waits for a device may take for ever.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
@@ -106,7 +106,7 @@ impl CommandNamespace {
         let children = self.children().collect();
         move || {
             let mut all = descendants::with_descendants(children);
-            all.any(|process| members::is_running_member(process, group))
+            all.any(|process| descendants::is_running_member(process, group))
         }
     }
 

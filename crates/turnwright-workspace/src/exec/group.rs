@@ -21,15 +21,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
 use super::command_process::CommandProcess;
+#[cfg(target_os = "linux")]
+use super::descendants::{adopt_orphans, has_running_member};
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
+#[cfg(unix)]
+use super::job::signal_name;
+use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 #[cfg(target_os = "linux")]
 use super::memory_limit::MemoryMeter;
 #[cfg(unix)]
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
-#[cfg(unix)]
-use super::running;
-use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 #[cfg(unix)]
 use super::signal_action;
 #[cfg(unix)]
@@ -172,7 +174,7 @@ fn prepare_sandbox(
 ) -> io::Result<Sandbox> {
     let sandbox = Sandbox::prepare_in(profile, network)?;
     #[cfg(target_os = "linux")]
-    if super::descendants::adopt_orphans() {
+    if adopt_orphans() {
         return sandbox.with_process_namespace();
     }
     Ok(sandbox)
@@ -208,10 +210,8 @@ impl ProcessGroup {
         ProcessGroup::spawn(command, mark, sandbox)
     }
 
-    /// Starts a program whose three pipes are handed to the caller.
-    pub(super) async fn start_piped(
-        program: &PipedProgram,
-    ) -> io::Result<(ProcessGroup, ProcessPipes)> {
+    /// Starts a program whose three pipes are handed to the caller. Call it on the runtime's thread, as well.
+    pub async fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
         let sandbox = prepare(program.sandbox.clone(), None, program.workdir.clone()).await?;
         let mark = ProcessMark::new();
         let words = turnwright_sandbox::wrap_command(
@@ -303,25 +303,26 @@ impl ProcessGroup {
             let has_member = spawn_blocking(namespace.group_check(id));
             return !has_member.await.unwrap_or(true);
         }
-        let looking = spawn_blocking(move || !super::members::has_running_process(id));
+        let looking = spawn_blocking(move || !has_running_member(id));
         looking.await.unwrap_or(false)
     }
 
-    async fn end_group(&mut self, grace: Duration) -> Leftover {
+    /// Ends the processes of the group. Returns true if there was one that had to be stopped.
+    async fn end_group(&mut self, grace: Duration) -> bool {
         if self.has_stopped_running().await {
-            return Leftover::None;
+            return false;
         }
         let has_exited = self.process.wait().now_or_never().is_some();
         if has_exited && tokio::time::timeout(LEFTOVER_GRACE, self.wait_until_gone()).await.is_ok()
         {
-            return Leftover::None;
+            return false;
         }
         self.signal_group(rustix::process::Signal::TERM);
         if tokio::time::timeout(grace, self.wait_until_gone()).await.is_err() {
             self.signal_group(rustix::process::Signal::KILL);
             tokio::time::timeout(grace, self.wait_until_gone()).await.ok();
         }
-        Leftover::Stopped
+        true
     }
 
     async fn wait_until_gone(&mut self) {
@@ -331,6 +332,12 @@ impl ProcessGroup {
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
+}
+
+/// Elsewhere than on Linux there is no simple way to tell running processes from zombies.
+#[cfg(all(unix, not(target_os = "linux")))]
+fn has_running_member(_: rustix::process::Pid) -> bool {
+    true
 }
 
 /// Gives the command a session of its own, so that it cannot take over our terminal and one signal
@@ -348,7 +355,7 @@ fn configure_child(
     #[cfg(not(target_os = "linux"))]
     let _ = mark;
     #[cfg(target_os = "linux")]
-    super::descendants::adopt_orphans();
+    adopt_orphans();
     #[cfg(target_os = "linux")]
     let parent = rustix::process::getpid();
     #[cfg(target_os = "linux")]
@@ -406,6 +413,11 @@ fn prefer_as_memory_victim() -> io::Result<()> {
 }
 
 impl ProcessGroup {
+    /// Waits for the end of the command itself. Cancel safe.
+    pub async fn wait_for_end(&mut self) -> CommandExit {
+        self.process.wait().await.map_or(CommandExit::Unknown, exit_of)
+    }
+
     /// Kills the processes that have left the group. Returns true if there were any.
     async fn kill_strays(&mut self) -> bool {
         #[cfg(target_os = "linux")]
@@ -445,13 +457,13 @@ impl RunningCommand for ProcessGroup {
         })
     }
 
-    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover> {
+    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             self.stdin = None;
-            let of_group = self.end_group(grace).await;
-            let strays = self.kill_strays().await;
+            let had_members = self.end_group(grace).await;
+            let had_strays = self.kill_strays().await;
             self.has_ended = true;
-            if strays { Leftover::Stopped } else { of_group }
+            had_members || had_strays
         })
     }
 
@@ -515,7 +527,7 @@ async fn read_once<R: AsyncRead + Unpin>(
 fn exit_of(status: ExitStatus) -> CommandExit {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return CommandExit::Signal(running::signal_name(signal));
+        return CommandExit::Signal(signal_name(signal));
     }
     status.code().map_or(CommandExit::Unknown, CommandExit::Code)
 }

@@ -1,6 +1,6 @@
-//! A command that runs or has run: its output, its end, and requests to it.
+//! A command that runs or has run: its output, its end, and requests to it; and the interface to a running command,
+//! whether it is a process group of the agent or runs in a terminal of the client.
 
-use parking_lot::Mutex;
 use std::fmt::{self, Debug};
 use std::io;
 use std::net::SocketAddr;
@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::MemoryMeter;
 use super::output::{CommandOutput, OutputExcerpt};
-use super::running::{CommandExit, Leftover, RunningCommand, Signal};
 use tokio::task::spawn_blocking;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::CallId;
@@ -28,13 +29,134 @@ const MAX_WRITE_DELAY: Duration = Duration::from_millis(500);
 /// The most requests that may wait.
 const MAX_PENDING_REQUESTS: usize = 8;
 
+/// Receives output as it arrives.
+pub type OutputSink<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
+
+/// A running command. Dropping it ends it.
+pub trait RunningCommand: Send {
+    /// Waits for more output, which is passed to `sink` unchanged, or for the end of the command
+    /// itself. Cancel safe.
+    fn next_output<'a>(
+        &'a mut self,
+        sink: OutputSink<'a>,
+    ) -> BoxFuture<'a, io::Result<Option<CommandExit>>>;
+
+    /// Passes on output that still arrives after the end, for a short while.
+    fn drain<'a>(&'a mut self, sink: OutputSink<'a>) -> BoxFuture<'a, ()>;
+
+    /// Asks the command to end and kills it after `grace`. Afterwards nothing of it is running. Returns true if
+    /// something was.
+    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, bool>;
+
+    /// Measures its memory, where the system allows that.
+    fn memory(&self) -> Option<MemoryMeter> {
+        None
+    }
+
+    /// The connections that failed because of its sandbox, each returned once.
+    fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// Sends a signal to all its processes.
+    fn send_signal(&mut self, signal: Signal);
+
+    /// Writes to its input. A last byte of 4 (control-D) ends the input.
+    fn write_input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>>;
+}
+
+/// How a command exited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommandExit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By the signal with this name.
+    Signal(String),
+    /// Its terminal in the editor was closed or ended.
+    TerminalClosed,
+    /// The exit status is not known.
+    Unknown,
+}
+
+impl CommandExit {
+    /// True only for exit code 0.
+    pub fn is_success(&self) -> bool {
+        *self == CommandExit::Code(0)
+    }
+
+    /// The exit code, if there is one.
+    pub fn code(&self) -> Option<i32> {
+        match self {
+            CommandExit::Code(code) => Some(*code),
+            CommandExit::Signal(_) | CommandExit::TerminalClosed | CommandExit::Unknown => None,
+        }
+    }
+}
+
+impl fmt::Display for CommandExit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CommandExit::Code(code) => write!(formatter, "exit {code}"),
+            CommandExit::Signal(name) => write!(formatter, "killed by {name}"),
+            CommandExit::TerminalClosed => {
+                formatter.write_str("ended: the user closed its terminal")
+            }
+            CommandExit::Unknown => formatter.write_str("ended, exit code unknown"),
+        }
+    }
+}
+
+/// The signals that can be sent to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// The signal of control-C.
+    Int,
+    /// A request to end.
+    Term,
+    /// An immediate end.
+    Kill,
+}
+
+/// The name of a signal, for numbers that mean the same on all systems.
+#[cfg(unix)]
+pub(super) fn signal_name(number: i32) -> String {
+    let known = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        7 if cfg!(target_os = "linux") => "SIGBUS",
+        10 if cfg!(target_os = "linux") => "SIGUSR1",
+        12 if cfg!(target_os = "linux") => "SIGUSR2",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return format!("signal {number}"),
+    };
+    known.to_owned()
+}
+
+/// The number of a signal; 0 if the name is unknown.
+#[cfg(unix)]
+pub(super) fn signal_number(wanted: &str) -> i32 {
+    (1..=64).find(|number| signal_name(*number) == wanted).unwrap_or(0)
+}
+
 /// The end of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobEnd {
     pub reason: EndReason,
     pub duration: Duration,
-    /// The processes that it had left running.
-    pub leftover: Leftover,
+    /// True if it had left processes running, which were stopped.
+    pub had_leftovers: bool,
     /// The connections that failed because of its sandbox.
     pub refused_connections: Vec<SocketAddr>,
 }
@@ -71,25 +193,14 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// Why a command did not accept its input.
-#[derive(Debug, thiserror::Error)]
-pub enum InputError {
-    #[error("it has ended")]
-    Over,
-    /// Writing to it failed.
-    #[error("{}", io_error_text(.0))]
-    Refused(#[from] io::Error),
-}
-
 pub(super) enum JobRequest {
     Signal(Signal),
     Input(Vec<u8>, oneshot::Sender<io::Result<()>>),
 }
 
 /// How far a command has got.
-#[derive(Clone, Debug, Default)]
 struct JobProgress {
-    bytes: u64,
+    output: CommandOutput,
     end: Option<JobEnd>,
 }
 
@@ -98,8 +209,7 @@ pub struct Job {
     id: String,
     command: String,
     begun: Instant,
-    // Held only to copy a chunk in or a few pages out.
-    output: Mutex<CommandOutput>,
+    // Looked at only to copy a chunk in or a few pages out.
     progress: watch::Sender<JobProgress>,
     requests: mpsc::Sender<JobRequest>,
     stop: CancellationToken,
@@ -124,14 +234,13 @@ impl Job {
         stop: CancellationToken,
     ) -> (Job, mpsc::Receiver<JobRequest>) {
         let (requests, inbox) = mpsc::channel(MAX_PENDING_REQUESTS);
-        let output = Mutex::new(CommandOutput::new(file));
-        let (progress, _) = watch::channel(JobProgress::default());
+        let progress =
+            watch::Sender::new(JobProgress { output: CommandOutput::new(file), end: None });
         let begun = Instant::now();
         let job = Job {
             id,
             command,
             begun,
-            output,
             progress,
             requests,
             stop,
@@ -177,28 +286,30 @@ impl Job {
 
     /// The number of bytes that it has printed.
     pub fn bytes(&self) -> u64 {
-        self.progress.borrow().bytes
+        self.progress.borrow().output.total()
     }
 
     /// Takes the output since the last call.
     pub fn take_output(&self) -> OutputExcerpt {
-        self.output.lock().take_excerpt()
+        let mut excerpt = OutputExcerpt::default();
+        self.change_output(|output| excerpt = output.take_excerpt());
+        excerpt
     }
 
     /// True if it has printed anything since the last [`Job::take_output`].
     pub fn has_new_output(&self) -> bool {
-        self.output.lock().has_new_output()
+        self.progress.borrow().output.has_new_output()
     }
 
     /// The last lines, for a card that is still changing.
     pub fn last_lines(&self, limit: usize) -> String {
-        self.output.lock().last_lines(limit)
+        self.progress.borrow().output.last_lines(limit)
     }
 
     /// The raw output from byte `from` on, and the number of its first byte. That is greater than
     /// `from` if the bytes are no longer kept.
     pub fn raw_since(&self, from: u64) -> (u64, Vec<u8>) {
-        self.output.lock().raw_since(from)
+        self.progress.borrow().output.raw_since(from)
     }
 
     pub async fn wait_for_end(&self) -> JobEnd {
@@ -215,7 +326,10 @@ impl Job {
     /// Waits until it has printed more than this many bytes, or has ended.
     pub async fn wait_for_more_than(&self, bytes: u64) {
         let mut progress = self.progress.subscribe();
-        progress.wait_for(|progress| progress.bytes > bytes || progress.end.is_some()).await.ok();
+        progress
+            .wait_for(|progress| progress.output.total() > bytes || progress.end.is_some())
+            .await
+            .ok();
     }
 
     /// Waits for new output and then until nothing more comes for the time `quiet`, or until it has
@@ -260,10 +374,11 @@ impl Job {
     ///
     /// # Errors
     /// If it has ended or does not accept the input.
-    pub async fn write_input(&self, bytes: Vec<u8>) -> Result<(), InputError> {
+    pub async fn write_input(&self, bytes: Vec<u8>) -> io::Result<()> {
         let (done, taken) = oneshot::channel();
-        self.requests.send(JobRequest::Input(bytes, done)).await.map_err(|_| InputError::Over)?;
-        taken.await.map_err(|_| InputError::Over)?.map_err(InputError::from)
+        self.requests.send(JobRequest::Input(bytes, done)).await.ok();
+        // Without an answer its task is over.
+        taken.await.unwrap_or_else(|_| Err(io::Error::other("it has ended")))
     }
 
     fn stop_reason(&self) -> EndReason {
@@ -274,17 +389,22 @@ impl Job {
         }
     }
 
+    /// Adds to the output, and wakes those who wait for more.
     fn update_output(&self, work: impl FnOnce(&mut CommandOutput)) {
-        let mut output = self.output.lock();
-        work(&mut output);
-        let total = output.total();
-        drop(output);
-        self.progress.send_modify(|progress| progress.bytes = total);
+        self.progress.send_modify(|progress| work(&mut progress.output));
     }
 
-    fn set_end(&self, reason: EndReason, leftover: Leftover, refused_connections: Vec<SocketAddr>) {
+    /// Changes what is kept of the output, of which nobody has to know.
+    fn change_output(&self, work: impl FnOnce(&mut CommandOutput)) {
+        self.progress.send_if_modified(|progress| {
+            work(&mut progress.output);
+            false
+        });
+    }
+
+    fn set_end(&self, reason: EndReason, had_leftovers: bool, refused: Vec<SocketAddr>) {
         let duration = self.begun.elapsed();
-        let end = JobEnd { reason, duration, leftover, refused_connections };
+        let end = JobEnd { reason, duration, had_leftovers, refused_connections: refused };
         self.progress.send_modify(|progress| {
             progress.end.get_or_insert(end);
         });
@@ -292,9 +412,11 @@ impl Job {
 
     /// Writes waiting output to its file: all of it, or only full chunks.
     async fn write_to_file(&self, all: bool) {
-        let Some(work) = self.output.lock().next_write(all) else { return };
-        if let Ok(work) = spawn_blocking(move || work.run()).await {
-            self.output.lock().written(work);
+        let mut next = None;
+        self.change_output(|output| next = output.next_write(all));
+        let Some(work) = next else { return };
+        if let Ok(file) = spawn_blocking(work).await {
+            self.change_output(|output| output.written(file));
         }
     }
 }
@@ -306,7 +428,7 @@ impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.set_end(
             EndReason::Lost("the task that reads its output has failed".to_owned()),
-            Leftover::None,
+            false,
             Vec::new(),
         );
     }
@@ -325,7 +447,7 @@ pub(super) async fn supervise(
     let limit = sleep_until(tokio::time::Instant::now() + time_limit);
     tokio::pin!(limit, used_up);
     let how = loop {
-        let lags = job.output.lock().is_behind();
+        let lags = job.progress.borrow().output.is_behind();
         tokio::select! {
             biased;
             () = job.stop.cancelled() => break job.stop_reason(),
@@ -350,13 +472,13 @@ pub(super) async fn supervise(
         command_run.drain(&mut sink).await;
     }
     // After a normal exit too, because background processes would keep the pipe open or just go on.
-    let leftover = command_run.stop(TERM_GRACE).await;
+    let had_leftovers = command_run.stop(TERM_GRACE).await;
     command_run.drain(&mut sink).await;
     let refused_connections = command_run.take_refused_connections();
     drop(command_run);
     job.update_output(CommandOutput::finish);
     job.write_to_file(true).await;
-    job.set_end(how, leftover, refused_connections);
+    job.set_end(how, had_leftovers, refused_connections);
     drop(closing);
 }
 

@@ -4,6 +4,7 @@
 use std::fs::{self, Metadata};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +14,9 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::job::{EndReason, Job, JobEnd, JobRequest, supervise};
+use super::job::{EndReason, Job, JobEnd, JobRequest, RunningCommand, supervise};
 use super::memory_limit::wait_until_above;
 use super::output::delete_old_outputs;
-use super::running::RunningCommand;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::text;
@@ -44,28 +44,27 @@ pub struct Jobs {
     folder: PathBuf,
     /// The start of each id. A number follows.
     prefix: String,
+    /// The last such number.
+    count: AtomicU64,
     time_limit: Duration,
     space: SpaceLimits,
-    // Held only to look at a short list.
-    table: Arc<Mutex<JobTable>>,
+    list: JobList,
     tracker: TaskTracker,
     stop: CancellationToken,
 }
 
-#[derive(Debug, Default)]
-struct JobTable {
-    count: u64,
-    jobs: Vec<Arc<Job>>,
-}
+/// The jobs that are running, and some that have ended.
+// Held only to look at a short list.
+type JobList = Arc<Mutex<Vec<Arc<Job>>>>;
 
 /// Tells which jobs of a list are running. Unlike the list, it does not stop them when it is dropped.
 #[derive(Clone, Debug)]
-pub struct RunningJobs(Arc<Mutex<JobTable>>);
+pub struct RunningJobs(JobList);
 
 impl RunningJobs {
     pub fn ids(&self) -> Vec<String> {
-        let table = self.0.lock();
-        let running = table.jobs.iter().filter(|job| job.end().is_none());
+        let jobs = self.0.lock();
+        let running = jobs.iter().filter(|job| job.end().is_none());
         running.map(|job| job.id().to_owned()).collect()
     }
 }
@@ -76,9 +75,10 @@ impl Jobs {
         Jobs {
             folder,
             prefix: "p".to_owned(),
+            count: AtomicU64::new(0),
             time_limit: TIME_LIMIT,
             space: SpaceLimits::default(),
-            table: Arc::default(),
+            list: Arc::default(),
             tracker: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -102,8 +102,7 @@ impl Jobs {
     /// Makes ids continue after this number, since earlier ones occur in the conversation and their
     /// outputs still exist.
     pub fn continue_numbering_after(&self, number: u64) {
-        let mut table = self.table.lock();
-        table.count = table.count.max(number);
+        self.count.fetch_max(number, Ordering::Relaxed);
     }
 
     /// The folder for the long outputs of a session.
@@ -130,23 +129,23 @@ impl Jobs {
 
     /// Reserves a slot for a command, before the command is started.
     pub fn admit(&self, command: &str) -> Result<JobSlot<'_>, TooManyJobs> {
-        let mut table = self.table.lock();
-        table.prune();
-        if table.jobs.iter().filter(|job| job.end().is_none()).count() >= MAX_RUNNING {
-            drop(table);
+        let mut jobs = self.list.lock();
+        prune(&mut jobs);
+        if jobs.iter().filter(|job| job.end().is_none()).count() >= MAX_RUNNING {
+            drop(jobs);
             return Err(TooManyJobs(self.describe()));
         }
-        table.count += 1;
-        let id = format!("{}{}", self.prefix, table.count);
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = format!("{}{number}", self.prefix);
         let file = self.folder.join(format!("{id}.txt"));
         let (job, requests) = Job::new(id, command.to_owned(), &file, self.stop.child_token());
         let job = Arc::new(job);
-        table.jobs.push(Arc::clone(&job));
+        jobs.push(Arc::clone(&job));
         Ok(JobSlot { jobs: self, job, requests: Some(requests) })
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<Job>> {
-        self.table.lock().jobs.iter().find(|job| job.id() == id).cloned()
+        self.list.lock().iter().find(|job| job.id() == id).cloned()
     }
 
     /// Stops the command whose output the client draws in this terminal. Returns false if none runs there.
@@ -159,14 +158,14 @@ impl Jobs {
 
     /// Removes a job that has ended and was reported.
     pub fn remove(&self, job: &Arc<Job>) {
-        self.table.lock().jobs.retain(|other| !Arc::ptr_eq(other, job));
+        self.list.lock().retain(|other| !Arc::ptr_eq(other, job));
     }
 
     /// Lists all jobs in one line for the model.
     pub fn describe(&self) -> String {
-        let table = self.table.lock();
+        let jobs = self.list.lock();
         let mut text = String::new();
-        for job in &table.jobs {
+        for job in jobs.iter() {
             let name = text::cut(escape_hidden_line(job.command()), MAX_NAME_CHARS);
             let how = match job.end() {
                 None => format!("running for {} s", job.age().as_secs()),
@@ -184,15 +183,15 @@ impl Jobs {
 
     /// Tells which jobs are running, now and later.
     pub fn running(&self) -> RunningJobs {
-        RunningJobs(Arc::clone(&self.table))
+        RunningJobs(Arc::clone(&self.list))
     }
 
     /// Reports the jobs that have ended since the last call, one line each; `None` if there are
     /// none.
     pub fn take_end_notices(&self) -> Option<String> {
-        let table = self.table.lock();
+        let jobs = self.list.lock();
         let mut text = String::new();
-        for job in &table.jobs {
+        for job in jobs.iter() {
             let Some(end) = job.end().filter(|_| job.mark_end_reported()) else { continue };
             let id = job.id();
             text.push_str(&format!(
@@ -223,17 +222,15 @@ impl Drop for Jobs {
     }
 }
 
-impl JobTable {
-    /// Removes the oldest ended jobs if there are too many.
-    fn prune(&mut self) {
-        let ended = self.jobs.iter().filter(|job| job.end().is_some()).count();
-        let mut surplus = ended.saturating_sub(MAX_ENDED);
-        self.jobs.retain(|job| {
-            let is_removed = surplus > 0 && job.end().is_some();
-            surplus -= usize::from(is_removed);
-            !is_removed
-        });
-    }
+/// Removes the oldest ended jobs if there are too many.
+fn prune(jobs: &mut Vec<Arc<Job>>) {
+    let ended = jobs.iter().filter(|job| job.end().is_some()).count();
+    let mut surplus = ended.saturating_sub(MAX_ENDED);
+    jobs.retain(|job| {
+        let is_removed = surplus > 0 && job.end().is_some();
+        surplus -= usize::from(is_removed);
+        !is_removed
+    });
 }
 
 /// A reserved slot for a command that is about to be started. Dropping it frees the slot.
@@ -241,12 +238,6 @@ pub struct JobSlot<'a> {
     jobs: &'a Jobs,
     job: Arc<Job>,
     requests: Option<mpsc::Receiver<JobRequest>>,
-}
-
-impl std::fmt::Debug for JobSlot<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("JobSlot").field(&self.job).finish()
-    }
 }
 
 impl JobSlot<'_> {

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use tokio::time::timeout;
 
 use super::Environment;
 use super::group::ProcessGroup;
+use super::job::{CommandExit, RunningCommand, signal_number};
 use super::launcher_link::{
-    self, LaunchRequest, LauncherLink, LinkEvent, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
+    self, LaunchRequest, LauncherLink, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
-use super::running::{CommandExit, Leftover, RunningCommand, signal_number};
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
@@ -41,28 +41,14 @@ const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most bytes that may wait for the agent before the program is no longer read.
 const MAX_BACKLOG: usize = 256 * 1024;
 
-/// The command for the launcher.
-#[derive(Clone, Debug)]
-pub struct LaunchSpec {
-    pub environment: Environment,
-    pub source: LaunchSource,
-}
-
 /// Who says what the launcher runs.
 #[derive(Clone, Debug)]
 pub enum LaunchSource {
     /// The person who has typed this program and its arguments.
     Person { program: Vec<OsString>, sandbox: Box<SandboxProfile> },
-    /// The agent that waits for its reports.
-    Agent(AgentAddress),
-}
-
-/// Where the agent listens for the launcher.
-#[derive(Clone, Debug)]
-pub struct AgentAddress {
-    pub socket: PathBuf,
-    /// The value of [`NONCE_VARIABLE`], which tells the agent that this is the launcher it waits for.
-    pub nonce: String,
+    /// The agent that waits for its reports at this socket. The nonce is the value of [`NONCE_VARIABLE`], which
+    /// tells the agent that this is the launcher it waits for.
+    Agent { socket: PathBuf, nonce: String },
 }
 
 /// Why the launcher has run nothing.
@@ -89,45 +75,40 @@ impl LaunchError {
     }
 }
 
-/// A task that displays the output. It is separate, because writing to a terminal may block.
-#[derive(Debug)]
-pub struct DisplayTask {
-    pub output: Sender<Vec<u8>>,
-    /// Ends when all output is displayed and the sender is dropped.
-    pub finished: JoinHandle<()>,
-}
-
 /// Runs the program to its end and displays its output. A signal, or the end of the agent, ends the
 /// program with all its descendants. Returns its exit code as shells do: 128 plus the number for a
 /// signal.
-pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8, LaunchError> {
+///
+/// `display` leads to a task that displays the output, because writing to a terminal may block.
+/// `display_finished` ends when all output is displayed and the sender is dropped.
+pub async fn launch(
+    source: LaunchSource,
+    environment: &Environment,
+    display: Sender<Vec<u8>>,
+    display_finished: JoinHandle<()>,
+) -> Result<u8, LaunchError> {
     // Handlers must exist before there is a program that the signals are to end.
     let signals = TerminationSignals::new();
-    let (link, network, program, workdir, accepts_input, sandbox) = match &launch.source {
-        LaunchSource::Agent(agent) => {
-            let (link, network, request) = connect(agent)
-                .await
-                .map_err(|error| LaunchError::Unreachable { at: agent.socket.clone(), error })?;
+    let (link, network, program, workdir, accepts_input, sandbox) = match source {
+        LaunchSource::Agent { socket, nonce } => {
+            let connected = connect(&socket, &nonce).await;
+            let (link, network, request) =
+                connected.map_err(|error| LaunchError::Unreachable { at: socket, error })?;
             let LaunchRequest { program, workdir, accepts_input, sandbox } = request;
             let program = program.into_iter().map(OsString::from).collect();
             (Some(link), network, program, Some(workdir), accepts_input, sandbox)
         }
         LaunchSource::Person { program, sandbox } => {
-            (None, None, program.clone(), None, false, Some(SandboxProfile::clone(sandbox)))
+            (None, None, program, None, false, Some(*sandbox))
         }
     };
     // Others may read the editor's terminal, so keys are redacted.
     let redactor = link.is_some().then(redact::StreamRedactor::default);
-    let mut targets = OutputTargets {
-        display: Some(display_task.output),
-        display_finished: display_task.finished,
-        link,
-        redactor,
-    };
+    let mut targets = OutputTargets { display: Some(display), display_finished, link, redactor };
     #[expect(clippy::disallowed_methods, reason = "this process runs one command")]
     let moved = workdir.map_or(Ok(()), std::env::set_current_dir);
     let started = moved.and_then(|()| {
-        ProcessGroup::start_program(&program, &launch.environment, accepts_input, sandbox, network)
+        ProcessGroup::start_program(&program, environment, accepts_input, sandbox, network)
     });
     match started {
         Ok(group) => Ok(run(group, targets, signals).await),
@@ -140,29 +121,20 @@ pub async fn launch(launch: &LaunchSpec, display_task: DisplayTask) -> Result<u8
             };
             // The caller reports the error to the terminal.
             targets.report(&LinkFrame::Output(format!("{error}\n").into_bytes()));
-            targets.end(CommandExit::Code(error.exit_code().into()), Leftover::None).await;
+            targets.end(CommandExit::Code(error.exit_code().into()), false).await;
             Err(error)
         }
     }
 }
 
-/// Why the relay between a program and its targets has ended.
-struct RelayEnd {
-    /// How the program has ended; `None` if it still runs.
-    exit: Option<CommandExit>,
-    /// The signal that ends the launcher.
-    end_signal: Option<i32>,
-    /// How long the program may take to end.
-    grace: Duration,
-}
-
-/// Passes output and input on until the program, the connection or the launcher ends.
+/// Passes output and input on until the program, the connection or the launcher ends. Returns how the program has ended
+/// (`None` if it still runs), the signal that ends the launcher, and how long the program may take to end.
 async fn relay(
     group: &mut ProcessGroup,
     targets: &mut OutputTargets,
     signals: &mut TerminationSignals,
     output: &mut Vec<u8>,
-) -> RelayEnd {
+) -> (Option<CommandExit>, Option<i32>, Duration) {
     let mut end_signal = None;
     let mut grace = DEFAULT_GRACE;
     let exit = loop {
@@ -197,7 +169,7 @@ async fn relay(
             break None;
         }
     };
-    RelayEnd { exit, end_signal, grace }
+    (exit, end_signal, grace)
 }
 
 async fn run(
@@ -206,7 +178,7 @@ async fn run(
     mut signals: TerminationSignals,
 ) -> u8 {
     let mut output = Vec::new();
-    let RelayEnd { exit, end_signal, grace } =
+    let (exit, end_signal, grace) =
         relay(&mut group, &mut targets, &mut signals, &mut output).await;
     // All output of the program itself is in the pipe, which holds less than this. Background
     // processes may print more, faster than anybody reads.
@@ -218,12 +190,15 @@ async fn run(
     if exit.is_some() {
         group.drain(&mut sink).await;
     }
-    let leftover = group.stop(grace).await;
+    let had_leftovers = group.stop(grace).await;
     group.drain(&mut sink).await;
     targets.report(&LinkFrame::Refused(group.take_refused_connections()));
     let exit = match exit {
         Some(exit) => exit,
-        None => reap(&mut group).await,
+        None => {
+            let end = timeout(REAP_TIMEOUT, group.wait_for_end()).await;
+            end.unwrap_or(CommandExit::Unknown)
+        }
     };
     timeout(FLUSH_TIMEOUT, wait_for_display(targets.display.as_ref())).await.ok();
     targets.forward(&mut output);
@@ -235,43 +210,28 @@ async fn run(
         (None, CommandExit::Signal(name)) => 128 + signal_number(name),
         (None, CommandExit::TerminalClosed | CommandExit::Unknown) => i32::from(u8::MAX),
     };
-    targets.end(exit, leftover).await;
+    targets.end(exit, had_leftovers).await;
     u8::try_from(code & 0xff).unwrap_or(u8::MAX)
-}
-
-/// The exit status after the group was ended.
-async fn reap(group: &mut ProcessGroup) -> CommandExit {
-    let end = async {
-        loop {
-            match group.next_output(&mut |_| {}).await {
-                Ok(None) => {}
-                Ok(Some(exit)) => break Some(exit),
-                Err(_) => break None,
-            }
-        }
-    };
-    timeout(REAP_TIMEOUT, end).await.ok().flatten().unwrap_or(CommandExit::Unknown)
 }
 
 /// Connects to the agent and receives what is to be run.
 async fn connect(
-    agent: &AgentAddress,
+    socket: &Path,
+    nonce: &str,
 ) -> io::Result<(LauncherLink, Option<Arc<SessionNetwork>>, LaunchRequest)> {
-    if agent.nonce.is_empty() {
+    if nonce.is_empty() {
         return Err(io::Error::other(format!(
             "{SOCKET_VARIABLE} is set and {NONCE_VARIABLE} is not; unset it if you have set it"
         )));
     }
     let connected = async {
-        let mut stream = UnixStream::connect(&agent.socket).await?;
-        stream.write_all(agent.nonce.as_bytes()).await?;
+        let mut stream = UnixStream::connect(socket).await?;
+        stream.write_all(nonce.as_bytes()).await?;
         let network = launcher_link::receive_network(&stream).await?;
         let mut link = LauncherLink::new(stream);
         loop {
-            match link.next().await? {
-                LinkEvent::Frame(LinkFrame::Run(request)) => return Ok((link, network, *request)),
-                LinkEvent::Frame(_) | LinkEvent::Drained => {}
-                LinkEvent::End => return Err(io::ErrorKind::ConnectionAborted.into()),
+            if let Some(LinkFrame::Run(request)) = link.next().await? {
+                return Ok((link, network, *request));
             }
         }
     };
@@ -283,13 +243,9 @@ async fn connect(
 /// The agent's next request; `None` when it is gone. Without an agent it waits for ever.
 async fn next_request(link: &mut Option<LauncherLink>) -> Option<LinkFrame> {
     let Some(link) = link else { return std::future::pending().await };
-    match link.next().await {
-        Ok(LinkEvent::Frame(frame)) => Some(frame),
-        // A frame that asks for nothing, so that the caller checks again whether there is room for
-        // more output.
-        Ok(LinkEvent::Drained) => Some(LinkFrame::Output(Vec::new())),
-        Ok(LinkEvent::End) | Err(_) => None,
-    }
+    // Once everything is sent, a frame that asks for nothing, so that the caller checks again whether
+    // there is room for more output.
+    link.next().await.ok().map(|frame| frame.unwrap_or(LinkFrame::Output(Vec::new())))
 }
 
 /// Waits until the display accepts more.
@@ -347,11 +303,11 @@ impl OutputTargets {
 
     /// Reports the end to the agent after everything is displayed, because the agent may then close
     /// the terminal at once.
-    async fn end(mut self, exit: CommandExit, leftover: Leftover) {
+    async fn end(mut self, exit: CommandExit, had_leftovers: bool) {
         self.display = None;
         timeout(FLUSH_TIMEOUT, &mut self.display_finished).await.ok();
         if let Some(mut link) = self.link {
-            link.send(&LinkFrame::Exit(exit, leftover));
+            link.send(&LinkFrame::Exit(exit, had_leftovers));
             timeout(REPORT_TIMEOUT, link.flush()).await.ok();
         }
     }
@@ -408,15 +364,13 @@ mod tests {
             let mut bytes = 0;
             loop {
                 match agent.next().await.unwrap() {
-                    LinkEvent::Frame(LinkFrame::Output(output)) => bytes += output.len(),
-                    LinkEvent::Frame(LinkFrame::Exit(exit, _)) => return (bytes, exit),
-                    LinkEvent::Frame(_) | LinkEvent::Drained => {}
-                    LinkEvent::End => panic!("no exit after {bytes} bytes"),
+                    Some(LinkFrame::Output(output)) => bytes += output.len(),
+                    Some(LinkFrame::Exit(exit, _)) => return (bytes, exit),
+                    Some(_) | None => {}
                 }
             }
         };
-        let ((), (bytes, exit)) =
-            tokio::join!(targets.end(CommandExit::Code(0), Leftover::None), reads);
+        let ((), (bytes, exit)) = tokio::join!(targets.end(CommandExit::Code(0), false), reads);
         assert_eq!((bytes, exit), (16 * MAX_BACKLOG, CommandExit::Code(0)));
     }
 }

@@ -23,7 +23,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use super::running::{CommandExit, Leftover, Signal};
+use super::job::{CommandExit, Signal};
 use crate::temp_folder::PrivateTempFolder;
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 
@@ -135,8 +135,9 @@ pub(super) enum LinkFrame {
     Output(Vec<u8>),
     /// From the launcher: the connections of the command that failed because of its sandbox.
     Refused(Vec<SocketAddr>),
-    /// From the launcher: the command has ended, and there is no more output.
-    Exit(CommandExit, Leftover),
+    /// From the launcher: the command has ended, and there is no more output. The flag is true if it had left processes
+    /// running.
+    Exit(CommandExit, bool),
 }
 
 /// The command for the launcher.
@@ -150,16 +151,6 @@ pub(super) struct LaunchRequest {
     pub(super) accepts_input: bool,
     /// Its confinement; `None` to run it unconfined.
     pub(super) sandbox: Option<SandboxProfile>,
-}
-
-/// An event on the connection.
-#[derive(Debug, PartialEq)]
-pub(super) enum LinkEvent {
-    Frame(LinkFrame),
-    /// Everything that was to be sent has been sent.
-    Drained,
-    /// The other side has closed the connection.
-    End,
 }
 
 /// One end of the connection.
@@ -187,11 +178,15 @@ impl LauncherLink {
         self.outgoing.len()
     }
 
-    /// Waits for the next event. Cancel safe.
-    pub(super) async fn next(&mut self) -> io::Result<LinkEvent> {
+    /// Waits for the next frame; `None` when everything that was to be sent has been sent. Cancel safe.
+    ///
+    /// # Errors
+    /// Those of the connection, and that the other side has closed it.
+    pub(super) async fn next(&mut self) -> io::Result<Option<LinkFrame>> {
         loop {
-            if let Some(frame) = decode(&mut self.incoming)? {
-                return Ok(LinkEvent::Frame(frame));
+            let frame = decode(&mut self.incoming)?;
+            if frame.is_some() {
+                return Ok(frame);
             }
             let interest = if self.outgoing.is_empty() {
                 Interest::READABLE
@@ -200,12 +195,12 @@ impl LauncherLink {
             };
             let ready = self.stream.ready(interest).await?;
             if ready.is_readable() && !self.read()? {
-                return Ok(LinkEvent::End);
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if ready.is_writable() && !self.outgoing.is_empty() {
                 self.write()?;
                 if self.outgoing.is_empty() {
-                    return Ok(LinkEvent::Drained);
+                    return Ok(None);
                 }
             }
         }
@@ -303,8 +298,8 @@ fn encode(frame: &LinkFrame, bytes: &mut Vec<u8>) {
             words = texts.join(" ").into_bytes();
             (b'd', &words)
         }
-        LinkFrame::Exit(exit, leftover) => {
-            words = encode_exit(exit, *leftover);
+        LinkFrame::Exit(exit, had_leftovers) => {
+            words = encode_exit(exit, *had_leftovers);
             (b'x', &words)
         }
     };
@@ -339,8 +334,8 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
             LinkFrame::Refused(addresses.collect::<Result<_, _>>().map_err(|_| invalid_frame())?)
         }
         (b'x', words) => {
-            let (exit, leftover) = decode_exit(words).ok_or_else(invalid_frame)?;
-            LinkFrame::Exit(exit, leftover)
+            let (exit, had_leftovers) = decode_exit(words).ok_or_else(invalid_frame)?;
+            LinkFrame::Exit(exit, had_leftovers)
         }
         _ => return Err(invalid_frame()),
     };
@@ -372,18 +367,18 @@ fn take_field(fields: &mut Map<String, Value>, name: &str) -> io::Result<Value> 
 }
 
 /// Encodes how a command ended and whether processes were left: a letter each, then the details.
-fn encode_exit(exit: &CommandExit, leftover: Leftover) -> Vec<u8> {
+fn encode_exit(exit: &CommandExit, had_leftovers: bool) -> Vec<u8> {
     let (kind, rest) = match exit {
         CommandExit::Code(code) => ('c', code.to_string()),
         CommandExit::Signal(name) => ('k', name.clone()),
         CommandExit::TerminalClosed => ('h', String::new()),
         CommandExit::Unknown => ('u', String::new()),
     };
-    let left = if leftover == Leftover::None { '-' } else { '+' };
+    let left = if had_leftovers { '+' } else { '-' };
     format!("{kind}{left}{rest}").into_bytes()
 }
 
-fn decode_exit(words: &[u8]) -> Option<(CommandExit, Leftover)> {
+fn decode_exit(words: &[u8]) -> Option<(CommandExit, bool)> {
     let [kind, left, rest @ ..] = words else { return None };
     let rest = std::str::from_utf8(rest).ok()?;
     let exit = match kind {
@@ -393,8 +388,7 @@ fn decode_exit(words: &[u8]) -> Option<(CommandExit, Leftover)> {
         b'u' => CommandExit::Unknown,
         _ => return None,
     };
-    let leftover = if *left == b'-' { Leftover::None } else { Leftover::Stopped };
-    Some((exit, leftover))
+    Some((exit, *left != b'-'))
 }
 
 fn invalid_frame() -> io::Error {
@@ -520,10 +514,10 @@ mod tests {
             LinkFrame::Output(Vec::new()),
             LinkFrame::Refused(vec!["127.0.0.1:80".parse().unwrap(), "[::1]:53".parse().unwrap()]),
             LinkFrame::Refused(Vec::new()),
-            LinkFrame::Exit(CommandExit::Code(-3), Leftover::None),
-            LinkFrame::Exit(CommandExit::Signal("SIGKILL".to_owned()), Leftover::Stopped),
-            LinkFrame::Exit(CommandExit::TerminalClosed, Leftover::Stopped),
-            LinkFrame::Exit(CommandExit::Unknown, Leftover::None),
+            LinkFrame::Exit(CommandExit::Code(-3), false),
+            LinkFrame::Exit(CommandExit::Signal("SIGKILL".to_owned()), true),
+            LinkFrame::Exit(CommandExit::TerminalClosed, true),
+            LinkFrame::Exit(CommandExit::Unknown, false),
         ];
         let mut bytes = Vec::new();
         for frame in &frames {

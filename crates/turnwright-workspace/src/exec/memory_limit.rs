@@ -55,22 +55,17 @@ pub fn default_memory_limit() -> Option<u64> {
 fn read_memory_limit() -> Option<u64> {
     let setting = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let container = setting.and_then(|text| text.trim().parse::<u64>().ok());
-    let machine = meminfo().map(|memory| memory.total);
+    let machine = meminfo().map(|(total, _)| total);
     let all = container.into_iter().chain(machine).min()?;
     Some(all / 4 * 3)
 }
 
-struct MemInfo {
-    total: u64,
-    available: u64,
-}
-
-fn meminfo() -> Option<MemInfo> {
+/// The memory of the machine, and how much of it is available.
+fn meminfo() -> Option<(u64, u64)> {
     // The kernel generates the text for each read, and does not say how long it is.
     let mut text = String::with_capacity(4096);
     File::open("/proc/meminfo").ok()?.read_to_string(&mut text).ok()?;
-    let total = bytes_of(&text, "MemTotal:")?;
-    Some(MemInfo { total, available: bytes_of(&text, "MemAvailable:")? })
+    Some((bytes_of(&text, "MemTotal:")?, bytes_of(&text, "MemAvailable:")?))
 }
 
 /// The number of bytes in a line `NAME NUMBER kB`.
@@ -83,9 +78,9 @@ impl MemoryMeter {
     /// Measures the memory in bytes. Breaks with what the command holds if that is more than the limit, and otherwise
     /// continues with what is left, at least.
     fn measure(&self, limit: u64) -> Option<ControlFlow<u64, u64>> {
-        let machine = meminfo()?;
+        let (total, available) = meminfo()?;
         // The whole machine uses less than the limit.
-        let used = machine.total.saturating_sub(machine.available);
+        let used = total.saturating_sub(available);
         if used < limit {
             return Some(ControlFlow::Continue(limit - used));
         }

@@ -15,13 +15,10 @@ mod jobs;
 mod launch;
 #[cfg(unix)]
 mod launcher_link;
-#[cfg(unix)]
-mod members;
 #[cfg(target_os = "linux")]
 mod memory_limit;
 mod output;
 mod piped;
-mod running;
 #[cfg(unix)]
 mod signal_action;
 #[cfg(target_os = "linux")]
@@ -43,16 +40,15 @@ use turnwright_types::shell_script::ShellDialect;
 pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
-pub use job::{EndReason, InputError, Job, JobEnd};
+pub use job::{CommandExit, EndReason, Job, JobEnd, OutputSink, RunningCommand, Signal};
 pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
 #[cfg(unix)]
-pub use launch::{AgentAddress, DisplayTask, LaunchError, LaunchSource, LaunchSpec, launch};
+pub use launch::{LaunchError, LaunchSource, launch};
 #[cfg(unix)]
 pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use memory_limit::{MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
-pub use piped::{ActivitySample, PipedProcess, PipedProgram, ProcessPipes, ProgramActivity};
-pub use running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
+pub use piped::{ActivitySample, PipedProgram, ProcessPipes, ProgramActivity};
 #[cfg(unix)]
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]

@@ -110,7 +110,7 @@ fn with_thousands(number: u64) -> String {
 }
 
 /// Output that was cut to a readable size.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutputExcerpt {
     /// The text, cut at line ends, with a note where lines are missing.
     pub text: String,
@@ -119,7 +119,6 @@ pub struct OutputExcerpt {
 }
 
 /// The captured output of a command.
-#[derive(Debug)]
 pub struct CommandOutput {
     cleaner: TerminalCleaner,
     repeats: RepeatedLines,
@@ -245,15 +244,18 @@ impl CommandOutput {
         (from, self.raw.iter().skip(skipped).copied().collect())
     }
 
-    /// Takes the next output for the file. It has to be passed back to
+    /// Takes the next output for the file, to be written on a blocking thread. The result has to be passed to
     /// [`CommandOutput::written`].
-    pub(super) fn next_write(&mut self, all: bool) -> Option<FileWrite> {
+    pub(super) fn next_write(
+        &mut self,
+        all: bool,
+    ) -> Option<impl FnOnce() -> Option<File> + Send + use<>> {
         self.file_output.next_write(all)
     }
 
-    /// Takes back a write that was run.
-    pub(super) fn written(&mut self, work: FileWrite) {
-        self.file_output.finish_write(work);
+    /// Takes back the file after a write.
+    pub(super) fn written(&mut self, file: Option<File>) {
+        self.file_output.finish_write(file);
     }
 
     /// True if output waits to be written to the file.
@@ -276,12 +278,12 @@ pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
     for piece in text.as_bytes().chunks(MAX_TAIL) {
         file_output.push(piece);
         if let Some(work) = file_output.next_write(false) {
-            file_output.finish_write(work.run());
+            file_output.finish_write(work());
         }
     }
     file_output.require_file();
     if let Some(work) = file_output.next_write(true) {
-        file_output.finish_write(work.run());
+        file_output.finish_write(work());
     }
     OutputExcerpt { text: buffer.into_text(&file_output.omission_note()), truncated: true }
 }
@@ -307,7 +309,7 @@ const MAX_FILE_BYTES: u64 = 50 * 1024 * 1024;
 const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The output of a command on its way to a file.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OutputFile {
     path: PathBuf,
     waiting: Vec<u8>,
@@ -328,25 +330,9 @@ enum FileEnd {
     Failed,
 }
 
-/// A write for a blocking thread.
-#[derive(Debug)]
-pub(super) struct FileWrite {
-    path: PathBuf,
-    bytes: Vec<u8>,
-    file: Option<File>,
-    has_failed: bool,
-}
-
 impl OutputFile {
     fn new(path: PathBuf) -> OutputFile {
-        OutputFile {
-            path,
-            waiting: Vec::new(),
-            file: None,
-            is_needed: false,
-            accepted: 0,
-            end: None,
-        }
+        OutputFile { path, ..OutputFile::default() }
     }
 
     /// Adds output.
@@ -374,23 +360,29 @@ impl OutputFile {
         self.is_needed && !self.waiting.is_empty()
     }
 
-    /// The next write: `all` that waits, or only a full chunk.
-    fn next_write(&mut self, all: bool) -> Option<FileWrite> {
+    /// The next write, for a blocking thread: `all` that waits, or only a full chunk. Returns the file unless it fails.
+    fn next_write(&mut self, all: bool) -> Option<impl FnOnce() -> Option<File> + Send + use<>> {
         if !self.is_behind() || !all && self.waiting.len() < WRITE_SIZE {
             return None;
         }
         let bytes = std::mem::take(&mut self.waiting);
         let file = self.file.take();
-        Some(FileWrite { path: self.path.clone(), bytes, file, has_failed: false })
+        let path = self.path.clone();
+        Some(move || {
+            let written = write(file, &path, &bytes).inspect_err(|error| {
+                tracing::warn!(%error, path = %path.display(), "long output could not be saved");
+            });
+            written.ok()
+        })
     }
 
     /// Takes the file back after a write.
-    fn finish_write(&mut self, work: FileWrite) {
-        self.file = work.file;
-        if work.has_failed {
+    fn finish_write(&mut self, file: Option<File>) {
+        if file.is_none() {
             self.end = Some(FileEnd::Failed);
             self.waiting = Vec::new();
         }
+        self.file = file;
     }
 
     /// The part of the omission note that says where the full output is.
@@ -404,23 +396,14 @@ impl OutputFile {
     }
 }
 
-impl FileWrite {
-    /// Writes. Must not run on the runtime's thread.
-    pub(super) fn run(mut self) -> FileWrite {
-        if let Err(error) = self.write() {
-            tracing::warn!(%error, path = %self.path.display(), "long output could not be saved");
-            self.has_failed = true;
-        }
-        self
-    }
-
-    fn write(&mut self) -> io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(create_private_file(&self.path)?),
-        };
-        file.write_all(&self.bytes)
-    }
+/// Adds to the file, which is created first if there is none.
+fn write(file: Option<File>, path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = match file {
+        Some(file) => file,
+        None => create_private_file(path)?,
+    };
+    file.write_all(bytes)?;
+    Ok(file)
 }
 
 /// Creates a file with mode 0600 in folders with mode 0700.
@@ -589,7 +572,7 @@ mod tests {
 
     fn flush(output: &mut OutputFile, all: bool) {
         if let Some(work) = output.next_write(all) {
-            output.finish_write(work.run());
+            output.finish_write(work());
         }
     }
 

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +15,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Environment;
 use super::group::ProcessGroup;
+use super::job::RunningCommand;
 use super::memory_limit::wait_until_above;
-use super::running::{CommandExit, RunningCommand};
 use turnwright_sandbox::SandboxProfile;
 
 /// A program to run.
@@ -44,29 +43,18 @@ pub struct ProcessPipes {
     pub stderr: ChildStderr,
 }
 
-/// A running program. Dropping it kills it with all its descendants.
-#[derive(Debug)]
-pub struct PipedProcess(ProcessGroup);
-
-impl PipedProcess {
-    /// Starts the program. Must run on the runtime's thread, because a child is tied to the thread
-    /// that forks.
-    pub async fn start(program: &PipedProgram) -> io::Result<(PipedProcess, ProcessPipes)> {
-        let (group, pipes) = ProcessGroup::start_piped(program).await?;
-        Ok((PipedProcess(group), pipes))
-    }
-
+impl ProcessGroup {
     /// Lets daemons that it has started, such as agents that hold keys, outlive this value. What stays in its process
     /// group is killed all the same.
     #[cfg(unix)]
     pub fn spare_daemons(&mut self) {
-        self.0.spares_strays = true;
+        self.spares_strays = true;
     }
 
     /// Has `activity` look at this program from now on.
     pub fn observe(&self, activity: &ProgramActivity) {
         #[cfg(target_os = "linux")]
-        if let Some(namespace) = &self.0.process.namespace {
+        if let Some(namespace) = &self.process.namespace {
             return activity.set(ProgramRoots::Namespace(namespace.children().collect()));
         }
         activity.set(ProgramRoots::Everything);
@@ -75,24 +63,14 @@ impl PipedProcess {
     /// Waits until it and all that it has started hold more than `limit` bytes of memory, and returns how many
     /// they hold. Waits for ever without a limit, or if the system does not tell.
     pub fn memory_above(&self, limit: Option<u64>) -> impl Future<Output = u64> + Send + use<> {
-        wait_until_above(self.0.memory(), limit)
-    }
-
-    pub async fn wait_for_end(&mut self) -> CommandExit {
-        loop {
-            match self.0.next_output(&mut |_| {}).await {
-                Ok(None) => {}
-                Ok(Some(exit)) => return exit,
-                Err(_) => return CommandExit::Unknown,
-            }
-        }
+        wait_until_above(self.memory(), limit)
     }
 
     /// Ends the program. Its input is closed by now, so it gets the time `patience` to end by
     /// itself, then SIGTERM, and after `grace` it is killed.
-    pub async fn stop(mut self, patience: Duration, grace: Duration) {
+    pub async fn stop_after(mut self, patience: Duration, grace: Duration) {
         tokio::time::timeout(patience, self.wait_for_end()).await.ok();
-        self.0.stop(grace).await;
+        self.stop(grace).await;
     }
 }
 

@@ -124,6 +124,8 @@ impl ProcessMark {
 fn running_processes(leader: Option<Pid>, entry: &str, limit: &str) -> Vec<Pid> {
     let Some(children) = descendants::of_this_process() else {
         return descendants::all_processes()
+            .into_iter()
+            .flatten()
             .filter(|process| is_running_with(*process, entry, limit))
             .collect();
     };

@@ -3,7 +3,6 @@
 //! report of the terminal counts.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,11 +14,10 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::group::{ProcessGroup, shell};
+use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 use super::launcher_link::{
-    self, LaunchRequest, LauncherLink, LauncherListener, LinkEvent, LinkFrame, NONCE_VARIABLE,
-    SOCKET_VARIABLE,
+    self, LaunchRequest, LauncherLink, LauncherListener, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
-use super::running::{CommandExit, Leftover, OutputSink, RunningCommand, Signal};
 use super::{CommandSpec, Environment};
 use turnwright_types::client::{
     ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
@@ -80,7 +78,7 @@ pub struct TerminalRun {
     /// Output that was received but not passed on yet.
     unread_output: Vec<u8>,
     exit: Option<CommandExit>,
-    leftover: Leftover,
+    had_leftovers: bool,
     refused_connections: Vec<SocketAddr>,
 }
 
@@ -88,7 +86,8 @@ enum TerminalState {
     /// The terminal is open, and the launcher has not connected yet.
     Waiting {
         listener: LauncherListener,
-        end_query: EndQuery,
+        /// After a while asks the editor how the terminal has ended.
+        end: BoxFuture<'static, TerminalEnd>,
     },
     Connected(LauncherLink),
     /// The launcher did not find the agent and has run nothing, so the command is being started here.
@@ -96,12 +95,6 @@ enum TerminalState {
     /// The command runs here.
     Local(Box<ProcessGroup>),
     Ended,
-}
-
-/// The query for how the terminal has ended: its time, or the pending answer.
-enum EndQuery {
-    Due(Instant),
-    Pending(BoxFuture<'static, TerminalEnd>),
 }
 
 /// A terminal that is released when this is dropped, and only then.
@@ -117,11 +110,12 @@ impl Drop for TerminalHandle {
 }
 
 impl TerminalHandle {
-    /// Waits for the terminal's end and takes its output.
-    fn wait_for_end(&self) -> BoxFuture<'static, TerminalEnd> {
+    /// Waits for the terminal's end and takes its output. The editor is not asked before `due`.
+    fn wait_for_end(&self, due: Instant) -> BoxFuture<'static, TerminalEnd> {
         let terminals = Arc::clone(&self.terminals);
         let id = self.id.clone();
         Box::pin(async move {
+            sleep_until(due).await;
             let exit = terminals.wait(id.clone()).await?;
             // The exit status counts even without the output.
             let output = terminals.output(id).await.unwrap_or_default();
@@ -135,12 +129,6 @@ impl TerminalHandle {
         Box::pin(async move {
             timeout(END_TIMEOUT, terminals.kill(id)).await.ok();
         })
-    }
-}
-
-impl fmt::Debug for TerminalRun {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("TerminalRun").field("id", &self.terminal.id).finish_non_exhaustive()
     }
 }
 
@@ -179,15 +167,16 @@ impl TerminalRun {
             output_byte_limit: OUTPUT_LIMIT,
         };
         let id = terminals.create(command).await?;
-        let end_query = EndQuery::Due(Instant::now() + LAUNCHER_TIMEOUT);
+        let terminal = TerminalHandle { terminals, id };
+        let end = terminal.wait_for_end(Instant::now() + LAUNCHER_TIMEOUT);
         Ok(TerminalRun {
-            terminal: TerminalHandle { terminals, id },
+            terminal,
             spec: spec.clone(),
-            state: TerminalState::Waiting { listener, end_query },
+            state: TerminalState::Waiting { listener, end },
             pending_kill: None,
             unread_output: Vec::new(),
             exit: None,
-            leftover: Leftover::None,
+            had_leftovers: false,
             refused_connections: Vec::new(),
         })
     }
@@ -199,7 +188,7 @@ impl TerminalRun {
     /// Handles one event. Returns the exit if that was the end.
     async fn handle_event(&mut self, sink: OutputSink<'_>) -> io::Result<Option<CommandExit>> {
         match &mut self.state {
-            TerminalState::Waiting { listener, end_query } => tokio::select! {
+            TerminalState::Waiting { listener, end } => tokio::select! {
                 biased;
                 stream = listener.accept() => {
                     launcher_link::send_network(&stream, self.spec.network.as_deref())?;
@@ -214,24 +203,19 @@ impl TerminalRun {
                     self.state = TerminalState::Connected(link);
                 },
                 () = complete_pending(&mut self.pending_kill) => {}
-                end = poll_end(end_query) => match end {
-                    None => *end_query = EndQuery::Pending(self.terminal.wait_for_end()),
-                    Some(end) => return Ok(self.handle_terminal_end(end, sink)),
-                },
+                end = end => return Ok(self.handle_terminal_end(end, sink)),
             },
             TerminalState::Connected(link) => match link.next().await {
-                Ok(LinkEvent::Frame(LinkFrame::Output(bytes))) => sink(&bytes),
-                Ok(LinkEvent::Frame(LinkFrame::Refused(addresses))) => {
-                    self.refused_connections = addresses;
-                }
-                Ok(LinkEvent::Frame(LinkFrame::Exit(exit, leftover))) => {
-                    self.leftover = leftover;
+                Ok(Some(LinkFrame::Output(bytes))) => sink(&bytes),
+                Ok(Some(LinkFrame::Refused(addresses))) => self.refused_connections = addresses,
+                Ok(Some(LinkFrame::Exit(exit, had_leftovers))) => {
+                    self.had_leftovers = had_leftovers;
                     self.state = TerminalState::Ended;
                     return Ok(Some(exit));
                 }
-                Ok(LinkEvent::Frame(_) | LinkEvent::Drained) => {}
+                Ok(_) => {}
                 // A launcher that reports no exit was ended from outside.
-                Ok(LinkEvent::End) | Err(_) => {
+                Err(_) => {
                     self.state = TerminalState::Ended;
                     return Ok(Some(CommandExit::TerminalClosed));
                 }
@@ -282,12 +266,10 @@ impl TerminalRun {
         let end = async {
             loop {
                 match link.next().await {
-                    Ok(LinkEvent::Frame(LinkFrame::Output(bytes))) => {
-                        unread_output.extend_from_slice(&bytes);
-                    }
-                    Ok(LinkEvent::Frame(LinkFrame::Exit(exit, _))) => return Some(exit),
-                    Ok(LinkEvent::Frame(_) | LinkEvent::Drained) => {}
-                    Ok(LinkEvent::End) | Err(_) => return None,
+                    Ok(Some(LinkFrame::Output(bytes))) => unread_output.extend_from_slice(&bytes),
+                    Ok(Some(LinkFrame::Exit(exit, _))) => return Some(exit),
+                    Ok(_) => {}
+                    Err(_) => return None,
                 }
             }
         };
@@ -346,15 +328,15 @@ impl RunningCommand for TerminalRun {
         Box::pin(std::future::ready(()))
     }
 
-    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, Leftover> {
+    fn stop(&mut self, grace: Duration) -> BoxFuture<'_, bool> {
         Box::pin(async move {
             let is_connected = match &mut self.state {
                 TerminalState::Local(group) => return group.stop(grace).await,
                 TerminalState::Starting(_) => {
                     self.state = TerminalState::Ended;
-                    return Leftover::None;
+                    return false;
                 }
-                TerminalState::Ended => return self.leftover,
+                TerminalState::Ended => return self.had_leftovers,
                 TerminalState::Waiting { .. } => false,
                 TerminalState::Connected(_) => true,
             };
@@ -363,7 +345,7 @@ impl RunningCommand for TerminalRun {
             }
             // A launcher that connects only now is rejected and runs nothing.
             self.state = TerminalState::Ended;
-            Leftover::Stopped
+            true
         })
     }
 
@@ -411,17 +393,6 @@ impl RunningCommand for TerminalRun {
 /// card has the whole command.
 fn label(command: &str) -> String {
     text::clip(escape_hidden_line(command.trim()), MAX_LABEL_CHARS)
-}
-
-/// Waits for the end of the terminal; `None` when it is time to ask for it.
-async fn poll_end(end_query: &mut EndQuery) -> Option<TerminalEnd> {
-    match end_query {
-        EndQuery::Due(time) => {
-            sleep_until(*time).await;
-            None
-        }
-        EndQuery::Pending(end) => Some(end.await),
-    }
 }
 
 /// Completes the pending request. Waits for ever if there is none.

@@ -30,7 +30,7 @@ enum EscapeState {
 }
 
 /// Cleans output as it arrives.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct TerminalCleaner {
     /// The beginning of an incomplete character, or of the end of a line that is not UTF-8.
     incomplete: Vec<u8>,

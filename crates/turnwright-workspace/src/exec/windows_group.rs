@@ -25,7 +25,6 @@ use super::command_process::CommandProcess;
 use super::group::{READ_SIZE, base_command, configure_command};
 use super::piped::{PipedProgram, ProcessPipes};
 use super::process_mark::ProcessMark;
-use super::running::Leftover;
 use super::{CommandSpec, ProcessGroup};
 use turnwright_sandbox::Sandbox;
 
@@ -153,9 +152,7 @@ impl ProcessGroup {
 
     /// Starts a program whose three pipes are handed to the caller.
     #[expect(clippy::unused_async, reason = "it waits on other systems")]
-    pub(super) async fn start_piped(
-        program: &PipedProgram,
-    ) -> io::Result<(ProcessGroup, ProcessPipes)> {
+    pub async fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
         program.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
         let mark = ProcessMark::new();
         let mut command = base_command(&program.command_line, &program.environment, &mark);
@@ -173,8 +170,8 @@ impl ProcessGroup {
         Ok((group, ProcessPipes { stdin, stdout, stderr }))
     }
 
-    /// A program of Windows cannot be asked to end.
-    pub(super) async fn end_group(&mut self, grace: Duration) -> Leftover {
+    /// A program of Windows cannot be asked to end. Returns true if there was one that had to be stopped.
+    pub(super) async fn end_group(&mut self, grace: Duration) -> bool {
         // The job counts a program for an instant after its end.
         let has_ended = tokio::time::timeout(Duration::ZERO, self.process.wait()).await.is_ok();
         for _ in 0..if has_ended { 100 } else { 0 } {
@@ -184,11 +181,11 @@ impl ProcessGroup {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         if !self.process.has_running_processes() {
-            return Leftover::None;
+            return false;
         }
         self.process.kill_all();
         tokio::time::timeout(grace, self.process.wait()).await.ok();
-        Leftover::Stopped
+        true
     }
 }
 

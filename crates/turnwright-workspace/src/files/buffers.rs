@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::save::{self, WritePrecondition};
-use super::text::{ContentHash, LineEndings, with_crlf, with_lf};
+use super::text::{LineEndings, with_crlf, with_lf};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource, WriteOutcome, disk};
 use crate::nofollow;
 use turnwright_types::client::{BufferError, EditorBuffers};
@@ -76,9 +76,8 @@ impl Files {
                 Ok(text) if text.is_empty() && on_disk.is_err() => {}
                 Ok(text) => {
                     let files = self.clone();
-                    let path = target.path.clone();
-                    return disk::run_blocking(move || {
-                        Ok(files.compare_buffer(&path, on_disk.ok(), text))
+                    return disk::run_at(&target.path, move |path| {
+                        Ok(files.compare_buffer(path, on_disk.ok(), text))
                     })
                     .await;
                 }
@@ -158,10 +157,9 @@ impl Files {
         let text = FileText { text: after.to_owned(), encoding, source: TextSource::Disk };
         let has_buffer = self.readable_editor(target).is_some();
         let unsaved = Arc::clone(&self.unsaved);
-        let path = target.path.clone();
-        let preparing = disk::run_blocking(move || {
+        let preparing = disk::run_at(&target.path, move |path| {
             if let Some(now) = now.as_ref().filter(|_| has_buffer) {
-                unsaved.note_replaced(&path, sha256_hex(now.text.text.as_bytes()));
+                unsaved.note_replaced(path, sha256_hex(now.text.text.as_bytes()));
             }
             let precondition = now.as_ref().map_or(WritePrecondition::Absent, expected_on_disk);
             Ok((precondition, text.encode()?, text))
@@ -183,10 +181,9 @@ impl Files {
         // In the form that the editor showed: most editors restore the line endings of their files.
         let shown = if is_lf_normalized { &with_lf(after) } else { after };
         // Not every editor makes the folders of a new file.
-        let path = target.path.clone();
-        let preparing = disk::run_blocking(move || {
-            save::separate_from_other_names(&path)?;
-            Ok(make_missing_folders(&path))
+        let preparing = disk::run_at(&target.path, |path| {
+            save::separate_from_other_names(path)?;
+            Ok(make_missing_folders(path))
         });
         let made = preparing.await?;
         let is_written = request_write(editor, self, target, shown, cancel).await;
@@ -358,8 +355,8 @@ pub(super) struct UnsavedFiles(Mutex<KnownBuffers>);
 #[derive(Debug, Default)]
 struct KnownBuffers {
     unsaved: BTreeSet<PathBuf>,
-    /// The editor's text and the disk's after the editor had converted it on saving.
-    converted: BTreeMap<PathBuf, (ContentHash, ContentHash)>,
+    /// The hashes of the editor's text and the disk's after the editor had converted it on saving.
+    converted: BTreeMap<PathBuf, ([u8; 32], [u8; 32])>,
     /// The files that a call has changed on the disk since the editor last showed the disk's text, with the
     /// SHA-256 of the contents before.
     replaced: BTreeMap<PathBuf, Vec<String>>,

@@ -49,8 +49,7 @@ pub(super) fn read_text(path: &Path) -> Result<FileText, FileError> {
 
 /// Like [`read_text`], on a blocking thread.
 pub(super) async fn read(path: &Path) -> Result<FileText, FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || read_text(&path)).await
+    run_at(path, read_text).await
 }
 
 impl From<io::Error> for FileError {
@@ -157,6 +156,16 @@ pub(super) fn map_io_error(error: &io::Error) -> FileError {
     }
 }
 
+/// Like [`run_blocking`], with a path.
+pub(super) async fn run_at<T: Send + 'static>(
+    path: &Path,
+    work: impl FnOnce(&Path) -> Result<T, FileError> + Send + 'static,
+) -> Result<T, FileError> {
+    let path = path.to_path_buf();
+    run_blocking(move || work(&path)).await
+}
+
+/// Does work on a blocking thread. Fails if the process is ending.
 pub(super) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FileError> + Send + 'static,
 ) -> Result<T, FileError> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{map_io_error, run_blocking};
+use super::disk::{map_io_error, run_at};
 use super::{FileError, Files, Roots, save};
 use crate::nofollow;
 use turnwright_types::effect::ResolvedPath;
@@ -76,17 +76,15 @@ impl Roots {
 impl Files {
     pub async fn inspect_entry(&self, target: &ResolvedPath) -> Result<EntryInfo, FileError> {
         self.ensure_entry_not_moved(target).await?;
-        let path = target.path.clone();
-        run_blocking(move || Ok(inspect(&path)?)).await
+        run_at(&target.path, |path| Ok(inspect(path)?)).await
     }
 
     /// Moves an entry to a path where nothing exists yet. Missing folders are created.
     pub async fn rename(&self, from: &ResolvedPath, to: &ResolvedPath) -> Result<(), FileError> {
         self.ensure_entry_not_moved(from).await?;
         self.ensure_entry_not_moved(to).await?;
-        let old = from.path.clone();
         let new = to.path.clone();
-        run_blocking(move || rename(&old, &new)).await?;
+        run_at(&from.path, move |old| rename(old, &new)).await?;
         self.forget_seen(from);
         self.forget_seen(to);
         Ok(())
@@ -95,8 +93,7 @@ impl Files {
     /// Renames a file to a temporary name in its folder, from where it can be restored.
     pub async fn set_aside(&self, target: &ResolvedPath) -> Result<ResolvedPath, FileError> {
         self.ensure_entry_not_moved(target).await?;
-        let old = target.path.clone();
-        let path = run_blocking(move || Ok(set_aside(&old)?)).await?;
+        let path = run_at(&target.path, |old| Ok(set_aside(old)?)).await?;
         self.forget_seen(target);
         Ok(ResolvedPath { path, scope: target.scope })
     }
@@ -110,9 +107,8 @@ impl Files {
         cancel: &CancellationToken,
     ) -> Result<usize, FileError> {
         self.ensure_entry_not_moved(target).await?;
-        let path = target.path.clone();
         let cancel = cancel.clone();
-        let removed = run_blocking(move || remove(&path, recursive, &cancel)).await;
+        let removed = run_at(&target.path, move |path| remove(path, recursive, &cancel)).await;
         self.forget_seen(target);
         removed
     }
@@ -128,8 +124,7 @@ impl Files {
     /// Fails if the path now resolves to something else.
     async fn ensure_entry_not_moved(&self, target: &ResolvedPath) -> Result<(), FileError> {
         let roots = self.roots.clone();
-        let path = target.path.clone();
-        let now = run_blocking(move || Ok(roots.resolve_entry(&path))).await?;
+        let now = run_at(&target.path, move |path| Ok(roots.resolve_entry(path))).await?;
         if now == *target { Ok(()) } else { Err(FileError::Moved) }
     }
 }

@@ -24,7 +24,6 @@ use buffers::UnsavedFiles;
 pub use disk::{BinaryFile, FileHead, read_head};
 pub use entries::EntryInfo;
 pub use file_kind::{FileKind, PictureFault, picture_mime, read_picture, usual_base64};
-pub use restore::RestorePrecondition;
 pub use roots::Roots;
 pub use save::remove_left_files;
 pub(crate) use save::{is_temporary_name, remove_left_file};
@@ -34,7 +33,7 @@ pub use session_tmp::{SessionTmp, ShownOnce};
 pub use spelling::MeantPath;
 pub use stream::{Excerpt, ExcerptLine, LineWindow};
 pub(crate) use text::{Charset, LineDecoder, PROBE_BYTES};
-pub use text::{ContentHash, FileText, LineEndings, TextEncoding, TextSource, decode_head};
+pub use text::{FileText, LineEndings, TextEncoding, TextSource, decode_head};
 use turnwright_types::client::EditorBuffers;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
@@ -168,10 +167,10 @@ impl Files {
         window: LineWindow,
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
-        let path = target.path.clone();
         let cancel = cancel.clone();
-        let excerpt = disk::run_blocking(move || stream::read_excerpt(&path, &window, &cancel));
-        Ok(ReadContent::Excerpt(excerpt.await?))
+        let reading =
+            disk::run_at(&target.path, move |path| stream::read_excerpt(path, &window, &cancel));
+        Ok(ReadContent::Excerpt(reading.await?))
     }
 
     /// Describes a file that is not text.
@@ -220,10 +219,9 @@ impl Files {
             return self.mark_seen_blocking(target, text);
         }
         let seen = Arc::clone(&self.seen);
-        let path = target.path.clone();
         let text = text.clone();
-        let noted = disk::run_blocking(move || {
-            seen.note(&path, &text);
+        let noted = disk::run_at(&target.path, move |path| {
+            seen.note(path, &text);
             Ok(())
         });
         // This fails only if the process is ending.
@@ -241,9 +239,8 @@ impl Files {
             return self.freshness_blocking(target, now);
         }
         let seen = Arc::clone(&self.seen);
-        let path = target.path.clone();
         let text = now.clone();
-        let judged = disk::run_blocking(move || Ok(seen.compare(&path, &text)));
+        let judged = disk::run_at(&target.path, move |path| Ok(seen.compare(path, &text)));
         judged.await.unwrap_or(Freshness::Changed(Vec::new()))
     }
 
@@ -259,10 +256,9 @@ impl Files {
             return Vec::new();
         }
         let roots = Arc::clone(&self.roots);
-        let path = target.path.clone();
-        let near = disk::run_blocking(move || {
+        let near = disk::run_at(&target.path, move |path| {
             let root = roots.resolve("").path;
-            let mut near = spelling::similar_paths(&path, &root);
+            let mut near = spelling::similar_paths(path, &root);
             near.retain(|path| roots.resolve(path).scope == PathScope::Workspace);
             Ok(near)
         });
@@ -271,8 +267,7 @@ impl Files {
 
     /// Checks that a path is a folder, so that a command can start in it.
     pub async fn ensure_folder(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let path = target.path.clone();
-        let looking = disk::run_blocking(move || match std::fs::metadata(&path) {
+        let looking = disk::run_at(&target.path, |path| match std::fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err(FileError::NotAFolder),
             Err(error) => Err(disk::map_io_error(&error)),

@@ -2,11 +2,12 @@
 //! the disk by an atomic replacement.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use tokio_util::sync::CancellationToken;
 
-use super::disk::{ensure_regular, run_blocking};
+use super::disk::{ensure_regular, run_at};
 use super::entries::pinned_entry;
 use super::save::{self, WritePrecondition};
 use super::{EDITOR_TEXT_LIMIT, FileError, FileText, Files, TextSource};
@@ -14,24 +15,16 @@ use crate::nofollow;
 use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::hash::{hex, sha256};
 
-/// The state that a path must have for its content to be restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestorePrecondition {
-    Absent,
-    /// A file with this SHA-256.
-    Sha256([u8; 32]),
-}
-
 impl Files {
-    /// Gives a file these bytes and this mode if the precondition holds. Missing folders are
-    /// created. `path` must have no links.
+    /// Gives a file these bytes and this mode if it has the `expected` SHA-256; without one, it must not exist. Missing
+    /// folders are created. `path` must have no links.
     ///
     /// # Errors
     /// If the file was not restored. It then has its old bytes.
     pub async fn restore(
         &self,
         path: &Path,
-        expected: RestorePrecondition,
+        expected: Option<[u8; 32]>,
         (bytes, mode): (Vec<u8>, u32),
         cancel: &CancellationToken,
     ) -> Result<(), FileError> {
@@ -42,12 +35,12 @@ impl Files {
         self.forget_seen(&target);
         self.ensure_no_unsaved(&target).await?;
         let was = match expected {
-            RestorePrecondition::Absent => None,
-            RestorePrecondition::Sha256(_) => Some(make_writable(path).await?),
+            None => None,
+            Some(_) => Some(make_writable(path).await?),
         };
         let written = match self.restore_in_editor(&target, expected, &bytes, cancel).await {
-            Ok(Some(RestorePrecondition::Absent)) => create_file(path, bytes, mode).await,
-            Ok(Some(RestorePrecondition::Sha256(sha256))) => {
+            Ok(ControlFlow::Continue(None)) => create_file(path, bytes, mode).await,
+            Ok(ControlFlow::Continue(Some(sha256))) => {
                 self.unsaved.note_replaced(path, hex(&sha256));
                 save::write(path, WritePrecondition::Sha256(sha256), bytes).await
             }
@@ -81,60 +74,60 @@ impl Files {
         }
     }
 
-    /// Restores through the editor. Returns the disk's present state if the disk has to be written as well: there
+    /// Restores through the editor. Continues with the SHA-256 on the disk if the disk has to be written as well: there
     /// is no editor for the file, or it would not preserve the bytes, has formatted them, or has not saved them.
     async fn restore_in_editor(
         &self,
         target: &ResolvedPath,
-        expected: RestorePrecondition,
+        expected: Option<[u8; 32]>,
         bytes: &[u8],
         cancel: &CancellationToken,
-    ) -> Result<Option<RestorePrecondition>, FileError> {
+    ) -> Result<ControlFlow<(), Option<[u8; 32]>>, FileError> {
         let can_write = self.buffers.as_ref().is_some_and(|buffers| buffers.can_write());
         if !can_write || target.scope != PathScope::Workspace || bytes.len() > EDITOR_TEXT_LIMIT {
-            return Ok(Some(expected));
+            return Ok(ControlFlow::Continue(expected));
         }
         let Some(text) = FileText::decode(bytes.to_vec()).filter(|text| !text.is_lossy_in_editor())
         else {
-            return Ok(Some(expected));
+            return Ok(ControlFlow::Continue(expected));
         };
         let now = match self.load(target).await {
-            Ok(found) if found.text.is_lossy_in_editor() => return Ok(Some(expected)),
+            Ok(found) if found.text.is_lossy_in_editor() => {
+                return Ok(ControlFlow::Continue(expected));
+            }
             Ok(found) => Some(found.text),
             Err(FileError::NotFound) => None,
             Err(error @ FileError::ReadRefused(_)) => return Err(error),
-            Err(_) => return Ok(Some(expected)),
+            Err(_) => return Ok(ControlFlow::Continue(expected)),
         };
-        if let RestorePrecondition::Sha256(sha256) = expected
-            && sha256_on_disk(&target.path).await? != sha256
+        if let Some(sha256) = expected
+            && run_at(&target.path, save::file_sha256).await? != sha256
         {
             return Err(FileError::Stale);
         }
         self.write_if_unchanged(target, now.as_ref(), &text.text, cancel).await?;
         self.forget_seen(target);
-        match sha256_on_disk(&target.path).await {
-            Ok(now) if now == sha256(bytes) => Ok(None),
-            Ok(now) => Ok(Some(RestorePrecondition::Sha256(now))),
-            Err(FileError::NotFound) => Ok(Some(RestorePrecondition::Absent)),
+        match run_at(&target.path, save::file_sha256).await {
+            Ok(now) if now == sha256(bytes) => Ok(ControlFlow::Break(())),
+            Ok(now) => Ok(ControlFlow::Continue(Some(now))),
+            Err(FileError::NotFound) => Ok(ControlFlow::Continue(None)),
             Err(error) => Err(error),
         }
     }
 }
 
-async fn sha256_on_disk(path: &Path) -> Result<[u8; 32], FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || save::file_sha256(&path)).await
-}
-
 /// Creates a file that becomes visible only when it is complete and has its mode.
 async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let _lock = save::lock_for_write(&path);
+    run_at(path, move |path| {
+        let _lock = save::lock_for_write(path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let folder = path.parent().unwrap_or(Path::new("/"));
         let (_held, folder) = nofollow::create_folder(folder)?;
-        write_new(&folder.join(name), &bytes, mode).map_err(|error| match error.kind() {
+        let file = save::create_beside(&folder, 0o600)?;
+        file.as_file().write_all(&bytes)?;
+        nofollow::set_permission_bits(file.as_file(), mode)?;
+        file.as_file().sync_data()?;
+        save::place_new(file, &folder.join(name)).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Stale,
             _ => error.into(),
         })
@@ -142,20 +135,11 @@ async fn create_file(path: &Path, bytes: Vec<u8>, mode: u32) -> Result<(), FileE
     .await
 }
 
-fn write_new(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let file = save::create_beside(path.parent().unwrap_or(Path::new("/")), 0o600)?;
-    file.as_file().write_all(bytes)?;
-    nofollow::set_permission_bits(file.as_file(), mode)?;
-    file.as_file().sync_data()?;
-    save::place_new(file, path)
-}
-
 /// Makes a write-protected file writable and returns the mode it had. The user has asked for the
 /// old bytes, which come with their own mode.
 async fn make_writable(path: &Path) -> Result<u32, FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let (_held, path) = pinned_entry(&path)?;
+    run_at(path, |path| {
+        let (_held, path) = pinned_entry(path)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         let metadata = file.metadata()?;
         ensure_regular(&metadata)?;
@@ -169,9 +153,8 @@ async fn make_writable(path: &Path) -> Result<u32, FileError> {
 }
 
 async fn set_mode(path: &Path, mode: u32) -> Result<(), FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
-        let (_held, path) = pinned_entry(&path)?;
+    run_at(path, move |path| {
+        let (_held, path) = pinned_entry(path)?;
         let file = nofollow::open_pinned_file(&path, false)?;
         let metadata = file.metadata()?;
         if nofollow::permission_bits(&metadata) != mode {

@@ -5,13 +5,12 @@ use crate::real_path;
 #[cfg(windows)]
 use crate::real_path::is_device_name;
 use crate::real_path::parts_reversed;
-use parking_lot::RwLock;
 use std::ffi::OsStr;
 #[cfg(windows)]
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
 use turnwright_types::secret::notice_other_name;
@@ -29,9 +28,8 @@ pub struct Roots {
     /// Folders that count as outside wherever they are: our own, with credentials and granted
     /// permissions.
     private: Vec<PathBuf>,
-    /// Folders outside of the project that the session may read.
-    // Held only to access a short list.
-    readable: Arc<RwLock<Vec<PathBuf>>>,
+    /// Folders outside of the project that the session may read, from the first place on. None is ever taken away.
+    readable: Arc<[OnceLock<PathBuf>]>,
     /// The `/tmp` of the session's commands, if they may have their own.
     tmp: Option<Arc<SessionTmp>>,
     /// True if the folders are known by their description only, so that the disk says nothing about them.
@@ -50,7 +48,8 @@ impl Roots {
     }
 
     fn of(folders: Vec<(PathBuf, PathBuf)>, is_described: bool) -> Roots {
-        Roots { folders, private: Vec::new(), readable: Arc::default(), tmp: None, is_described }
+        let readable = std::iter::repeat_with(OnceLock::new).take(MAX_READABLE).collect();
+        Roots { folders, private: Vec::new(), readable, tmp: None, is_described }
     }
 
     /// Roots of a stored session whose working folder does not exist any more.
@@ -112,24 +111,26 @@ impl Roots {
     /// Lets the session read a folder (a path without links) from now on; this applies to all
     /// clones of these roots. A folder that contains a folder of the session or a private one is
     /// not added.
-    pub fn allow_read(&self, folder: PathBuf) {
+    pub fn allow_read(&self, mut folder: PathBuf) {
         if self.folders().chain(self.private_folders()).any(|path| path.starts_with(&folder)) {
             return;
         }
-        let mut readable = self.readable.write();
-        if readable.len() < MAX_READABLE && !readable.contains(&folder) {
-            readable.push(folder);
+        for place in self.readable.iter() {
+            let Err(rest) = place.set(folder) else { return };
+            if place.get() == Some(&rest) {
+                return;
+            }
+            folder = rest;
         }
     }
 
-    fn is_readable(&self, path: &Path) -> bool {
-        let readable = self.readable.read();
-        readable.iter().any(|folder| path.starts_with(folder))
+    fn readable(&self) -> impl Iterator<Item = &PathBuf> {
+        self.readable.iter().map_while(OnceLock::get)
     }
 
     /// The folders outside of the project that the session may read.
-    pub fn readable_folders(&self) -> Vec<PathBuf> {
-        self.readable.read().clone()
+    pub fn readable_folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.readable().cloned()
     }
 
     /// The folders that count as outside, with links resolved.
@@ -174,7 +175,7 @@ impl Roots {
         let tmp = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
         let place = if let Some(tmp) = tmp.filter(|tmp| path.starts_with(tmp)) {
             private_tmp(tmp)
-        } else if self.is_readable(&path) {
+        } else if self.readable().any(|folder| path.starts_with(folder)) {
             PathScope::AgentData
         } else if !is_private && self.folders.iter().any(|(_, real)| path.starts_with(real)) {
             PathScope::Workspace
@@ -209,7 +210,7 @@ impl Roots {
     fn place_in_tmp(&self, path: &Path) -> Option<PathBuf> {
         self.tmp.as_ref()?.place(path, |entry| {
             self.folders().chain(self.private_folders()).any(|folder| folder.starts_with(entry))
-                || self.readable.read().iter().any(|folder| folder.starts_with(entry))
+                || self.readable().any(|folder| folder.starts_with(entry))
         })
     }
 

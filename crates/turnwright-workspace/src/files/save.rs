@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tempfile::NamedTempFile;
 
-use super::disk::{ensure_regular, run_blocking};
+use super::disk::{ensure_regular, run_at};
 use super::{FileError, READ_LIMIT};
 use crate::nofollow;
 use crate::temp_folder::{is_own, lock_now};
@@ -37,10 +37,9 @@ pub(super) async fn write(
     precondition: WritePrecondition,
     bytes: Vec<u8>,
 ) -> Result<(), FileError> {
-    let path = path.to_path_buf();
-    run_blocking(move || {
+    run_at(path, move |path| {
         // If two sessions change a file, the second must see what the first has written.
-        let _write_lock = lock_for_write(&path);
+        let _write_lock = lock_for_write(path);
         let name = path.file_name().ok_or(FileError::Folder)?;
         let parent = path.parent().unwrap_or(Path::new("/"));
         // The folder is held open to the end, so that the file that is compared and the file that
@@ -134,12 +133,8 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
     };
     let has_other_links = old.as_ref().is_some_and(|old| link_count(path, old) > 1);
     match replace_atomically(folder, path, bytes, old.as_ref()) {
-        Ok(Replacement::Done) => Ok(()),
-        Ok(Replacement::OwnerNotPreserved) if !has_other_links => write_in_place(path, bytes),
-        Ok(Replacement::OwnerNotPreserved) => {
-            Err(io::Error::from(io::ErrorKind::PermissionDenied).into())
-        }
-        Ok(Replacement::ChangedMeanwhile) => Err(FileError::Stale),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(FileError::Stale),
         Err(error) if old.is_some() && !has_other_links && must_write_in_place(&error) => {
             write_in_place(path, bytes)
         }
@@ -147,23 +142,14 @@ fn write_into(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), FileError>
     }
 }
 
-/// The result of [`replace_atomically`].
-#[derive(Debug, PartialEq, Eq)]
-enum Replacement {
-    Done,
-    /// Nothing was done: a new file would have another owner.
-    OwnerNotPreserved,
-    /// Nothing was done: the file was changed or created meanwhile.
-    ChangedMeanwhile,
-}
-
-/// Replaces a file by a new one, atomically.
+/// Replaces a file by a new one, atomically. Returns false, and does nothing, if the file was changed or created
+/// meanwhile.
 fn replace_atomically(
     folder: &Path,
     path: &Path,
     bytes: &[u8],
     old: Option<&Metadata>,
-) -> io::Result<Replacement> {
+) -> io::Result<bool> {
     // A new file gets the mode that the umask allows. A replacement must not be readable by others
     // before it has the mode of the old file.
     let mode = if old.is_some() { 0o600 } else { 0o666 };
@@ -171,7 +157,8 @@ fn replace_atomically(
     file.as_file().write_all(bytes)?;
     if let Some(old) = old {
         if !preserve_owner(file.as_file(), old) {
-            return Ok(Replacement::OwnerNotPreserved);
+            // The new file would have another owner.
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         #[cfg(target_os = "linux")]
         copy_xattrs(path, file.as_file());
@@ -180,17 +167,16 @@ fn replace_atomically(
     }
     file.as_file().sync_data()?;
     match old {
-        Some(old) if is_unchanged(path, old) => drop(file.persist(path)?),
-        Some(_) => return Ok(Replacement::ChangedMeanwhile),
+        Some(old) if !is_unchanged(path, old) => Ok(false),
+        Some(_) => {
+            file.persist(path)?;
+            Ok(true)
+        }
         None => match place_new(file, path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Ok(Replacement::ChangedMeanwhile);
-            }
-            Err(error) => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            placed => placed.map(|()| true),
         },
     }
-    Ok(Replacement::Done)
 }
 
 /// Returns true if a file is unchanged since `old` was read. Writing the replacement may have taken long.
@@ -209,8 +195,8 @@ fn state(metadata: &Metadata) -> (u64, Option<std::time::SystemTime>) {
     (metadata.len(), metadata.modified().ok())
 }
 
-/// Returns true if a replacement failed because the folder accepts no new file, or because the file is a
-/// mount point. Then the file has to be written in place.
+/// Returns true if a replacement failed because the folder accepts no new file, because that would have another owner,
+/// or because the file is a mount point. Then the file has to be written in place.
 fn must_write_in_place(error: &io::Error) -> bool {
     matches!(
         error.kind(),

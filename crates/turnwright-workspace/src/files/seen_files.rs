@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::text::{ContentHash, FileText, TextSource, lines};
+use super::text::{FileText, TextSource, lines};
 use turnwright_types::hash::std_hash;
 
 const MAX_FILES: usize = 4_096;
@@ -35,7 +35,7 @@ struct SeenState {
 
 #[derive(Debug)]
 struct SeenFile {
-    hash: ContentHash,
+    hash: [u8; 32],
     /// A hash of each line; empty if there are too many lines.
     lines: Box<[u32]>,
 }

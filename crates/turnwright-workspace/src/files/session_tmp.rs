@@ -24,9 +24,12 @@ pub struct SessionTmp {
     /// Returns true if commands have a `/tmp` of their own now.
     is_used: Box<dyn Fn() -> bool + Send + Sync>,
     folder: OnceLock<(PrivateTempFolder, PathBuf)>,
-    // Held only to access short lists, and to remove empty files beside them.
-    shown: Arc<RwLock<ShownPlaces>>,
+    shown: SharedPlaces,
 }
+
+/// The places, for the session and for each command that sees some of them.
+// Held only to access short lists, and to remove empty files beside them.
+type SharedPlaces = Arc<RwLock<ShownPlaces>>;
 
 /// Real paths in the machine's `/tmp` that commands see.
 #[derive(Debug, Default)]
@@ -57,7 +60,7 @@ impl ShownPlaces {
 #[derive(Debug)]
 pub struct ShownOnce {
     places: Vec<PathBuf>,
-    shown: Arc<RwLock<ShownPlaces>>,
+    shown: SharedPlaces,
     folder: Option<PathBuf>,
 }
 

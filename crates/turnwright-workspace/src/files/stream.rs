@@ -55,8 +55,7 @@ pub(super) fn read_excerpt(
     };
     reader.file.rewind()?;
     let line_count = end.saturating_add(1).saturating_sub(start);
-    let LineRun { lines, more, total: counted } =
-        reader.read_lines(&mut buffer, start - 1, line_count, window)?;
+    let (lines, more, counted) = reader.read_lines(&mut buffer, start - 1, line_count, window)?;
     if lines.is_empty() && more {
         return Err(FileError::LineTooFar(start));
     }
@@ -68,15 +67,6 @@ pub(super) fn read_excerpt(
     };
     let first = i64::try_from(start).unwrap_or(i64::MAX);
     Ok(Excerpt { first_line: first, lines, total, is_total_exact: is_exact, has_more: more })
-}
-
-/// Consecutive lines.
-struct LineRun {
-    lines: Vec<ExcerptLine>,
-    /// True if there may be more of the requested lines.
-    more: bool,
-    /// The number of lines of the file, if its end was reached.
-    total: Option<usize>,
 }
 
 struct LineReader<'a> {
@@ -120,14 +110,15 @@ impl LineReader<'_> {
         Ok((breaks + usize::from(is_exact && last != b'\n'), is_exact))
     }
 
-    /// Skips `skip` lines from the current position and reads at most `line_count` lines.
+    /// Skips `skip` lines from the current position and reads at most `line_count` lines. The flag is true if there may
+    /// be more of the requested ones, and the number is that of all lines of the file, if its end was reached.
     fn read_lines(
         &mut self,
         buffer: &mut [u8],
         skip: usize,
         line_count: usize,
         window: &LineWindow,
-    ) -> Result<LineRun, FileError> {
+    ) -> Result<(Vec<ExcerptLine>, bool, Option<usize>), FileError> {
         let max_lines = line_count.min(window.max_lines);
         let mut collected = LineCollector::new(window);
         let mut skipped = 0;
@@ -140,7 +131,7 @@ impl LineReader<'_> {
                 collected.finish();
                 let partial_line = usize::from(skipped < skip && last != b'\n');
                 let total = Some(skipped + partial_line + collected.lines.len());
-                return Ok(LineRun { lines: collected.decode(), more: false, total });
+                return Ok((collected.decode(), false, total));
             };
             last = *end;
             let mut rest = &buffer[..count];
@@ -151,7 +142,7 @@ impl LineReader<'_> {
             }
             if skipped < skip {
                 if Instant::now() > self.deadline {
-                    return Ok(LineRun { lines: Vec::new(), more: true, total: None });
+                    return Ok((Vec::new(), true, None));
                 }
                 continue;
             }
@@ -167,7 +158,7 @@ impl LineReader<'_> {
         }
         collected.finish();
         let more = collected.lines.len() < line_count;
-        Ok(LineRun { lines: collected.decode(), more, total: None })
+        Ok((collected.decode(), more, None))
     }
 
     /// Reads lines counted from the end, without knowing how many lines the file has.
@@ -184,7 +175,7 @@ impl LineReader<'_> {
         let last = usize::try_from(end).unwrap_or(usize::MAX);
         let line_count = (from_end + 1).saturating_sub(last);
         self.file.seek(SeekFrom::Start(offset))?;
-        let lines = self.read_lines(buffer, 0, line_count, window)?.lines;
+        let lines = self.read_lines(buffer, 0, line_count, window)?.0;
         let first = -i64::try_from(from_end).unwrap_or(i64::MAX);
         Ok(Excerpt {
             first_line: first,

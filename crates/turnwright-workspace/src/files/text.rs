@@ -1,7 +1,6 @@
 //! A text file with everything that must be preserved when a part of it is changed, and its encoding. Bytes count as
 //! text only if encoding the text gives the same bytes again, so that a change of one line never changes another.
 
-use std::fmt;
 use std::str::Utf8Chunk;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
@@ -37,11 +36,6 @@ pub enum LineEndings {
     Mixed,
 }
 
-/// The SHA-256 of a text. CRLF counts as LF: an editor shows each file with its own line endings,
-/// and that is not a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContentHash([u8; 32]);
-
 impl FileText {
     /// A text encoded in UTF-8.
     pub fn new(text: impl Into<String>, source: TextSource) -> FileText {
@@ -59,11 +53,13 @@ impl FileText {
         self.encoding.encode(&self.text).map_err(|char| FileError::Unmappable { char, encoding })
     }
 
-    pub fn hash(&self) -> ContentHash {
+    /// The SHA-256 of the text. CRLF counts as LF: an editor shows each file with its own line endings,
+    /// and that is not a change.
+    pub(super) fn hash(&self) -> [u8; 32] {
         if self.text.contains('\r') {
-            ContentHash(sha256(self.text.replace("\r\n", "\n").as_bytes()))
+            sha256(self.text.replace("\r\n", "\n").as_bytes())
         } else {
-            ContentHash(sha256(self.text.as_bytes()))
+            sha256(self.text.as_bytes())
         }
     }
 
@@ -283,12 +279,6 @@ impl LineDecoder {
 
 fn has_wide_char(chunk: &Utf8Chunk<'_>) -> bool {
     chunk.valid().chars().any(|char| char.len_utf8() > 2)
-}
-
-impl fmt::Debug for LineDecoder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("LineDecoder").field(&self.0.is_some()).finish()
-    }
 }
 
 fn is_utf8(bytes: &[u8], is_cut: bool) -> bool {

@@ -116,9 +116,9 @@ pub(super) fn grep_up_to(
     let search = GrepWalk { scope, pattern: &pattern, max_matches, max_files, stop, files };
     let mut counts = search.run(scope.include_hidden, &[]);
     let mut found = GrepResult {
-        matches: counts.hits.iter().map(|hit| hit.count).sum(),
+        matches: counts.hits.iter().map(|(_, count)| count).sum(),
         files_with_matches: counts.hits.len(),
-        capped_files: counts.hits.iter().filter(|hit| hit.count == MAX_MATCHES_PER_FILE).count(),
+        capped_files: counts.hits.iter().filter(|hit| hit.1 == MAX_MATCHES_PER_FILE).count(),
         regex_error: pattern.regex_error.clone(),
         is_incomplete: stop.was_cut_short(),
         ..counts.found
@@ -133,7 +133,7 @@ pub(super) fn grep_up_to(
         found.hidden =
             HiddenMatches { files: second.hits.len(), is_incomplete: second_stop.was_cut_short() };
     }
-    counts.hits.sort_by(|a, b| compare_paths(&a.path, &b.path));
+    counts.hits.sort_by(|a, b| compare_paths(&a.0, &b.0));
     if query.files_only {
         fill_file_page(&mut found, counts.hits, query.offset);
     } else {
@@ -145,12 +145,6 @@ pub(super) fn grep_up_to(
 /// Compares paths by their bytes, which is fast and stable.
 pub(super) fn compare_paths(a: &Path, b: &Path) -> std::cmp::Ordering {
     a.as_os_str().as_encoded_bytes().cmp(b.as_os_str().as_encoded_bytes())
-}
-
-#[derive(Debug)]
-struct FileHit {
-    path: PathBuf,
-    count: usize,
 }
 
 /// One pass through all files.
@@ -167,7 +161,8 @@ struct GrepWalk<'a> {
 /// The counts of one thread.
 #[derive(Default)]
 struct GrepTally {
-    hits: Vec<FileHit>,
+    /// The files with matches, and how many each has.
+    hits: Vec<(PathBuf, usize)>,
     already_searched: Vec<u64>,
     /// Has the numbers of files, and those that are garbled.
     found: GrepResult,
@@ -240,7 +235,7 @@ impl GrepWalk<'_> {
             if self.files.fetch_add(1, Ordering::Relaxed) >= self.max_files {
                 return self.stop.stop_early();
             }
-            counts.hits.push(FileHit { path: entry.into_path(), count: count.count });
+            counts.hits.push((entry.into_path(), count.count));
         }
     }
 }
@@ -259,9 +254,9 @@ impl Sink for MatchCounter {
     }
 }
 
-fn fill_file_page(found: &mut GrepResult, hits: Vec<FileHit>, offset: usize) {
+fn fill_file_page(found: &mut GrepResult, hits: Vec<(PathBuf, usize)>, offset: usize) {
     let page = hits.into_iter().skip(offset).take(PAGE_SIZE);
-    found.files = page.map(|hit| FileMatches { path: hit.path, lines: Vec::new() }).collect();
+    found.files = page.map(|(path, _)| FileMatches { path, lines: Vec::new() }).collect();
     found.shown = found.files.len();
     found.next_offset = Some(offset + found.shown)
         .filter(|next| found.shown > 0 && *next < found.files_with_matches);
@@ -269,7 +264,7 @@ fn fill_file_page(found: &mut GrepResult, hits: Vec<FileHit>, offset: usize) {
 
 fn fill_match_page(
     found: &mut GrepResult,
-    hits: Vec<FileHit>,
+    hits: Vec<(PathBuf, usize)>,
     query: &GrepQuery,
     pattern: &SearchPattern,
     stop: &SearchDeadline,
@@ -278,7 +273,7 @@ fn fill_match_page(
     let mut searcher = FileSearcher::new(pattern, Some(context), stop);
     let mut room = MAX_PAGE_BYTES;
     let mut skipped = 0;
-    for FileHit { path, count } in hits {
+    for (path, count) in hits {
         let skip = query.offset.saturating_sub(skipped);
         if skip >= count {
             skipped += count;

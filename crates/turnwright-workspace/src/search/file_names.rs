@@ -21,19 +21,11 @@ const MAX_NAME_BYTES: usize = 255;
 /// The similarity above which a name is suggested.
 const MIN_SIMILARITY: f64 = 0.6;
 
-/// The order of the results.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileOrder {
-    #[default]
-    Path,
-    /// The most recently modified files first.
-    Recent,
-}
-
 /// How to order the results, and where the page begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FindOptions {
-    pub order: FileOrder,
+    /// True for the most recently modified files first; otherwise they are ordered by path.
+    pub recent_first: bool,
     /// How many files to skip.
     pub offset: usize,
 }
@@ -143,7 +135,7 @@ impl FindWalk<'_> {
         if self.files.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
             return self.stop.stop_early();
         }
-        let metadata = (self.options.order == FileOrder::Recent).then(|| entry.metadata().ok());
+        let metadata = self.options.recent_first.then(|| entry.metadata().ok());
         let time = metadata.flatten().and_then(|metadata| metadata.modified().ok());
         counts.hits.push((time, entry.into_path()));
     }

@@ -12,14 +12,13 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use content::{FileMatches, GrepQuery, GrepResult, MAX_FILES as MAX_GREP_FILES, grep};
-pub use file_names::{FileList, FileOrder, FindOptions, MAX_FILES as MAX_FOUND_FILES, find};
+pub use file_names::{FileList, FindOptions, MAX_FILES as MAX_FOUND_FILES, find};
 pub use file_search::MatchLine;
 pub use glob::Glob;
 pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
@@ -33,7 +32,7 @@ pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 const SECOND_SEARCH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Where a search looks, and which files count.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SearchScope {
     /// The folder or file to search: absolute, without links.
     pub root: PathBuf,
@@ -65,7 +64,7 @@ impl SearchScope {
         SearchScope {
             root: root.to_path_buf(),
             glob_base: root.to_path_buf(),
-            excluded: ExcludedPaths::default(),
+            excluded: Arc::new(|_: &Path| false),
             include_hidden: false,
             glob: None,
         }
@@ -88,35 +87,9 @@ fn matches_below(glob: &Glob, folder: &Path, path: &Path) -> bool {
     path.strip_prefix(folder).is_ok_and(|relative| glob.matches(relative))
 }
 
-/// A predicate for the files and folders that a search skips, whatever else applies.
-#[derive(Clone)]
-pub struct ExcludedPaths(Arc<PathPredicate>);
-
-type PathPredicate = dyn Fn(&Path) -> bool + Send + Sync;
-
-impl ExcludedPaths {
-    /// Skips the paths for which `excludes` is true. It is called for every entry, by several
-    /// threads.
-    pub fn new(excludes: impl Fn(&Path) -> bool + Send + Sync + 'static) -> ExcludedPaths {
-        ExcludedPaths(Arc::new(excludes))
-    }
-
-    fn contains(&self, path: &Path) -> bool {
-        (self.0)(path)
-    }
-}
-
-impl Default for ExcludedPaths {
-    fn default() -> ExcludedPaths {
-        ExcludedPaths::new(|_| false)
-    }
-}
-
-impl fmt::Debug for ExcludedPaths {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("ExcludedPaths")
-    }
-}
+/// Returns true for the files and folders that a search skips, whatever else applies. It is called for every entry, by
+/// several threads.
+pub type ExcludedPaths = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// Ends a search early: when it is cancelled, when its time is over, or when enough was found.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 
 use super::content::grep_up_to;
 use super::{
-    ExcludedPaths, FileList, FileOrder, FindOptions, Glob, GrepQuery, GrepResult, HiddenMatches,
-    SearchDeadline, SearchScope, TreeEntryKind, find, grep, list_tree,
+    FileList, FindOptions, Glob, GrepQuery, GrepResult, HiddenMatches, SearchDeadline, SearchScope,
+    TreeEntryKind, find, grep, list_tree,
 };
 
 struct SearchFixture {
@@ -355,8 +355,7 @@ fn files_that_may_hold_secrets_are_counted_and_not_searched() {
     assert_eq!(fixture.grep(&query("none")).hidden, HiddenMatches::default());
     assert_eq!(fixture.files(&fixture.scope("server.pem"), "word"), ["server.pem"]);
     let own = fixture.root.join("own");
-    let except =
-        SearchScope { excluded: ExcludedPaths::new(move |path| path == own), ..everything };
+    let except = SearchScope { excluded: Arc::new(move |path| path == own), ..everything };
     fixture.put("own/login.json", b"word");
     assert_eq!(fixture.files(&except, "word"), ["a"]);
 }
@@ -487,7 +486,7 @@ fn the_last_changed_comes_first_if_that_is_asked_for() {
             .set_modified(time)
             .unwrap();
     }
-    let wanted = FindOptions { order: FileOrder::Recent, ..FindOptions::default() };
+    let wanted = FindOptions { recent_first: true, ..FindOptions::default() };
     let names: Vec<_> =
         fixture.find("*", wanted).files.iter().map(|path| fixture.short(path)).collect();
     assert_eq!(names, ["b", "a", "c"]);

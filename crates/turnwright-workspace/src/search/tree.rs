@@ -138,7 +138,7 @@ impl TreeLister<'_> {
         let path = below.join(name);
         let matcher = self.matcher.as_mut();
         matcher.is_some_and(|matcher| matcher.matched(&path, is_folder).is_ignore())
-            || self.scope.excluded.contains(&self.scope.root.join(&path))
+            || (self.scope.excluded)(&self.scope.root.join(&path))
     }
 
     fn count(&self, below: &Path) -> usize {

@@ -27,12 +27,12 @@ const MAX_THREADS: usize = 8;
 pub(super) fn walk_builder(scope: &SearchScope, include_hidden: bool) -> WalkBuilder {
     let mut walk_builder = ignore_rules(&scope.root, include_hidden);
     walk_builder.hidden(!include_hidden);
-    let excluded = scope.excluded.clone();
+    let is_excluded = Arc::clone(&scope.excluded);
     walk_builder.filter_entry(move |entry| {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         entry.file_name() != OsStr::new(".git")
             && !is_temporary_name(entry.file_name())
-            && !excluded.contains(entry.path())
+            && !is_excluded(entry.path())
             && (include_hidden || !is_folder || !has_unsafe_ignore_files(entry.path()))
     });
     walk_builder

@@ -194,24 +194,17 @@ pub struct ScannedFolder {
     pub within: Option<PathBuf>,
 }
 
-/// A folder whose skill cannot be used.
-#[derive(Debug)]
-pub struct SkippedSkill {
-    pub folder: PathBuf,
-    pub reason: &'static str,
-}
-
 /// Finds all skills below these folders, ordered by name. If two have the same name the first
 /// counts. Blocks.
 pub fn scan(places: &[ScannedFolder], stop: &CancellationToken) -> Vec<Skill> {
     scan_all(places, stop).0
 }
 
-/// Like [`scan`], and also returns what was skipped.
+/// Like [`scan`], and also returns the folders whose skills cannot be used, and why.
 pub fn scan_all(
     places: &[ScannedFolder],
     stop: &CancellationToken,
-) -> (Vec<Skill>, Vec<SkippedSkill>) {
+) -> (Vec<Skill>, Vec<(PathBuf, &'static str)>) {
     let mut scan =
         SkillScan { found: Vec::new(), skipped: Vec::new(), visited: HashSet::new(), stop };
     for place in places {
@@ -223,7 +216,7 @@ pub fn scan_all(
 
 struct SkillScan<'a> {
     found: Vec<Skill>,
-    skipped: Vec<SkippedSkill>,
+    skipped: Vec<(PathBuf, &'static str)>,
     /// The searched folders, with links resolved.
     visited: HashSet<PathBuf>,
     stop: &'a CancellationToken,
@@ -293,7 +286,7 @@ impl SkillScan<'_> {
             Ok(_) => "another skill has its name",
             Err(reason) => reason,
         };
-        self.skipped.push(SkippedSkill { folder: folder.to_path_buf(), reason });
+        self.skipped.push((folder.to_path_buf(), reason));
         true
     }
 }
@@ -565,9 +558,7 @@ mod tests {
         );
         let skipped: Vec<_> = skipped
             .iter()
-            .map(|entry| {
-                format!("{}: {}", entry.folder.file_name().unwrap().display(), entry.reason)
-            })
+            .map(|(folder, reason)| format!("{}: {reason}", folder.file_name().unwrap().display()))
             .collect();
         assert_eq!(
             skipped,

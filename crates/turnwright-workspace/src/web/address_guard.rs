@@ -2,7 +2,6 @@
 //! only those. Everything that is not clearly public is refused, so that a page cannot lead into this machine, its
 //! network or its cloud. Each connection resolves the name again, so DNS rebinding is caught.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -257,15 +256,6 @@ pub(super) struct PublicResolver {
     pub(super) lookup: LookupFn,
     /// The names of proxies from the environment, which may have any address.
     pub(super) proxies: Vec<String>,
-}
-
-impl fmt::Debug for PublicResolver {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("PublicResolver")
-            .field("proxies", &self.proxies)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Resolve for PublicResolver {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, UTF_8};
+use turnwright_types::effect::is_hidden_char;
 use turnwright_types::text;
 
 use super::FetchedBody;
@@ -230,28 +231,18 @@ fn remove_invisible(text: &str) -> String {
 }
 
 fn is_seen(c: char) -> bool {
-    match c {
-        '\n' | '\t' => true,
-        c if c.is_control() => false,
-        '\u{ad}'
-        | '\u{34f}'
-        | '\u{61c}'
-        | '\u{115f}'
-        | '\u{1160}'
-        | '\u{17b4}'
-        | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{3164}'
-        | '\u{fe00}'..='\u{fe0f}'
-        | '\u{feff}'
-        | '\u{ffa0}'
-        | '\u{fff9}'..='\u{fffb}'
-        | '\u{e0000}'..='\u{e0fff}' => false,
-        _ => true,
-    }
+    // Also characters of scripts that are not drawn, variation selectors, and marks of annotations.
+    !is_hidden_char(c)
+        && !matches!(
+            c,
+            '\u{17b4}'
+                | '\u{17b5}'
+                | '\u{180b}'..='\u{180f}'
+                | '\u{206a}'..='\u{206f}'
+                | '\u{fe00}'..='\u{fe0f}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0080}'..='\u{e0fff}'
+        )
 }
 
 /// Wraps foreign text in `<untrusted>` marks that it cannot imitate.

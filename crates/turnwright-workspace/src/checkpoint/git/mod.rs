@@ -51,13 +51,6 @@ pub(super) struct FileStat {
     pub(super) mode: u32,
 }
 
-/// A blob that is the content of an unmodified file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CleanBlob {
-    hash: ObjectId,
-    size: usize,
-}
-
 /// A repository with its index as it was when it was opened.
 #[derive(Debug)]
 pub(super) struct Repository {
@@ -126,7 +119,7 @@ impl Repository {
     }
 
     /// The blob of a file, if git would consider the file unmodified. `path` must have no links.
-    pub(super) fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<CleanBlob> {
+    fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<ObjectId> {
         self.folder(path.parent()?)?.next_clean_blob(path.file_name()?, stat)
     }
 
@@ -146,14 +139,16 @@ impl Repository {
         Some(IndexedFolder { index, entries, prefix, written: self.written })
     }
 
-    /// Reads the content of a file whose blob this is, and verifies the blob's hash. Blocks.
-    pub(super) fn read(&self, oid: &CleanBlob) -> Option<Vec<u8>> {
-        let bytes = self.read_object(oid.hash)?;
+    /// Reads the content of a file if git would consider the file unmodified, and verifies the blob's hash. `path` must
+    /// have no links. Blocks.
+    pub(super) fn read(&self, path: &Path, stat: &FileStat) -> Option<Vec<u8>> {
+        let blob = self.clean_blob(path, stat)?;
+        let bytes = self.read_object(blob)?;
         let mut hash = digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
         hash.update(format!("blob {}\0", bytes.len()).as_bytes());
         hash.update(&bytes);
-        let is_intact = hash.finish().as_ref() == oid.hash;
-        with_ends_of_lines(bytes, oid.size).filter(|_| is_intact)
+        let is_intact = hash.finish().as_ref() == blob;
+        with_ends_of_lines(bytes, usize::try_from(stat.size).ok()?).filter(|_| is_intact)
     }
 
     /// Reads an object and applies its deltas.
@@ -162,11 +157,11 @@ impl Repository {
         let mut unpacked = 0;
         let mut deltas = Vec::new();
         let mut bytes = loop {
-            let (file, offset) = match location {
+            let (mut file, offset) = match location {
                 ObjectLocation::Loose(bytes) => break bytes,
                 ObjectLocation::Packed(file, offset) => (file, offset),
             };
-            let (base, bytes) = pack::read_entry(&file, offset)?;
+            let (base, bytes) = pack::read_entry(&mut file, offset)?;
             unpacked += bytes.len();
             location = match base {
                 DeltaBase::None => break bytes,
@@ -222,7 +217,7 @@ pub(super) struct IndexedFolder<'r> {
 impl IndexedFolder<'_> {
     /// The blob of a file in the folder, if git would consider the file unmodified. To be called for files in
     /// the order of their names, of which those up to the last one are forgotten.
-    pub(super) fn next_clean_blob(&mut self, name: &OsStr, stat: &FileStat) -> Option<CleanBlob> {
+    pub(super) fn next_clean_blob(&mut self, name: &OsStr, stat: &FileStat) -> Option<ObjectId> {
         let name = name.as_encoded_bytes();
         let index = self.index;
         let prefix = self.prefix;
@@ -241,7 +236,7 @@ impl IndexedFolder<'_> {
         // git).
         let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.written;
         let is_clean = entry.matches(stat) && !is_racy && (size > 0 || entry.hash == EMPTY_BLOB);
-        is_clean.then_some(CleanBlob { hash: entry.hash, size })
+        is_clean.then_some(entry.hash)
     }
 }
 
@@ -270,7 +265,7 @@ fn locate_packed(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
     let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let indexes = files.filter(|path| path.extension().is_some_and(|extension| extension == "idx"));
     let found = indexes.take(MAX_PACKS).find_map(|path| {
-        let offset = pack::find_offset(&open_regular(&path)?, &hash)?;
+        let offset = pack::find_offset(&mut open_regular(&path)?, &hash)?;
         Some((open_regular(&path.with_extension("pack"))?, offset))
     });
     found.map(|(file, offset)| ObjectLocation::Packed(file, offset))

@@ -16,35 +16,20 @@ const IDS_OFFSET: u64 = 8 + 256 * 4;
 /// The most bytes before the compressed data: the size, and the offset or id of the base.
 const MAX_HEADER_BYTES: usize = 48;
 
-/// Bytes that can be read at any offset.
-pub(crate) trait ReadAt {
-    fn reader_at(&self, offset: u64) -> Option<impl Read>;
-
-    /// Reads until the buffer is full.
-    fn fill(&self, offset: u64, bytes: &mut [u8]) -> Option<()> {
-        self.reader_at(offset)?.read_exact(bytes).ok()
-    }
-
-    /// Reads a fixed number of bytes.
-    fn read_array<const COUNT: usize>(&self, offset: u64) -> Option<[u8; COUNT]> {
-        let mut bytes = [0; COUNT];
-        self.fill(offset, &mut bytes)?;
-        Some(bytes)
-    }
+/// Reads from an offset until the buffer is full.
+fn fill(file: &mut (impl Read + Seek), offset: u64, bytes: &mut [u8]) -> Option<()> {
+    file.seek(SeekFrom::Start(offset)).ok()?;
+    file.read_exact(bytes).ok()
 }
 
-impl ReadAt for File {
-    fn reader_at(&self, offset: u64) -> Option<impl Read> {
-        let mut file = self;
-        file.seek(SeekFrom::Start(offset)).ok()?;
-        Some(file)
-    }
-}
-
-impl ReadAt for &[u8] {
-    fn reader_at(&self, offset: u64) -> Option<impl Read> {
-        self.get(usize::try_from(offset).ok()?..)
-    }
+/// Reads a fixed number of bytes.
+fn read_array<const COUNT: usize>(
+    file: &mut (impl Read + Seek),
+    offset: u64,
+) -> Option<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    fill(file, offset, &mut bytes)?;
+    Some(bytes)
 }
 
 /// The base of a pack entry that is a delta.
@@ -58,7 +43,7 @@ pub(crate) enum DeltaBase {
 }
 
 /// Finds the offset of an object in a pack index of version 2.
-pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
+pub(crate) fn find_offset(index: &mut (impl Read + Seek), hash: &ObjectId) -> Option<u64> {
     let range = id_range(index, hash)?;
     let count = read_number(index, 8 + 255 * 4)?;
     if range.end > count {
@@ -72,17 +57,18 @@ pub(crate) fn find_offset(index: &impl ReadAt, hash: &ObjectId) -> Option<u64> {
         return Some(place);
     }
     let far = places + count * 4 + (place & 0x7fff_ffff) * 8;
-    Some(u64::from_be_bytes(index.read_array(far)?))
+    Some(u64::from_be_bytes(read_array(index, far)?))
 }
 
 /// Returns true if a pack index of version 2 lists the object with this id of 20 or 32 bytes. Blocks.
-pub fn pack_index_lists(index: &File, id: &[u8]) -> bool {
-    id_range(index, id).and_then(|range| find_id(index, id, range)).is_some()
+pub fn pack_index_lists(mut index: &File, id: &[u8]) -> bool {
+    let range = id_range(&mut index, id);
+    range.is_some_and(|range| find_id(&mut index, id, range).is_some())
 }
 
 /// Reads the positions of the ids that begin with the same byte.
-fn id_range(index: &impl ReadAt, id: &[u8]) -> Option<Range<u64>> {
-    if index.read_array(0)? != *b"\xfftOc\0\0\0\x02" {
+fn id_range(index: &mut (impl Read + Seek), id: &[u8]) -> Option<Range<u64>> {
+    if read_array(index, 0)? != *b"\xfftOc\0\0\0\x02" {
         return None;
     }
     let first = u64::from(*id.first()?);
@@ -91,11 +77,11 @@ fn id_range(index: &impl ReadAt, id: &[u8]) -> Option<Range<u64>> {
 }
 
 /// Finds the position of an id. The ids are sorted.
-fn find_id(index: &impl ReadAt, id: &[u8], mut range: Range<u64>) -> Option<u64> {
+fn find_id(index: &mut (impl Read + Seek), id: &[u8], mut range: Range<u64>) -> Option<u64> {
     let mut found = vec![0; id.len()];
     while range.start < range.end {
         let middle = u64::midpoint(range.start, range.end);
-        index.fill(IDS_OFFSET + middle * id.len() as u64, &mut found)?;
+        fill(index, IDS_OFFSET + middle * id.len() as u64, &mut found)?;
         match found.as_slice().cmp(id) {
             Ordering::Less => range.start = middle + 1,
             Ordering::Greater => range.end = middle,
@@ -105,14 +91,18 @@ fn find_id(index: &impl ReadAt, id: &[u8], mut range: Range<u64>) -> Option<u64>
     None
 }
 
-fn read_number(index: &impl ReadAt, at: u64) -> Option<u64> {
-    Some(u64::from(u32::from_be_bytes(index.read_array(at)?)))
+fn read_number(index: &mut (impl Read + Seek), at: u64) -> Option<u64> {
+    Some(u64::from(u32::from_be_bytes(read_array(index, at)?)))
 }
 
 /// Reads an entry of a pack: a blob, or a delta.
-pub(crate) fn read_entry(pack: &impl ReadAt, offset: u64) -> Option<(DeltaBase, Vec<u8>)> {
+pub(crate) fn read_entry(
+    pack: &mut (impl Read + Seek),
+    offset: u64,
+) -> Option<(DeltaBase, Vec<u8>)> {
     let mut head = Vec::new();
-    pack.reader_at(offset)?.take(MAX_HEADER_BYTES as u64).read_to_end(&mut head).ok()?;
+    pack.seek(SeekFrom::Start(offset)).ok()?;
+    pack.by_ref().take(MAX_HEADER_BYTES as u64).read_to_end(&mut head).ok()?;
     let first = *head.first()?;
     let mut size = u64::from(first & 15);
     let mut length = 1;
@@ -136,8 +126,8 @@ pub(crate) fn read_entry(pack: &impl ReadAt, offset: u64) -> Option<(DeltaBase, 
         }
         _ => return None,
     };
-    let packed = pack.reader_at(offset.checked_add(length as u64)?)?;
-    let bytes = inflate(BufReader::new(packed), size)?;
+    pack.seek(SeekFrom::Start(offset.checked_add(length as u64)?)).ok()?;
+    let bytes = inflate(BufReader::new(pack), size)?;
     (bytes.len() == size).then_some((base, bytes))
 }
 
@@ -234,7 +224,7 @@ fn inflate(compressed: impl Read, limit: usize) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Cursor, Write};
 
     use super::*;
 
@@ -261,8 +251,9 @@ mod tests {
             for ids in [&listed[..], &listed[..1], &listed[4..], &[]] {
                 let index = index_of(ids);
                 let position = |id: &[u8]| {
-                    let index = index.as_slice();
-                    find_id(&index, id, id_range(&index, id)?)
+                    let mut index = Cursor::new(index.as_slice());
+                    let range = id_range(&mut index, id)?;
+                    find_id(&mut index, id, range)
                 };
                 for (expected, id) in ids.iter().enumerate() {
                     assert_eq!(position(id), Some(expected as u64), "{id:?}");

@@ -16,7 +16,7 @@ use super::inotify_watch::InotifyWatch as FolderWatch;
 use super::listed_entries::ListedEntries;
 #[cfg(not(target_os = "linux"))]
 use super::no_watch::NoWatch as FolderWatch;
-use super::{ObeyedFiles, StatKind, WatchedFolders, stat_kind};
+use super::{StatKind, WatchedFolders, stat_kind};
 use crate::files::{is_temporary_name, remove_left_file};
 use crate::git_repository::repository_in;
 use crate::search::{FolderRules, SearchDeadline};
@@ -139,9 +139,7 @@ pub(super) type KnownRules = HashMap<PathBuf, FolderRules>;
 /// Lists folders below one root, whose ignore rules apply.
 pub(super) struct FolderLister<'a> {
     root: &'a Path,
-    private: &'a [PathBuf],
-    obeyed: ObeyedFiles,
-    omits_files: bool,
+    watched: &'a WatchedFolders,
     #[cfg_attr(not(unix), expect(dead_code, reason = "no folder is watched there"))]
     watch: Option<&'a FolderWatch>,
     stop: &'a SearchDeadline,
@@ -170,9 +168,7 @@ impl<'a> FolderLister<'a> {
     ) -> FolderLister<'a> {
         FolderLister {
             root,
-            private: &watched.private,
-            obeyed: watched.obeyed,
-            omits_files: watched.omits_files,
+            watched,
             watch,
             stop,
             count,
@@ -318,13 +314,13 @@ impl<'a> FolderLister<'a> {
         let UnlistedEntry { name, path, relative, .. } = entry;
         let file_type = entry.kind(file_type);
         let is_folder = file_type == FileType::Directory;
-        if !is_folder && (self.obeyed.is_obeyed)(relative, file_type == FileType::Symlink) {
+        if !is_folder && (self.watched.obeyed.is_obeyed)(relative, file_type == FileType::Symlink) {
             listing.repositories.push(path.to_path_buf());
         }
         if file_type == FileType::Symlink {
             listing.links.push(name.to_os_string());
         }
-        if self.omits_files && !is_folder && !is_ignore_file(name) {
+        if self.watched.omits_files && !is_folder && !is_ignore_file(name) {
             return;
         }
         if is_ignored(is_folder) {
@@ -333,7 +329,7 @@ impl<'a> FolderLister<'a> {
                     watch.add_ignored(&(*path).into(), folder, false);
                 }
                 self.add_ignored(listing, path, relative);
-                if (self.obeyed.may_hold)(relative) {
+                if (self.watched.obeyed.may_hold)(relative) {
                     listing.repositories.extend(self.obeyed_in_ignored(path, folder));
                 }
             }
@@ -369,7 +365,7 @@ impl<'a> FolderLister<'a> {
     fn add_ignored(&self, listing: &mut FolderListing, path: &Path, relative: &Path) {
         listing.repositories.extend(repository_in(path));
         let environment = path.join(ENVIRONMENT_FILE);
-        if (self.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false)
+        if (self.watched.obeyed.is_obeyed)(&relative.join(ENVIRONMENT_FILE), false)
             && std::fs::symlink_metadata(&environment).is_ok()
         {
             listing.repositories.push(environment);
@@ -380,7 +376,7 @@ impl<'a> FolderLister<'a> {
     /// The names of our own folders that are in a folder.
     #[cfg(unix)]
     fn private_names(&self, folder: &Path) -> impl Iterator<Item = &'a OsStr> {
-        let own = self.private.iter().filter(move |path| path.parent() == Some(folder));
+        let own = self.watched.private.iter().filter(move |path| path.parent() == Some(folder));
         own.filter_map(|path| path.file_name())
     }
 
@@ -423,10 +419,10 @@ impl<'a> FolderLister<'a> {
                 let Ok(relative) = path.strip_prefix(self.root) else { continue };
                 let is_link = kind.as_ref().is_ok_and(std::fs::FileType::is_symlink);
                 if kind.is_ok_and(|kind| kind.is_dir()) {
-                    if (self.obeyed.may_hold)(relative) {
+                    if (self.watched.obeyed.may_hold)(relative) {
                         pending.push(path);
                     }
-                } else if (self.obeyed.is_obeyed)(relative, is_link) {
+                } else if (self.watched.obeyed.is_obeyed)(relative, is_link) {
                     found.push(path);
                 }
             }
@@ -452,7 +448,7 @@ impl<'a> FolderLister<'a> {
             }
             let name = entry.file_name();
             let path = entry.path();
-            if self.private.contains(&path) {
+            if self.watched.private.contains(&path) {
                 continue;
             }
             if is_temporary_name(&name) && entry.file_type().is_ok_and(|kind| kind.is_file()) {
@@ -469,7 +465,7 @@ impl<'a> FolderLister<'a> {
             let is_folder = stat_kind(&stat) == StatKind::Folder;
             let is_link = stat_kind(&stat) == StatKind::Link;
             let relative = below_root.join(&name);
-            if !is_folder && (self.obeyed.is_obeyed)(&relative, is_link) {
+            if !is_folder && (self.watched.obeyed.is_obeyed)(&relative, is_link) {
                 listing.repositories.push(path.clone());
             }
             if is_link {
@@ -481,7 +477,7 @@ impl<'a> FolderLister<'a> {
                 }
                 continue;
             }
-            if self.omits_files && !is_folder && !is_ignore_file(&name) {
+            if self.watched.omits_files && !is_folder && !is_ignore_file(&name) {
                 continue;
             }
             if self.count.fetch_add(1, Ordering::Relaxed) >= MAX_ENTRIES {

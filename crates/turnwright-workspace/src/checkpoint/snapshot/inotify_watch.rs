@@ -47,24 +47,6 @@ pub(in crate::checkpoint) struct InotifyWatch {
     descriptor: OwnedFd,
     // Held by blocking threads only.
     state: Mutex<WatchState>,
-    _share: DescriptorShare,
-}
-
-/// One of the descriptors that this process may have.
-#[derive(Debug)]
-struct DescriptorShare;
-
-impl DescriptorShare {
-    fn take(most: usize) -> Option<DescriptorShare> {
-        let share = DescriptorShare;
-        (DESCRIPTORS.fetch_add(1, Ordering::Relaxed) < most).then_some(share)
-    }
-}
-
-impl Drop for DescriptorShare {
-    fn drop(&mut self) {
-        DESCRIPTORS.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 fn system_limit(path: &str) -> Option<usize> {
@@ -98,7 +80,7 @@ pub(in crate::checkpoint) struct WatchReader {
 
 impl WatchReader {
     /// The new reader also gets what the snapshots have not taken yet.
-    pub(in crate::checkpoint) fn new(watch: &Arc<InotifyWatch>) -> WatchReader {
+    pub(in crate::checkpoint) fn of(watch: &Arc<InotifyWatch>) -> WatchReader {
         let mut state = watch.state.lock();
         state.last_reader += 1;
         let number = state.last_reader;
@@ -171,14 +153,16 @@ impl InotifyWatch {
             return None;
         }
         let most = system_limit(FOLDERS_LIMIT)? / FOLDERS_SHARE;
-        let share = DescriptorShare::take(system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE)?;
+        let most_descriptors = system_limit(DESCRIPTORS_LIMIT)? / DESCRIPTORS_SHARE;
         let descriptor = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
         let paths = HashMap::new();
         let ignored = HashMap::new();
         let unread = HashMap::from([(SNAPSHOTS, Some(ChangedFolders::default()))]);
         let state =
             WatchState { paths, ignored, most, has_failed: false, unread, last_reader: SNAPSHOTS };
-        Some(InotifyWatch { descriptor, state: Mutex::new(state), _share: share })
+        // Dropping the watch gives the descriptor back.
+        let watch = InotifyWatch { descriptor, state: Mutex::new(state) };
+        (DESCRIPTORS.fetch_add(1, Ordering::Relaxed) < most_descriptors).then_some(watch)
     }
 
     /// Watches one more folder. Call it before its entries are listed.
@@ -325,6 +309,7 @@ impl WatchState {
 impl Drop for InotifyWatch {
     fn drop(&mut self) {
         FOLDERS.fetch_sub(self.state.get_mut().paths.len(), Ordering::Relaxed);
+        DESCRIPTORS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -29,7 +29,7 @@ use crate::search::{FolderRules, SearchDeadline};
 pub(super) use inotify_watch::{InotifyWatch as FolderWatch, WatchReader};
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use no_watch::{NoWatch as FolderWatch, NoWatchReader as WatchReader};
+pub(super) use no_watch::{NoWatch as FolderWatch, NoWatch as WatchReader};
 
 /// If more folders have changed than this, all are listed anew.
 const MAX_RELISTED: usize = 1_000;
@@ -75,6 +75,7 @@ pub struct ObeyedFiles {
     pub may_hold: fn(&Path) -> bool,
 }
 
+#[cfg(test)]
 impl Default for ObeyedFiles {
     fn default() -> ObeyedFiles {
         ObeyedFiles { is_obeyed: |_, _| false, may_hold: |_| false }

@@ -1,4 +1,4 @@
-//! The folder watch of systems for which there is none yet.
+//! The folder watch, and its reader, of systems for which there is none yet.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,14 +35,8 @@ impl NoWatch {
     pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
         match *self {}
     }
-}
 
-/// A reader of such a watch.
-#[derive(Debug)]
-pub(super) enum NoWatchReader {}
-
-impl NoWatchReader {
-    pub(super) fn new(watch: &Arc<NoWatch>) -> NoWatchReader {
+    pub(super) fn of(watch: &Arc<NoWatch>) -> NoWatch {
         match **watch {}
     }
 
@@ -51,10 +45,6 @@ impl NoWatchReader {
     }
 
     pub(super) fn follow_repository(&self, _: &Path, _: &Path) {
-        match *self {}
-    }
-
-    pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
         match *self {}
     }
 

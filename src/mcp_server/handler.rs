@@ -317,9 +317,8 @@ impl CallLimits {
             let limit = format!(" at the same time: at most {MAX_CONCURRENT_CALLS}");
             limit_error(&limit, BUSY_RETRY_DELAY)
         })?;
-        self.take(Instant::now()).map_err(|wait| {
-            limit_error(&format!(": at most {CALLS_PER_SECOND} a second"), wait)
-        })?;
+        self.take(Instant::now())
+            .map_err(|wait| limit_error(&format!(": at most {CALLS_PER_SECOND} a second"), wait))?;
         Ok(permit)
     }
 

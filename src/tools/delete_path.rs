@@ -91,12 +91,12 @@ impl Tool for DeletePath {
         };
         let name = &self.path;
         let files = &ctx.env.files;
-        let current = files.inspect_entry(target).await.map_err(|error| format!("{name} {error}"))?;
+        let current =
+            files.inspect_entry(target).await.map_err(|error| format!("{name} {error}"))?;
         if current != surveyed {
-            return Err(format!(
-                "{name} changed while permission was asked; nothing was deleted."
-            )
-            .into());
+            return Err(
+                format!("{name} changed while permission was asked; nothing was deleted.").into()
+            );
         }
         let recursive = self.recursive == Some(true);
         let removed = files.remove(target, recursive, &ctx.cancel).await;

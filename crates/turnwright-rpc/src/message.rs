@@ -342,11 +342,7 @@ pub fn write_response<R: Serialize>(
     id: &RequestId,
     result: Result<&R, &RpcError>,
 ) -> serde_json::Result<()> {
-    let response = OutgoingResponse {
-        jsonrpc: JSONRPC_VERSION,
-        id,
-        result: result.ok(),
-        error: result.err(),
-    };
+    let response =
+        OutgoingResponse { jsonrpc: JSONRPC_VERSION, id, result: result.ok(), error: result.err() };
     serde_json::to_writer(buffer, &response)
 }

@@ -87,7 +87,11 @@ pub struct LineReader {
 #[derive(Debug)]
 pub(super) enum ReservedCapacity {
     /// Of the reader thread, which may wait for it.
-    OfThread { thread: Thread, queued_bytes: Arc<AtomicUsize>, bytes: usize },
+    OfThread {
+        thread: Thread,
+        queued_bytes: Arc<AtomicUsize>,
+        bytes: usize,
+    },
     OfTask(#[expect(dead_code, reason = "held for its drop")] OwnedSemaphorePermit),
 }
 

@@ -172,11 +172,8 @@ fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<Str
         return (found, missing);
     }
     let words = query_words(query);
-    let mut found: Vec<_> = index
-        .tools()
-        .iter()
-        .filter_map(|tool| Some((score(tool, &words)?, tool)))
-        .collect();
+    let mut found: Vec<_> =
+        index.tools().iter().filter_map(|tool| Some((score(tool, &words)?, tool))).collect();
     // The sort is stable: equally good tools keep their order.
     found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     (found.into_iter().take(MAX_FOUND).map(|(_, tool)| Arc::clone(tool)).collect(), Vec::new())

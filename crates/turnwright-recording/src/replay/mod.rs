@@ -8,7 +8,8 @@ mod driver;
 mod observed;
 
 use std::collections::{HashMap, VecDeque};
-use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -59,7 +60,7 @@ const MAX_WAITING_EVENTS: usize = 1024;
 /// A running agent.
 struct PlayedAgent {
     playback: Arc<Playback>,
-    input: PipeWriter,
+    input: File,
     events: Receiver<PlaybackEvent>,
     stop: CancellationToken,
     thread: JoinHandle<io::Result<()>>,
@@ -120,7 +121,7 @@ fn store_conversation(state: &Path, events: &[RecordedEvent]) -> io::Result<()> 
     stored.map_err(|error| io::Error::other(format!("its conversation is damaged: {error}")))
 }
 
-fn read_messages(output: PipeReader, sender: &SyncSender<PlaybackEvent>) {
+fn read_messages(output: File, sender: &SyncSender<PlaybackEvent>) {
     for line in BufReader::new(output).lines() {
         let Ok(message) = line.map(|line| serde_json::from_str(&line).unwrap_or_default()) else {
             break;

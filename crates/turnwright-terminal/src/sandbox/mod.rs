@@ -16,7 +16,9 @@ pub(crate) use self::check::check_sandbox;
 use turnwright_config::Config;
 use turnwright_sandbox::{Network, SandboxProfile};
 use turnwright_types::error_text::io_error_text;
-use turnwright_workspace::exec::{self, Environment, LaunchSource, NONCE_VARIABLE, SOCKET_VARIABLE};
+use turnwright_workspace::exec::{
+    self, Environment, LaunchSource, NONCE_VARIABLE, SOCKET_VARIABLE,
+};
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 /// A command of a person, and what it may do in the sandbox.

@@ -80,8 +80,7 @@ impl super::ChangeTracker {
     fn note_repositories(&self, watched: &WatchedFolders, cancelled: &Arc<AtomicBool>) {
         let may_search = self.0.inner.lock().slow_searches < MAX_SLOW_SNAPSHOTS;
         let folders = watched.without_files();
-        if may_search
-            && let Ok(snapshot) = StatSnapshot::take(&folders, SNAPSHOT_LIMIT, cancelled)
+        if may_search && let Ok(snapshot) = StatSnapshot::take(&folders, SNAPSHOT_LIMIT, cancelled)
         {
             return self.note_found(None, &snapshot, watched);
         }

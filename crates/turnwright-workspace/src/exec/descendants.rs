@@ -249,7 +249,7 @@ mod tests {
         let group = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         assert!(has_running_member(group));
         child.kill().unwrap();
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while has_running_member(group) {
             assert!(begun.elapsed().as_secs() < 60, "a zombie is taken for a running process");
         }

@@ -150,8 +150,8 @@ impl Jobs {
 
     /// Stops the command whose output the client draws in this terminal. Returns false if none runs there.
     pub fn stop_in_terminal(&self, terminal: &CallId) -> bool {
-        let table = self.table.lock();
-        let mut running = table.jobs.iter().filter(|job| job.end().is_none());
+        let jobs = self.list.lock();
+        let mut running = jobs.iter().filter(|job| job.end().is_none());
         let shown = running.find(|job| job.terminal() == Some(terminal));
         shown.inspect(|job| job.stop_for_user()).is_some()
     }

@@ -247,8 +247,7 @@ impl Tool for Exec {
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
         start_signing(&mut confinement, &job, env);
-        let site = env.command_site();
-        site.guard.watch(&job, pass, confinement, &site.tracker, site.quarantine_folder());
+        env.command_site().watch(&job, pass, confinement);
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
         let limit = if in_background { BACKGROUND_WATCH } else { args.limit() };

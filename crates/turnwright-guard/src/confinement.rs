@@ -275,9 +275,8 @@ impl ConfinementBuilder<'_> {
     }
 
     fn take_snapshot(&self) -> Arc<ProtectedSnapshot> {
-        let quarantine = self.site.quarantine_folder();
-        self.site.guard.begin_ignored_search(&self.site.tracker, quarantine);
-        self.site.guard.take_snapshot(self.site, self.site.tracker.repositories())
+        self.site.begin_ignored_search();
+        self.site.take_snapshot(self.site.tracker.repositories())
     }
 
     /// The places where the command may write. Adds the variables that point programs there.

@@ -12,8 +12,7 @@ use crate::tools::RemoteTools;
 use turnwright_config::effective_policy::{command_confinement, resolve_policy};
 use turnwright_config::{McpServerSettings, McpSettings, SettingsSnapshot};
 use turnwright_guard::{
-    ConfinementSettings, KnownFolders, ProgramAccess, SessionAccess, denied_below, hidden_below,
-    linked_packages,
+    ConfinementSettings, KnownFolders, SessionAccess, denied_below, hidden_below, linked_packages,
 };
 use turnwright_mcp::{
     LoginStore, ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState,
@@ -252,21 +251,14 @@ fn sandbox_profile(
     read_only.extend(linked_packages(roots.folders()));
     // Sessions share a server only if their profiles are equal.
     hidden.sort();
-    session.profile(ProgramAccess {
+    let program = SandboxProfile {
         writable: session.writable_folders(),
-        has_caches: true,
         network: confinement.network,
-        machine_addresses: Vec::new(),
-        debug: false,
-        sockets: Vec::new(),
-        may_write_protected: &|_| false,
-        may_read_hidden: &|_| false,
-        hidden: &hidden,
+        hidden,
         read_only,
-        layers: Vec::new(),
-        private_tmp: None,
-        unhidden: Vec::new(),
-    })
+        ..SandboxProfile::default()
+    };
+    session.profile(program, true, &|_| false, &|_| false)
 }
 
 #[cfg(test)]

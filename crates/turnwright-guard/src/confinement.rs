@@ -28,9 +28,8 @@ use linked_files::{ChangedLayers, SharedPlaces};
 use network::{SSH_AGENT_VARIABLE, only_connects, proxy_addresses, ssh_agents};
 use package_managers::environment_use;
 pub use package_managers::makes_environments;
-use sandbox_profile::{ProgramAccess, SessionAccess};
+use sandbox_profile::SessionAccess;
 pub use signing::CommandSigning;
-use silent_reads::LinkTargets;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
@@ -364,21 +363,25 @@ impl ConfinementBuilder<'_> {
         }
         // The files that a command without write access may read are restricted below.
         let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
-        let mut profile = self.session_access().profile(ProgramAccess {
+        let program = SandboxProfile {
             writable,
-            has_caches: self.may_write,
             network,
             debug: self.further.debug,
             machine_addresses,
             sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
-            may_write_protected: &may_write_protected,
-            may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
-            hidden: &denied.unreadable,
+            hidden: denied.unreadable,
             read_only: denied.unwritable,
             unhidden: vec![self.site.outputs.clone()],
             layers: layers.layers(),
             private_tmp,
-        });
+            ..SandboxProfile::default()
+        };
+        let mut profile = self.session_access().profile(
+            program,
+            self.may_write,
+            &may_write_protected,
+            &|path| uses_ssh && path.ends_with(".ssh"),
+        );
         self.remove_program_layers(&mut profile);
         profile.read_only.extend(unchanged.into_iter().chain(programs));
         profile.hidden.extend(self.other_names_of_secrets());
@@ -407,7 +410,8 @@ impl ConfinementBuilder<'_> {
             environment,
             &self.command.script,
             &self.real_paths,
-            &LinkTargets { fixed: &opened.fixed_places(), writable: &writable },
+            &opened.fixed_places(),
+            &writable,
         );
         let list = profile.readable.get_or_insert_default();
         // It lies in the session's `/tmp`, where a search would otherwise fail.

@@ -74,8 +74,7 @@ pub fn hidden_below(
     named: &[PathBuf],
     known: &KnownFolders,
 ) -> HiddenPaths {
-    let limits = Limits { visited: MAX_VISITED, hidden: MAX_HIDDEN };
-    search(roots, denied, named, known, limits)
+    search(roots, denied, named, known, (MAX_VISITED, MAX_HIDDEN))
 }
 
 /// The files in these folders that rules deny whose paths have to be looked up: by patterns, or by names
@@ -122,28 +121,23 @@ fn add_unreadable(
         })
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    visited: usize,
-    hidden: usize,
-}
-
+/// At most `max_visited` entries are visited, and `max_hidden` paths found.
 fn search(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
     known: &KnownFolders,
-    limits: Limits,
+    (max_visited, max_hidden): (usize, usize),
 ) -> HiddenPaths {
-    let (mut paths, mut is_complete) = known.search(roots, limits.visited);
-    is_complete &= add_unreadable(roots, denied, limits.visited, &mut paths);
+    let (mut paths, mut is_complete) = known.search(roots, max_visited);
+    is_complete &= add_unreadable(roots, denied, max_visited, &mut paths);
     paths.retain(|path| !named.contains(path));
     outermost(&mut paths);
     let mut linked = linked_secret_files();
     let mut note = |path: &Path| {
         linked.extend(file_id(path).filter(|(_, names)| *names > 1).map(|(id, _)| id));
     };
-    is_complete &= walk(&paths, limits.visited, |path, kind| {
+    is_complete &= walk(&paths, max_visited, |path, kind| {
         if kind.is_file() {
             note(path);
         }
@@ -152,9 +146,9 @@ fn search(
     for path in &paths {
         note(path);
     }
-    is_complete &= add_other_names(roots, &linked, limits.visited, &mut paths);
-    is_complete &= paths.len() <= limits.hidden;
-    paths.truncate(limits.hidden);
+    is_complete &= add_other_names(roots, &linked, max_visited, &mut paths);
+    is_complete &= paths.len() <= max_hidden;
+    paths.truncate(max_hidden);
     HiddenPaths { paths, is_complete }
 }
 
@@ -410,7 +404,7 @@ mod tests {
             fs::write(base.join(name), "x").unwrap();
         }
         for (visited, hidden, expected) in [(4, 2, true), (3, 2, false), (4, 1, false)] {
-            let limits = Limits { visited, hidden };
+            let limits = (visited, hidden);
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
             let found = search(roots, &denied, &[], &KnownFolders::default(), limits);

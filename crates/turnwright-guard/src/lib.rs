@@ -20,7 +20,7 @@ mod watch;
 
 pub use command_site::CommandSite;
 pub use confinement::linked_files::{linked_packages, note_about_other_names};
-pub use confinement::sandbox_profile::{ProgramAccess, SessionAccess};
+pub use confinement::sandbox_profile::SessionAccess;
 pub use confinement::{
     CommandConfinement, CommandSigning, ConfinementSettings, confine, makes_environments,
 };

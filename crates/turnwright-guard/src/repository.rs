@@ -20,7 +20,7 @@ use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
 
-use settings::{GitConfigError, GitSetting};
+use settings::GitSetting;
 
 pub(crate) use settings::only_changes_tracking;
 
@@ -130,7 +130,7 @@ fn read_index(
     }
     let bytes = read_index_file(&index)?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
-    let settings = settings::parse(&config.unwrap_or_default()).ok()?;
+    let settings = settings::parse(&config.unwrap_or_default())?;
     let has_long_names = settings.iter().any(|setting| {
         setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
     });
@@ -251,7 +251,7 @@ fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
 /// Returns true if the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
     let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
-    let Ok(all) = settings::parse(&text) else { return false };
+    let Some(all) = settings::parse(&text) else { return false };
     let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
     let named = setting.and_then(|setting| setting.value.as_ref());
     named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
@@ -473,7 +473,7 @@ fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty>
     if !is_complete {
         return Some(not_understood());
     }
-    let (Ok(own), Ok(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
+    let (Some(own), Some(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
         return Some(not_understood());
     };
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
@@ -493,14 +493,14 @@ fn setting_risk(setting: &GitSetting) -> Uncertainty {
     Uncertainty { reason: setting.reason(), only_runs_programs: setting.is_program() }
 }
 
-/// All settings of config files. Missing files have none.
-fn read_settings(files: &[PathBuf]) -> Result<Vec<GitSetting>, GitConfigError> {
+/// All settings of config files; `None` if one is not understood. Missing files have none.
+fn read_settings(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
     let mut all = Vec::new();
     for file in files.iter().filter(|file| fs::symlink_metadata(file).is_ok()) {
-        let text = read_text(file, MAX_CONFIG_BYTES).ok_or(GitConfigError)?;
+        let text = read_text(file, MAX_CONFIG_BYTES)?;
         all.extend(settings::parse(&text)?);
     }
-    Ok(all)
+    Some(all)
 }
 
 /// Why git may start a program because of the settings in the own folder of a repository that has just
@@ -509,7 +509,7 @@ pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
     let is_submodule = git.ancestors().any(|folder| folder.ends_with(".git/modules"));
     let config = git.join("config");
     settings_file_risk(&config, is_submodule).or_else(|| {
-        let all = read_settings(&[config]).ok()?;
+        let all = read_settings(&[config])?;
         all.iter().find(|setting| setting.key == "core.hookspath").map(setting_risk)
     })
 }
@@ -517,7 +517,7 @@ pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
 /// Why git may start a program because of one settings file. If `is_tree` is true, the working tree that the
 /// file names is the repository's own.
 pub(crate) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<Uncertainty> {
-    let Ok(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
+    let Some(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
     let risky = all.iter().find(|setting| {
         let is_known_tree = is_tree && setting.key == "core.worktree";
         !is_known_tree && !setting.is_harmless()

@@ -35,7 +35,7 @@ use turnwright_workspace::exec::{Job, JobEnd, Jobs};
 use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
-use unfinished_commands::OtherCommands;
+use unfinished_commands::RunningMark;
 
 pub use protected_check::ChangingCall;
 pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
@@ -255,10 +255,10 @@ impl ConfinementGuard {
         repositories: Vec<PathBuf>,
         place: &Path,
         may_prune: bool,
-        others: Option<OtherCommands>,
+        running: Option<&RunningMark>,
     ) -> KeptHistory {
         let is_alone = !self.state.lock().watches.values().any(|watch| watch.is_checking());
-        self.history.lock().keep(repositories, place, (may_prune, is_alone), others)
+        self.history.lock().keep(repositories, place, (may_prune, is_alone), running)
     }
 
     /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.

@@ -83,9 +83,8 @@ impl ConfinementBuilder<'_> {
         let mut seen = BTreeSet::new();
         repositories.retain(|git| seen.insert(git.clone()));
         let place = self.site.settings.private_caches.join("history");
-        let others = running.map(RunningMark::others);
         let may_prune = may_prune(&self.command.script.commands);
-        let kept = self.site.guard.keep_history(repositories, &place, may_prune, others);
+        let kept = self.site.guard.keep_history(repositories, &place, may_prune, running);
         for git in &kept.incomplete {
             let notice = format!(
                 "The history in {} cannot be kept as a whole, so a command could lose it: it is on another disk than the agent's \

@@ -1,11 +1,10 @@
 //! The sandbox profile of a program of the session: a command or an MCP server.
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_sandbox::{Network, PrivateLayer, PrivateTmp, SandboxProfile};
+use turnwright_sandbox::{PrivateLayer, SandboxProfile};
 use turnwright_types::secret::secret_files;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::{FolderNames, RealPaths};
@@ -19,32 +18,6 @@ pub struct SessionAccess<'a> {
     pub roots: &'a Roots,
     pub denied_paths: &'a DeniedPaths,
     pub real_paths: &'a RealPaths,
-}
-
-/// The access of one program, as far as it differs from the session's other programs.
-pub struct ProgramAccess<'a> {
-    pub writable: Vec<PathBuf>,
-    /// True if the program may change caches for itself.
-    pub has_caches: bool,
-    pub network: Network,
-    /// Addresses of this machine to which the program may connect.
-    pub machine_addresses: Vec<SocketAddr>,
-    /// True if the program may profile and record its children.
-    pub debug: bool,
-    pub may_write_protected: &'a dyn Fn(&Path) -> bool,
-    /// Returns true if the program may read a path that others may not.
-    pub may_read_hidden: &'a dyn Fn(&Path) -> bool,
-    /// Sockets of other programs to which the program may connect.
-    pub sockets: Vec<PathBuf>,
-    /// Further paths that the program may not read.
-    pub hidden: &'a [PathBuf],
-    /// Folders that the program may read although they lie below hidden ones.
-    pub unhidden: Vec<PathBuf>,
-    /// Further paths that the program may not change.
-    pub read_only: Vec<PathBuf>,
-    /// The folders whose changes go into a layer.
-    pub layers: Vec<PrivateLayer>,
-    pub private_tmp: Option<PrivateTmp>,
 }
 
 impl SessionAccess<'_> {
@@ -65,21 +38,30 @@ impl SessionAccess<'_> {
         caches.map(|cache| PrivateLayer::new(cache, &confinement.private_caches)).collect()
     }
 
-    /// Builds the profile of a program. Looks files up: not for the runtime's thread.
-    pub fn profile(&self, program: ProgramAccess<'_>) -> SandboxProfile {
+    /// Completes the profile of a program, which has what distinguishes it from the session's other programs: further
+    /// paths that it may not read or change, and folders that it may read although they lie below hidden ones. With
+    /// `has_caches` it may change caches for itself. `may_write_protected` and `may_read_hidden` return true for paths
+    /// that others may not change or read. Looks files up: not for the runtime's thread.
+    pub fn profile(
+        &self,
+        program: SandboxProfile,
+        has_caches: bool,
+        may_write_protected: &dyn Fn(&Path) -> bool,
+        may_read_hidden: &dyn Fn(&Path) -> bool,
+    ) -> SandboxProfile {
         let confinement = self.confinement;
         // Where nothing can be written, nothing has to be kept.
-        let mut read_only = if program.writable.is_empty() && !program.has_caches {
+        let mut read_only = if program.writable.is_empty() && !has_caches {
             Vec::new()
         } else {
-            self.read_only(program.may_write_protected)
+            self.read_only(may_write_protected)
         };
         read_only.extend(program.read_only);
-        let usual = confinement.hidden.iter().filter(|path| !(program.may_read_hidden)(path));
+        let usual = confinement.hidden.iter().filter(|path| !may_read_hidden(path));
         let unreadable = self.denied_paths.unreadable_paths();
         let secret_files = secret_files();
         let hidden =
-            self.existing(usual.chain(&unreadable).chain(program.hidden).chain(&secret_files));
+            self.existing(usual.chain(&unreadable).chain(&program.hidden).chain(&secret_files));
         let readable = confinement.readable.clone().map(|mut list| {
             list.extend(self.existing(confinement.caches.iter().chain(&confinement.writable)));
             list.extend(self.roots.folders().map(Path::to_path_buf));
@@ -90,14 +72,8 @@ impl SessionAccess<'_> {
             hidden: hidden.filter(|path| !self.is_opened(path)).collect(),
             unhidden: self.existing(program.unhidden.iter()).collect(),
             readable,
-            caches: if program.has_caches { self.caches() } else { Vec::new() },
-            layers: program.layers,
-            private_tmp: program.private_tmp,
-            sockets: program.sockets,
-            network: program.network,
-            machine_addresses: program.machine_addresses,
-            debug: program.debug,
-            writable: program.writable,
+            caches: if has_caches { self.caches() } else { Vec::new() },
+            ..program
         }
     }
 

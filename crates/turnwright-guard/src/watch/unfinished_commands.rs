@@ -47,30 +47,16 @@ impl RunningMark {
         Ok(RunningMark { path, _lock: lock })
     }
 
-    /// The other commands of this project.
-    pub(crate) fn others(&self) -> OtherCommands {
-        OtherCommands { own: self.path.clone() }
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 }
 
-/// The commands that run in a project besides one.
-#[derive(Clone, Debug)]
-pub(crate) struct OtherCommands {
-    own: PathBuf,
-}
-
-impl OtherCommands {
-    /// Returns true if one runs, in this agent or another. Blocks.
-    pub(crate) fn are_running(&self) -> bool {
-        let entries = self.own.parent().and_then(|folder| fs::read_dir(folder).ok());
-        let mut others = entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| *path != self.own);
-        others.any(|path| is_locked(&path))
-    }
+/// Returns true if no other command of the project runs than that with this mark, in this agent or another. Blocks.
+pub(crate) fn is_only_command(mark: &Path) -> bool {
+    let entries = mark.parent().and_then(|folder| fs::read_dir(folder).ok());
+    let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    !paths.filter(|path| path != mark).any(|path| is_locked(&path))
 }
 
 impl Drop for RunningMark {

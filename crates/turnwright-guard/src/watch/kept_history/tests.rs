@@ -4,7 +4,6 @@
 use std::process::Command;
 
 use super::*;
-use crate::watch::unfinished_commands::RunningMark;
 
 struct Project {
     folder: tempfile::TempDir,
@@ -63,7 +62,7 @@ impl Project {
         let mark = RunningMark::new(&state.join("running")).unwrap();
         let place = state.join("history");
         let flags = (may_prune, true);
-        let history = agent.keep(vec![self.git()], &place, flags, Some(mark.others()));
+        let history = agent.keep(vec![self.git()], &place, flags, Some(&mark));
         Running { mark, history }
     }
 

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::arguments::{COMMAND, ShownArgument};
 use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
-use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
+use turnwright_guard::command::{self, Escalation, RestrictedFiles, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
 use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
 use turnwright_policy::shell::{self, Script};
@@ -108,10 +108,6 @@ impl ExecArgs {
         self.script = OnceLock::from(Arc::new(script));
     }
 
-    fn named_paths(&self) -> Vec<CommandPath> {
-        command::paths_in_script(self.script(), Path::new(self.workdir()), &self.escalate)
-    }
-
     fn workdir(&self) -> &str {
         self.workdir.as_deref().filter(|folder| !folder.trim().is_empty()).unwrap_or(".")
     }
@@ -164,15 +160,15 @@ impl Tool for Exec {
         args.escalate.expand_home(env.shared.process.folders.home.as_deref());
         let workdir = site.resolve(PathBuf::from(args.workdir()));
         args.parse(&workdir, roots);
-        let named = args.named_paths();
-        let targets: Vec<_> =
-            named.iter().map(|place| site.resolve(place.path().to_owned())).collect();
+        let named_folder = Path::new(args.workdir());
+        let wanted = args.escalate.paths.iter().map(|path| named_folder.join(path));
+        let writes: Vec<_> = wanted.map(|path| site.resolve(path)).collect();
+        let files = command::named_files(args.script(), named_folder, |path| site.resolve(path));
         let refusal =
-            args.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
+            args.escalate.refusal_of_paths(&writes, &env.shared.confinement, roots, &rules);
         args.escalate.refusal = args.escalate.refusal.take().or(refusal);
         let command = inspect(args, &workdir, &rules, env);
-        let effects =
-            command::effects(command, &workdir, &args.escalate, named.into_iter().zip(targets));
+        let effects = command::effects(command, &workdir, &args.escalate, writes, files);
         CallPlan { view: view(args, &workdir, roots), effects }
     }
 

@@ -55,25 +55,19 @@ fn is_workdir(word: &str, workdir: &Path, roots: &Roots) -> bool {
     path == workdir || workdir == roots.real_cwd() && path == roots.cwd()
 }
 
-/// A path that a call names.
-pub enum CommandPath {
-    /// The line names it.
-    File(NamedFile),
-    /// `escalate` asks to make it writable.
-    WriteOutsideSandbox(PathBuf),
-}
-
-/// The paths that a call names when its line runs in `workdir`, `escalate`'s first. Deterministic: the same words give
+/// The files that a line names when it runs in `workdir`, with their resolved paths. Deterministic: the same words give
 /// the same list.
-pub fn paths_in_script(
+pub fn named_files(
     script: &shell::Script,
     workdir: &Path,
-    escalation: &Escalation,
-) -> Vec<CommandPath> {
-    let wanted =
-        escalation.paths.iter().map(|path| CommandPath::WriteOutsideSandbox(workdir.join(path)));
-    let files = shell::named_files(script, workdir).into_iter().map(CommandPath::File);
-    wanted.chain(files).collect()
+    mut resolve: impl FnMut(PathBuf) -> ResolvedPath,
+) -> Vec<(NamedFile, ResolvedPath)> {
+    let files = shell::named_files(script, workdir).into_iter();
+    let resolved = files.map(|file| {
+        let target = resolve(file.path.clone());
+        (file, target)
+    });
+    resolved.collect()
 }
 
 /// Variables that lead git to another repository, or to other objects, files or settings.
@@ -310,8 +304,7 @@ pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> 
     let workdir = roots.resolve(".");
     let script = Arc::new(parse_line(line, &workdir, roots));
     let mut command = ShellCommand::new(line, &workdir.path, script);
-    let named = paths_in_script(&command.script, Path::new("."), &Escalation::default());
-    let targets: Vec<_> = named.iter().map(|touched| roots.resolve(touched.path())).collect();
+    let named = named_files(&command.script, Path::new("."), |path| roots.resolve(path));
     command.uncertainty =
         uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
     command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
@@ -320,16 +313,7 @@ pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> 
     let (changes, reads) = files.split();
     command.changes = changes;
     command.reads.extend(reads);
-    effects(command, &workdir, &Escalation::default(), named.into_iter().zip(targets))
-}
-
-impl CommandPath {
-    pub fn path(&self) -> &Path {
-        match self {
-            CommandPath::File(file) => &file.path,
-            CommandPath::WriteOutsideSandbox(path) => path,
-        }
-    }
+    effects(command, &workdir, &Escalation::default(), Vec::new(), named)
 }
 
 /// The files that a line edits and copies, if it does nothing else except reading.
@@ -362,25 +346,19 @@ impl LookUp for Disk<'_> {
     }
 }
 
-/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk.
+/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk, `writes` are the
+/// paths of `escalation`.
 pub fn effects(
     mut command: ShellCommand,
     workdir: &ResolvedPath,
     escalation: &Escalation,
-    touched: impl Iterator<Item = (CommandPath, ResolvedPath)>,
+    writes: Vec<ResolvedPath>,
+    files: Vec<(NamedFile, ResolvedPath)>,
 ) -> Vec<Effect> {
     if workdir.scope != PathScope::Workspace {
         // An allow rule for the project does not apply elsewhere; and whether a folder exists there
         // is information that needs a permission, too.
         command.reads.push(workdir.clone());
-    }
-    let mut files = Vec::new();
-    let mut writes = Vec::new();
-    for (touch, target) in touched {
-        match touch {
-            CommandPath::File(file) => files.push((file, target)),
-            CommandPath::WriteOutsideSandbox(_) => writes.push(target),
-        }
     }
     command.extra_access = escalation.access(writes);
     shell::effects_with_files(command, files)

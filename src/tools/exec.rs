@@ -313,12 +313,12 @@ fn view(args: &ExecArgs, workdir: &ResolvedPath, roots: &Roots) -> CallView {
 /// the sandbox that it has met.
 pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &ToolEnv) {
     let output = outcome.raw.get("output").and_then(Value::as_str).unwrap_or_default();
-    let findings = env.shared.guard.findings(job, output, outcome.ok).await;
-    if let Some(report) = findings.report {
+    let (report, limit) = env.shared.guard.findings(job, output, outcome.ok).await;
+    if let Some(report) = report {
         outcome.ok = false;
         outcome.append_note(report);
     }
-    if let Some(limit) = findings.limit {
+    if let Some(limit) = limit {
         outcome.add_line(&limit.for_model);
         outcome.content.push(CallContent::Text(limit.for_user));
     }

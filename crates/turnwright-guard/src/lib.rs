@@ -29,4 +29,4 @@ pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use watch::server_watch::ServerWatch;
 pub use watch::unfinished_commands::report_unfinished;
-pub use watch::{ChangingCall, CommandFindings, ConfinementGuard, ReachedLimit, RemoteCallGuard};
+pub use watch::{ChangingCall, ConfinementGuard, ReachedLimit, RemoteCallGuard};

@@ -143,15 +143,6 @@ struct CommandWatch {
     checked: CancellationToken,
 }
 
-/// The findings about a command that has ended.
-#[derive(Debug, Default)]
-pub struct CommandFindings {
-    /// The report about changes in protected places.
-    pub report: Option<String>,
-    /// The limit of the sandbox that seems to be why it failed.
-    pub limit: Option<ReachedLimit>,
-}
-
 /// A limit of the sandbox, in a line for the model and one for the user.
 #[derive(Debug)]
 pub struct ReachedLimit {
@@ -315,13 +306,18 @@ impl ConfinementGuard {
 
     /// Waits for the check after the command's end. Returns its report, and the limit of the sandbox that the command
     /// seems to have met, judging by its output. `is_success` is true if it did what was asked.
-    pub async fn findings(&self, job: &Job, output: &str, is_success: bool) -> CommandFindings {
+    pub async fn findings(
+        &self,
+        job: &Job,
+        output: &str,
+        is_success: bool,
+    ) -> (Option<String>, Option<ReachedLimit>) {
         let watch = self.state.lock().watches.get(job.id()).cloned();
-        let Some(watch) = watch else { return CommandFindings::default() };
+        let Some(watch) = watch else { return (None, None) };
         watch.checked.cancelled().await;
         let report = self.state.lock().reports.remove(job.id());
         let limit = watch.reached_limit(output, is_success && report.is_none(), job.end());
-        CommandFindings { report, limit }
+        (report, limit)
     }
 
     /// The reports about commands that no call waits for; each is returned once.

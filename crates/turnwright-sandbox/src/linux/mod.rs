@@ -2,7 +2,6 @@
 //! that the child only makes system calls between `fork` and `exec`.
 
 mod capabilities;
-mod connection_notes;
 mod epoll_transfer;
 mod landlock_ruleset;
 mod mount_namespace;
@@ -47,7 +46,7 @@ use super::{
     NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, RefusedConnections,
     SandboxProfile, SandboxSupport, SetupError, namespace_support, sandbox_support,
 };
-use mount_namespace::{MountNamespace, PrivateRights};
+use mount_namespace::MountNamespace;
 use outside_connections::OutsideConnections;
 use private_layer::CacheOverlay;
 pub(super) use private_layer::publish_layer;
@@ -142,13 +141,9 @@ impl LinuxSandbox {
         if session_network.is_none() && network == Network::Loopback {
             network = Network::Off;
         }
-        let planned = namespaces.mounts.then(|| {
-            let rights = PrivateRights {
-                write: landlock_ruleset::write_rights_for_abi(abi),
-                terminals: landlock_ruleset::terminal_rights_for_abi(abi),
-            };
-            MountNamespace::plan(profile, &hidden, rights, session_network.clone())
-        });
+        let planned = namespaces
+            .mounts
+            .then(|| MountNamespace::plan(profile, &hidden, session_network.clone()));
         let mount_namespace = planned.transpose()?;
         // The ruleset has to hide them if there is no mount namespace.
         let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
@@ -364,7 +359,7 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
 
 fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> bool {
     let profile = SandboxProfile::default();
-    let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
+    let planned = MountNamespace::plan(&profile, &[], None);
     let Ok(mut mount_namespace) = planned else { return false };
     if has_processes {
         mount_namespace.isolate_processes();
@@ -382,7 +377,7 @@ pub(super) fn can_layer_caches(folder: &Path) -> bool {
     let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
     let works = prepared.is_ok_and(|overlay| {
         let profile = SandboxProfile::default();
-        let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
+        let planned = MountNamespace::plan(&profile, &[], None);
         planned.is_ok_and(|namespace| {
             succeeds_in_child(move || {
                 namespace.join()?;

@@ -70,7 +70,7 @@ const COPIED_OPTIONS: &[SocketOption] = &[
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// The port of nameservers.
-pub(super) const NAMESERVER_PORT: u16 = 53;
+const NAMESERVER_PORT: u16 = 53;
 
 /// The addresses that a program in a private network reaches outside of it; by default none.
 #[derive(Debug, Default)]
@@ -140,6 +140,13 @@ impl OutsideConnections {
         let is_refused = is_near(host) || target != host && is_near(target);
         if is_refused { Destination::Refused } else { Destination::Outside }
     }
+}
+
+/// Returns true if a socket is one for connections, or for a look-up of a name.
+pub(super) fn is_worth_noting(socket: BorrowedFd<'_>, address: SocketAddr) -> bool {
+    let kind = syscalls::socket_option(socket, libc::SO_TYPE);
+    let is_stream = kind.is_ok_and(|kind| kind == libc::SOCK_STREAM);
+    address.port() == NAMESERVER_PORT || is_stream && address.port() > 0
 }
 
 /// Returns true if an address is of the machine, of one of its links, or of its cloud.

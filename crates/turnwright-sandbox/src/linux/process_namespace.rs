@@ -18,7 +18,7 @@ use rustix::process::{PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 use super::super::NamespaceProcesses;
 use super::mount_namespace;
 use super::socket_supervisor::SocketSupervisor;
-use super::syscalls::{self, Cloned};
+use super::syscalls;
 
 /// The name that `ps` shows for the first process.
 const INIT_NAME: &CStr = c"turnwright-init";
@@ -59,13 +59,10 @@ impl ProcessNamespace {
     pub(super) fn enter(&self) -> io::Result<()> {
         // Until it has closed its descriptors, the first process must not run a handler of the caller.
         let mask = syscalls::block_all_signals()?;
-        let init = match syscalls::clone_sibling()? {
-            Cloned::Child => self.wait_for_ever(),
-            Cloned::Parent(init) => init,
-        };
+        let Some(init) = syscalls::clone_sibling()? else { self.wait_for_ever() };
         match syscalls::clone_sibling() {
-            Ok(Cloned::Child) => syscalls::set_signal_mask(&mask),
-            Ok(Cloned::Parent(program)) => {
+            Ok(None) => syscalls::set_signal_mask(&mask),
+            Ok(Some(program)) => {
                 let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
                 rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();
                 syscalls::exit_now(0)

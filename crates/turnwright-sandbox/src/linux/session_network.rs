@@ -21,7 +21,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::mount::{MountPropagationFlags, OpenTreeFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::mount_namespace::{NamespaceMethod, map_ids};
+use super::mount_namespace::{id_maps, is_root, map_ids};
 use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
 use super::{mounts, succeeds_in_child, syscalls};
 
@@ -52,8 +52,8 @@ impl SessionNetwork {
     /// As for [`create`](Self::create).
     pub fn create_within(memory_limit: Option<u64>) -> io::Result<SessionNetwork> {
         let size = size_within(memory_limit);
-        let method = NamespaceMethod::of_this_process();
-        let id_maps = method.id_maps();
+        let id_maps = id_maps();
+        let has_user_namespace = id_maps.is_some();
         let (receiver, sender) = UnixStream::pair()?;
         let memory = SessionMemory::new()?;
         let filled = memory.try_clone()?;
@@ -77,10 +77,8 @@ impl SessionNetwork {
             return Err(io::Error::other("network namespaces are not available"));
         }
         let network_namespace = syscalls::receive_descriptor(receiver.as_fd())?;
-        let user_namespace = match method {
-            NamespaceMethod::Root => None,
-            NamespaceMethod::User { .. } => Some(syscalls::receive_descriptor(receiver.as_fd())?),
-        };
+        let received = has_user_namespace.then(|| syscalls::receive_descriptor(receiver.as_fd()));
+        let user_namespace = received.transpose()?;
         memory.close_if_empty()?;
         Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
@@ -106,8 +104,7 @@ impl SessionNetwork {
     ) -> io::Result<SessionNetwork> {
         let network_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = receive(syscalls::receive_descriptor).await?;
-        let has_user_namespace = NamespaceMethod::of_this_process() != NamespaceMethod::Root;
-        let user_namespace = has_user_namespace.then_some(user_namespace);
+        let user_namespace = Some(user_namespace).filter(|_| !is_root());
         let taken = receive(syscalls::receive_descriptor).await?;
         let given = receive(syscalls::receive_descriptor).await?;
         let current = receive(syscalls::receive_descriptor).await?;

@@ -33,7 +33,7 @@
 //!
 //! All runs in a process that was forked without `exec`: it makes system calls only and allocates nothing.
 
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, PipeWriter};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -43,8 +43,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use seccompiler::sock_filter;
 
-use super::connection_notes::{ConnectionNotes, NotedConnections, is_worth_noting};
-use super::outside_connections::{self, Destination, OutsideConnections};
+use super::outside_connections::{self, Destination, OutsideConnections, is_worth_noting};
 use super::socket_address::Address;
 use super::supervised_call::{
     Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT, ThreadIdentity, close_on_exec_flag,
@@ -52,6 +51,7 @@ use super::supervised_call::{
 };
 use super::unix_sockets::OpenSockets;
 use super::{capabilities, epoll_transfer, syscalls};
+use crate::refused_connections::{NotedConnections, note_refused};
 
 /// The longest message that is sent for a program at once.
 const MAX_MESSAGE: usize = 64 * 1024;
@@ -67,7 +67,8 @@ const MAX_WAITING: usize = 64;
 pub(super) struct SocketSupervisor {
     sockets: OpenSockets,
     outside: OutsideConnections,
-    refused: ConnectionNotes,
+    /// The notes of connections that failed because of the sandbox, which the first process writes.
+    refused: (PipeReader, PipeWriter),
     /// The ends of the program and of the first process.
     channel: (UnixStream, UnixStream),
 }
@@ -111,18 +112,19 @@ impl SocketSupervisor {
         sockets: OpenSockets,
         outside: OutsideConnections,
     ) -> io::Result<SocketSupervisor> {
-        let refused = ConnectionNotes::new()?;
+        let refused = io::pipe()?;
+        rustix::io::ioctl_fionbio(&refused.0, true)?;
         Ok(SocketSupervisor { sockets, outside, refused, channel: UnixStream::pair()? })
     }
 
     /// The descriptors that the first process keeps open.
     pub(super) fn kept_descriptors(&self) -> [RawFd; 2] {
-        [self.channel.1.as_raw_fd(), self.refused.kept_descriptor()]
+        [self.channel.1.as_raw_fd(), self.refused.1.as_raw_fd()]
     }
 
     /// The notes of connections that failed because of the sandbox.
     pub(super) fn refused(&self) -> io::Result<PipeReader> {
-        self.refused.reader()
+        self.refused.0.try_clone()
     }
 
     /// Installs the filter of the program and hands its listener to the first process.
@@ -276,7 +278,7 @@ impl SocketSupervisor {
             && self.outside.is_out_of_reach(address, error)
             && is_worth_noting(call.socket.as_fd(), address)
         {
-            self.refused.note(address, &mut memory.noted);
+            note_refused(address, &self.refused.1, &mut memory.noted);
         }
     }
 

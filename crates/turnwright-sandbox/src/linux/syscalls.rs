@@ -116,20 +116,14 @@ pub(super) fn unshare(flags: c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }.into())
 }
 
-/// The process in which a clone returns.
-pub(super) enum Cloned {
-    Child,
-    /// With the number of the child.
-    Parent(Pid),
-}
-
-/// Clones the process, as `fork` does, but the child gets the parent of the calling process.
-pub(super) fn clone_sibling() -> io::Result<Cloned> {
+/// Clones the process, as `fork` does, but the child gets the parent of the calling process. Returns the number of the
+/// child, and `None` in the child.
+pub(super) fn clone_sibling() -> io::Result<Option<Pid>> {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
     // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
     let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     check(result)?;
-    Ok(i32::try_from(result).ok().and_then(Pid::from_raw).map_or(Cloned::Child, Cloned::Parent))
+    Ok(i32::try_from(result).ok().and_then(Pid::from_raw))
 }
 
 /// Ends the process without running what the parent has registered for its own end.
@@ -234,13 +228,6 @@ fn interface_request(name: &[u8]) -> libc::ifreq {
 /// Gives the loopback interface of this network namespace further addresses. Resolvers look up names only for families
 /// with another address than loopback.
 pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
-    /// In the kernel's layout.
-    #[repr(C)]
-    struct Ipv6Request {
-        address: [u8; 16],
-        prefix_length: u32,
-        interface: c_int,
-    }
     const LOOPBACK_INDEX: c_int = 1;
     let socket = open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut request = interface_request(b"lo:1");
@@ -255,8 +242,11 @@ pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
     })?;
     // A machine without IPv6 needs none.
     let Ok(socket) = open_socket(libc::AF_INET6, libc::SOCK_DGRAM, 0) else { return Ok(()) };
-    let request =
-        Ipv6Request { address: ipv6.octets(), prefix_length: 128, interface: LOOPBACK_INDEX };
+    let request = libc::in6_ifreq {
+        ifr6_addr: libc::in6_addr { s6_addr: ipv6.octets() },
+        ifr6_prefixlen: 128,
+        ifr6_ifindex: LOOPBACK_INDEX,
+    };
     // SAFETY: reads the request, which has the kernel's layout.
     let result = unsafe {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request).into()
@@ -575,14 +565,6 @@ pub(super) fn peer_address(
     // SAFETY: writes at most `length` bytes to the buffer, which the kernel copies byte by byte.
     check(unsafe { libc::getpeername(socket.as_raw_fd(), target, &raw mut length) }.into())?;
     Ok(internet_address(buffer))
-}
-
-/// A copy of a descriptor under a higher number than this one.
-pub(super) fn duplicate_above(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
-    let lowest = number.saturating_add(1);
-    // SAFETY: takes numbers.
-    let copy = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
-    owned(copy.into())
 }
 
 /// Puts a copy of a descriptor at this number. Only for a process that ends at once: nothing owns the copy, and what was

@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use super::arguments::{COMMAND, ShownArgument};
 use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
-use turnwright_guard::command::{self, Escalation, RestrictedFiles, TOO_MANY_FILES};
+use turnwright_guard::command::{self, Escalation, TOO_MANY_FILES};
 use turnwright_guard::{CommandConfinement, command_network, confine};
-use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
+use turnwright_policy::permission::Pass;
 use turnwright_policy::shell::{self, Script};
 use turnwright_sandbox::SessionNetwork;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
-    escape_hidden, escape_hidden_line, fenced, fenced_command,
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden,
+    escape_hidden_line, fenced, fenced_command,
 };
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
@@ -167,7 +167,11 @@ impl Tool for Exec {
         let refusal =
             args.escalate.refusal_of_paths(&writes, &env.shared.confinement, roots, &rules);
         args.escalate.refusal = args.escalate.refusal.take().or(refusal);
-        let command = inspect(args, &workdir, &rules, env);
+        let script = Arc::clone(args.script());
+        let environment = &env.shared.command_environment;
+        let (command, has_too_many_files) =
+            command::inspect(&args.command, script, &workdir.path, environment, roots, &rules);
+        args.has_too_many_files = has_too_many_files;
         let effects = command::effects(command, &workdir, &args.escalate, writes, files);
         CallPlan { view: view(args, &workdir, roots), effects }
     }
@@ -271,30 +275,6 @@ impl Tool for Exec {
         add_unsaved_note(&mut outcome, &ctx.env);
         outcome
     }
-}
-
-/// The command with the facts about it that only the disk tells. Blocks.
-fn inspect(
-    args: &mut ExecArgs,
-    workdir: &ResolvedPath,
-    rules: &PolicyRules,
-    env: &ToolEnv,
-) -> ShellCommand {
-    let script = Arc::clone(args.script());
-    let roots = env.files.roots();
-    let denied = DeniedPaths::restricted(rules);
-    let restricted = RestrictedFiles::of_command(&script, &workdir.path, roots, rules);
-    let (changes, reads) = restricted.split();
-    args.has_too_many_files = restricted.is_incomplete;
-    let mut command = ShellCommand::new(&args.command, &workdir.path, Arc::clone(&script));
-    command.reads = command::secrets_shown_by_git(&script, &workdir.path, roots, &denied);
-    command.reads.extend(reads);
-    command.changes = changes;
-    command.edits = command::edited_files(&script, &workdir.path, roots);
-    let line = (&*script, args.command.as_str());
-    let environment = &env.shared.command_environment;
-    command.uncertainty = command::uncertainty_of(line, &workdir.path, environment, &denied);
-    command
 }
 
 fn view(args: &ExecArgs, workdir: &ResolvedPath, roots: &Roots) -> CallView {

@@ -101,7 +101,7 @@ const SETTERS: [&str; 12] = [
 /// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if
 /// it does not. Git obeys the config of the repository that it runs in; rustup and other version managers obey files in
 /// a folder. Reads the disk.
-pub fn uncertainty_of(
+fn uncertainty_of(
     (script, line): (&shell::Script, &str),
     workdir: &Path,
     environment: &Environment,
@@ -191,7 +191,7 @@ fn secret_kept_in(folder: &Path, restricted: &DeniedPaths) -> Option<String> {
 
 /// The tracked files whose content commands such as `git diff` and `git log -p` would show without naming them, if they
 /// hold secrets or rules restrict who reads them, and the files that the line asks git to show. Reads the disk.
-pub fn secrets_shown_by_git(
+fn secrets_shown_by_git(
     script: &shell::Script,
     workdir: &Path,
     roots: &Roots,
@@ -300,29 +300,33 @@ fn in_folder(folder: &Path, name: &Path) -> PathBuf {
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
 pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> Vec<Effect> {
-    let restricted = &DeniedPaths::restricted(policy);
     let workdir = roots.resolve(".");
     let script = Arc::new(parse_line(line, &workdir, roots));
-    let mut command = ShellCommand::new(line, &workdir.path, script);
+    let (command, _) = inspect(line, script, &workdir.path, &Environment::default(), roots, policy);
     let named = named_files(&command.script, Path::new("."), |path| roots.resolve(path));
-    command.uncertainty =
-        uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
-    command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
-    let files = RestrictedFiles::of_command(&command.script, &workdir.path, roots, policy);
-    command.edits = edited_files(&command.script, &workdir.path, roots);
-    let (changes, reads) = files.split();
-    command.changes = changes;
-    command.reads.extend(reads);
     effects(command, &workdir, &Escalation::default(), Vec::new(), named)
 }
 
-/// The files that a line edits and copies, if it does nothing else except reading.
-pub fn edited_files(
-    script: &shell::Script,
+/// The command of a line with the facts about it that only the disk tells, and true if it concerns more files than can be
+/// looked at. Blocks.
+pub fn inspect(
+    line: &str,
+    script: Arc<shell::Script>,
     workdir: &Path,
+    environment: &Environment,
     roots: &Roots,
-) -> Option<Vec<ResolvedPath>> {
-    shell::edited_files(script, workdir, &Disk(roots))
+    policy: &PolicyRules,
+) -> (ShellCommand, bool) {
+    let denied = DeniedPaths::restricted(policy);
+    let restricted = RestrictedFiles::of_command(&script, workdir, roots, policy);
+    let (changes, reads) = restricted.split();
+    let mut command = ShellCommand::new(line, workdir, Arc::clone(&script));
+    command.reads = secrets_shown_by_git(&script, workdir, roots, &denied);
+    command.reads.extend(reads);
+    command.changes = changes;
+    command.edits = shell::edited_files(&script, workdir, &Disk(roots));
+    command.uncertainty = uncertainty_of((&script, line), workdir, environment, &denied);
+    (command, restricted.is_incomplete)
 }
 
 /// Looks at the disk, except where that would connect to something else.

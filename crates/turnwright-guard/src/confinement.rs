@@ -447,13 +447,10 @@ impl ConfinementBuilder<'_> {
         }
         let named: Vec<_> = reads.iter().map(|target| target.path.clone()).collect();
         let folders = silent_reads::project_folders(&self.site.roots, environment);
-        let found = hidden_paths::hidden_below(
-            &folders,
-            &self.denied_paths,
-            &named,
-            &self.site.guard.known_folders,
-        );
-        if !found.is_complete {
+        let known = &self.site.guard.known_folders;
+        let (paths, is_complete) =
+            hidden_paths::hidden_below(&folders, &self.denied_paths, &named, known);
+        if !is_complete {
             return Err(
                 "Nothing was run: the project has too many files to hide those with secrets \
                         from a command that runs without a question. Use the file tools, or call \
@@ -461,7 +458,7 @@ impl ConfinementBuilder<'_> {
                     .into(),
             );
         }
-        Ok(found.paths)
+        Ok(paths)
     }
 
     /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A

@@ -32,14 +32,6 @@ const NAMING_PROGRAMS: &[&str] = &[
 /// Programs that edit files and, given a folder, show or pack its content.
 const FOLDER_READERS: &[&str] = &["gofmt", "shfmt", "tar"];
 
-/// The paths to hide.
-#[derive(Debug, Default)]
-pub struct HiddenPaths {
-    pub paths: Vec<PathBuf>,
-    /// True if these are all. If not, there are too many files or too many secrets.
-    pub is_complete: bool,
-}
-
 /// Returns true if a command that only reads may read files that it does not name. `named` are the files that
 /// it names. Looks them up: not for the runtime's thread.
 pub(crate) fn reads_unnamed_files(script: &shell::Script, named: &[ResolvedPath]) -> bool {
@@ -67,13 +59,14 @@ pub(crate) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
 }
 
 /// The secret and denied paths below these folders, except those in `named`, with all their names
-/// there. `known` has what earlier searches have found. Looks files up: not for the runtime's thread.
+/// there, and true if these are all. If not, there are too many files or too many secrets. `known` has what earlier
+/// searches have found. Looks files up: not for the runtime's thread.
 pub fn hidden_below(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
     known: &KnownFolders,
-) -> HiddenPaths {
+) -> (Vec<PathBuf>, bool) {
     search(roots, denied, named, known, (MAX_VISITED, MAX_HIDDEN))
 }
 
@@ -128,7 +121,7 @@ fn search(
     named: &[PathBuf],
     known: &KnownFolders,
     (max_visited, max_hidden): (usize, usize),
-) -> HiddenPaths {
+) -> (Vec<PathBuf>, bool) {
     let (mut paths, mut is_complete) = known.search(roots, max_visited);
     is_complete &= add_unreadable(roots, denied, max_visited, &mut paths);
     paths.retain(|path| !named.contains(path));
@@ -149,7 +142,7 @@ fn search(
     is_complete &= add_other_names(roots, &linked, max_visited, &mut paths);
     is_complete &= paths.len() <= max_hidden;
     paths.truncate(max_hidden);
-    HiddenPaths { paths, is_complete }
+    (paths, is_complete)
 }
 
 /// Adds all names below these folders of the files that have more than one. Returns true if everything was visited.
@@ -338,9 +331,9 @@ mod tests {
         let hidden = |named: &[PathBuf]| {
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
-            let found = hidden_below(roots, &denied, named, &KnownFolders::default());
-            assert!(found.is_complete);
-            let mut all = found.paths;
+            let (mut all, is_complete) =
+                hidden_below(roots, &denied, named, &KnownFolders::default());
+            assert!(is_complete);
             all.sort();
             all
         };
@@ -380,9 +373,10 @@ mod tests {
         let roots = std::slice::from_ref(&project);
         let found = denied_below(roots, &DeniedPaths::default());
         assert_eq!(found.unreadable, [project.join("sub/notes")], "for a command that may write");
-        let found = hidden_below(roots, &DeniedPaths::default(), &[], &KnownFolders::default());
+        let (found, _) =
+            hidden_below(roots, &DeniedPaths::default(), &[], &KnownFolders::default());
         assert_eq!(
-            found.paths,
+            found,
             [project.join("sub/notes")],
             "for one that reads, and for a server"
         );
@@ -407,8 +401,9 @@ mod tests {
             let limits = (visited, hidden);
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
-            let found = search(roots, &denied, &[], &KnownFolders::default(), limits);
-            assert_eq!(found.is_complete, expected, "{limits:?}");
+            let (_, is_complete) =
+                search(roots, &denied, &[], &KnownFolders::default(), limits);
+            assert_eq!(is_complete, expected, "{limits:?}");
         }
     }
 

@@ -24,7 +24,7 @@ pub use confinement::sandbox_profile::SessionAccess;
 pub use confinement::{
     CommandConfinement, CommandSigning, ConfinementSettings, confine, makes_environments,
 };
-pub use hidden_paths::{DeniedFiles, HiddenPaths, KnownFolders, denied_below, hidden_below};
+pub use hidden_paths::{DeniedFiles, KnownFolders, denied_below, hidden_below};
 pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use watch::server_watch::ServerWatch;

@@ -4,7 +4,6 @@
 mod kept_places;
 pub(crate) mod linked_files;
 pub(crate) mod package_managers;
-mod private_tmp;
 mod network;
 pub(crate) mod sandbox_profile;
 mod signing;

@@ -375,11 +375,7 @@ mod tests {
         assert_eq!(found.unreadable, [project.join("sub/notes")], "for a command that may write");
         let (found, _) =
             hidden_below(roots, &DeniedPaths::default(), &[], &KnownFolders::default());
-        assert_eq!(
-            found,
-            [project.join("sub/notes")],
-            "for one that reads, and for a server"
-        );
+        assert_eq!(found, [project.join("sub/notes")], "for one that reads, and for a server");
     }
 
     #[test]
@@ -401,8 +397,7 @@ mod tests {
             let limits = (visited, hidden);
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
-            let (_, is_complete) =
-                search(roots, &denied, &[], &KnownFolders::default(), limits);
+            let (_, is_complete) = search(roots, &denied, &[], &KnownFolders::default(), limits);
             assert_eq!(is_complete, expected, "{limits:?}");
         }
     }

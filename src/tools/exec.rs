@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::arguments::{COMMAND, ShownArgument};
 use super::{CallPlan, CallSite, PathArgument, Tool, ToolCtx, ToolEnv, ToolOutcome, live_output};
 use turnwright_guard::command::{self, Escalation, TOO_MANY_FILES};
-use turnwright_guard::{CommandConfinement, command_network, confine};
+use turnwright_guard::{command_network, confine};
 use turnwright_policy::permission::Pass;
 use turnwright_policy::shell::{self, Script};
 use turnwright_sandbox::SessionNetwork;
@@ -246,7 +246,6 @@ impl Tool for Exec {
         };
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
-        start_signing(&mut confinement, &job, env);
         env.command_site().watch(&job, pass, confinement);
         let stop_on_drop = StopOnDrop(Some(Arc::clone(&job)));
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
@@ -318,13 +317,6 @@ async fn wait_for(job: &Job, in_background: bool) {
         job.wait_until_quiet(QUIET_PERIOD).await;
     } else {
         job.wait_for_end().await;
-    }
-}
-
-/// Signs for a command while it runs, if it may sign.
-fn start_signing(confinement: &mut CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
-    if let Some(signing) = confinement.signing.take_service() {
-        env.shared.guard.run_while_running(Arc::clone(job), signing.serve());
     }
 }
 

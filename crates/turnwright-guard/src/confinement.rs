@@ -28,7 +28,7 @@ use network::{SSH_AGENT_VARIABLE, only_connects, proxy_addresses, ssh_agents};
 use package_managers::environment_use;
 pub use package_managers::makes_environments;
 use sandbox_profile::SessionAccess;
-pub use signing::CommandSigning;
+pub(crate) use signing::CommandSigning;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
@@ -107,7 +107,7 @@ pub struct CommandConfinement {
     /// The ports that programs of this machine may reach while it runs.
     pub publishes: Vec<u16>,
     /// The service that signs for the command while it runs, or the reason why there is none.
-    pub signing: CommandSigning,
+    pub(crate) signing: CommandSigning,
     /// The private network that it shares with the session's other commands.
     pub network: Option<Arc<SessionNetwork>>,
     pub(crate) running: Option<RunningMark>,

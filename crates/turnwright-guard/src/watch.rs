@@ -394,9 +394,12 @@ impl CommandSite {
         snapshot
     }
 
-    /// Registers a command that was started and checks the protected paths when it has ended.
-    pub fn watch(&self, job: &Arc<Job>, pass: &Pass, confinement: CommandConfinement) {
+    /// Registers a command that was started, signs for it, and checks the protected paths when it has ended.
+    pub fn watch(&self, job: &Arc<Job>, pass: &Pass, mut confinement: CommandConfinement) {
         let guard = &self.guard;
+        if let Some(service) = confinement.signing.take_service() {
+            guard.run_while_running(Arc::clone(job), service.serve());
+        }
         let allowed = confinement.changes.paths.iter().cloned();
         guard.state.lock().changes.allow(allowed, LONGEST_COMMAND);
         if let Some(shown) = confinement.shown {

@@ -24,8 +24,8 @@ use turnwright_workspace::checkpoint::LiveFolders;
 use turnwright_workspace::exec::Job;
 
 use super::{
-    BACKGROUND_CHECK_PERIOD, CommandWatch, ConfinementGuard, NOT_CHECKED, NOT_SEARCHED,
-    SEARCH_PAUSE_FACTOR, add_to_report, environments_of, inode,
+    AllowedChanges, BACKGROUND_CHECK_PERIOD, CommandWatch, ConfinementGuard, NOT_CHECKED,
+    NOT_SEARCHED, SEARCH_PAUSE_FACTOR, add_to_report, environments_of, inode,
 };
 use crate::command_site::CommandSite;
 use crate::confinement::linked_files::ChangedLayers;
@@ -120,10 +120,9 @@ impl ProtectedCheck {
     /// paths. Files that exist only for a moment, because a program has not finished them, are left alone.
     fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
         let new = live.find_new(self.snapshot.repositories());
-        let allowed = self.watch.changes.paths.clone();
-        let made = environments_of(&new).filter(|_| self.watch.changes.makes_environments);
+        let AllowedChanges { paths, installs_in, .. } = &self.watch.changes;
         let environments: Vec<_> =
-            self.watch.changes.installs_in.iter().cloned().chain(made).collect();
+            installs_in.iter().cloned().chain(self.made_environments(&new)).collect();
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
         // git writes its steps for a while, and runs them only if it is told to. A missing file is no trap: perhaps the
@@ -135,9 +134,8 @@ impl ProtectedCheck {
                 && !self.is_being_made(path, &environments)
         };
         let look = |quarantine: Option<&Path>| {
-            let traps = new.check_if(&allowed, quarantine, &is_trap);
-            let allowed = self.allowed_now();
-            let files = self.snapshot.check_if(&allowed, quarantine, &is_trap);
+            let traps = new.check_if(paths, quarantine, &is_trap);
+            let files = self.snapshot.check_if(&self.allowed_now(), quarantine, &is_trap);
             [traps, files].into_iter().flatten().collect::<Vec<_>>()
         };
         if look(None).is_empty() {
@@ -194,7 +192,8 @@ impl ProtectedCheck {
         if let Some(report) = self.history.put_back() {
             self.add_to_report(&report);
         }
-        let installed = self.installed(false);
+        let environments = self.watch.changes.installs_in.clone();
+        let installed = self.snapshot.accepted_programs(environments, false);
         // From now on, installed files stay as they are, whoever changes them.
         guard.note_told(&installed);
         guard.state.lock().changes.end_allowed(&self.watch.changes.paths);
@@ -231,7 +230,7 @@ impl ProtectedCheck {
         let known = self.snapshot.repositories();
         let (new, may_be_more) = self.site.tracker.find_new_repositories(known);
         let mut allowed = self.watch.changes.paths.clone();
-        let made = self.made_in_new(&new, is_installing);
+        let made = self.snapshot.accepted_programs(self.made_environments(&new), is_installing);
         self.site.guard.note_told(&made);
         allowed.extend(made);
         let reference = Some(Arc::clone(&self.snapshot));
@@ -241,11 +240,6 @@ impl ProtectedCheck {
         }
     }
 
-    /// The programs that the command has made in the environments that it may change.
-    fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
-        self.snapshot.accepted_programs(self.watch.changes.installs_in.clone(), is_installing)
-    }
-
     /// Returns true if an installer that has not finished may have made the file at this path. It writes a package's
     /// programs before the list that names them.
     fn is_being_made(&self, path: &Path, environments: &[PathBuf]) -> bool {
@@ -253,10 +247,9 @@ impl ProtectedCheck {
         self.snapshot.accepted_programs(of_path.cloned(), true).iter().any(|made| path == made)
     }
 
-    /// The programs that it has made in new environments, if it may make some.
-    fn made_in_new(&self, new: &[PathBuf], is_installing: bool) -> Vec<PathBuf> {
-        let environments = environments_of(new).filter(|_| self.watch.changes.makes_environments);
-        self.snapshot.accepted_programs(environments, is_installing)
+    /// The new environments among these paths, if the command may make some.
+    fn made_environments(&self, new: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+        environments_of(new).filter(|_| self.watch.changes.makes_environments)
     }
 
     /// The paths that the command may change, and the read-only ones that only others can have changed.

@@ -438,14 +438,11 @@ impl CommandSite {
                 }
             }
         }
-        let state = &mut *guard.state.lock();
-        if state.watches.len() >= MAX_WATCHES {
-            let reports = &state.reports;
-            state.watches.retain(|job, old| {
-                !old.checked.is_cancelled() || reports.contains_key(job)
-            });
+        let GuardState { watches, reports, .. } = &mut *guard.state.lock();
+        if watches.len() >= MAX_WATCHES {
+            watches.retain(|job, old| !old.checked.is_cancelled() || reports.contains_key(job));
         }
-        state.watches.insert(job.id().to_owned(), watch);
+        watches.insert(job.id().to_owned(), watch);
     }
 
     /// Checks repositories, and files in subfolders, that have appeared during a confined call: takes away

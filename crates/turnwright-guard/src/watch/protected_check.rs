@@ -532,8 +532,8 @@ fn search_once(site: &CommandSite, requested: SystemTime) {
     let search = &mut site.guard.state.lock().ignored;
     search.known = Some(found);
     search.snapshot = Some(Arc::new(snapshot));
-    let is_told = std::mem::replace(&mut search.has_told_limit, !is_complete);
-    let limit = (!is_complete && !is_told).then(|| NOT_SEARCHED.to_owned());
+    let is_first_limit = !is_complete && !std::mem::replace(&mut search.has_told_limit, true);
+    let limit = is_first_limit.then(|| NOT_SEARCHED.to_owned());
     for text in changes.iter().map(ProtectedChanges::message).chain(limit) {
         search.report.push_str(&text);
         search.report.push('\n');

@@ -13,7 +13,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::syscalls::{self, SocketOption};
@@ -308,13 +308,9 @@ fn request(address: IpAddr, buffer: &mut [u8; REQUEST_BYTES]) -> &[u8] {
 }
 
 fn can_bind(address: IpAddr) -> io::Result<bool> {
-    let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let socket = syscalls::open_socket(domain, libc::SOCK_DGRAM, 0)?;
-    let mut buffer = [0; syscalls::MAX_ADDRESS];
-    let bytes = syscalls::address_bytes(SocketAddr::new(address, 0), &mut buffer);
-    match syscalls::bind(socket.as_fd(), bytes) {
+    match UdpSocket::bind(SocketAddr::new(address, 0)) {
         Err(error) if syscalls::is_errno(&error, &[libc::EADDRNOTAVAIL]) => Ok(false),
-        bound => bound.map(|()| true),
+        bound => bound.map(|_| true),
     }
 }
 

@@ -330,9 +330,8 @@ impl SocketSupervisor {
             return Ok(());
         }
         // A resolver asks all nameservers with one socket. The first has to answer.
-        let mut bytes = [0; syscalls::MAX_ADDRESS];
-        let peer = syscalls::peer_address(socket, &mut bytes).ok().flatten();
-        let is_from_nameserver = peer.is_some_and(|peer| self.outside.is_named(peer));
+        let peer = syscalls::peer_address(socket);
+        let is_from_nameserver = peer.is_ok_and(|peer| self.outside.is_named(peer));
         let target = call.address.internet();
         if is_from_nameserver && target.is_some_and(|target| self.outside.is_named(target)) {
             return Ok(());

@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -556,15 +556,8 @@ pub(super) fn address_bytes(address: SocketAddr, buffer: &mut [u8; MAX_ADDRESS])
 }
 
 /// The address that a socket is connected to, if it is one of the internet.
-pub(super) fn peer_address(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-) -> io::Result<Option<SocketAddr>> {
-    let mut length = length_of(buffer)?;
-    let target = buffer.as_mut_ptr().cast();
-    // SAFETY: writes at most `length` bytes to the buffer, which the kernel copies byte by byte.
-    check(unsafe { libc::getpeername(socket.as_raw_fd(), target, &raw mut length) }.into())?;
-    Ok(internet_address(buffer))
+pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    UdpSocket::from(socket.try_clone_to_owned()?).peer_addr()
 }
 
 /// Puts a copy of a descriptor at this number. Only for a process that ends at once: nothing owns the copy, and what was

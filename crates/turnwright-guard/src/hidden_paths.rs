@@ -6,8 +6,6 @@ use std::collections::HashMap;
 use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-#[cfg(unix)]
-use std::time::SystemTime;
 
 use parking_lot::Mutex;
 use turnwright_policy::permission::DeniedPaths;
@@ -198,13 +196,12 @@ pub(crate) const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 /// The stamp of a folder that changed long enough ago.
 #[cfg(unix)]
 pub(crate) fn folder_stamp(folder: &Path, least_age: Duration) -> Option<FolderStamp> {
+    use crate::watch::server_watch::change_time;
     use std::os::unix::fs::MetadataExt;
     let found = fs::symlink_metadata(folder).ok()?;
     let modified = (found.mtime(), found.mtime_nsec());
     let changed = (found.ctime(), found.ctime_nsec());
-    let seconds = u64::try_from(changed.0).ok()?;
-    let then = SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(changed.1).ok()?);
-    let is_past = then.elapsed().is_ok_and(|age| age >= least_age);
+    let is_past = change_time(&found)?.elapsed().is_ok_and(|age| age >= least_age);
     is_past.then_some((found.dev(), found.ino(), modified, changed))
 }
 

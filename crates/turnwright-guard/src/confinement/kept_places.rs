@@ -59,18 +59,15 @@ impl ConfinementBuilder<'_> {
         names
     }
 
-    fn running_mark(&self) -> Option<RunningMark> {
-        let made = RunningMark::new(&running_commands(&self.site.settings));
-        made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
-    }
-
     /// Marks a command that may write as running, and keeps the history before it. The mark prevents other agents from
     /// forgetting the history that it needs.
     pub(super) fn running_with_history(&self) -> (Option<RunningMark>, KeptHistory) {
         if !self.may_write {
             return (None, KeptHistory::default());
         }
-        let running = self.running_mark();
+        let running = RunningMark::new(&running_commands(&self.site.settings))
+            .inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked"))
+            .ok();
         let history = self.keep_history(running.as_ref());
         (running, history)
     }

@@ -3,6 +3,7 @@
 //! user, or another program.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -250,18 +251,21 @@ impl ServerWatch {
 }
 
 /// The time at which the entry at a path was changed, renamed or made. Programs cannot set this time.
-#[cfg(unix)]
 pub(crate) fn changed_at(path: &Path) -> Option<SystemTime> {
+    change_time(&std::fs::symlink_metadata(path).ok()?)
+}
+
+#[cfg(unix)]
+pub(crate) fn change_time(found: &Metadata) -> Option<SystemTime> {
     use std::os::unix::fs::MetadataExt;
-    let found = std::fs::symlink_metadata(path).ok()?;
     let seconds = u64::try_from(found.ctime()).ok()?;
     let nanos = u32::try_from(found.ctime_nsec()).ok()?;
     Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos))
 }
 
 #[cfg(not(unix))]
-pub(crate) fn changed_at(path: &Path) -> Option<SystemTime> {
-    std::fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
+fn change_time(found: &Metadata) -> Option<SystemTime> {
+    found.modified().ok()
 }
 
 /// The same; for an entry that is gone, the time at which its folder has changed.

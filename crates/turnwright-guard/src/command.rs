@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::repository::{self, Obeyed};
+use crate::repository;
 use turnwright_policy::permission::{
     DeniedPaths, IDIOMATIC_VERSION_FILES, PolicyRules, ProtectedPaths,
 };
@@ -145,7 +145,7 @@ fn uncertainty_of(
             continue;
         }
         let uncertainty = match &place {
-            (folder, Some(git)) => repository::program_risk(folder, Obeyed::By { git, only_reads }),
+            (folder, Some(git)) => repository::program_risk(folder, Some(git), only_reads),
             (folder, None) => untrusted_toolchain_reason(folder).map(Uncertainty::from),
         };
         match uncertainty {

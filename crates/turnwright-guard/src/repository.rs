@@ -40,13 +40,13 @@ const MAX_TRACKED_SECRETS: usize = 4_096;
 pub(crate) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
     let Some(found) = GitRepository::at(folder).ok().flatten().filter(|found| found.is_elsewhere)
     else {
-        return program_risk(folder, Obeyed::Always);
+        return program_risk(folder, None, false);
     };
     if is_of_known_repository(&found) {
         // git writes the way back to the working tree later, so it says nothing yet about whose this is.
-        return config_risk(&found, Obeyed::Always);
+        return config_risk(&found, None, false);
     }
-    program_risk(folder, Obeyed::Always).or_else(|| {
+    program_risk(folder, None, false).or_else(|| {
         let reason = "its .git leads to a folder that is no part of a repository around it";
         Some(reason.to_owned().into())
     })
@@ -384,42 +384,16 @@ fn read_text(path: &Path, limit: usize) -> Option<String> {
         .map(|head| head.text)
 }
 
-/// Which settings of a repository are obeyed.
-#[derive(Clone, Copy)]
-pub(crate) enum Obeyed<'a> {
-    /// Settings that matter to any program of git, now or later.
-    Always,
-    /// Settings that matter to one command. A command that only reads gets settings in place of the repository's hooks
-    /// and file system monitor.
-    By { git: &'a GitUse, only_reads: bool },
-}
+/// The settings for which a command that only reads gets others in their place.
+const REPLACED_FOR_READERS: [&str; 2] = ["core.fsmonitor", "core.hookspath"];
 
-impl Obeyed<'_> {
-    fn is_risky(self, setting: &GitSetting, fetches_on_demand: bool) -> bool {
-        let Obeyed::By { git, .. } = self else { return !setting.is_harmless() };
-        setting.matters_to(git) || fetches_on_demand && setting.matters_to(&GitUse::FETCH)
-    }
-
-    /// The same in a submodule. A git that is started there does not get the settings for readers.
-    fn within(self, is_submodule: bool) -> Self {
-        match self {
-            Obeyed::By { git, only_reads } => {
-                Obeyed::By { git, only_reads: only_reads && !is_submodule }
-            }
-            Obeyed::Always => Obeyed::Always,
-        }
-    }
-
-    /// Returns true if the settings that readers get replace this one.
-    fn is_replaced(self, setting: &GitSetting) -> bool {
-        matches!(self, Obeyed::By { only_reads: true, .. })
-            && ["core.fsmonitor", "core.hookspath"].contains(&setting.key.as_str())
-    }
-}
-
-/// Why git may start a program of the repository's choice when it runs in this real folder. Reads
-/// the disk: not for the runtime's thread.
-pub(crate) fn program_risk(folder: &Path, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+/// Why git may start a program of the repository's choice when it runs in this real folder: in this use, by a command that
+/// `only_reads` or not, or without a use in any, now or later. Reads the disk: not for the runtime's thread.
+pub(crate) fn program_risk(
+    folder: &Path,
+    git: Option<&GitUse>,
+    only_reads: bool,
+) -> Option<Uncertainty> {
     let mut at = Some(folder);
     while let Some(folder) = at {
         if GitLayout::of(folder).is_repository() {
@@ -427,7 +401,7 @@ pub(crate) fn program_risk(folder: &Path, obeyed: Obeyed<'_>) -> Option<Uncertai
             return Some(reason.to_owned().into());
         }
         match GitRepository::at(folder) {
-            Ok(Some(found)) => return repository_risk(found, obeyed),
+            Ok(Some(found)) => return repository_risk(found, git, only_reads),
             Ok(None) => at = folder.parent(),
             Err(reason) => return Some(reason.to_string().into()),
         }
@@ -436,14 +410,19 @@ pub(crate) fn program_risk(folder: &Path, obeyed: Obeyed<'_>) -> Option<Uncertai
 }
 
 /// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
-fn repository_risk(found: GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+fn repository_risk(
+    found: GitRepository,
+    git: Option<&GitUse>,
+    only_reads: bool,
+) -> Option<Uncertainty> {
     let mut pending = vec![found];
     let mut count = 0;
     let mut of_settings = None;
     while let Some(repository) = pending.pop() {
-        let is_submodule = count > 0;
+        // A git that is started in a submodule does not get the settings for readers.
+        let only_reads = only_reads && count == 0;
         let foreign = foreign_content_risk(&repository).map(Uncertainty::from);
-        match foreign.or_else(|| config_risk(&repository, obeyed.within(is_submodule))) {
+        match foreign.or_else(|| config_risk(&repository, git, only_reads)) {
             Some(risk) if risk.only_runs_programs => of_settings = of_settings.or(Some(risk)),
             Some(risk) => return Some(risk),
             None => {}
@@ -465,7 +444,11 @@ fn repository_risk(found: GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertain
 }
 
 /// Why git may start a program because of the settings of a repository and of its submodules.
-fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+fn config_risk(
+    found: &GitRepository,
+    git: Option<&GitUse>,
+    only_reads: bool,
+) -> Option<Uncertainty> {
     let Some(common) = common_folder(found) else { return Some(not_understood()) };
     let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
@@ -477,15 +460,19 @@ fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty>
         return Some(not_understood());
     };
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
+    let is_risky = |setting: &GitSetting| match git {
+        None => !setting.is_harmless(),
+        Some(git) => {
+            setting.matters_to(git) || fetches_on_demand && setting.matters_to(&GitUse::FETCH)
+        }
+    };
     let risky = own.iter().find(|setting| {
         let is_known_tree = is_its_tree && setting.key == "core.worktree";
-        !is_known_tree
-            && !obeyed.is_replaced(setting)
-            && obeyed.is_risky(setting, fetches_on_demand)
+        let is_replaced = only_reads && REPLACED_FOR_READERS.contains(&setting.key.as_str());
+        !is_known_tree && !is_replaced && is_risky(setting)
     });
-    let mut risky_of_modules = of_modules.iter().filter(|setting| {
-        setting.key != "core.worktree" && obeyed.is_risky(setting, fetches_on_demand)
-    });
+    let mut risky_of_modules =
+        of_modules.iter().filter(|setting| setting.key != "core.worktree" && is_risky(setting));
     risky.or_else(|| risky_of_modules.next()).map(setting_risk)
 }
 

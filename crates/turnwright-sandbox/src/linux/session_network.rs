@@ -14,6 +14,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -116,10 +117,10 @@ impl SessionNetwork {
     ///
     /// # Errors
     /// When the system refuses it.
-    pub fn open_socket(&self, is_ipv6: bool) -> io::Result<OwnedFd> {
+    pub fn open_socket(self: &Arc<Self>, is_ipv6: bool) -> io::Result<OwnedFd> {
         let domain = if is_ipv6 { libc::AF_INET6 } else { libc::AF_INET };
         let (receiver, sender) = UnixStream::pair()?;
-        let network = self.try_clone()?;
+        let network = Arc::clone(self);
         let is_made = succeeds_in_child(move || {
             network.join_user_namespace()?;
             network.join()?;
@@ -130,14 +131,6 @@ impl SessionNetwork {
             return Err(io::Error::other("the network of the session cannot be entered"));
         }
         syscalls::receive_descriptor(receiver.as_fd())
-    }
-
-    fn try_clone(&self) -> io::Result<SessionNetwork> {
-        Ok(SessionNetwork {
-            network_namespace: self.network_namespace.try_clone()?,
-            user_namespace: self.user_namespace.as_ref().map(OwnedFd::try_clone).transpose()?,
-            memory: self.memory.try_clone()?,
-        })
     }
 
     pub(super) fn memory(&self) -> &SessionMemory {

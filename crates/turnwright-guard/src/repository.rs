@@ -394,15 +394,14 @@ pub(crate) fn program_risk(
     git: Option<&GitUse>,
     only_reads: bool,
 ) -> Option<Uncertainty> {
-    let mut at = Some(folder);
-    while let Some(folder) = at {
+    for folder in folder.ancestors() {
         if GitLayout::of(folder).is_repository() {
             let reason = "git would obey this folder's own settings as those of a repository";
             return Some(reason.to_owned().into());
         }
         match GitRepository::at(folder) {
             Ok(Some(found)) => return repository_risk(found, git, only_reads),
-            Ok(None) => at = folder.parent(),
+            Ok(None) => {}
             Err(reason) => return Some(reason.to_string().into()),
         }
     }

@@ -20,7 +20,6 @@ use crate::command_site::CommandSite;
 use crate::hidden_paths::DeniedFiles;
 use crate::protected_snapshot::ProtectedSnapshot;
 use crate::watch::kept_history::KeptHistory;
-use crate::watch::unfinished_commands::RunningMark;
 use crate::watch::{self, AllowedChanges};
 use crate::{command, hidden_paths, repository};
 use linked_files::{ChangedLayers, SharedPlaces};
@@ -110,7 +109,6 @@ pub struct CommandConfinement {
     pub(crate) signing: CommandSigning,
     /// The private network that it shares with the session's other commands.
     pub network: Option<Arc<SessionNetwork>>,
-    pub(crate) running: Option<RunningMark>,
     /// Lets only this command see places in the machine's `/tmp`.
     pub(crate) shown: Option<ShownOnce>,
 }
@@ -254,7 +252,7 @@ impl ConfinementBuilder<'_> {
                 Vec::new()
             },
         };
-        let (running, history) = self.running_with_history();
+        let history = self.keep_history();
         Ok(CommandConfinement {
             profile: Some(profile),
             environment: environment.without(removed_variables),
@@ -267,7 +265,6 @@ impl ConfinementBuilder<'_> {
             publishes: self.further.publishes,
             signing,
             network: self.site.network.get(self.site.settings.memory),
-            running,
             shown,
         })
     }

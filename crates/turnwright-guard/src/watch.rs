@@ -246,10 +246,10 @@ impl ConfinementGuard {
         repositories: Vec<PathBuf>,
         place: &Path,
         may_prune: bool,
-        running: Option<&RunningMark>,
+        mark: Option<RunningMark>,
     ) -> KeptHistory {
         let is_alone = !self.state.lock().watches.values().any(|watch| watch.is_checking());
-        self.history.lock().keep(repositories, place, (may_prune, is_alone), running)
+        self.history.lock().keep(repositories, place, (may_prune, is_alone), mark)
     }
 
     /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.
@@ -426,7 +426,6 @@ impl CommandSite {
                     snapshot,
                     layers: confinement.layers,
                     history: confinement.history,
-                    _running: confinement.running,
                 };
                 guard.tracker.spawn(Arc::new(check).run());
             }

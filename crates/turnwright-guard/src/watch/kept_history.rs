@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
-use crate::watch::unfinished_commands::{RunningMark, is_only_command};
+use crate::watch::unfinished_commands::RunningMark;
 use turnwright_types::hash::parse_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_workspace::checkpoint::pack_index_lists;
@@ -62,14 +62,14 @@ struct KeptFolder {
 /// The number of a folder, and when it was made: a new folder may get the number of a deleted one.
 type FolderIdentity = (u64, Option<SystemTime>);
 
-/// The repositories whose history was kept before a command.
+/// The repositories whose history was kept before a command, which counts as running until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct KeptHistory {
     repositories: Vec<KeptRepository>,
     /// The command may delete old objects.
     may_prune: bool,
-    /// The mark of the command, if one could be made.
-    mark: Option<PathBuf>,
+    /// The mark of the command, if one could be made. It prevents other agents from forgetting this history.
+    mark: Option<RunningMark>,
     /// Reports about what was missing before the command.
     found_before: Vec<String>,
     /// The repositories that can only be kept in part, once in a session.
@@ -94,9 +94,8 @@ impl HistoryKeeper {
         repositories: Vec<PathBuf>,
         place: &Path,
         (may_prune, is_alone): (bool, bool),
-        running: Option<&RunningMark>,
+        mark: Option<RunningMark>,
     ) -> KeptHistory {
-        let mark = running.map(|running| running.path().to_path_buf());
         let mut history = KeptHistory { may_prune, mark, ..KeptHistory::default() };
         // Two agents must not keep at the same time: one may need what the other deletes here.
         let lock = FileLock::acquire(&place.join("lock"));
@@ -159,7 +158,7 @@ impl KeptHistory {
 
     /// Returns true if no other command runs that may have deleted something.
     fn is_of_only_command(&self) -> bool {
-        self.mark.as_deref().is_some_and(is_only_command)
+        self.mark.as_ref().is_some_and(RunningMark::is_only)
     }
 }
 

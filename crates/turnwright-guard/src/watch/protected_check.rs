@@ -32,7 +32,6 @@ use crate::confinement::linked_files::ChangedLayers;
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::kept_history::KeptHistory;
 use crate::watch::server_watch::{changed_at, changed_near};
-use crate::watch::unfinished_commands::RunningMark;
 
 /// While a command runs, one part in this many of the time, and of one processor, is spent on looking for traps. There
 /// is a look after the longest pause in any case.
@@ -56,8 +55,6 @@ pub(super) struct ProtectedCheck {
     pub(super) snapshot: Arc<ProtectedSnapshot>,
     pub(super) layers: ChangedLayers,
     pub(super) history: KeptHistory,
-    /// Removed when the last check is done.
-    pub(super) _running: Option<RunningMark>,
 }
 
 impl ProtectedCheck {

@@ -47,16 +47,12 @@ impl RunningMark {
         Ok(RunningMark { path, _lock: lock })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    /// Returns true if no other command of the project runs, in this agent or another. Blocks.
+    pub(crate) fn is_only(&self) -> bool {
+        let entries = self.path.parent().and_then(|folder| fs::read_dir(folder).ok());
+        let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        !paths.filter(|path| *path != self.path).any(|path| is_locked(&path))
     }
-}
-
-/// Returns true if no other command of the project runs than that with this mark, in this agent or another. Blocks.
-pub(crate) fn is_only_command(mark: &Path) -> bool {
-    let entries = mark.parent().and_then(|folder| fs::read_dir(folder).ok());
-    let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
-    !paths.filter(|path| path != mark).any(|path| is_locked(&path))
 }
 
 impl Drop for RunningMark {

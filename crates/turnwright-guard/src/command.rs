@@ -307,8 +307,8 @@ pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> 
     effects(command, &workdir, &Escalation::default(), Vec::new(), named)
 }
 
-/// The command of a line with the facts about it that only the disk tells, and true if it concerns more files than can be
-/// looked at. Blocks.
+/// The command of a line with the facts about it that only the disk tells, and true if it concerns more files than can
+/// be looked at. Blocks.
 pub fn inspect(
     line: &str,
     script: Arc<shell::Script>,
@@ -350,8 +350,8 @@ impl LookUp for Disk<'_> {
     }
 }
 
-/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk, `writes` are the
-/// paths of `escalation`.
+/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk, `writes` are
+/// the paths of `escalation`.
 pub fn effects(
     mut command: ShellCommand,
     workdir: &ResolvedPath,

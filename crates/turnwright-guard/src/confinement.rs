@@ -23,7 +23,7 @@ use crate::watch::kept_history::KeptHistory;
 use crate::watch::{self, AllowedChanges};
 use crate::{command, hidden_paths, repository};
 use linked_files::{ChangedLayers, SharedPlaces};
-use network::{SSH_AGENT_VARIABLE, only_connects, proxy_addresses, ssh_agents};
+use network::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use package_managers::environment_use;
 pub use package_managers::makes_environments;
 use sandbox_profile::SessionAccess;
@@ -352,21 +352,16 @@ impl ConfinementBuilder<'_> {
             .iter()
             .flat_map(|folder| ProtectedPaths::environment_programs(folder))
             .filter(|program| !may_write_protected(program) && program.is_dir());
-        let network = self.network();
-        let mut machine_addresses = self.further.connects.clone();
-        if network.reaches_other_machines() {
-            machine_addresses.extend(proxy_addresses(environment));
-        }
         // The files that a command without write access may read are restricted below.
         let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
         let program = SandboxProfile {
             writable,
-            network,
+            network: self.network(),
             debug: self.further.debug,
-            machine_addresses,
+            machine_addresses: self.machine_addresses(environment),
             sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
             hidden: denied.unreadable,
-            read_only: denied.unwritable,
+            read_only: denied.unwritable.into_iter().chain(unchanged).chain(programs).collect(),
             unhidden: vec![self.site.outputs.clone()],
             layers: layers.layers(),
             private_tmp,
@@ -379,7 +374,6 @@ impl ConfinementBuilder<'_> {
             &|path| uses_ssh && path.ends_with(".ssh"),
         );
         self.remove_program_layers(&mut profile);
-        profile.read_only.extend(unchanged.into_iter().chain(programs));
         profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {

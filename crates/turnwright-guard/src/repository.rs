@@ -387,8 +387,8 @@ fn read_text(path: &Path, limit: usize) -> Option<String> {
 /// The settings for which a command that only reads gets others in their place.
 const REPLACED_FOR_READERS: [&str; 2] = ["core.fsmonitor", "core.hookspath"];
 
-/// Why git may start a program of the repository's choice when it runs in this real folder: in this use, by a command that
-/// `only_reads` or not, or without a use in any, now or later. Reads the disk: not for the runtime's thread.
+/// Why git may start a program of the repository's choice when it runs in this real folder: in this use, by a command
+/// that `only_reads` or not, or without a use in any, now or later. Reads the disk: not for the runtime's thread.
 pub(crate) fn program_risk(
     folder: &Path,
     git: Option<&GitUse>,

@@ -1,7 +1,7 @@
-//! The sandbox profile of a program of the session, a command or an MCP server, and a command's private `/tmp`: the folder
-//! of its session. Of the machine's `/tmp`, it shows the paths that the command is started with and the paths that the
-//! user has allowed. A command that nobody may have been asked about sees only the paths that it was judged by, and only
-//! while it runs.
+//! The sandbox profile of a program of the session, a command or an MCP server, and a command's private `/tmp`: the
+//! folder of its session. Of the machine's `/tmp`, it shows the paths that the command is started with and the paths
+//! that the user has allowed. A command that nobody may have been asked about sees only the paths that it was judged
+//! by, and only while it runs.
 
 use std::ffi::OsStr;
 use std::fs;

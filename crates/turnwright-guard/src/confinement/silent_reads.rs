@@ -25,8 +25,8 @@ const TOOLCHAIN_VARIABLES: [&str; 6] =
     ["RUSTUP_HOME", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RBENV_ROOT"];
 
 /// The places besides the system's own: the session's folders with their repositories, the user's git
-/// settings, and the programs that `environment` names. Links are trusted if they are `fixed`, or lead to what commands of
-/// this session can write; those of other sessions are not open to it. Looks files up: not for the runtime's thread.
+/// settings, and the programs that `environment` names. Links are trusted if they are `fixed`, or lead to what commands
+/// of this session can write; those of other sessions are not open to it. Looks files up: not for the runtime's thread.
 pub(crate) fn readable(
     roots: &Roots,
     environment: &Environment,

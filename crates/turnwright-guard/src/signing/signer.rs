@@ -100,7 +100,7 @@ impl Signer {
         Ok(SigningAnswer { signature, messages: output.messages })
     }
 
-    /// Returns the user's program and key for the first of the session's folders in which that is the key of the request.
+    /// Returns the user's program and key for the first of the session's folders in which that is the key asked for.
     async fn choose(
         &self,
         programs: &Arc<UserPrograms>,

@@ -334,7 +334,7 @@ impl ChangingCall {
 }
 
 impl ConfinementGuard {
-    /// Returns true if the last change of a path can only be the work of the program in the sandbox, so that it is undone.
+    /// Returns true if the last change of a path can only be the work of a sandboxed program, so that it is undone.
     pub(super) fn is_own(&self, path: &Path) -> bool {
         !self.is_of_unknown(path) && !self.is_of_call(path)
     }

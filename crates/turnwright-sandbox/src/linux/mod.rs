@@ -71,7 +71,6 @@ pub struct LinuxSandbox {
     outside: OutsideConnections,
     mount_namespace: Option<MountNamespace>,
     process_namespace: Option<ProcessNamespace>,
-    is_root: bool,
     /// The child writes the index of the step that failed.
     failed_step: (PipeReader, PipeWriter),
 }
@@ -87,7 +86,7 @@ const STEPS: &[SetupStep] = &[
     ("entering the PID namespace", LinuxSandbox::enter_process_namespace),
     // After the supervisor was started, which stays in the network of the machine.
     ("entering the network", LinuxSandbox::enter_network),
-    ("dropping capabilities", |sandbox| capabilities::drop_capabilities(sandbox.is_root)),
+    ("dropping capabilities", |_| capabilities::drop_capabilities()),
     ("no_new_privs", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
     ("Landlock", |sandbox| syscalls::restrict_self(sandbox.ruleset.as_fd())),
     // Last, because it denies the system calls of the other steps.
@@ -163,7 +162,6 @@ impl LinuxSandbox {
             session_network,
             mount_namespace,
             process_namespace: None,
-            is_root: mount_namespace::is_root(),
             failed_step: io::pipe()?,
         })
     }

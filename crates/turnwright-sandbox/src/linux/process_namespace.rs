@@ -16,7 +16,6 @@ use rustix::mount::MountFlags;
 use rustix::process::{PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 
 use super::super::NamespaceProcesses;
-use super::mount_namespace;
 use super::socket_supervisor::SocketSupervisor;
 use super::syscalls;
 
@@ -77,7 +76,7 @@ impl ProcessNamespace {
     /// Runs the first process. It inherits no confinement, but it executes nothing either.
     fn wait_for_ever(&self) -> ! {
         let supervised = self.prepare_to_wait().and_then(|()| match &self.supervisor {
-            Some(supervisor) => supervisor.supervise(mount_namespace::is_root()),
+            Some(supervisor) => supervisor.supervise(),
             None => Ok(()),
         });
         if supervised.is_err() {

@@ -135,8 +135,8 @@ impl SocketSupervisor {
 
     /// Makes the connections of the program, in the first process. Returns when no process of the program is left,
     /// and at once if it does not start.
-    pub(super) fn supervise(&self, is_root: bool) -> io::Result<()> {
-        capabilities::keep_tracing(is_root)?;
+    pub(super) fn supervise(&self) -> io::Result<()> {
+        capabilities::keep_tracing()?;
         let received = syscalls::receive_descriptor(self.channel.1.as_fd());
         let Ok(listener) = received.map(ManuallyDrop::new) else { return Ok(()) };
         syscalls::let_alarms_interrupt()?;

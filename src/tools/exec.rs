@@ -167,7 +167,7 @@ impl Tool for Exec {
         let refusal =
             args.escalate.refusal_of_paths(&writes, &env.shared.confinement, roots, &rules);
         args.escalate.refusal = args.escalate.refusal.take().or(refusal);
-        let script = Arc::clone(args.script());
+        let script = args.script();
         let environment = &env.shared.command_environment;
         let (command, has_too_many_files) =
             command::inspect(&args.command, script, &workdir.path, environment, roots, &rules);

@@ -302,8 +302,9 @@ fn in_folder(folder: &Path, name: &Path) -> PathBuf {
 pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> Vec<Effect> {
     let workdir = roots.resolve(".");
     let script = Arc::new(parse_line(line, &workdir, roots));
-    let (command, _) = inspect(line, script, &workdir.path, &Environment::default(), roots, policy);
-    let named = named_files(&command.script, Path::new("."), |path| roots.resolve(path));
+    let named = named_files(&script, Path::new("."), |path| roots.resolve(path));
+    let environment = Environment::default();
+    let (command, _) = inspect(line, &script, &workdir.path, &environment, roots, policy);
     effects(command, &workdir, &Escalation::default(), Vec::new(), named)
 }
 
@@ -311,21 +312,21 @@ pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> 
 /// be looked at. Blocks.
 pub fn inspect(
     line: &str,
-    script: Arc<shell::Script>,
+    script: &Arc<shell::Script>,
     workdir: &Path,
     environment: &Environment,
     roots: &Roots,
     policy: &PolicyRules,
 ) -> (ShellCommand, bool) {
     let denied = DeniedPaths::restricted(policy);
-    let restricted = RestrictedFiles::of_command(&script, workdir, roots, policy);
+    let restricted = RestrictedFiles::of_command(script, workdir, roots, policy);
     let (changes, reads) = restricted.split();
-    let mut command = ShellCommand::new(line, workdir, Arc::clone(&script));
-    command.reads = secrets_shown_by_git(&script, workdir, roots, &denied);
+    let mut command = ShellCommand::new(line, workdir, Arc::clone(script));
+    command.reads = secrets_shown_by_git(script, workdir, roots, &denied);
     command.reads.extend(reads);
     command.changes = changes;
-    command.edits = shell::edited_files(&script, workdir, &Disk(roots));
-    command.uncertainty = uncertainty_of((&script, line), workdir, environment, &denied);
+    command.edits = shell::edited_files(script, workdir, &Disk(roots));
+    command.uncertainty = uncertainty_of((script, line), workdir, environment, &denied);
     (command, restricted.is_incomplete)
 }
 

@@ -246,7 +246,7 @@ fn sandbox_profile(
     let mut hidden = confinement.read_only.clone();
     hidden.extend(home.map(build_credential_paths).unwrap_or_default());
     let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
-    hidden.extend(hidden_below(&folders, denied_paths, &[], &KnownFolders::default()).0);
+    hidden.extend(hidden_below(&folders, denied_paths, &[], &mut KnownFolders::default()).0);
     let mut read_only = denied_below(&folders, denied_paths).unwritable;
     read_only.extend(linked_packages(roots.folders()));
     // Sessions share a server only if their profiles are equal.

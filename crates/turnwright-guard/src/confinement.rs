@@ -437,9 +437,9 @@ impl ConfinementBuilder<'_> {
         }
         let named: Vec<_> = reads.iter().map(|target| target.path.clone()).collect();
         let folders = silent_reads::project_folders(&self.site.roots, environment);
-        let known = &self.site.guard.known_folders;
-        let (paths, is_complete) =
-            hidden_paths::hidden_below(&folders, &self.denied_paths, &named, known);
+        let (paths, is_complete) = self.site.guard.with_known_folders(|known| {
+            hidden_paths::hidden_below(&folders, &self.denied_paths, &named, known)
+        });
         if !is_complete {
             return Err(
                 "Nothing was run: the project has too many files to hide those with secrets \

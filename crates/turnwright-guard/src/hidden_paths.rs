@@ -7,7 +7,6 @@ use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
 use turnwright_types::effect::{ResolvedPath, is_secret_folder, is_secret_path};
@@ -63,7 +62,7 @@ pub fn hidden_below(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
-    known: &KnownFolders,
+    known: &mut KnownFolders,
 ) -> (Vec<PathBuf>, bool) {
     search(roots, denied, named, known, (MAX_VISITED, MAX_HIDDEN))
 }
@@ -117,7 +116,7 @@ fn search(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
-    known: &KnownFolders,
+    known: &mut KnownFolders,
     (max_visited, max_hidden): (usize, usize),
 ) -> (Vec<PathBuf>, bool) {
     let (mut paths, mut is_complete) = known.search(roots, max_visited);
@@ -241,14 +240,14 @@ const MAX_KNOWN: usize = 20_000;
 /// The findings of the last search.
 #[derive(Debug)]
 pub struct KnownFolders {
-    folders: Mutex<HashMap<PathBuf, KnownFolder>>,
+    folders: HashMap<PathBuf, KnownFolder>,
     /// Folders that changed less than this ago are not remembered.
     least_age: Duration,
 }
 
 impl Default for KnownFolders {
     fn default() -> KnownFolders {
-        KnownFolders { folders: Mutex::default(), least_age: TIMESTAMP_AGE }
+        KnownFolders { folders: HashMap::new(), least_age: TIMESTAMP_AGE }
     }
 }
 
@@ -264,10 +263,8 @@ struct KnownFolder {
 
 impl KnownFolders {
     /// The secrets below these folders, and true if these are all. At most `limit` entries are visited.
-    fn search(&self, roots: &[PathBuf], limit: usize) -> (Vec<PathBuf>, bool) {
-        // A search at the same time finds nothing known, and visits everything.
-        let mut before = std::mem::take(&mut *self.folders.lock());
-        let mut known = HashMap::new();
+    fn search(&mut self, roots: &[PathBuf], limit: usize) -> (Vec<PathBuf>, bool) {
+        let mut before = std::mem::take(&mut self.folders);
         let mut secrets = Vec::new();
         let mut count = 0;
         let mut pending = roots.to_vec();
@@ -281,11 +278,10 @@ impl KnownFolders {
             }
             pending.extend(found.folders.iter().cloned());
             secrets.extend(found.secrets.iter().cloned());
-            if found.stamp.is_some() && known.len() < MAX_KNOWN {
-                known.insert(path, found);
+            if found.stamp.is_some() && self.folders.len() < MAX_KNOWN {
+                self.folders.insert(path, found);
             }
         }
-        *self.folders.lock() = known;
         (secrets, true)
     }
 }
@@ -329,7 +325,7 @@ mod tests {
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
             let (mut all, is_complete) =
-                hidden_below(roots, &denied, named, &KnownFolders::default());
+                hidden_below(roots, &denied, named, &mut KnownFolders::default());
             assert!(is_complete);
             all.sort();
             all
@@ -371,7 +367,7 @@ mod tests {
         let found = denied_below(roots, &DeniedPaths::default());
         assert_eq!(found.unreadable, [project.join("sub/notes")], "for a command that may write");
         let (found, _) =
-            hidden_below(roots, &DeniedPaths::default(), &[], &KnownFolders::default());
+            hidden_below(roots, &DeniedPaths::default(), &[], &mut KnownFolders::default());
         assert_eq!(found, [project.join("sub/notes")], "for one that reads, and for a server");
     }
 
@@ -394,7 +390,8 @@ mod tests {
             let limits = (visited, hidden);
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
-            let (_, is_complete) = search(roots, &denied, &[], &KnownFolders::default(), limits);
+            let mut known = KnownFolders::default();
+            let (_, is_complete) = search(roots, &denied, &[], &mut known, limits);
             assert_eq!(is_complete, expected, "{limits:?}");
         }
     }
@@ -439,18 +436,18 @@ mod tests {
     fn what_is_known_is_used_until_the_folder_changes() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
-        let known = KnownFolders { least_age: Duration::ZERO, ..KnownFolders::default() };
+        let mut known = KnownFolders { least_age: Duration::ZERO, ..KnownFolders::default() };
         fs::create_dir(&inner).unwrap();
         fs::write(inner.join(".env"), "x").unwrap();
-        let search = || {
+        let search = |known: &mut KnownFolders| {
             let (mut found, is_complete) = known.search(&[folder.path().to_path_buf()], 100);
             assert!(is_complete);
             found.sort();
             found
         };
-        assert_eq!(search(), [inner.join(".env")]);
-        assert_eq!(known.folders.lock().len(), 2);
-        assert_eq!(search(), [inner.join(".env")]);
+        assert_eq!(search(&mut known), [inner.join(".env")]);
+        assert_eq!(known.folders.len(), 2);
+        assert_eq!(search(&mut known), [inner.join(".env")]);
 
         let before = folder_stamp(&inner, Duration::ZERO);
         let key = inner.join("server.key");
@@ -459,15 +456,15 @@ mod tests {
             fs::remove_file(&key).ok();
             fs::write(&key, "x").unwrap();
         }
-        assert_eq!(search(), [inner.join(".env"), key]);
+        assert_eq!(search(&mut known), [inner.join(".env"), key]);
         fs::rename(&inner, folder.path().join("other")).unwrap();
         let other = folder.path().join("other");
-        assert_eq!(search(), [other.join(".env"), other.join("server.key")]);
-        assert_eq!(known.folders.lock().len(), 2);
+        assert_eq!(search(&mut known), [other.join(".env"), other.join("server.key")]);
+        assert_eq!(known.folders.len(), 2);
 
-        let recent = KnownFolders::default();
+        let mut recent = KnownFolders::default();
         recent.search(&[folder.path().to_path_buf()], 100);
-        assert!(recent.folders.lock().is_empty(), "the folders have just changed");
+        assert!(recent.folders.is_empty(), "the folders have just changed");
     }
 
     #[cfg(unix)]

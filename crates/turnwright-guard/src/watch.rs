@@ -59,8 +59,6 @@ pub struct ConfinementGuard {
     // Locked only to look something up or to note it.
     state: Mutex<GuardState>,
     temp: Mutex<Option<PrivateTempFolder>>,
-    /// The results of searches for secrets in the session's folders.
-    pub(crate) known_folders: KnownFolders,
     /// The results of searches for files with names outside the session's folders.
     pub(crate) linked_files: Mutex<LinkedFiles>,
     history: Mutex<HistoryKeeper>,
@@ -83,6 +81,8 @@ struct GuardState {
     last_snapshot: Option<Arc<ProtectedSnapshot>>,
     changes: KnownChanges,
     ignored: IgnoredSearch,
+    /// The results of searches for secrets in the session's folders.
+    known_folders: KnownFolders,
     /// The reports about commands, by their names, until they are told.
     reports: HashMap<String, String>,
     /// The report about changes while servers ran, until it is told.
@@ -238,6 +238,15 @@ impl ConfinementGuard {
     /// The temporary folder of the session's commands, if it was created.
     pub(crate) fn known_temp_folder(&self) -> Option<PathBuf> {
         self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
+    }
+
+    /// Searches for secrets with what earlier searches have found. Another search at the same time finds nothing known,
+    /// and visits everything.
+    pub(crate) fn with_known_folders<T>(&self, search: impl FnOnce(&mut KnownFolders) -> T) -> T {
+        let mut known = std::mem::take(&mut self.state.lock().known_folders);
+        let found = search(&mut known);
+        self.state.lock().known_folders = known;
+        found
     }
 
     /// Keeps the history of repositories before a command. Blocks.

@@ -9,6 +9,9 @@
     reason = "a test runner of its own: it reads BLESS, rewrites the corpus and prints its count"
 )]
 
+#[path = "corpus/transcript.rs"]
+mod transcript;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use turnwright_llm::{chat, responses};
+use transcript::transcribe;
+use turnwright_llm::Protocol;
 use turnwright_types::line_diff::unified_diff;
 
 /// The minimum number of files. A smaller number means that files have been lost.
@@ -147,10 +151,9 @@ fn split_at_line<'a>(bytes: &'a [u8], line: &[u8]) -> Option<(&'a [u8], &'a [u8]
 
 impl CorpusCase {
     fn transcribe<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
-        match self.api.as_str() {
-            "chat" => chat::transcribe(&self.model, &self.tools, pieces),
-            "responses" => responses::transcribe(&self.model, &self.tools, pieces),
-            other => format!("no such api: {other}\n"),
+        match Protocol::parse(&self.api) {
+            Some(protocol) => transcribe(protocol, &self.model, &self.tools, pieces),
+            None => format!("no such api: {}\n", self.api),
         }
     }
 

@@ -4,12 +4,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use turnwright_llm::chat::transcribe;
+use turnwright_llm::Protocol;
+use turnwright_llm::internals::read_reply;
 
 fuzz_target!(|bytes: &[u8]| {
     if let Some((size, stream)) = bytes.split_first() {
         let pieces = stream.chunks(1 + usize::from(*size));
-        let (model, tools) = ("qwq", ["read_file".to_owned()]);
-        assert_eq!(transcribe(model, &tools, pieces), transcribe(model, &tools, [stream]));
+        let tools = ["read_file".to_owned()];
+        let cut = read_reply(Protocol::Chat, "qwq", &tools, pieces);
+        let whole = read_reply(Protocol::Chat, "qwq", &tools, [stream]);
+        assert_eq!(format!("{cut:?}"), format!("{whole:?}"));
     }
 });

@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::mcp_server;
 use turnwright_config::Config;
-use turnwright_mcp::{LoginOptions, LoginStore, ServerLogin, ServerTransport, log_in};
+use turnwright_mcp::{LoginStore, ServerLogin, ServerTransport, log_in};
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::Stdio;
 use turnwright_types::error_text::io_error_text;
@@ -43,7 +43,7 @@ pub(super) enum McpCommand {
 pub(super) fn run(action: McpCommand, config: &Config) -> ExitCode {
     let done = match action {
         McpCommand::Login { server, client_id, scopes } => {
-            login(config, &server, LoginOptions { client_id, scopes })
+            login(config, &server, client_id, scopes)
         }
         McpCommand::Logout { server } => logout(config, &server),
     };
@@ -55,11 +55,16 @@ pub(super) fn run(action: McpCommand, config: &Config) -> ExitCode {
     status
 }
 
-fn login(config: &Config, server: &str, options: LoginOptions) -> Result<String, String> {
+fn login(
+    config: &Config,
+    server: &str,
+    client_id: Option<String>,
+    scopes: Vec<String>,
+) -> Result<String, String> {
     super::deny_memory_inspection();
     let login = find_login(config, server)?;
     let runtime = turnwright_terminal::runtime().map_err(|error| error.to_string())?;
-    runtime.block_on(log_in(&login, options, |address: &str| {
+    runtime.block_on(log_in(&login, client_id, scopes, |address: &str| {
         super::write_stdout(&format!("Open this URL in your browser:\n\n{address}\n\n")).ok();
     }))?;
     Ok(format!("Logged in to {server}."))

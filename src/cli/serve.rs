@@ -18,8 +18,7 @@ use turnwright_remote::{AccessRules, ListenOptions, TlsFiles, bridge, new_token}
 use turnwright_terminal::block_on;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
-use turnwright_types::secret::Secret;
-use turnwright_types::secret::{self, SecretFile};
+use turnwright_types::secret::{self, Secret};
 
 const EXPLANATION: &str = "\
 turnwright is a coding agent that your editor starts. It speaks the Agent
@@ -103,7 +102,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
     }
     redact::register_keys([token.expose().to_owned()])
         .map_err(|error| CliError::Other(error.to_string()))?;
-    let key = args.tls_key.map(|key| SecretFile::new(&key).path().to_path_buf());
+    let key = args.tls_key.map(|key| secret::register_secret_file(&key));
     if let Err(error) = secret::share(&config.paths.state) {
         tracing::warn!(%error, "other agents cannot be told to hide the token and the key");
     }
@@ -157,9 +156,8 @@ fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
 /// The token of the file, else that of the environment.
 fn given_token(config: &Config, file: Option<&Path>) -> Result<Option<Secret>, CliError> {
     let Some(file) = file else { return Ok(config.serve_token().cloned()) };
-    let token_file = SecretFile::new(file);
-    let file = token_file.path();
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let file = secret::register_secret_file(file);
+    let text = std::fs::read_to_string(&file).map_err(|error| {
         CliError::Other(format!("{}: {}", file.display(), io_error_text(&error)))
     })?;
     match text.lines().next().map(str::trim).filter(|token| !token.is_empty()) {

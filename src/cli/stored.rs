@@ -12,9 +12,8 @@ use turnwright_config::Config;
 use turnwright_store::export::ExportFormat;
 use turnwright_store::history::HistoryQuery;
 use turnwright_store::{CallStatus, Store};
-use turnwright_terminal::history::{self, HistorySearch};
-use turnwright_terminal::sessions::{self, SessionListOptions};
 use turnwright_terminal::undo::{show_diff, undo_or_redo};
+use turnwright_terminal::{history, sessions};
 use turnwright_types::timestamp::parse_user_time;
 use turnwright_undo::{ChangeScope, UndoRequest};
 
@@ -106,7 +105,7 @@ pub(super) fn run_sessions(args: SessionsCliArgs, config: &Config) -> ExitCode {
     }
     let done = match args.action {
         SessionsCommand::List { all, cwd, archived, json } => {
-            sessions::list(&store, SessionListOptions { all, cwd, archived, json })
+            sessions::list(&store, cwd, all, archived, json)
         }
         SessionsCommand::Show { id } => sessions::show(&store, &id),
         SessionsCommand::Export(args) => match sessions::find_session(&store, &args.id) {
@@ -180,8 +179,9 @@ pub(super) fn run_history(args: HistoryCliArgs, config: &Config) -> ExitCode {
         ..HistoryQuery::default()
     };
     let HistoryCliArgs { session, limit, messages, json, .. } = args;
-    let search = HistorySearch { query, session, limit, messages, json };
-    report("history", history::print(search, &Store::new(&config.paths.state)))
+    let store = Store::new(&config.paths.state);
+    let session = session.as_deref();
+    report("history", history::print(&store, query, session, limit, messages, json))
 }
 
 #[derive(Debug, Args)]

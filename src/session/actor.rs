@@ -1,6 +1,7 @@
 //! The task of one session, the only owner of its state. While a turn runs, the turn has the
 //! history; since only the owner changes it, there is no lock.
 
+use std::collections::VecDeque;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,8 +17,7 @@ use super::commands::custom::CustomCommands;
 use super::commands::trust::ShownPrints;
 use super::open::EarlyMessages;
 use super::open::lifecycle::Lifecycle;
-use super::pending_context::{PendingContext, UnfinishedTurn};
-use super::prompts::{self, PromptQueue, QueuedPrompt};
+use super::prompts::{self, MAX_QUEUED_PROMPTS, QueuedPrompt, UnfinishedTurn, cancel_queued};
 use super::settings::{self, ChosenModel, ModelChoice, ModelQuery};
 use super::title::SessionTitle;
 use super::{PromptKey, SessionHost, SessionMessage, TurnPart, commands};
@@ -39,11 +39,13 @@ pub(super) struct SessionActor {
     pub(super) conversation: Conversation,
     /// The history without the running turn. It stays if the turn dies.
     pub(super) history: History,
-    pub(super) queue: PromptQueue,
+    /// The waiting prompts, the next one first.
+    pub(super) queue: VecDeque<QueuedPrompt>,
     pub(super) running: Option<RunningTurn>,
     pub(super) announcements: Announcements,
     pub(super) commands: CustomCommands,
-    pub(super) context: PendingContext,
+    /// How the last turn ended, if it did not finish, until the model is told.
+    pub(super) unfinished: Option<UnfinishedTurn>,
     pub(super) lifecycle: Lifecycle,
     model_choice: ModelChoice,
     pub(super) shown_prints: ShownPrints,
@@ -74,11 +76,11 @@ impl SessionActor {
             host,
             conversation,
             history: History::default(),
-            queue: PromptQueue::default(),
+            queue: VecDeque::new(),
             running: None,
             announcements,
             commands: CustomCommands::default(),
-            context: PendingContext::default(),
+            unfinished: None,
             lifecycle,
             model_choice: ModelChoice::default(),
             shown_prints: ShownPrints::default(),
@@ -119,14 +121,11 @@ impl SessionActor {
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 // While no turn runs, the next turn sends these.
                 () = remote_tools.notice_arrived(), if self.running.is_some() => self.conversation.send_notices(),
-                Some(ended) = self.model_choice.next(), if !self.model_choice.is_idle() => match ended {
+                Some(ended) = self.model_choice.next() => match ended {
                     ModelQuery::Change { number, model, done } => {
                         self.on_model_change(number, model, done);
                     }
-                    ModelQuery::List => {
-                        self.model_choice.end_list();
-                        self.send_settings();
-                    }
+                    ModelQuery::List => self.send_settings(),
                 },
                 () = offers.notified() => self.update_commands(),
                 change = self.attachment.changed() => match change {
@@ -152,13 +151,13 @@ impl SessionActor {
                     return done.complete(Err(error));
                 }
                 let Some((prompt, done)) = self.steer_if_asked(key, prompt, done) else { return };
-                if self.queue.is_full() {
+                if self.queue.len() >= MAX_QUEUED_PROMPTS {
                     return done.complete(Err(prompts::too_many()));
                 }
                 self.announce_commands();
                 // The model takes a while to call its first command.
                 self.host.prepare_for_commands();
-                self.queue.push(QueuedPrompt { key, prompt, done });
+                self.queue.push_back(QueuedPrompt { key, prompt, done });
                 self.start_next();
             }
             SessionMessage::Steer { words, done } => self.steer(words, done),
@@ -248,7 +247,7 @@ impl SessionActor {
     ) {
         let is_applied = self.model_choice.end_change(number, model.is_ok());
         match model {
-            Ok(ChosenModel { model, doubt }) => {
+            Ok((model, doubt)) => {
                 if is_applied {
                     self.conversation.selection.set_model(model);
                     self.send_settings();
@@ -318,7 +317,7 @@ impl SessionActor {
             turn.cancel.cancel();
         }
         self.conversation.env.helpers.cancel_background();
-        self.queue.cancel_all();
+        cancel_queued(&mut self.queue, |_| true);
     }
 
     /// Cancels a call or a command, and nothing else of the turn.
@@ -337,7 +336,7 @@ impl SessionActor {
         if let Some(turn) = self.running.as_ref().filter(|turn| turn.key == key) {
             turn.cancel.cancel();
         } else {
-            self.queue.cancel(key);
+            cancel_queued(&mut self.queue, |queued| queued == key);
         }
     }
 
@@ -361,7 +360,7 @@ impl SessionActor {
                 *self.conversation.grants.lock() = turn.grants;
                 self.conversation.log().add_entry(Entry::Refused);
                 if let Some(steering) = &turn.steering {
-                    self.keep_unread(steering);
+                    steering.close_into(&mut self.history, &self.conversation);
                 }
                 let ended =
                     self.conversation.log().end_turn(DIED, self.history.minted, self.history.cost);
@@ -370,7 +369,7 @@ impl SessionActor {
                 Err(Error::Internal { place: "the turn" })
             }
         };
-        self.context.unfinished = UnfinishedTurn::from_result(&result).or(self.context.unfinished);
+        self.unfinished = UnfinishedTurn::from_result(&result).or(self.unfinished);
         let has_answered = matches!(result, Ok(StopReason::EndTurn));
         if self.commands.take_news() {
             self.update_commands();

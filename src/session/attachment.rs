@@ -81,11 +81,6 @@ pub(super) enum Attachment {
 }
 
 impl Attachment {
-    /// Returns true if the session's client is gone and none is about to take over.
-    pub(super) fn is_detached(&self) -> bool {
-        matches!(self, Attachment::Detached { .. })
-    }
-
     /// Waits until something has to be done: the time of a detached session is over (`None`), or a replay
     /// has ended.
     pub(super) async fn changed(&mut self) -> Option<Result<Replayed, StoreError>> {
@@ -108,7 +103,8 @@ impl SessionActor {
 
     /// Returns true if nobody waits for anything that the session does.
     pub(super) fn is_abandoned(&self) -> bool {
-        self.attachment.is_detached() && self.running.is_none() && self.queue.is_empty()
+        let is_detached = matches!(self.attachment, Attachment::Detached { .. });
+        is_detached && self.running.is_none() && self.queue.is_empty()
     }
 
     /// Begins to send the stored conversation to the session's new client.
@@ -145,7 +141,7 @@ impl SessionActor {
             replayed.running = Some(turn.key);
             turn.done = follow(turn.key, true);
         }
-        for queued in self.queue.iter_mut() {
+        for queued in &mut self.queue {
             queued.done = follow(queued.key, false);
         }
         attach(&replayed);

@@ -1,37 +1,30 @@
 //! The built-in slash commands. The table has a row for each: what the client's menu shows, and the function
-//! that starts its work, which is in a file of its own. Most are answered without the model.
+//! that starts its work. Commands that tell one story share a file. Most are answered without the model.
 
 mod checkpoint;
-mod clear;
-mod compact;
 mod context;
 pub(super) mod custom;
-mod diff;
-mod help;
 mod mcp;
-mod models;
-mod notes;
 mod permissions;
 pub(super) mod record;
-mod redo;
 mod resume;
-mod rewind;
 mod settings;
 mod status;
 pub(super) mod steer;
-mod tasks;
 pub(super) mod trust;
-mod undo;
+
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::SessionHost;
 use super::actor::SessionActor;
 use super::prompts::{PromptWork, finish_command, log_command};
-use crate::turn::Conversation;
+use crate::turn::{Conversation, FinishedTurn};
 use tokio::task::spawn_blocking;
 use turnwright_store::TurnKind;
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{StopReason, UserMessage};
+use turnwright_types::message::{History, StopReason, UserMessage};
 use turnwright_types::update::SlashCommand;
 
 use Argument::{Hint, Refused, Unlisted};
@@ -75,27 +68,27 @@ const fn command(
 }
 
 const COMMANDS: &[BuiltInCommand] = &[
-    command("help", "Show what I can do and all commands", Unlisted, help::run),
+    command("help", "Show what I can do and all commands", Unlisted, status::help),
     command(
         "init",
         "Write an AGENTS.md for this project",
         Hint("what matters to you"),
-        tasks::init,
+        custom::init,
     ),
     command(
         "review",
         "Review the changes of the working copy",
         Hint("files, a branch or a commit"),
-        tasks::review,
+        custom::review,
     ),
     command(
         "status",
         "Show model, mode, folders, tokens and cost of this session",
         Refused,
-        status::run,
+        status::status,
     ),
     command("cost", "Show the tokens and the cost of this session", Refused, status::cost),
-    command("context", "Show what fills the model's window", Refused, context::run),
+    command("context", "Show what fills the model's window", Refused, context::context),
     command(
         "steer",
         "Tell the model something while it works",
@@ -109,9 +102,9 @@ const COMMANDS: &[BuiltInCommand] = &[
         settings::mode,
     ),
     command("model", "Show or change the model", Hint("name of a model"), settings::model),
-    command("models", "List the available models", Refused, models::run),
-    command("memory", "Show the notes for later sessions", Refused, notes::memory),
-    command("skills", "List the available skills", Refused, notes::skills),
+    command("models", "List the available models", Refused, settings::models),
+    command("memory", "Show the notes for later sessions", Refused, status::memory),
+    command("skills", "List the available skills", Refused, status::skills),
     command(
         "trust",
         "Review and trust this project's settings",
@@ -134,20 +127,20 @@ const COMMANDS: &[BuiltInCommand] = &[
         "undo",
         "Undo the file changes of the last turn, or of the last N",
         Hint("number of turns"),
-        undo::run,
+        checkpoint::undo,
     ),
-    command("redo", "Redo what the last /undo or /rewind reverted", Unlisted, redo::run),
+    command("redo", "Redo what the last /undo or /rewind reverted", Unlisted, checkpoint::redo),
     command(
         "diff",
         "Show the file changes of the last turn; `/diff all` of the session",
         Hint("all"),
-        diff::run,
+        checkpoint::diff,
     ),
     command(
         "rewind",
         "Go back N prompts; `/rewind N files` restores files, too",
         Hint("N or N files"),
-        rewind::run,
+        checkpoint::rewind,
     ),
     command(
         "resume",
@@ -159,7 +152,7 @@ const COMMANDS: &[BuiltInCommand] = &[
         "compact",
         "Summarise the conversation to make room",
         Hint("what to keep"),
-        compact::run,
+        context::compact,
     ),
     command(
         "record",
@@ -167,7 +160,7 @@ const COMMANDS: &[BuiltInCommand] = &[
         Hint("file, or stop"),
         record::run,
     ),
-    command("clear", "Clear the conversation", Refused, clear::run),
+    command("clear", "Clear the conversation", Refused, context::clear),
 ];
 
 /// All built-in commands, for the client's menu.
@@ -222,6 +215,17 @@ impl CommandCall {
         session.history.mint_message_id()
     }
 
+    /// Returns what the work of the command needs, once its turn has begun.
+    fn into_task(self, session: &SessionActor) -> CommandTask {
+        CommandTask {
+            host: Arc::clone(&session.host),
+            conversation: session.conversation.clone(),
+            history: session.history.clone(),
+            arguments: self.arguments,
+            cancel: self.cancel,
+        }
+    }
+
     /// Answers the command at once.
     fn answer(
         self,
@@ -231,20 +235,57 @@ impl CommandCall {
         let message = self.begin(session);
         let text = compose(session);
         session.conversation.say(message, text);
-        finish_after(session, std::future::ready(StopReason::EndTurn))
+        let task = self.into_task(session);
+        PromptWork::of_command(async move {
+            finish_command(task.conversation.log(), task.history, StopReason::EndTurn).await
+        })
     }
 }
 
-/// Ends the turn of a command after work that does not change the conversation.
-fn finish_after(
+/// A command whose turn has begun, with what it works on.
+struct CommandTask {
+    host: Arc<SessionHost>,
+    conversation: Conversation,
+    history: History,
+    /// The words behind the command's name.
+    arguments: String,
+    cancel: CancellationToken,
+}
+
+impl CommandTask {
+    /// Says the answer and ends the turn. `None` means that the command was cancelled.
+    async fn finish(self, message: MessageId, answer: Option<String>) -> FinishedTurn {
+        say_and_finish(&self.conversation, self.history, message, answer).await
+    }
+}
+
+async fn say_and_finish(
+    conversation: &Conversation,
+    history: History,
+    message: MessageId,
+    answer: Option<String>,
+) -> FinishedTurn {
+    let stop = match answer {
+        Some(text) => {
+            conversation.say(message, text);
+            StopReason::EndTurn
+        }
+        None => StopReason::Cancelled,
+    };
+    finish_command(conversation.log(), history, stop).await
+}
+
+/// Says the answer of a command once it is known, and ends the turn. `None` means that the command was cancelled.
+fn answer_later(
     session: &SessionActor,
-    work: impl Future<Output = StopReason> + Send + 'static,
+    message: MessageId,
+    answering: impl Future<Output = Option<String>> + Send + 'static,
 ) -> PromptWork {
-    let log = session.conversation.log().clone();
+    let conversation = session.conversation.clone();
     let history = session.history.clone();
     PromptWork::of_command(async move {
-        let stop = work.await;
-        finish_command(&log, history, stop).await
+        let answer = answering.await;
+        say_and_finish(&conversation, history, message, answer).await
     })
 }
 
@@ -255,28 +296,10 @@ fn answer_from_files(
     cancel: CancellationToken,
     read: impl FnOnce() -> String + Send + 'static,
 ) -> PromptWork {
-    let conversation = session.conversation.clone();
-    finish_after(session, async move {
-        let reading = spawn_blocking(read);
-        let answering = async {
-            reading.await.unwrap_or_else(|error| format!("The files could not be read: {error}."))
-        };
-        say_when_known(&conversation, message, &cancel, answering).await
+    answer_later(session, message, async move {
+        let text = cancel.run_until_cancelled(spawn_blocking(read)).await?;
+        Some(text.unwrap_or_else(|error| format!("The files could not be read: {error}.")))
     })
-}
-
-/// Says the answer of a command. A cancel ends it.
-async fn say_when_known(
-    conversation: &Conversation,
-    message: MessageId,
-    cancel: &CancellationToken,
-    answering: impl Future<Output = String>,
-) -> StopReason {
-    let Some(text) = cancel.run_until_cancelled(answering).await else {
-        return StopReason::Cancelled;
-    };
-    conversation.say(message, text);
-    StopReason::EndTurn
 }
 
 #[cfg(test)]

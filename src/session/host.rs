@@ -3,9 +3,11 @@
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
 
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,14 +21,15 @@ use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::ServerPool;
 use turnwright_recording::Recording;
 use turnwright_store::{RetentionLimits, Store};
+use turnwright_types::private_file;
 use turnwright_types::redact::{self, TooManyKeys};
 use turnwright_workspace::exec::{Environment, default_memory_limit};
 use turnwright_workspace::temp_folder;
 
-/// The most models that a client is offered.
-const MAX_CHOICES: usize = 500;
 /// The error when a client opens a session after it has logged out.
 const LOGGED_OUT: &str = "You have logged out. Log in again to open a session";
+/// The description of a client that sends more is not stored.
+const MAX_CLIENT_BYTES: usize = 16 * 1024;
 
 /// The state that all sessions of the process share.
 #[derive(Debug)]
@@ -41,35 +44,18 @@ pub(crate) struct SessionHost {
     pub(super) process: Arc<ProcessShared>,
     /// Begun and ended by `/record`. A session knows it only as the world outside.
     recording: Recording,
-    login: LoginState,
+    /// True if the client has chosen the built-in model. It is used as long as no other is configured.
+    is_offline: AtomicBool,
+    is_logged_out: AtomicBool,
     pub(super) models: ModelCache,
     store: Store,
-    /// The offered models when the last session was opened, so that a turn reads no files for it.
-    // Held only to copy a few names.
-    offered: Mutex<OfferedModels>,
     stop: CancellationToken,
     tracker: TaskTracker,
     /// The client's description from `initialize`, until it is stored.
     // Held only to exchange the text.
-    pub(super) new_client: Mutex<Option<String>>,
+    new_client: Mutex<Option<String>>,
     /// Commands are prepared for once.
     preparation: Once,
-}
-
-/// The state that the client has chosen with `authenticate` and `auth/logout`.
-#[derive(Debug, Default)]
-struct LoginState {
-    /// True if the built-in model was chosen. It is used as long as no other is configured.
-    offline: AtomicBool,
-    is_logged_out: AtomicBool,
-}
-
-/// The models that the settings offer.
-#[derive(Debug, Default)]
-struct OfferedModels {
-    names: Vec<String>,
-    /// True if providers may be asked for their models.
-    may_list: bool,
 }
 
 impl SessionHost {
@@ -110,9 +96,9 @@ impl SessionHost {
             environment,
             process: Arc::new(process),
             recording,
-            login: LoginState::default(),
+            is_offline: AtomicBool::default(),
+            is_logged_out: AtomicBool::default(),
             models,
-            offered: Mutex::default(),
             new_client: Mutex::default(),
             stop,
             tracker,
@@ -134,23 +120,23 @@ impl SessionHost {
 
     /// Where the keys are, for the client to show. Reads files.
     pub(crate) fn account_status(&self) -> AccountStatus {
-        self.config.snapshot().account_status(self.login.offline.load(Ordering::Relaxed))
+        self.config.snapshot().account_status(self.is_offline.load(Ordering::Relaxed))
     }
 
     /// Opens no session until the client has logged in again. Stored keys stay.
     pub(crate) fn log_out(&self) {
-        self.login.offline.store(false, Ordering::Relaxed);
-        self.login.is_logged_out.store(true, Ordering::Relaxed);
+        self.is_offline.store(false, Ordering::Relaxed);
+        self.is_logged_out.store(true, Ordering::Relaxed);
     }
 
     /// Undoes [`SessionHost::log_out`].
     pub(crate) fn log_in(&self) {
-        self.login.is_logged_out.store(false, Ordering::Relaxed);
+        self.is_logged_out.store(false, Ordering::Relaxed);
     }
 
     /// Uses the built-in offline model until another one is configured.
     pub(crate) fn use_offline(&self) {
-        self.login.offline.store(true, Ordering::Relaxed);
+        self.is_offline.store(true, Ordering::Relaxed);
     }
 
     /// Prepares for commands in the background, so that the first one does not wait: probes the sandbox,
@@ -206,22 +192,6 @@ impl SessionHost {
         self.model(settings).map(|model| model.modalities()).unwrap_or_default()
     }
 
-    /// The names of the models that can be chosen, as far as they are known.
-    pub(super) fn model_choices(&self) -> Vec<String> {
-        let mut names = self.offered.lock().names.clone();
-        for name in self.models.all_listed() {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names.truncate(MAX_CHOICES);
-        names
-    }
-
-    pub(super) fn may_list_models(&self) -> bool {
-        self.offered.lock().may_list
-    }
-
     /// Takes over the settings that may change while the process runs.
     ///
     /// # Errors
@@ -236,9 +206,7 @@ impl SessionHost {
             days: retention.keep_days,
             bytes: retention.max_size.saturating_mul(1024 * 1024),
         });
-        let may_list = settings.list_models();
-        let offered = OfferedModels { names: settings.offered_models(), may_list };
-        *self.offered.lock() = offered;
+        self.models.set_offered(settings.offered_models(), settings.list_models());
         redact::register_keys(settings.secrets())
     }
 
@@ -252,14 +220,12 @@ impl SessionHost {
 
     /// The default model, with which sessions start. Reads the files with its key and its profile.
     pub(crate) fn model(&self, settings: &SettingsSnapshot<'_>) -> Result<Arc<dyn Model>, Error> {
-        if self.login.is_logged_out.load(Ordering::Relaxed) {
+        if self.is_logged_out.load(Ordering::Relaxed) {
             return Err(Error::NoModelConfigured(LOGGED_OUT.to_owned()));
         }
         redact::register_keys(settings.secrets()).map_err(settings_error)?;
         let provider = match settings.provider().map_err(settings_error)? {
-            Provider::Unconfigured if self.login.offline.load(Ordering::Relaxed) => {
-                Provider::Offline
-            }
+            Provider::Unconfigured if self.is_offline.load(Ordering::Relaxed) => Provider::Offline,
             Provider::Unconfigured => {
                 return Err(Error::NoModelConfigured(settings.missing_model()));
             }
@@ -267,8 +233,51 @@ impl SessionHost {
         };
         self.models.get(provider, settings.list_models())
     }
+
+    /// Keeps what a client has sent with `initialize` until it opens a session. `info` and `capabilities`
+    /// are the names of the fields in its version.
+    pub(crate) fn set_client(&self, params: &Value, info: &str, capabilities: &str) {
+        if params[info]["name"] == "turnwright run" {
+            return;
+        }
+        let shown = json!({
+            "clientInfo": params.get(info),
+            "protocolVersion": params.get("protocolVersion"),
+            "clientCapabilities": params.get(capabilities),
+        });
+        let text = redact::text(&shown.to_string()).into_owned();
+        *self.new_client.lock() = (text.len() < MAX_CLIENT_BYTES).then_some(text);
+    }
+
+    /// Stores the new client, unless the same is stored already. Only the end of the process waits until it is
+    /// on the disk.
+    pub(super) fn store_client(&self) {
+        let Some(text) = self.new_client.lock().take() else { return };
+        let path = client_file(&self.config.paths.state);
+        self.tracker().spawn_blocking(move || {
+            let stored = private_file::read(&path, MAX_CLIENT_BYTES as u64);
+            if stored.is_ok_and(|stored| stored == text) {
+                return;
+            }
+            if let Err(error) = private_file::write(&path, text.as_bytes()) {
+                tracing::debug!("{}: {error}", path.display());
+            }
+        });
+    }
 }
 
 fn settings_error(error: impl std::error::Error) -> Error {
     Error::Llm(LlmError::Config(error.to_string()))
+}
+
+/// Where the client is described that has opened a session last: its name, its version and what it can do.
+/// `turnwright run` does not count.
+fn client_file(state: &Path) -> PathBuf {
+    state.join("last_client.json")
+}
+
+/// Returns what the last client sent with `initialize`; `None` if there was none.
+pub(crate) fn last_client(state: &Path) -> Option<Value> {
+    let text = private_file::read(&client_file(state), MAX_CLIENT_BYTES as u64).ok()?;
+    serde_json::from_str(&text).ok()
 }

@@ -4,6 +4,7 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -19,6 +20,8 @@ use turnwright_llm::{
     Traffic, known_context_window,
 };
 
+/// The most models that a client is offered.
+const MAX_CHOICES: usize = 500;
 /// The most models that are kept; another one has to connect anew.
 const MAX_CACHED: usize = 16;
 /// How long a model list is used before it is fetched again.
@@ -26,18 +29,27 @@ const LIST_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long after a failed request for its list a provider is not asked again on our own initiative.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
-/// The models in use and the providers' model lists.
+/// The models in use and those that can be chosen.
 #[derive(Debug)]
 pub(super) struct ModelCache {
-    // Both mutexes are held only to look through a few entries.
-    cached: Mutex<Vec<(Provider, Arc<dyn Model>)>>,
-    /// The models that each provider has listed, by the provider's own names: several of the user's
-    /// names may refer to one.
-    lists: Mutex<BTreeMap<String, ModelList>>,
+    // Held only to look through a few entries.
+    known: Mutex<KnownModels>,
     profiles: ModelProfiles,
     /// Sees all requests to models.
     traffic: Arc<dyn Traffic>,
     tracker: TaskTracker,
+}
+
+#[derive(Debug, Default)]
+struct KnownModels {
+    in_use: Vec<(Provider, Arc<dyn Model>)>,
+    /// The models that each provider has listed, by the provider's own names: several of the user's
+    /// names may refer to one.
+    lists: BTreeMap<String, ModelList>,
+    /// The models that the settings offered when the last session was opened, so that a turn reads no files for it.
+    offered: Vec<String>,
+    /// True if providers may be asked for their models.
+    may_list: bool,
 }
 
 /// The known models of a provider.
@@ -49,24 +61,41 @@ struct ModelList {
     outdated_at: Instant,
 }
 
+impl KnownModels {
+    fn find(&self, provider: &Provider) -> Option<Arc<dyn Model>> {
+        self.in_use.iter().find(|(from, _)| from == provider).map(|(_, model)| Arc::clone(model))
+    }
+
+    /// The models that this model's provider has listed, if it was asked.
+    fn listed(&self, model: &dyn Model) -> Option<Vec<String>> {
+        let list = self.lists.get(&model.server_id()).filter(|list| !list.names.is_empty())?;
+        Some(list.names.iter().map(|name| model.qualified_name(name)).collect())
+    }
+
+    fn is_outdated(&self, model: &dyn Model) -> bool {
+        let list = self.lists.get(&model.server_id());
+        list.is_none_or(|list| list.outdated_at <= Instant::now())
+    }
+}
+
 impl ModelCache {
     pub(super) fn new(
         profiles: ModelProfiles,
         traffic: Arc<dyn Traffic>,
         tracker: TaskTracker,
     ) -> ModelCache {
-        ModelCache { cached: Mutex::default(), lists: Mutex::default(), profiles, traffic, tracker }
+        ModelCache { known: Mutex::default(), profiles, traffic, tracker }
     }
 
     /// Returns the model for these settings. A login or a changed configuration creates another
     /// one.
     pub(super) fn get(&self, provider: Provider, may_list: bool) -> Result<Arc<dyn Model>, Error> {
-        if let Some(model) = find_model(&self.cached.lock(), &provider) {
+        if let Some(model) = self.known.lock().find(&provider) {
             return Ok(model);
         }
         let made = self.make(provider.clone(), may_list)?;
-        let mut cached = self.cached.lock();
-        if let Some(model) = find_model(&cached, &provider) {
+        let mut known = self.known.lock();
+        if let Some(model) = known.find(&provider) {
             // Another session has created it meanwhile.
             return Ok(model);
         }
@@ -74,8 +103,8 @@ impl ModelCache {
         // prompt finds it ready.
         let warm = Arc::clone(&made);
         self.tracker.spawn(async move { warm.warm_up().await });
-        cached.insert(0, (provider, Arc::clone(&made)));
-        cached.truncate(MAX_CACHED);
+        known.in_use.insert(0, (provider, Arc::clone(&made)));
+        known.in_use.truncate(MAX_CACHED);
         Ok(made)
     }
 
@@ -146,7 +175,8 @@ impl ModelCache {
             tracker: self.tracker.clone(),
             base_url,
             model: model.clone(),
-            pending: Arc::default(),
+            last: Arc::default(),
+            writing: Arc::default(),
         };
         Ok(ModelSettings {
             provider,
@@ -170,7 +200,11 @@ impl ModelCache {
     /// All models of this model's provider, by the names under which they can be chosen. The provider is asked
     /// at most once a day.
     pub(super) async fn list(&self, model: &dyn Model) -> Result<Vec<String>, LlmError> {
-        match self.listed(model).filter(|_| !self.is_outdated(model)) {
+        let recent = {
+            let known = self.known.lock();
+            known.listed(model).filter(|_| !known.is_outdated(model))
+        };
+        match recent {
             Some(names) => Ok(names),
             None => self.refresh(model).await,
         }
@@ -179,19 +213,14 @@ impl ModelCache {
     /// Returns true if the provider's list should be fetched unasked. If so, it returns false for some minutes
     /// afterwards.
     pub(super) fn should_prefetch(&self, model: &dyn Model) -> bool {
-        let is_outdated = model.has_model_list() && self.is_outdated(model);
+        let mut known = self.known.lock();
+        let is_outdated = model.has_model_list() && known.is_outdated(model);
         if is_outdated {
-            let known = ModelList { names: Vec::new(), outdated_at: Instant::now() };
-            let mut lists = self.lists.lock();
-            let list = lists.entry(model.server_id()).or_insert(known);
-            list.outdated_at = Instant::now() + RETRY_INTERVAL;
+            let outdated_at = Instant::now() + RETRY_INTERVAL;
+            let unknown = ModelList { names: Vec::new(), outdated_at };
+            known.lists.entry(model.server_id()).or_insert(unknown).outdated_at = outdated_at;
         }
         is_outdated
-    }
-
-    fn is_outdated(&self, model: &dyn Model) -> bool {
-        let lists = self.lists.lock();
-        lists.get(&model.server_id()).is_none_or(|list| list.outdated_at <= Instant::now())
     }
 
     /// Like [`ModelCache::list`], but always asks the provider: there may be new models.
@@ -212,33 +241,39 @@ impl ModelCache {
         Ok(full)
     }
 
-    /// The models that this model's provider has listed, if it was asked.
-    pub(super) fn listed(&self, model: &dyn Model) -> Option<Vec<String>> {
-        let lists = self.lists.lock();
-        let list = lists.get(&model.server_id()).filter(|list| !list.names.is_empty())?;
-        Some(list.names.iter().map(|name| model.qualified_name(name)).collect())
-    }
-
     fn remember(&self, model: &dyn Model, names: Vec<String>, valid_for: Duration) {
         let list = ModelList { names, outdated_at: Instant::now() + valid_for };
-        self.lists.lock().insert(model.server_id(), list);
+        self.known.lock().lists.insert(model.server_id(), list);
     }
 
-    /// All models that the providers in use have listed.
-    pub(super) fn all_listed(&self) -> Vec<String> {
-        let cached = self.cached.lock();
+    /// Takes note of the models that the settings offer, and whether providers may be asked for theirs.
+    pub(super) fn set_offered(&self, names: Vec<String>, may_list: bool) {
+        let mut known = self.known.lock();
+        known.offered = names;
+        known.may_list = may_list;
+    }
+
+    /// Returns true if providers may be asked for their models.
+    pub(super) fn may_list(&self) -> bool {
+        self.known.lock().may_list
+    }
+
+    /// The names of the models that can be chosen, as far as they are known: those of the settings, and all that the
+    /// providers in use have listed.
+    pub(super) fn choices(&self) -> Vec<String> {
+        let known = self.known.lock();
+        let mut names = known.offered.clone();
         // One model of each provider, in an order that does not depend on the current model.
         let providers: BTreeMap<_, _> =
-            cached.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
-        providers.values().filter_map(|model| self.listed(model.as_ref())).flatten().collect()
+            known.in_use.iter().map(|(_, model)| (model.qualified_name(""), model)).collect();
+        for name in providers.values().filter_map(|model| known.listed(model.as_ref())).flatten() {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.truncate(MAX_CHOICES);
+        names
     }
-}
-
-fn find_model(
-    cached: &[(Provider, Arc<dyn Model>)],
-    provider: &Provider,
-) -> Option<Arc<dyn Model>> {
-    cached.iter().find(|(from, _)| from == provider).map(|(_, model)| Arc::clone(model))
 }
 
 /// The price of a model, unless a number is absurd.
@@ -261,37 +296,34 @@ fn read_learned(profile: &Value) -> ModelProfile {
     }
 }
 
-/// Stores what was learned about a model.
+/// Stores what was learned about a model. The last note wins, whichever thread is the fastest.
 #[derive(Debug)]
 struct ProfileWriter {
     profiles: ModelProfiles,
     tracker: TaskTracker,
     base_url: String,
     model: String,
-    pending: Arc<PendingNote>,
-}
-
-/// The note to write. The last note wins, whichever thread is the fastest.
-#[derive(Debug, Default)]
-struct PendingNote {
-    // Held only to move a value.
-    note: Mutex<Option<Value>>,
+    /// The number of the last note.
+    last: Arc<AtomicU64>,
     /// Held while writing, on a blocking thread.
-    writing: Mutex<()>,
+    writing: Arc<Mutex<()>>,
 }
 
 impl ProfileStore for ProfileWriter {
     fn save(&self, learned: &ModelProfile) {
         let Ok(value) = serde_json::to_value(learned) else { return };
-        *self.pending.note.lock() = Some(value);
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let profiles = self.profiles.clone();
         let base_url = self.base_url.clone();
         let model = self.model.clone();
-        let pending = Arc::clone(&self.pending);
+        let last = Arc::clone(&self.last);
+        let writing = Arc::clone(&self.writing);
         self.tracker.spawn_blocking(move || {
-            let _writing = pending.writing.lock();
-            let note = pending.note.lock().take();
-            let Some(value) = note else { return };
+            let _writing = writing.lock();
+            // A later note follows.
+            if last.load(Ordering::Relaxed) != number {
+                return;
+            }
             if let Err(error) = profiles.store(&base_url, &model, &value) {
                 tracing::warn!(%error, "what was learned could not be stored");
             }

@@ -277,7 +277,7 @@ impl Opening {
             }
             let is_cancel =
                 matches!(message, SessionMessage::Cancel | SessionMessage::CancelPrompt(_));
-            if is_cancel && self.early.has_prompts() {
+            if is_cancel && self.early.prompt_count() > 0 {
                 before_cancel();
             }
             self.early.receive(message);
@@ -351,10 +351,6 @@ impl EarlyMessages {
             }
         }
         closings
-    }
-
-    fn has_prompts(&self) -> bool {
-        self.prompt_count() > 0
     }
 
     fn prompt_count(&self) -> usize {

@@ -1,6 +1,7 @@
 //! Handles prompts: starts a turn, or answers a slash command. Those that come meanwhile wait in a queue.
 
 use std::collections::VecDeque;
+use std::mem::take;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join};
@@ -15,7 +16,7 @@ use super::{PromptKey, title};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::turn::{
-    Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, folder_lines, new_date_line,
+    Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, new_date_line,
 };
 use turnwright_mcp::PromptRequest;
 use turnwright_recording::outside::in_session;
@@ -27,6 +28,15 @@ use turnwright_types::text;
 const MAX_COMMAND_CHARS: usize = 500;
 /// The most prompts that may wait behind a running turn.
 pub(super) const MAX_QUEUED_PROMPTS: usize = 32;
+
+/// Tells the model about an interrupted turn.
+const INTERRUPTED: &str = "The last turn was interrupted: the agent ended in the middle of it. What \
+                           was under way then may be done in part.\n";
+
+/// Tells the model about an answer that the user has cancelled.
+const CANCELLED: &str = "[Your last answer is incomplete: the user cancelled it.]\n";
+/// Tells the model about an answer that an error has ended.
+const FAILED: &str = "[Your last answer is incomplete: it was cut off by an error.]\n";
 
 /// The work that a prompt asks for.
 pub(super) struct PromptWork {
@@ -49,7 +59,7 @@ impl SessionActor {
     /// Starts the next turn unless one is running.
     pub(super) fn start_next(&mut self) {
         while self.running.is_none() {
-            let Some(QueuedPrompt { key, prompt, done }) = self.queue.next() else { return };
+            let Some(QueuedPrompt { key, prompt, done }) = self.queue.pop_front() else { return };
             let cancel = self.lifecycle.stop.child_token();
             self.conversation.report_turn(key);
             self.send_notices();
@@ -102,7 +112,7 @@ impl SessionActor {
     fn turn_work(&mut self, mut prompt: UserMessage, cancel: CancellationToken) -> PromptWork {
         let title = if self.title.is_set { None } else { title::from_prompt(&prompt) };
         report_omissions(&self.conversation, &prompt);
-        self.add_session_context(&mut prompt);
+        prompt.parts.extend(self.session_context().map(PromptPart::Context));
         let history = self.history.clone();
         let steering = SteeringQueue::default();
         let turn = Turn::new(self.conversation.clone(), history, prompt, cancel);
@@ -131,7 +141,7 @@ impl SessionActor {
         let title = words.or_else(|| title::from_prompt(&prompt));
         let titled = self.title.suggest(title, self.host.store(), &self.conversation);
         report_omissions(&self.conversation, &prompt);
-        self.add_session_context(&mut prompt);
+        prompt.parts.extend(self.session_context().map(PromptPart::Context));
         let conversation = self.conversation.clone();
         let commands = self.commands.clone();
         let history = self.history.clone();
@@ -174,23 +184,20 @@ impl SessionActor {
         typed: String,
         cancel: CancellationToken,
     ) -> PromptWork {
-        let mut context = UserMessage::default();
-        self.add_session_context(&mut context);
+        let context = self.session_context();
         // The words behind the command say more than its name.
         let words = typed.trim().split_once(char::is_whitespace).map_or("", |(_, words)| words);
         let title = title::from_text(words).or_else(|| title::from_prompt(&prompt));
         let titled = self.title.suggest(title, self.host.store(), &self.conversation);
         let conversation = self.conversation.clone();
-        let unsent_context = self.context.unsent.clone();
         let mut history = self.history.clone();
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
-            let log = conversation.log().clone();
             let mut parts = match cancel.run_until_cancelled(asked.get()).await {
                 Some(Ok(parts)) => parts,
                 refused => {
-                    unsent_context.keep(context);
+                    conversation.told.add_unsent(context);
                     log_command(&conversation, &mut history, TurnKind::Command, &typed, &prompt);
                     let stop = match refused {
                         Some(Err(why)) => {
@@ -201,14 +208,13 @@ impl SessionActor {
                         _ => StopReason::Cancelled,
                     };
                     titled.await;
-                    queue.close();
-                    conversation.report_joined(queue.move_into(&mut history, &log, None));
-                    return finish_command(&log, history, stop).await;
+                    queue.close_into(&mut history, &conversation);
+                    return finish_command(conversation.log(), history, stop).await;
                 }
             };
             // The server's text replaces the typed command and precedes the attachments.
             parts.extend(prompt.parts.drain(..).skip(1));
-            parts.extend(context.parts);
+            parts.extend(context.map(PromptPart::Context));
             let prompt = UserMessage { parts };
             report_omissions(&conversation, &prompt);
             let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
@@ -254,33 +260,65 @@ impl SessionActor {
         }
     }
 
-    /// Moves words that a dead turn has not read into the history.
-    pub(super) fn keep_unread(&mut self, steering: &SteeringQueue) {
-        steering.close();
-        let joined = steering.move_into(&mut self.history, self.conversation.log(), None);
-        self.conversation.report_joined(joined);
-    }
-
-    /// Adds the context that the model needs and the system prompt cannot contain because it
+    /// Returns the context that the model needs with a prompt and the system prompt cannot contain because it
     /// changes.
-    fn add_session_context(&mut self, prompt: &mut UserMessage) {
+    fn session_context(&mut self) -> Option<String> {
         let is_first = self.history.messages.is_empty();
         let env = Arc::clone(&self.conversation.env);
         let roots = env.files.roots();
-        let mut context = self.context.take_opening(is_first, &folder_lines(roots));
+        let mut context = self.conversation.told.take_unsent(is_first);
         if is_first {
             context = environment_lines(roots);
             self.conversation.told.forget_mode();
         } else {
             context.extend(new_date_line(&self.history));
         }
-        let last = self.history.messages.last().map(AsRef::as_ref);
-        context.extend(self.context.take_unfinished(last));
+        if let Some(last) = self.history.messages.last() {
+            context.extend(self.unfinished.take().and_then(|unfinished| unfinished.note(last)));
+        }
         context.extend(self.conversation.mode_context());
         context.extend(self.conversation.env.command_news());
-        context.extend(self.context.unsent.take_undo_news());
-        if !context.is_empty() {
-            prompt.parts.push(PromptPart::Context(context));
+        context.extend(self.conversation.told.take_undo_news());
+        Some(context).filter(|context| !context.is_empty())
+    }
+}
+
+/// How an unfinished turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnfinishedTurn {
+    /// The process ended in the middle of it.
+    Interrupted,
+    Cancelled,
+    Failed,
+}
+
+impl UnfinishedTurn {
+    pub(super) fn from_result(result: &Result<StopReason, Error>) -> Option<UnfinishedTurn> {
+        match result {
+            Ok(StopReason::Cancelled) => Some(UnfinishedTurn::Cancelled),
+            Ok(_) => None,
+            Err(_) => Some(UnfinishedTurn::Failed),
+        }
+    }
+
+    /// Reads the stop reason that is stored for a turn.
+    pub(super) fn from_stored(stop: &str) -> Option<UnfinishedTurn> {
+        match stop {
+            "interrupted" => Some(UnfinishedTurn::Interrupted),
+            "cancelled" => Some(UnfinishedTurn::Cancelled),
+            "error" => Some(UnfinishedTurn::Failed),
+            _ => None,
+        }
+    }
+
+    /// The note for the model. `last` is the conversation's last message. After a cancel or an error only an
+    /// answer without its end needs the note: anything else the turn itself has already reported.
+    fn note(self, last: &Message) -> Option<&'static str> {
+        let is_cut = matches!(last, Message::Assistant(answer) if answer.interrupted);
+        match self {
+            UnfinishedTurn::Interrupted => Some(INTERRUPTED),
+            UnfinishedTurn::Cancelled => is_cut.then_some(CANCELLED),
+            UnfinishedTurn::Failed => is_cut.then_some(FAILED),
         }
     }
 }
@@ -347,43 +385,16 @@ pub(super) struct QueuedPrompt {
     pub(super) done: Completion<PromptEnd>,
 }
 
-/// The waiting prompts, the next one first.
-#[derive(Default)]
-pub(super) struct PromptQueue(VecDeque<QueuedPrompt>);
-
-impl PromptQueue {
-    pub(super) fn is_full(&self) -> bool {
-        self.0.len() >= MAX_QUEUED_PROMPTS
-    }
-
-    pub(super) fn push(&mut self, prompt: QueuedPrompt) {
-        self.0.push_back(prompt);
-    }
-
-    pub(super) fn next(&mut self) -> Option<QueuedPrompt> {
-        self.0.pop_front()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueuedPrompt> {
-        self.0.iter_mut()
-    }
-
-    /// Answers this prompt if it is waiting.
-    pub(super) fn cancel(&mut self, key: PromptKey) {
-        let position = self.0.iter().position(|queued| queued.key == key);
-        if let Some(queued) = position.and_then(|index| self.0.remove(index)) {
+/// Answers the waiting prompts that are cancelled.
+pub(super) fn cancel_queued(
+    queue: &mut VecDeque<QueuedPrompt>,
+    is_cancelled: impl Fn(PromptKey) -> bool,
+) {
+    for queued in take(queue) {
+        if is_cancelled(queued.key) {
             queued.done.complete(Ok(StopReason::Cancelled.into()));
-        }
-    }
-
-    /// Answers all waiting prompts.
-    pub(super) fn cancel_all(&mut self) {
-        for queued in self.0.drain(..) {
-            queued.done.complete(Ok(StopReason::Cancelled.into()));
+        } else {
+            queue.push_back(queued);
         }
     }
 }
@@ -393,6 +404,13 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
+
+    #[test]
+    fn an_interrupted_turn_is_told_always_and_another_only_with_a_cut_answer() {
+        let prompt = Message::User(UserMessage::text("hi"));
+        assert_eq!(UnfinishedTurn::Interrupted.note(&prompt), Some(INTERRUPTED));
+        assert_eq!(UnfinishedTurn::Cancelled.note(&prompt), None);
+    }
 
     #[test]
     fn prompts_run_in_order_and_a_cancelled_one_is_answered_once() {
@@ -406,7 +424,7 @@ mod tests {
         for (steps, cancelled, run) in table {
             let answers = Arc::new(Mutex::new(Vec::new()));
             let mut started = Vec::new();
-            let mut queue = PromptQueue::default();
+            let mut queue = VecDeque::new();
             for step in steps.split(' ') {
                 let (kind, key) = step.split_at(1);
                 let key = key.parse().unwrap_or_default();
@@ -417,11 +435,11 @@ mod tests {
                             assert_eq!(result.unwrap().stop, StopReason::Cancelled);
                             answers.lock().push(key);
                         });
-                        queue.push(QueuedPrompt { key, prompt: UserMessage::text("x"), done });
+                        queue.push_back(QueuedPrompt { key, prompt: UserMessage::text("x"), done });
                     }
-                    "-" => queue.cancel(key),
-                    "n" => started.extend(queue.next().map(|queued| queued.key)),
-                    _ => queue.cancel_all(),
+                    "-" => cancel_queued(&mut queue, |queued| queued == key),
+                    "n" => started.extend(queue.pop_front().map(|queued| queued.key)),
+                    _ => cancel_queued(&mut queue, |_| true),
                 }
             }
             assert_eq!((&**answers.lock(), &*started), (*cancelled, *run), "{steps}");

@@ -7,17 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SessionHost;
+use crate::error::Error;
 use crate::mcp::{SessionServers, used_tools};
 use crate::tools::RemoteTools;
 use turnwright_config::effective_policy::{command_confinement, resolve_policy};
-use turnwright_config::{McpServerSettings, McpSettings, SettingsSnapshot};
+use turnwright_config::{McpSettings, SettingsSnapshot};
 use turnwright_guard::{
     ConfinementSettings, KnownFolders, SessionAccess, denied_below, hidden_below, linked_packages,
 };
-use turnwright_mcp::{
-    LoginStore, ServerEnv, ServerPhase, ServerSandbox, ServerSource, ServerSpec, ServerState,
-    ServerTimeouts, ToolFilter,
-};
+use turnwright_mcp::{LoginStore, ServerEnv, ServerPhase, ServerSource, ServerSpec, ServerState};
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::{build_credential_paths, escape_hidden_line};
@@ -57,30 +55,6 @@ fn server_settings(settings: &SettingsSnapshot<'_>) -> (McpSettings, Vec<String>
     (settings, notices)
 }
 
-fn configured(server: &McpServerSettings, folder: &Path) -> ServerSpec {
-    let usual = ServerTimeouts::default();
-    let call = server.idle_call_timeout.unwrap_or(usual.call);
-    ServerSpec {
-        timeouts: ServerTimeouts {
-            start: server.start_timeout,
-            call,
-            call_total: server.max_call_time.unwrap_or(usual.call_total).max(call),
-        },
-        sandbox: ServerSandbox {
-            is_enabled: server.sandbox,
-            network: server.network,
-            write: server.write.iter().map(|path| folder.join(path)).collect(),
-            read: server.read.iter().map(|path| folder.join(path)).collect(),
-        },
-        is_shared: server.is_shared,
-        tool_filter: ToolFilter {
-            only: server.tools.clone(),
-            without: server.without_tools.clone(),
-        },
-        ..ServerSpec::new(server.name.clone(), ServerSource::User, server.transport.clone())
-    }
-}
-
 /// Removes servers whose name is taken: the editor's have precedence, then the user's, then the
 /// project's.
 fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
@@ -98,18 +72,13 @@ fn unique_by_name(mut servers: Vec<ServerSpec>) -> Vec<ServerSpec> {
 }
 
 /// The result of connecting to a server.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct ServerCheck {
     pub name: String,
     /// The facts about the server, or why it cannot be used.
-    pub outcome: Result<ServerInfo, ServerProblem>,
+    pub outcome: Result<ServerInfo, Error>,
     pub took: Duration,
 }
-
-/// The reason why a server of the settings cannot be used, in words.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct ServerProblem(String);
 
 /// The facts about a connected server.
 #[derive(Clone, Debug, Default)]
@@ -130,9 +99,13 @@ impl ServerLaunch {
         servers: Vec<ServerSpec>,
         folder: &Path,
     ) -> ServerLaunch {
-        let (settings, notices) = server_settings(settings);
-        let configured = settings.servers.iter().map(|server| configured(server, folder));
-        let specs = unique_by_name(servers.into_iter().chain(configured).collect());
+        let (mut settings, notices) = server_settings(settings);
+        for server in &mut settings.servers {
+            for path in server.sandbox.write.iter_mut().chain(&mut server.sandbox.read) {
+                *path = folder.join(&*path);
+            }
+        }
+        let specs = unique_by_name(servers.into_iter().chain(settings.servers).collect());
         ServerLaunch { specs, wait: settings.wait, notices }
     }
 }
@@ -180,10 +153,10 @@ impl SessionHost {
 }
 
 fn unusable(name: String, why: String) -> ServerCheck {
-    ServerCheck { name, outcome: Err(ServerProblem(why)), took: Duration::ZERO }
+    ServerCheck { name, outcome: Err(Error::InvalidState(why)), took: Duration::ZERO }
 }
 
-fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, ServerProblem> {
+fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Error> {
     match &state.phase {
         ServerPhase::Ready => Ok(ServerInfo {
             title: state.title.clone(),
@@ -191,10 +164,10 @@ fn server_info(spec: &ServerSpec, state: &ServerState) -> Result<ServerInfo, Ser
             tools: used_tools(spec, &state.tools).count(),
             prompts: state.prompts.len(),
         }),
-        ServerPhase::Failed(why) => Err(ServerProblem(why.clone())),
-        ServerPhase::NeedsLogin => Err(ServerProblem(spec.login_instructions())),
+        ServerPhase::Failed(why) => Err(Error::InvalidState(why.clone())),
+        ServerPhase::NeedsLogin => Err(Error::InvalidState(spec.login_instructions())),
         ServerPhase::Starting | ServerPhase::Stopped => {
-            Err(ServerProblem("it has ended".to_owned()))
+            Err(Error::InvalidState("it has ended".to_owned()))
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn all(host: &SessionHost, conversation: &Conversation) -> Vec<Config
 }
 
 fn model(host: &SessionHost, current: &str) -> ConfigOption {
-    let mut names = host.model_choices();
+    let mut names = host.models.choices();
     if !names.iter().any(|name| name == current) {
         names.insert(0, current.to_owned());
     }
@@ -86,13 +86,8 @@ pub(super) fn unknown_value(what: &str, value: &str, known: &[&str]) -> Error {
     Error::InvalidParams(format!("Unknown {what} `{value}`. Valid: {}", known.join(", ")))
 }
 
-/// A model that the user has chosen.
-#[derive(Debug)]
-pub(super) struct ChosenModel {
-    pub(super) model: Arc<dyn Model>,
-    /// For the user, if the provider does not list the model.
-    pub(super) doubt: Option<String>,
-}
+/// A model that the user has chosen, and a notice if its provider does not list it.
+pub(super) type ChosenModel = (Arc<dyn Model>, Option<String>);
 
 /// Returns the model with this name. The provider need not list it, because many lists are
 /// incomplete: the first request will show whether it exists.
@@ -107,14 +102,14 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
     let finding = spawn_blocking(move || finder.model_named(&wanted));
     let found = finding.await.map_err(|_| Error::Internal { place: "the choice of a model" })?;
     let model = found.map_err(|error| Error::InvalidParams(error_chain(&error)))?;
-    if host.model_choices().contains(&name) || !host.may_list_models() {
-        return Ok(ChosenModel { model, doubt: None });
+    if host.models.choices().contains(&name) || !host.models.may_list() {
+        return Ok((model, None));
     }
     let names = match host.models.refresh(model.as_ref()).await {
         Ok(names) => names,
         Err(error) => {
             tracing::info!(%error, "the models could not be listed");
-            return Ok(ChosenModel { model, doubt: None });
+            return Ok((model, None));
         }
     };
     let is_unlisted = !names.is_empty() && !names.contains(&name);
@@ -125,7 +120,7 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
         };
         format!("The provider does not list the model `{}`. {hint}", escape_hidden_line(&name))
     });
-    Ok(ChosenModel { model, doubt })
+    Ok((model, doubt))
 }
 
 /// Looks for the models that are chosen, and numbers these changes.
@@ -135,8 +130,7 @@ pub(super) struct ModelChoice {
     requested: u64,
     /// The number of the last change that was applied.
     applied: u64,
-    /// How many queries of the provider have not ended, for changes and for its list.
-    pending: usize,
+    /// The queries of providers that have not ended, for changes and for their lists.
     queries: FuturesUnordered<BoxFuture<'static, ModelQuery>>,
 }
 
@@ -149,10 +143,6 @@ pub(super) enum ModelQuery {
 }
 
 impl ModelChoice {
-    pub(super) fn is_idle(&self) -> bool {
-        self.queries.is_empty()
-    }
-
     /// Waits for the next query that ends; `None` if there is none.
     pub(super) async fn next(&mut self) -> Option<ModelQuery> {
         self.queries.next().await
@@ -189,7 +179,6 @@ impl ModelChoice {
         model: Arc<dyn Model>,
         stop: CancellationToken,
     ) {
-        self.pending += 1;
         self.queries.push(Box::pin(async move {
             if let Some(Err(error)) =
                 stop.run_until_cancelled(host.models.refresh(model.as_ref())).await
@@ -202,11 +191,10 @@ impl ModelChoice {
 
     /// Begins a change and returns its number.
     fn begin_change(&mut self) -> Result<u64, Error> {
-        if self.pending >= MAX_PENDING {
+        if self.queries.len() >= MAX_PENDING {
             let busy = "Earlier changes of the model are still waiting for the provider";
             return Err(Error::InvalidState(busy.to_owned()));
         }
-        self.pending += 1;
         self.requested += 1;
         Ok(self.requested)
     }
@@ -214,16 +202,11 @@ impl ModelChoice {
     /// Ends a change. Returns whether its model is to be used: it was found, and no later change was
     /// applied meanwhile.
     pub(super) fn end_change(&mut self, number: u64, is_found: bool) -> bool {
-        self.pending -= 1;
         let is_newer = is_found && number > self.applied;
         if is_newer {
             self.applied = number;
         }
         is_newer
-    }
-
-    pub(super) fn end_list(&mut self) {
-        self.pending -= 1;
     }
 }
 
@@ -248,13 +231,15 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_number_of_pending_queries_is_limited() {
+    #[tokio::test]
+    async fn the_number_of_pending_queries_is_limited() {
         let mut choice = ModelChoice::default();
-        choice.pending += 1;
-        while choice.begin_change().is_ok() {}
-        assert_eq!((choice.requested, choice.pending), (7, MAX_PENDING));
-        choice.end_list();
+        choice.queries.push(Box::pin(async { ModelQuery::List }));
+        while choice.begin_change().is_ok() {
+            choice.queries.push(Box::pin(async { ModelQuery::List }));
+        }
+        assert_eq!((choice.requested, choice.queries.len()), (7, MAX_PENDING));
+        choice.next().await;
         assert_eq!(choice.begin_change().unwrap(), 8);
     }
 }

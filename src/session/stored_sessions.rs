@@ -41,6 +41,15 @@ pub(crate) struct SessionPage {
     pub next: Option<String>,
 }
 
+/// Does the work in a task of its own, and reports its result.
+fn report<T: Send + 'static>(
+    host: &SessionHost,
+    done: Completion<T>,
+    work: impl Future<Output = Result<T, Error>> + Send + 'static,
+) {
+    host.spawn(async move { done.complete(work.await) });
+}
+
 /// Lists sessions, the newest first.
 pub(crate) fn list(
     host: &Arc<SessionHost>,
@@ -50,7 +59,7 @@ pub(crate) fn list(
 ) {
     let store = host.store().clone();
     let stop = host.stop_token();
-    host.spawn(async move {
+    report(host, done, async move {
         let listing = async {
             // A session that was announced a moment ago may still wait to be written, and the store
             // may not exist yet.
@@ -58,7 +67,7 @@ pub(crate) fn list(
             find_page(&store, request).await
         };
         let listed = stop.run_until_cancelled(cancel.run_until_cancelled(listing));
-        done.complete(listed.await.flatten().unwrap_or(Err(Error::Cancelled)));
+        listed.await.flatten().unwrap_or(Err(Error::Cancelled))
     });
 }
 
@@ -102,25 +111,21 @@ pub(crate) fn report_closed(
     closed: CancellationToken,
     done: Completion<()>,
 ) {
-    host.spawn(async move {
+    report(host, done, async move {
         closed.cancelled().await;
-        done.complete(Ok(()));
+        Ok(())
     });
 }
 
 /// Reports whether a session is stored.
 pub(crate) fn find(host: &Arc<SessionHost>, id: SessionId, done: Completion<()>) {
     let store = host.store().clone();
-    host.spawn(async move {
+    report(host, done, async move {
         // The session may have been open a moment ago.
         store.flush().await.ok();
         let name = id.clone();
-        let found = store.read(move |connection| sessions::exists(connection, &name)).await;
-        done.complete(match found {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Error::SessionNotFound(id.to_string())),
-            Err(error) => Err(Error::Store(error)),
-        });
+        let is_stored = store.read(move |connection| sessions::exists(connection, &name)).await?;
+        if is_stored { Ok(()) } else { Err(Error::SessionNotFound(id.to_string())) }
     });
 }
 
@@ -137,7 +142,7 @@ pub(crate) fn history(
             .complete(Err(Error::InvalidParams("`before` is not a valid cursor".to_owned())));
     };
     let store = host.store().clone();
-    host.spawn(async move {
+    report(host, done, async move {
         let query = HistoryQuery {
             session: Some(id.clone()),
             limit,
@@ -145,12 +150,12 @@ pub(crate) fn history(
             ..HistoryQuery::default()
         };
         if !store.exists() {
-            return done.complete(Err(Error::SessionNotFound(id.to_string())));
+            return Err(Error::SessionNotFound(id.to_string()));
         }
         // If the flush fails, the messages that are stored are returned all the same.
         store.flush().await.ok();
         let found = store.read(move |connection| find_messages(connection, &query)).await;
-        done.complete(map_missing(found, &id));
+        map_missing(found, &id)
     });
 }
 
@@ -163,23 +168,20 @@ pub(crate) fn delete(
 ) {
     let store = host.store().clone();
     let state = host.config().paths.state.clone();
-    host.spawn(async move {
+    report(host, done, async move {
         closed.cancelled().await;
         // Not while another process has it open.
         let _hold = match store.lock_session_when_released(&id).await {
-            Ok(hold) => hold,
-            Err(StoreError::NoSuchSession) => return done.complete(Ok(())),
-            Err(error) => return done.complete(Err(Error::Store(error))),
+            Err(StoreError::NoSuchSession) => return Ok(()),
+            hold => hold?,
         };
         let name = id.clone();
         let deleting = store
             .write(Durability::PowerLoss, move |connection| sessions::delete(connection, &name));
-        let deleted = deleting.await;
-        if deleted.is_ok() {
-            let removing = spawn_blocking(move || remove_outputs(&state, &id));
-            removing.await.ok();
-        }
-        done.complete(deleted.map(drop).map_err(Error::Store));
+        deleting.await?;
+        let removing = spawn_blocking(move || remove_outputs(&state, &id));
+        removing.await.ok();
+        Ok(())
     });
 }
 
@@ -205,7 +207,7 @@ pub(crate) fn archive(
     done: Completion<()>,
 ) {
     let store = host.store().clone();
-    host.spawn(async move {
+    report(host, done, async move {
         let archived = closed.is_some();
         if let Some(closed) = closed {
             closed.cancelled().await;
@@ -214,7 +216,7 @@ pub(crate) fn archive(
         let archiving = store.write(Durability::ProcessCrash, move |connection| {
             sessions::set_archived(connection, &name, archived)
         });
-        done.complete(map_missing(archiving.await, &id));
+        map_missing(archiving.await, &id)
     });
 }
 
@@ -230,13 +232,13 @@ pub(crate) fn set_title(
         return done.complete(Err(Error::InvalidParams(text)));
     };
     let store = host.store().clone();
-    host.spawn(async move {
+    report(host, done, async move {
         let name = id.clone();
         let words = title.clone();
         let writing = store.write(Durability::ProcessCrash, move |connection| {
             sessions::set_title(connection, &name, &words)
         });
-        done.complete(map_missing(writing.await, &id).map(|()| title));
+        map_missing(writing.await, &id).map(|()| title)
     });
 }
 

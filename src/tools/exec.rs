@@ -20,10 +20,11 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden,
     escape_hidden_line, fenced, fenced_command,
 };
+use turnwright_types::look_alike::without_entities;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::shell_script::SimpleCommand;
-use turnwright_types::text::{format_bytes, without_entities};
+use turnwright_types::text::format_bytes;
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{
     CommandSpec, EndReason, Job, JobEnd, Leftover, OutputExcerpt, dialect,

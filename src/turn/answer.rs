@@ -19,14 +19,10 @@ use listener::{AnswerListener, DraftWriter, StreamedAnswer, TextCoalescer, clip_
 use refused_images::{leave_out_images, suspected_images};
 use silence::SilenceWatch;
 use streaming_call::StreamingCall;
-use turnwright_llm::{
-    EndReason, ErrorKind, LlmError, Model, Reply, Request, looks_like_leaked_call,
-};
+use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{
-    AssistantMessage, Message, ProviderState, StopReason, TokenUsage, ToolCall,
-};
+use turnwright_types::message::{AssistantMessage, Message, ProviderState, StopReason, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::token_meter::TokenMeter;
 use turnwright_types::update::Update;
@@ -37,24 +33,6 @@ const ENDED: &str = "Not executed: the turn ended here.";
 const FULL_AGAIN: &str = "The answer was cut off, because the model's window is full. The \
                           conversation is compacted before the next request: say \"go on\".";
 
-/// The part of an answer that was received.
-struct ReceivedAnswer {
-    answer: StreamedAnswer,
-    /// `None` if the turn was cancelled.
-    outcome: Option<Result<Reply, LlmError>>,
-    /// True if the user was told that the request leaves images or audio out.
-    omits_media: bool,
-}
-
-impl ReceivedAnswer {
-    /// The error of a server that has refused one image, and takes others.
-    fn refused_image(&self) -> Option<&LlmError> {
-        let error = self.outcome.as_ref()?.as_ref().err()?;
-        let is_first = self.answer.shown() == ShownSoFar::Nothing && !self.omits_media;
-        (is_first && error.is_about_one_image()).then_some(error)
-    }
-}
-
 impl Turn {
     pub(super) async fn sample(&mut self) -> TurnStep {
         // While the client does not read the last round's updates, no new request is made.
@@ -63,7 +41,8 @@ impl Turn {
         let mut request = self.next_request(&selection);
         let message = self.history.mint_message_id();
         let received = self.receive_without_refused_images(&selection, &mut request, &message);
-        let ReceivedAnswer { answer, outcome, omits_media } = received.await;
+        let mut answer = received.await;
+        let outcome = answer.outcome.take();
         self.report_missing_effort(&selection);
         self.report_corrected_base_url(selection.model.as_ref());
         let reply = outcome.as_ref().and_then(|result| result.as_ref().ok());
@@ -75,7 +54,7 @@ impl Turn {
             None => return TurnStep::End(Ok(StopReason::Cancelled)),
             Some(Err(error)) => {
                 if answer.shown() == ShownSoFar::Nothing
-                    && !omits_media
+                    && !answer.omits_media
                     && let Some(notice) = self.drop_images(&error)
                 {
                     return TurnStep::Wait(Duration::ZERO, Some(notice));
@@ -115,7 +94,7 @@ impl Turn {
         selection: &ModelSelection,
         request: &mut Request,
         message: &MessageId,
-    ) -> ReceivedAnswer {
+    ) -> StreamedAnswer {
         let mut received = self.receive_answer(selection, request, message.clone()).await;
         let mut suspected = None;
         while let Some(error) = received.refused_image() {
@@ -142,7 +121,7 @@ impl Turn {
             conversation.specs(window),
             selection.effort,
         );
-        conversation.cache_guard.check(selection.model.name(), &request);
+        conversation.told.cache_guard().check(selection.model.name(), &request);
         request
     }
 
@@ -152,7 +131,7 @@ impl Turn {
         selection: &ModelSelection,
         request: &Request,
         message: MessageId,
-    ) -> ReceivedAnswer {
+    ) -> StreamedAnswer {
         let conversation = self.conversation.clone();
         let mut listener = AnswerListener {
             client: conversation.client(),
@@ -162,9 +141,7 @@ impl Turn {
             open: &mut self.cards,
             coalescer: TextCoalescer::new(message.clone()),
             draft_writer: DraftWriter::new(conversation.log().clone(), message.clone()),
-            text: String::new(),
-            thought: String::new(),
-            cards: Vec::new(),
+            answer: StreamedAnswer::default(),
             modalities: selection.model.modalities(),
             silence: SilenceWatch::new(selection.model.as_ref(), self.budget.silence),
         };
@@ -186,7 +163,7 @@ impl Turn {
             Some(Err(_)) => listener.silence.length(),
             Some(Ok(_)) | None => Duration::ZERO,
         };
-        ReceivedAnswer { answer: listener.finish(), outcome, omits_media }
+        StreamedAnswer { outcome, omits_media, ..listener.finish() }
     }
 
     /// Updates what depends on the request of a complete reply.
@@ -196,7 +173,7 @@ impl Turn {
             self.conversation.selection.forget_previous();
         }
         self.report_usage(model, reply, &request);
-        self.conversation.cache_guard.remember(model.name(), request, reply.usage);
+        self.conversation.told.cache_guard().remember(model.name(), request, reply.usage);
     }
 
     async fn step_after_sample(
@@ -363,19 +340,17 @@ impl Turn {
         let counted = reply
             .usage
             .filter(|usage| usage.total() > 0 && !TokenMeter::is_impossible(usage.input, weight));
+        let mut counted_in = None;
         if let Some(usage) = counted {
             let finding = self.history.meter.record(&usage, weight, &self.history.messages);
             self.check_count(model, usage, finding, request);
-            let size = window(model, &self.history);
+            counted_in = Some(window(model, &self.history));
             self.conversation.env.helpers.count_tokens(usage);
-            let cost = add_cost(&mut self.history, model, reply.cost, usage);
-            self.conversation.log().record_usage(model.name(), usage, Some(size), cost);
-            self.history.spent.usage += usage;
-        } else {
-            let none = TokenUsage::default();
-            let cost = add_cost(&mut self.history, model, reply.cost, none);
-            self.conversation.log().record_usage(model.name(), none, None, cost);
         }
+        let usage = counted.unwrap_or_default();
+        let cost = add_cost(&mut self.history, model, reply.cost, usage);
+        self.conversation.log().record_usage(model.name(), usage, counted_in, cost);
+        self.history.spent.usage += usage;
         self.tell_unlimited_cost(model);
         let size = window(model, &self.history);
         let meter = self.history.meter;

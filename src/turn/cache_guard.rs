@@ -5,123 +5,98 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use turnwright_llm::Request;
 use turnwright_types::message::{Message, TokenUsage, ToolSpecs};
 
 /// The most breaks that are kept.
 const MAX_BREAKS: usize = 5;
 
-/// The last request of a session, and the last ones that did not begin like the request before.
-// Held only to compare pointers.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct CacheGuard(Arc<Mutex<GuardState>>);
-
+/// The last request of a conversation, and the last ones that did not begin like the request before.
 #[derive(Debug, Default)]
-struct GuardState {
-    last: Option<SentRequest>,
+pub(crate) struct CacheGuard {
+    /// The name of the model, and what it was sent.
+    last: Option<(String, Request)>,
     usage: Option<TokenUsage>,
     requests: u64,
-    breaks: VecDeque<CacheBreak>,
-}
-
-/// The parts of a request that come before what the next one adds.
-#[derive(Debug)]
-struct SentRequest {
-    model: String,
-    system: Arc<str>,
-    tools: ToolSpecs,
-    messages: Vec<Arc<Message>>,
-}
-
-/// A request that did not begin with the bytes of the one before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CacheBreak {
-    /// The number of the request in this process, from 1.
-    pub(crate) request: u64,
-    /// The difference from the request before.
-    pub(crate) why: String,
+    /// The number of each such request in this process, from 1, and its difference from the one before.
+    breaks: VecDeque<(u64, String)>,
 }
 
 impl CacheGuard {
     /// Compares a request that is about to be made with the last one.
-    pub(super) fn check(&self, model: &str, request: &Request) {
-        let mut state = self.0.lock();
-        state.requests += 1;
-        let Some(why) = state.last.as_ref().and_then(|last| last.difference(model, request)) else {
+    pub(super) fn check(&mut self, model: &str, request: &Request) {
+        self.requests += 1;
+        let last = self.last.as_ref();
+        let Some(why) = last.and_then(|(name, last)| difference((name, last), (model, request)))
+        else {
             return;
         };
-        tracing::info!(request = state.requests, why, "the provider has to read the request anew");
-        let request = state.requests;
-        state.breaks.push_back(CacheBreak { request, why });
-        if state.breaks.len() > MAX_BREAKS {
-            state.breaks.pop_front();
+        tracing::info!(request = self.requests, why, "the provider has to read the request anew");
+        self.breaks.push_back((self.requests, why));
+        if self.breaks.len() > MAX_BREAKS {
+            self.breaks.pop_front();
         }
     }
 
     /// Takes note of a request that was made.
-    pub(super) fn remember(&self, model: &str, request: Request, usage: Option<TokenUsage>) {
-        let Request { system, tools, messages, .. } = request;
-        let mut state = self.0.lock();
-        let model = match state.last.take() {
-            Some(last) if last.model == model => last.model,
+    pub(super) fn remember(&mut self, model: &str, request: Request, usage: Option<TokenUsage>) {
+        let model = match self.last.take() {
+            Some((known, _)) if known == model => known,
             _ => model.to_owned(),
         };
-        state.last = Some(SentRequest { model, system, tools, messages });
-        state.usage = usage.or(state.usage);
+        self.last = Some((model, request));
+        self.usage = usage.or(self.usage);
     }
 
     /// The number of requests, what the provider has counted last, and the last breaks.
-    pub(crate) fn report(&self) -> (u64, Option<TokenUsage>, Vec<CacheBreak>) {
-        let state = self.0.lock();
-        (state.requests, state.usage, state.breaks.iter().cloned().collect())
+    pub(crate) fn report(&self) -> (u64, Option<TokenUsage>, Vec<(u64, String)>) {
+        (self.requests, self.usage, self.breaks.iter().cloned().collect())
     }
 }
 
-impl SentRequest {
-    /// Describes why the next request begins differently; `None` if it begins with this one.
-    fn difference(&self, model: &str, next: &Request) -> Option<String> {
-        if self.model != model {
-            return Some(format!("the model was changed to {model}"));
-        }
-        if self.system != next.system {
-            return Some("the system prompt was changed".to_owned());
-        }
-        if let Some(why) = self.changed_tools(&next.tools) {
-            return Some(why);
-        }
-        let mut pairs = self.messages.iter().zip(&next.messages);
-        let different = pairs.position(|(one, other)| !Arc::ptr_eq(one, other) && one != other);
-        let first = different.or_else(|| {
-            (next.messages.len() < self.messages.len()).then_some(next.messages.len())
-        })?;
-        let kind = match next.messages.get(first).map(AsRef::as_ref) {
-            Some(Message::User(_)) => "a message of the user",
-            Some(Message::Assistant(_)) => "an answer",
-            Some(Message::Tool(_)) => "a result",
-            None => "what came after it is gone",
-        };
-        Some(format!("message {} of {} is different ({kind})", first + 1, self.messages.len()))
+/// Describes why a request to a model begins differently than the last one; `None` if it begins with it.
+fn difference(
+    (last_model, last): (&str, &Request),
+    (model, next): (&str, &Request),
+) -> Option<String> {
+    if last_model != model {
+        return Some(format!("the model was changed to {model}"));
     }
+    if last.system != next.system {
+        return Some("the system prompt was changed".to_owned());
+    }
+    if let Some(why) = changed_tools(&last.tools, &next.tools) {
+        return Some(why);
+    }
+    let mut pairs = last.messages.iter().zip(&next.messages);
+    let different = pairs.position(|(one, other)| !Arc::ptr_eq(one, other) && one != other);
+    let first = different
+        .or_else(|| (next.messages.len() < last.messages.len()).then_some(next.messages.len()))?;
+    let kind = match next.messages.get(first).map(AsRef::as_ref) {
+        Some(Message::User(_)) => "a message of the user",
+        Some(Message::Assistant(_)) => "an answer",
+        Some(Message::Tool(_)) => "a result",
+        None => "what came after it is gone",
+    };
+    Some(format!("message {} of {} is different ({kind})", first + 1, last.messages.len()))
+}
 
-    fn changed_tools(&self, next: &ToolSpecs) -> Option<String> {
-        if Arc::ptr_eq(&self.tools, next) || self.tools == *next {
-            return None;
-        }
-        let added = missing_in(&self.tools, next);
-        let removed = missing_in(next, &self.tools);
-        let changed = self.tools.iter().find(|old| next.iter().all(|new| new != *old));
-        Some(match (added.as_str(), removed.as_str()) {
-            ("", "") => match changed {
-                Some(tool) => format!("the description of {} was changed", tool.name),
-                None => "the order of the tools was changed".to_owned(),
-            },
-            (added, "") => format!("tools were added: {added}"),
-            ("", removed) => format!("tools were removed: {removed}"),
-            (added, removed) => format!("tools were added: {added}; and removed: {removed}"),
-        })
+fn changed_tools(last: &ToolSpecs, next: &ToolSpecs) -> Option<String> {
+    if Arc::ptr_eq(last, next) || last == next {
+        return None;
     }
+    let added = missing_in(last, next);
+    let removed = missing_in(next, last);
+    let changed = last.iter().find(|old| next.iter().all(|new| new != *old));
+    Some(match (added.as_str(), removed.as_str()) {
+        ("", "") => match changed {
+            Some(tool) => format!("the description of {} was changed", tool.name),
+            None => "the order of the tools was changed".to_owned(),
+        },
+        (added, "") => format!("tools were added: {added}"),
+        ("", removed) => format!("tools were removed: {removed}"),
+        (added, removed) => format!("tools were added: {added}; and removed: {removed}"),
+    })
 }
 
 /// The tools of `all` that are not among `these`: our own by their names, and how many of each MCP server.
@@ -182,11 +157,11 @@ mod tests {
             ),
             (first.tools.iter().rev().cloned().collect(), "the order of the tools was changed"),
         ] {
-            let guard = CacheGuard::default();
+            let mut guard = CacheGuard::default();
             guard.check("m", &first);
             guard.remember("m", first.clone(), None);
             guard.check("m", &Request { tools: Arc::new(tools), ..first.clone() });
-            assert_eq!(guard.report().2[0].why, expected);
+            assert_eq!(guard.report().2[0].1, expected);
         }
     }
 
@@ -205,12 +180,12 @@ mod tests {
             ),
         ];
         for (next, expected) in table {
-            let guard = CacheGuard::default();
+            let mut guard = CacheGuard::default();
             let first = request(&["a", "b"], &["x"]);
             guard.check("m", &first);
             guard.remember("m", first, None);
             guard.check("m", &next);
-            let why = guard.report().2.pop().map(|found| found.why);
+            let why = guard.report().2.pop().map(|(_, why)| why);
             match expected {
                 None => assert_eq!(why, None),
                 Some(start) => assert!(why.as_ref().unwrap().starts_with(start), "{why:?}"),

@@ -4,25 +4,23 @@
 //! results go back to the caller.
 
 pub(super) mod admission_queue;
-pub(super) mod audit;
 pub(super) mod cards;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
-mod kept_call;
+mod records;
 pub(super) mod runner;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::future::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::tools::{AnyTool, ToolEnv, ToolOutcome, patch_call};
-use crate::turn::loop_guard::LoopQuestion;
 use crate::turn::{SharedGrants, Turn, TurnStep};
 use turnwright_store::CallOutcome;
 use turnwright_types::ids::CallId;
@@ -33,15 +31,13 @@ use turnwright_types::update::ToolCallStatus;
 
 use admission_queue::AdmissionTicket;
 use cards::{failed_update, settled_call};
-use runner::{CANCELLED, CallEnd, CallOrigin, CallRunner, PendingCall};
-
-/// The calls that are queued or running, by their index in the answer.
-type RunningCalls = FuturesUnordered<BoxFuture<'static, (usize, CallEnd)>>;
+use runner::{CANCELLED, CallEnd, CallRunner, PendingCall};
 
 impl Turn {
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
         let mut results = CallResults::open(calls.clone());
-        let mut running = RunningCalls::new();
+        // By the index in the answer.
+        let mut running = FuturesUnordered::new();
         let mut new_paths = Vec::new();
         let mut all_invalid = true;
         // All calls are queued before the first one starts: each waits for earlier ones only.
@@ -103,7 +99,7 @@ impl Turn {
         results: CallResults,
         touched: Vec<PathBuf>,
         all_invalid: bool,
-    ) -> Option<LoopQuestion> {
+    ) -> Option<(CallId, String)> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
         let asked = self.check_loops(&mut results, all_invalid).await;
         let cut = self.cut_long_results(&mut results);
@@ -306,9 +302,9 @@ pub(crate) struct StandaloneCalls(CallRunner);
 
 impl StandaloneCalls {
     pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
-        let origin = CallOrigin::McpClient;
-        let grants = SharedGrants::default();
-        StandaloneCalls(CallRunner::new(Arc::new(env), grants, origin, Arc::default()))
+        let mut runner = CallRunner::new(Arc::new(env), SharedGrants::default(), Arc::default());
+        runner.is_for_mcp_client = true;
+        StandaloneCalls(runner)
     }
 
     pub(crate) fn env(&self) -> &Arc<ToolEnv> {

@@ -7,15 +7,16 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::cache_guard::CacheGuard;
 use super::calls::admission_queue::AdmissionQueue;
-use super::calls::runner::{CallOrigin, CallRunner};
+use super::calls::runner::CallRunner;
 use super::prompt::project_context::ToldFolders;
-use super::steering::JoinedMessage;
-use super::{CacheGuard, CancellableCalls, ModelFinder, SharedSpending, SpendingLimits};
+use super::{CancellableCalls, SharedSpending, SpendingLimits};
+use crate::error::Error;
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
-use turnwright_store::{Entry, SessionLog};
+use turnwright_store::{Entry, SessionLog, SessionRow};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
@@ -26,6 +27,9 @@ use turnwright_workspace::helper_types::HelperType;
 /// The permission answers that a conversation remembers.
 // Held only to judge.
 pub(crate) type SharedGrants = Arc<Mutex<Grants>>;
+
+/// Finds the model with a name. Reads files: not for the runtime's thread.
+type FindModel = dyn Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync;
 
 /// Everything that a turn works with but the history. The session owns it and clones the handle for each of
 /// its turns; a helper has one of its own.
@@ -47,8 +51,6 @@ pub(crate) struct Conversation {
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
-    /// Watches over what the provider has in its cache.
-    pub cache_guard: CacheGuard,
     /// The other limits on the spending of a turn and of the session.
     pub limits: SpendingLimits,
     /// The spending of the session, including that of helpers.
@@ -57,8 +59,8 @@ pub(crate) struct Conversation {
     pub queue: Arc<AdmissionQueue>,
     /// The calls that the user can cancel one by one; those of helpers are not shown as calls.
     pub cancellable: CancellableCalls,
-    /// Finds the models of helpers.
-    pub models: ModelFinder,
+    /// Finds the model of a helper by its name.
+    pub find_model: Arc<FindModel>,
 }
 
 impl std::fmt::Debug for Conversation {
@@ -94,16 +96,11 @@ impl Conversation {
             tools: Arc::new(self.tools.for_helper(kind.tools.as_deref())),
             system_prompt: system_prompt.into(),
             told: self.told.for_helper(),
-            grants: self.grants.clone(),
-            cache_guard: CacheGuard::default(),
             // The turn that has asked for the helper checks what it has edited.
             checks: SharedValue::default(),
             cancellable: CancellableCalls::default(),
             max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
-            limits: self.limits,
-            spending: self.spending.clone(),
-            queue: Arc::clone(&self.queue),
-            models: self.models.clone(),
+            ..self.clone()
         }
     }
 
@@ -123,6 +120,20 @@ impl Conversation {
 
     pub(crate) fn log(&self) -> &SessionLog {
         &self.env.log
+    }
+
+    /// The stored row of a session that begins now in the folders and with the settings of this one.
+    pub(crate) fn session_row(&self) -> SessionRow {
+        let roots = self.env.files.roots();
+        let selection = self.selection.get();
+        SessionRow {
+            real_cwd: roots.real_cwd().to_path_buf(),
+            additional_folders: roots.additional_folders().map(Into::into).collect(),
+            mode: Some(self.mode().get().id().to_owned()),
+            model: Some(selection.model.name().to_owned()),
+            effort: Some(selection.effort.id().to_owned()),
+            ..SessionRow::new(self.env.session.clone(), roots.cwd().to_path_buf())
+        }
     }
 
     /// Shows a notice to the user.
@@ -156,13 +167,6 @@ impl Conversation {
             let message = id.clone();
             let parts = said.parts.clone();
             self.client().update(Update::UserMessage { prompt, message, parts });
-        }
-    }
-
-    /// The same for words that have joined the conversation during a turn.
-    pub(crate) fn report_joined(&self, joined: Vec<JoinedMessage>) {
-        for JoinedMessage { prompt, id, message } in joined {
-            self.report_message(prompt, &id, &message);
         }
     }
 
@@ -213,8 +217,7 @@ impl Conversation {
 
     /// Makes the runner of its calls, with these answers to questions.
     pub(super) fn runner(&self, grants: SharedGrants) -> CallRunner {
-        let env = Arc::clone(&self.env);
-        CallRunner::new(env, grants, CallOrigin::Conversation, Arc::clone(&self.queue))
+        CallRunner::new(Arc::clone(&self.env), grants, Arc::clone(&self.queue))
     }
 
     /// The facts that decide which tools the model is offered.
@@ -241,12 +244,13 @@ pub(super) enum OnceNotice {
     BaseUrl,
 }
 
-/// The notes that the user and the model of a conversation have been given. Clones share them.
+/// The notes that the user, the model and its provider have been given, and those that the model has yet to be told.
+/// Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     /// A bit for each [`OnceNotice`], which a session shares with its helpers.
     notices: Arc<AtomicU8>,
-    // Held only to access a small set.
+    // Held only to look at a few values.
     context: Arc<Mutex<ToldContext>>,
 }
 
@@ -258,6 +262,12 @@ struct ToldContext {
     folders: ToldFolders,
     /// True if the user was told that instructions, notes and skills could not be read.
     lacks_instructions: bool,
+    /// Watches over what the provider has in its cache.
+    cache_guard: CacheGuard,
+    /// Context for the model that no prompt has brought yet.
+    unsent: String,
+    /// News of what the user has undone, for the next prompt.
+    undo_news: Option<String>,
 }
 
 impl Told {
@@ -299,6 +309,31 @@ impl Told {
         MutexGuard::map(self.context.lock(), |context| &mut context.folders)
     }
 
+    /// Compares the requests of the conversation.
+    pub(crate) fn cache_guard(&self) -> MappedMutexGuard<'_, CacheGuard> {
+        MutexGuard::map(self.context.lock(), |context| &mut context.cache_guard)
+    }
+
+    /// Leaves context for the next prompt.
+    pub(crate) fn add_unsent(&self, context: impl IntoIterator<Item = String>) {
+        self.context.lock().unsent.extend(context);
+    }
+
+    /// Takes the context that no prompt has brought yet. The first prompt of a conversation gets its whole context
+    /// anew, so nothing older is left for it.
+    pub(crate) fn take_unsent(&self, is_first: bool) -> String {
+        let unsent = std::mem::take(&mut self.context.lock().unsent);
+        if is_first { String::new() } else { unsent }
+    }
+
+    pub(crate) fn set_undo_news(&self, news: Option<String>) {
+        self.context.lock().undo_news = news;
+    }
+
+    pub(crate) fn take_undo_news(&self) -> Option<String> {
+        self.context.lock().undo_news.take()
+    }
+
     /// Notes whether the instructions, notes and skills could not be read. Returns the answer of the time before.
     pub(super) fn set_lacks_instructions(&self, lacks_instructions: bool) -> bool {
         std::mem::replace(&mut self.context.lock().lacks_instructions, lacks_instructions)
@@ -311,48 +346,38 @@ pub(crate) struct ModelSelection {
     pub model: Arc<dyn Model>,
     /// The reasoning effort; ignored by models that have none to choose.
     pub effort: ReasoningEffort,
+    /// The model before the current one, until that has answered: it has the conversation so far in its cache.
+    pub(super) previous: Option<Arc<dyn Model>>,
 }
 
 /// The model selection, set by the session and read by its turn.
-// Held only to copy a pointer.
+// Held only to copy pointers.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedModelSelection(Arc<Mutex<SelectionState>>);
-
-#[derive(Debug)]
-struct SelectionState {
-    current: ModelSelection,
-    /// The model before the current one, until that has answered.
-    previous: Option<Arc<dyn Model>>,
-}
+pub(crate) struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
 
 impl SharedModelSelection {
     pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
-        let current = ModelSelection { model, effort };
-        SharedModelSelection(Arc::new(Mutex::new(SelectionState { current, previous: None })))
+        let selection = ModelSelection { model, effort, previous: None };
+        SharedModelSelection(Arc::new(Mutex::new(selection)))
     }
 
     pub(crate) fn get(&self) -> ModelSelection {
-        self.0.lock().current.clone()
+        self.0.lock().clone()
     }
 
     pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
-        let mut state = self.0.lock();
-        let previous = std::mem::replace(&mut state.current.model, model);
-        state.previous.get_or_insert(previous);
+        let mut selection = self.0.lock();
+        let previous = std::mem::replace(&mut selection.model, model);
+        selection.previous.get_or_insert(previous);
     }
 
     /// Sets the model of a stored session. The one before has not had anything of the conversation.
     pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
-        self.0.lock().current.model = model;
+        self.0.lock().model = model;
     }
 
     pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
-        self.0.lock().current.effort = effort;
-    }
-
-    /// The model that has the conversation so far in its cache, if it is not the current one.
-    pub(super) fn previous(&self) -> Option<Arc<dyn Model>> {
-        self.0.lock().previous.clone()
+        self.0.lock().effort = effort;
     }
 
     /// Takes note that the current model has answered.
@@ -380,5 +405,16 @@ mod tests {
         let session = Told::default();
         session.tell_mode(Mode::Plan);
         assert!(session.knows_mode() && !session.for_helper().knows_mode());
+    }
+
+    #[test]
+    fn unsent_context_is_told_once_and_a_first_prompt_gets_no_older_one() {
+        let told = Told::default();
+        for (is_first, expected) in [(false, "old\nmoved\n"), (true, "")] {
+            told.add_unsent(["old\n".to_owned()]);
+            told.add_unsent(Some("moved\n".to_owned()));
+            assert_eq!(told.take_unsent(is_first), expected);
+            assert_eq!(told.take_unsent(false), "");
+        }
     }
 }

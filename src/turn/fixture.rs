@@ -13,8 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
-    SharedSpending, Told,
+    CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending, Told,
 };
 use crate::error::Error;
 use crate::tools::{AnyTool, Registry, SharedValue, ToolEnv, Toolbox, built_in};
@@ -250,12 +249,11 @@ pub(crate) fn turn_fixture(
         grants: SharedGrants::default(),
         checks: SharedValue::default(),
         max_requests: 10,
-        cache_guard: CacheGuard::default(),
         limits: super::SpendingLimits::new(true),
         spending: SharedSpending::default(),
         queue: Arc::default(),
         cancellable: CancellableCalls::default(),
-        models: ModelFinder::new(|_| Err(Error::Cancelled)),
+        find_model: Arc::new(|_: &str| Err(Error::Cancelled)),
     };
     TurnFixture { client, conversation, cancel: CancellationToken::new(), _workspace: workspace }
 }

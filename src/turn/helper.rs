@@ -18,13 +18,12 @@ use tokio::time::MissedTickBehavior;
 use super::calls::CallTokens;
 use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
-use crate::error::{Error, as_sentence, error_chain};
+use crate::error::{as_sentence, error_chain};
 use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
-use turnwright_llm::Model;
 use turnwright_recording::outside::in_same_session;
-use turnwright_store::{PendingWrite, SessionLock, SessionLog, SessionRow};
+use turnwright_store::{PendingWrite, SessionLog, SessionRow};
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{PromptPart, StopReason, UserMessage, within_context};
@@ -37,26 +36,6 @@ use turnwright_types::text;
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// The least time between two updates of a card.
 const CARD_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Finds the model with a name. Reads files: not for the runtime's thread.
-#[derive(Clone)]
-pub(crate) struct ModelFinder(Arc<FindModel>);
-
-type FindModel = dyn Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync;
-
-impl ModelFinder {
-    pub(crate) fn new(
-        find: impl Fn(&str) -> Result<Arc<dyn Model>, Error> + Send + Sync + 'static,
-    ) -> ModelFinder {
-        ModelFinder(Arc::new(find))
-    }
-}
-
-/// Runs the helpers of one turn.
-#[derive(Clone, Debug)]
-pub(super) struct TurnHelpers {
-    conversation: Conversation,
-}
 
 struct HelperEnd {
     result: Result<String, ToolRefusal>,
@@ -74,35 +53,25 @@ struct HelperRecord {
     written: PendingWrite,
 }
 
-/// A helper that has not begun.
-struct OpenHelper {
-    conversation: Conversation,
-    client: Arc<HelperClient>,
-    tokens: CallTokens,
-    /// Keeps other processes from writing to its session.
-    lock: Option<SessionLock>,
-}
-
-impl HelperRunner for TurnHelpers {
+/// Runs the helpers of a turn of this conversation.
+impl HelperRunner for Conversation {
     fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
-        let helpers = self.clone();
+        let conversation = self.clone();
         let call = ctx.call.clone();
         let cancel = CallTokens { call: ctx.cancel.clone(), turn: ctx.turn.clone() };
         // The start of the helper is stored before it can do anything, and before the call ends.
-        let record = self.create_session(&task, &call);
+        let record = self.create_helper_session(&task, &call);
         if task.in_background {
-            let outcome = helpers.start_in_background(task, call, record);
+            let outcome = conversation.start_in_background(task, call, record);
             return Box::pin(std::future::ready(outcome));
         }
-        Box::pin(async move { helpers.work(task, call, record, cancel).await.into_outcome() })
+        Box::pin(
+            async move { conversation.run_helper(task, call, record, cancel).await.into_outcome() },
+        )
     }
 }
 
-impl TurnHelpers {
-    pub(super) fn new(conversation: Conversation) -> TurnHelpers {
-        TurnHelpers { conversation }
-    }
-
+impl Conversation {
     fn start_in_background(
         mut self,
         task: HelperTask,
@@ -110,9 +79,9 @@ impl TurnHelpers {
         record: HelperRecord,
     ) -> ToolOutcome {
         // It shares no later answers.
-        let grants = self.conversation.grants.lock().clone();
-        self.conversation.grants = Arc::new(Mutex::new(grants));
-        let env = Arc::clone(&self.conversation.env);
+        let grants = self.grants.lock().clone();
+        self.grants = Arc::new(Mutex::new(grants));
+        let env = Arc::clone(&self.env);
         let id = short_id(&call);
         let what = format!("helper {id} ({})", task.view.title);
         let session = Arc::clone(&env);
@@ -120,8 +89,8 @@ impl TurnHelpers {
         let is_started = env.helpers.spawn(move |cancel| {
             in_same_session(async move {
                 let tokens = CallTokens { call: cancel.clone(), turn: cancel };
-                let work = AssertUnwindSafe(self.work(task, call, record, tokens)).catch_unwind();
-                let news = match work.await.map(|end| end.result) {
+                let work = AssertUnwindSafe(self.run_helper(task, call, record, tokens));
+                let news = match work.catch_unwind().await.map(|end| end.result) {
                     Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
                     Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
@@ -144,7 +113,7 @@ impl TurnHelpers {
     }
 
     /// Runs a helper to its end.
-    async fn work(
+    async fn run_helper(
         self,
         task: HelperTask,
         call: CallId,
@@ -152,46 +121,51 @@ impl TurnHelpers {
         tokens: CallTokens,
     ) -> HelperEnd {
         let HelperRecord { session, log, written } = record;
-        let selection = match self.selection(&task).await {
+        let selection = match self.helper_selection(&task).await {
             Ok(selection) => selection,
             Err(refusal) => return HelperEnd::failed(refusal),
         };
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
-        let waiting =
-            self.conversation.env.helpers.slot(selection.get().model.concurrent_requests());
+        let waiting = self.env.helpers.slot(selection.get().model.concurrent_requests());
         let Some(_slot) = tokens.call.run_until_cancelled(waiting).await else {
             return HelperEnd::failed(cancelled());
         };
-        let env = &self.conversation.env;
-        let lock = match env.log.store() {
+        // Keeps other processes from writing to its session.
+        let lock = match self.log().store() {
             Some(store) => store.lock_session_when_released(&session).await.ok(),
             None => None,
         };
         written.written().await;
-        let client = Arc::new(HelperClient::new(Arc::clone(env), call.clone(), &task, &session));
+        let env = Arc::clone(&self.env);
+        let client = Arc::new(HelperClient::new(env, call.clone(), &task, &session));
         let prefix = format!("{}p", short_id(&call));
-        let helper_env = env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
-        let conversation = self.conversation.for_helper(helper_env, selection, &task.kind);
-        let helper = OpenHelper { conversation, client, tokens, lock };
-        let whole = env.output_folder();
-        let mut end = helper.converse(&task).await;
-        if let Ok(text) = &mut end.result {
-            shorten(text, whole.join(format!("{call}.md"))).await;
+        let env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
+        let conversation = self.for_helper(env, selection, &task.kind);
+        let finished = converse(conversation.clone(), &client, tokens, &task).await;
+        // Nothing that the helper has left running goes on.
+        conversation.env.jobs.close().await;
+        let calls = client.calls();
+        let tokens = conversation.env.helpers.tokens();
+        // Releasing the lock removes a file.
+        spawn_blocking(move || drop(lock)).await.ok();
+        client.end(finished.result.as_ref().ok().copied());
+        let mut result = answer(finished);
+        if let Ok(text) = &mut result {
+            shorten(text, self.env.output_folder().join(format!("{call}.md"))).await;
         }
-        end.session = Some(session);
-        end
+        HelperEnd { result, calls, tokens, session: Some(session) }
     }
 
-    async fn selection(&self, task: &HelperTask) -> Result<SharedModelSelection, ToolRefusal> {
-        let Some(name) = task.kind.model.clone() else {
-            return Ok(self.conversation.selection.clone());
-        };
-        let finder = self.conversation.models.clone();
+    async fn helper_selection(
+        &self,
+        task: &HelperTask,
+    ) -> Result<SharedModelSelection, ToolRefusal> {
+        let Some(name) = task.kind.model.clone() else { return Ok(self.selection.clone()) };
+        let find = Arc::clone(&self.find_model);
         let wanted = name.clone();
-        let found = spawn_blocking(move || (finder.0)(&wanted)).await;
-        let why = match found {
+        let why = match spawn_blocking(move || find(&wanted)).await {
             Ok(Ok(model)) => {
-                let effort = self.conversation.selection.get().effort;
+                let effort = self.selection.get().effort;
                 return Ok(SharedModelSelection::new(model, effort));
             }
             Ok(Err(error)) => error_chain(&error),
@@ -205,65 +179,46 @@ impl TurnHelpers {
     }
 
     /// Creates the session that keeps the helper's conversation, and records that this call starts it.
-    fn create_session(&self, task: &HelperTask, call: &CallId) -> HelperRecord {
-        let env = &self.conversation.env;
+    fn create_helper_session(&self, task: &HelperTask, call: &CallId) -> HelperRecord {
         let session = SessionId::random();
-        let log = env.log.for_helper(session.clone(), call);
-        let roots = env.files.roots();
-        let selection = self.conversation.selection.get();
-        let model = task.kind.model.clone();
+        let log = self.log().for_helper(session.clone(), call);
+        let usual = self.session_row();
         let row = SessionRow {
-            real_cwd: roots.real_cwd().to_path_buf(),
-            additional_folders: roots.additional_folders().map(Into::into).collect(),
+            id: session.clone(),
             title: Some(redact::text(&task.view.title).into_owned()),
-            helper_of: Some(env.session.clone()),
-            mode: Some(env.shared.mode.get().id().to_owned()),
-            model: model.or_else(|| Some(selection.model.name().to_owned())),
-            effort: Some(selection.effort.id().to_owned()),
-            ..SessionRow::new(session.clone(), roots.cwd().to_path_buf())
+            helper_of: Some(usual.id),
+            model: task.kind.model.clone().or(usual.model),
+            ..usual
         };
         log.create_session(row).in_background();
         let record = json!({ "description": task.title, "type": task.kind.name,
             "session_id": session.as_str(), "background": task.in_background });
-        let written = env.log.record_helper(call, record.to_string());
+        let written = self.log().record_helper(call, record.to_string());
         HelperRecord { session, log, written }
     }
 }
 
-impl OpenHelper {
-    /// Holds the conversation, and ends everything that the helper has left running.
-    async fn converse(self, task: &HelperTask) -> HelperEnd {
-        let mut context = prompt::environment_lines(self.conversation.env.files.roots());
-        context.extend(self.conversation.mode_context());
-        let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
-        let conversation = self.conversation.clone();
-        let finished = self.run_turn(conversation, parts).await;
-        let env = &self.conversation.env;
-        env.jobs.close().await;
-        let calls = self.client.calls();
-        let tokens = env.helpers.tokens();
-        let lock = self.lock;
-        // Releasing the lock removes a file.
-        spawn_blocking(move || drop(lock)).await.ok();
-        self.client.end(finished.result.as_ref().ok().copied());
-        let result = answer(finished);
-        HelperEnd { result, calls, tokens, session: None }
-    }
-
-    /// Runs one turn and shows its progress on the card.
-    async fn run_turn(&self, conversation: Conversation, parts: Vec<PromptPart>) -> FinishedTurn {
-        let CallTokens { call, turn } = self.tokens.clone();
-        let env = Arc::clone(&conversation.env);
-        let turn = Turn::of_helper(conversation, UserMessage { parts }, call, turn);
-        let mut turn = pin!(turn.run());
-        let mut due = tokio::time::interval(CARD_INTERVAL);
-        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                biased;
-                finished = &mut turn => return finished,
-                _ = due.tick() => self.client.show_progress(env.helpers.tokens()),
-            }
+/// Holds the conversation of a helper, and shows its progress on the card.
+async fn converse(
+    conversation: Conversation,
+    client: &HelperClient,
+    tokens: CallTokens,
+    task: &HelperTask,
+) -> FinishedTurn {
+    let mut context = prompt::environment_lines(conversation.env.files.roots());
+    context.extend(conversation.mode_context());
+    let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
+    let env = Arc::clone(&conversation.env);
+    let CallTokens { call, turn } = tokens;
+    let turn = Turn::of_helper(conversation, UserMessage { parts }, call, turn);
+    let mut running = pin!(turn.run());
+    let mut due = tokio::time::interval(CARD_INTERVAL);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            finished = &mut running => return finished,
+            _ = due.tick() => client.show_progress(env.helpers.tokens()),
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) enum Resource {
 impl Resource {
     const ALL: [Resource; 4] =
         [Resource::Requests, Resource::Tokens, Resource::Cost, Resource::Minutes];
+    /// Their names in settings.
+    const NAMES: [&str; 4] = ["requests", "tokens", "cost", "minutes"];
 }
 
 /// An amount of each resource.
@@ -64,14 +66,9 @@ impl SpendingLimits {
             Some(("session", resource)) => (&mut self.session, resource),
             _ => return,
         };
-        let resource = match resource {
-            "requests" => Resource::Requests,
-            "tokens" => Resource::Tokens,
-            "cost" => Resource::Cost,
-            "minutes" => Resource::Minutes,
-            _ => return,
-        };
-        amounts[resource as usize] = number;
+        if let Some(at) = Resource::NAMES.iter().position(|known| *known == resource) {
+            amounts[at] = number;
+        }
     }
 
     /// True if the cost is limited.
@@ -119,16 +116,12 @@ impl ReachedLimit {
     }
 
     /// The setting that raises it.
-    fn setting(self) -> &'static str {
+    fn setting(self) -> String {
+        let name = Resource::NAMES[self.resource as usize];
         match (self.is_session, self.resource) {
-            (false, Resource::Requests) => "max_turn_requests",
-            (false, Resource::Tokens) => "limits.turn_tokens",
-            (false, Resource::Cost) => "limits.turn_cost",
-            (false, Resource::Minutes) => "limits.turn_minutes",
-            (true, Resource::Requests) => "limits.session_requests",
-            (true, Resource::Tokens) => "limits.session_tokens",
-            (true, Resource::Cost) => "limits.session_cost",
-            (true, Resource::Minutes) => "limits.session_minutes",
+            (false, Resource::Requests) => "max_turn_requests".to_owned(),
+            (false, _) => format!("limits.turn_{name}"),
+            (true, _) => format!("limits.session_{name}"),
         }
     }
 
@@ -286,9 +279,7 @@ impl Turn {
         state.now = now;
         now
     }
-}
 
-impl Turn {
     /// The first step of the turn. A session that has used up a limit makes no request any more.
     pub(super) fn first_step(&mut self) -> TurnStep {
         let now = self.share_spending();
@@ -422,7 +413,7 @@ mod tests {
             assert_eq!(told.len(), notices, "{limits:?} {told:?}");
             assert_eq!(meter.take_notices(now).len(), 0, "told once");
             let found = meter.reached(now);
-            assert_eq!(found.map(ReachedLimit::setting), reached, "{limits:?}");
+            assert_eq!(found.map(ReachedLimit::setting).as_deref(), reached, "{limits:?}");
         }
         let meter = SpendingMeter::new(with("turn_minutes", 5.0), &before);
         let later = amounts(&before.spent, before.cost, Duration::from_secs(300));

@@ -10,6 +10,7 @@ use crate::tools;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::hash::std_hash;
+use turnwright_types::ids::CallId;
 use turnwright_types::message::{
     Arguments, AssistantMessage, Message, StopReason, ToolCall, ToolMessage, UserMessage,
 };
@@ -37,20 +38,14 @@ const FAILURE_QUESTION: usize = 8;
 const INVALID_REMINDER: usize = 4;
 const INVALID_QUESTION: usize = 6;
 
-/// A repetition that the user is asked about.
-pub(super) struct LoopQuestion {
-    call: ToolCall,
-    repetition: Repetition,
-}
-
 impl Turn {
-    /// Tells the model in the results if it goes round in circles. Returns what the user must be asked
-    /// about.
+    /// Tells the model in the results if it goes round in circles. Returns the call and the repetition that the
+    /// user must be asked about, the latter in words.
     pub(super) async fn check_loops(
         &mut self,
         results: &mut [ToolMessage],
         all_invalid: bool,
-    ) -> Option<LoopQuestion> {
+    ) -> Option<(CallId, String)> {
         if !self.conversation.limits.stops_loops {
             return None;
         }
@@ -80,7 +75,7 @@ impl Turn {
                     self.conversation.log().replace_result(&result.call, result.text.clone());
                 }
                 Some(LoopFinding::Ask(repetition)) => {
-                    question = Some(LoopQuestion { call: call.clone(), repetition });
+                    question = Some((call.id.clone(), description(repetition, call)));
                 }
                 None => {}
             }
@@ -125,12 +120,10 @@ impl Turn {
     }
 
     /// Asks the user whether the turn goes on.
-    pub(super) async fn ask_about_loop(&mut self, asked: LoopQuestion) -> TurnStep {
-        let LoopQuestion { call, repetition } = asked;
+    pub(super) async fn ask_about_loop(&mut self, (call, what): (CallId, String)) -> TurnStep {
         if self.is_helper() {
             return self.ask_for_report();
         }
-        let what = description(repetition, &call);
         let options = [GO_ON, STOP, GUIDE].map(str::to_owned).to_vec();
         let Some(reply) = self.ask(&call, format!("{what} Shall it go on?"), options).await else {
             return TurnStep::End(Ok(StopReason::Cancelled));
@@ -167,11 +160,11 @@ impl Turn {
     /// Asks the user something about a call. Returns `None` if the turn was cancelled.
     async fn ask(
         &self,
-        call: &ToolCall,
+        call: &CallId,
         question: String,
         options: Vec<String>,
     ) -> Option<UserReply> {
-        let call = call.id.clone();
+        let call = call.clone();
         let question = UserQuestion { call, question, options, allows_multiple: false };
         let asking = self.conversation.client().ask_user(question);
         self.cancel.run_until_cancelled(asking).await
@@ -179,7 +172,7 @@ impl Turn {
 
     /// Asks the user what the model should do instead, which it reads before its next request. `None` if
     /// the user does not say it now.
-    async fn ask_for_guidance(&mut self, call: &ToolCall) -> Option<TurnStep> {
+    async fn ask_for_guidance(&mut self, call: &CallId) -> Option<TurnStep> {
         let question = "What should the model do instead?".to_owned();
         let Some(reply) = self.ask(call, question, Vec::new()).await else {
             return Some(TurnStep::End(Ok(StopReason::Cancelled)));

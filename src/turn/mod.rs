@@ -40,7 +40,6 @@ use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::cards::OpenCards;
 use calls::runner::{self, CallRunner};
 use checks::TurnChecks;
-use helper::TurnHelpers;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
@@ -48,13 +47,11 @@ use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
-pub(crate) use cache_guard::CacheGuard;
 pub(crate) use calls::cards::{abridged_arguments, failed_update, not_run};
 pub(crate) use calls::{CancellableCalls, StandaloneCalls};
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
-pub(crate) use helper::ModelFinder;
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
@@ -155,7 +152,7 @@ impl Turn {
     ) -> Turn {
         let mut turn = Turn::without_helpers(conversation.clone(), history, prompt, cancel);
         if conversation.env.helpers.catalogue().is_some() {
-            turn.runner.helpers = Some(Arc::new(TurnHelpers::new(conversation)));
+            turn.runner.helpers = Some(Arc::new(conversation));
         }
         turn
     }

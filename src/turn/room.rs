@@ -102,8 +102,8 @@ impl Turn {
         self.prune(&budget, estimate);
         let estimate = self.history.meter.estimate(&self.history.messages, fixed);
         // Files that the model reads again and again are needed together, so they may fill the window.
-        let is_crowded = has_repeated_results(&self.history.messages);
-        let limit = if is_crowded { budget.usable() } else { budget.compact_at() };
+        let is_crowded = !repeated_results(&self.history.messages).is_empty();
+        let limit = if is_crowded { budget.usable } else { budget.compact_at() };
         // A compaction could not make the conversation besides its prompt much smaller.
         let prompt = self.prompt_tokens();
         let is_small = estimate.saturating_sub(fixed_tokens + prompt)
@@ -119,7 +119,7 @@ impl Turn {
                  larger window."
             ));
         }
-        let selection = self.summarising_model(selection, estimate);
+        let selection = summarising_model(selection, estimate);
         self.compact(selection, CompactionReason::NearlyFull).await;
     }
 
@@ -165,21 +165,6 @@ impl Turn {
         *self.conversation.told.folders() = ToldFolders::default();
         self.conversation.log().add_entry(Entry::Pruned { kept });
         tracing::info!(kept, "old results were left out of the conversation");
-    }
-
-    /// The model that writes the summary: the one before if the conversation does not fit into the
-    /// window of the new one.
-    fn summarising_model(&self, selection: ModelSelection, estimate: u64) -> ModelSelection {
-        let fits = |model: &dyn Model| {
-            let window = model.window().unwrap_or_else(|| model.assumed_window());
-            estimate < WindowBudget::new(window, model.max_output(), 0).usable()
-        };
-        match self.conversation.selection.previous() {
-            Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {
-                ModelSelection { model, ..selection }
-            }
-            _ => selection,
-        }
     }
 
     async fn compact(
@@ -399,6 +384,21 @@ impl Turn {
     }
 }
 
+/// The model that writes the summary: the one before if the conversation does not fit into the
+/// window of the new one.
+fn summarising_model(selection: ModelSelection, estimate: u64) -> ModelSelection {
+    let fits = |model: &dyn Model| {
+        let window = model.window().unwrap_or_else(|| model.assumed_window());
+        estimate < WindowBudget::new(window, model.max_output(), 0).usable
+    };
+    match selection.previous.clone() {
+        Some(model) if !fits(selection.model.as_ref()) && fits(model.as_ref()) => {
+            ModelSelection { model, ..selection }
+        }
+        _ => selection,
+    }
+}
+
 /// Tells the user what to do if a window whose size is only assumed may be full.
 fn full_window_hint(model: &dyn Model) -> String {
     format!(
@@ -486,11 +486,6 @@ fn repeated_results(messages: &[Arc<Message>]) -> HashSet<usize> {
         }
     }
     newest.into_values().collect()
-}
-
-/// True if the model has asked again for results that were left out.
-fn has_repeated_results(messages: &[Arc<Message>]) -> bool {
-    !repeated_results(messages).is_empty()
 }
 
 /// Leaves out the results before the last `kept` messages.
@@ -608,9 +603,9 @@ mod tests {
         messages.push(prompt());
         assert!(make_room(&mut messages));
         assert_eq!(lengths(&messages), [0, 0, 150_000, 200_000]);
-        assert!(!has_repeated_results(&messages));
+        assert!(repeated_results(&messages).is_empty());
         step(&mut messages, "a", 160_000);
-        assert!(has_repeated_results(&messages));
+        assert!(!repeated_results(&messages).is_empty());
         step(&mut messages, "e", 200_000);
         messages.push(prompt());
         assert!(make_room(&mut messages));

@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{Turn, TurnStep};
+use super::{Conversation, Turn, TurnStep};
 use turnwright_store::{Audience, Entry, SessionLog};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, UserMessage};
@@ -40,14 +40,6 @@ struct WaitingMessage {
     message: UserMessage,
 }
 
-/// A message of the user that has joined the conversation during a turn.
-#[derive(Debug)]
-pub(crate) struct JoinedMessage {
-    pub(super) prompt: Option<PromptKey>,
-    pub(super) id: MessageId,
-    pub(super) message: Arc<Message>,
-}
-
 impl SteeringQueue {
     /// Adds a message, which is logged before it is taken. Returns it if the turn takes no more.
     pub(crate) fn push(
@@ -74,13 +66,13 @@ impl SteeringQueue {
         Ok(())
     }
 
-    /// Moves the waiting messages to the end of the conversation, and returns them.
-    pub(crate) fn move_into(
+    /// Moves the waiting messages to the end of the conversation. Returns each with its prompt and identifier.
+    fn move_into(
         &self,
         history: &mut History,
         log: &SessionLog,
         context: Option<&str>,
-    ) -> Vec<JoinedMessage> {
+    ) -> Vec<(Option<PromptKey>, MessageId, Arc<Message>)> {
         let waiting = std::mem::take(&mut self.0.lock().messages);
         let mut joined = Vec::new();
         for WaitingMessage { seq, prompt, mut message } in waiting {
@@ -88,16 +80,21 @@ impl SteeringQueue {
             history.push(Message::User(message));
             let Some(message) = history.messages.last().cloned() else { continue };
             let id = history.mint_message_id();
-            joined.push(JoinedMessage { prompt, id: id.clone(), message: Arc::clone(&message) });
+            joined.push((prompt, id.clone(), Arc::clone(&message)));
             let entry = Entry::Message { id, message, audience: Audience::Both };
             log.replace_entries(vec![seq], log.reserve_seq(), entry);
         }
         joined
     }
 
-    /// Takes no further messages. Those that wait stay.
-    pub(crate) fn close(&self) {
+    /// Takes no further messages, and keeps those that wait for the next prompt. Returns true if there were any.
+    pub(crate) fn close_into(&self, history: &mut History, conversation: &Conversation) -> bool {
         self.0.lock().is_closed = true;
+        let joined = self.move_into(history, conversation.log(), None);
+        for (prompt, id, message) in &joined {
+            conversation.report_message(*prompt, id, message);
+        }
+        !joined.is_empty()
     }
 
     /// Takes no further messages, unless one is waiting.
@@ -128,7 +125,9 @@ impl Turn {
             // The words are stored before the client is told of them.
             log.flush().written().await;
         }
-        self.conversation.report_joined(joined);
+        for (prompt, id, message) in joined {
+            self.conversation.report_message(prompt, &id, &message);
+        }
     }
 
     /// The step after an answer that needs none: one more request if the user has said something since
@@ -145,12 +144,7 @@ impl Turn {
 
     /// Keeps what the user has said for the next prompt, because this turn makes no further request.
     pub(super) fn keep_unread_steering(&mut self) {
-        self.steering.close();
-        let log = self.conversation.log().clone();
-        let joined = self.steering.move_into(&mut self.history, &log, None);
-        let is_unread = !joined.is_empty();
-        self.conversation.report_joined(joined);
-        if is_unread {
+        if self.steering.close_into(&mut self.history, &self.conversation) {
             self.conversation.notify(UNREAD_NOTICE.to_owned());
         }
     }

@@ -1,6 +1,6 @@
-//! Compatibility of the store: this build reads a database that was written at commit 937d324 without
-//! losing anything. The database has an edit, a command, a cancelled and a killed turn, an undo, a
-//! rewind, a fork, a picture and an archived session.
+//! Compatibility of the store: this build reads a database of version 5, as badf78d6 left it, without
+//! losing anything. Its rows were written at commit 937d324. The database has an edit, a command, a
+//! cancelled and a killed turn, an undo, a rewind, a fork, a picture and an archived session.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -11,12 +11,12 @@ use turnwright_testing::process_waits;
 
 use crate::agent::{TestAgent, subcommand};
 
-const DATABASE: &[u8] = include_bytes!("../data/database-937d324/sessions.db.gz");
-/// The output of `sessions list --all --archived --json` at that commit, but for slash commands, which
+const DATABASE: &[u8] = include_bytes!("../data/database-badf78d6/sessions.db.gz");
+/// The output of `sessions list --all --archived --json` at 937d324, but for slash commands, which
 /// do not count as turns any more.
-const SESSIONS: &str = include_str!("../data/database-937d324/sessions.jsonl");
-/// The output of `sessions export --json` at that commit, by session.
-const EXPORTS: &str = include_str!("../data/database-937d324/exports.json");
+const SESSIONS: &str = include_str!("../data/database-badf78d6/sessions.jsonl");
+/// The output of `sessions export --json` at 937d324, by session.
+const EXPORTS: &str = include_str!("../data/database-badf78d6/exports.json");
 /// The session with the edit, the command, the cancelled turn and the undo.
 const EDITED: &str = "93d93d45-1752-40bd-8820-0c2232feee82";
 

@@ -103,7 +103,11 @@ fn a_store_of_a_newer_program_is_left_alone() {
     agent.call("initialize", &json!({ "protocolVersion": 1 }));
     agent.session = agent.new_session();
     assert_eq!(agent.turn("hello"), "end_turn");
-    assert!(agent.thoughts().contains("made by a newer turnwright"), "{}", agent.thoughts());
+    assert!(
+        agent.thoughts().contains("made by another version of turnwright"),
+        "{}",
+        agent.thoughts()
+    );
     let session = agent.session.clone();
     open(&mut agent, "session/load", &session);
     assert_eq!(replayed_prompts(&agent), ["hello"]);

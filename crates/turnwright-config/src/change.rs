@@ -19,8 +19,6 @@ const KEY_PREFIXES: &[&str] =
 const MIN_KEY_LENGTH: usize = 20;
 /// The shortest known key that is looked for in a value.
 const MIN_KNOWN_KEY_LENGTH: usize = 8;
-/// How similar the name of a setting must be to be suggested.
-const MIN_SIMILARITY: f64 = 0.85;
 
 /// A change of one setting that is right and not yet saved.
 #[derive(Debug)]
@@ -91,7 +89,7 @@ impl Config {
         typed: &[String],
     ) -> Result<String, ConfigError> {
         let schema = schema::root();
-        let node = schema::find(&schema, path).map_err(|place| unknown(key, path, &place))?;
+        let node = schema::find(&schema, path)?;
         let known_keys = self.snapshot().secrets();
         if typed.iter().any(|word| looks_like_key(word) || holds_known_key(word, &known_keys)) {
             return Err(ConfigError::new(format!(
@@ -138,31 +136,6 @@ fn holds_known_key(text: &str, keys: &[String]) -> bool {
 fn is_variable_name(text: &str) -> bool {
     !text.starts_with(|first: char| first.is_ascii_digit())
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
-}
-
-fn unknown(key: &str, path: &[String], place: &schema::UnknownSetting) -> ConfigError {
-    let wanted = &path[place.depth];
-    let parent = key_text(&path[..place.depth]);
-    let full = |name: &str| match parent.as_str() {
-        "" => name.to_owned(),
-        parent => format!("{parent}.{name}"),
-    };
-    if ["key", "api_key"].contains(&wanted.as_str()) && parent.starts_with("providers.") {
-        return ConfigError::new(format!(
-            "Keys do not belong in the file: set `{}` to the name of the variable that holds the key, or \
-             run `turnwright login`",
-            full("key_env")
-        ));
-    }
-    let similarity = |name: &str| strsim::jaro_winkler(name, wanted);
-    let closest = place.known.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    let hint = match closest.filter(|name| similarity(name) >= MIN_SIMILARITY) {
-        Some(meant) => format!("Perhaps `{}` is meant", full(meant)),
-        None if place.known.is_empty() => format!("`{parent}` is not a section"),
-        None if parent.is_empty() => format!("Known are {}", place.known.join(", ")),
-        None => format!("`{parent}` has {}", place.known.join(", ")),
-    };
-    ConfigError::new(format!("Unknown setting `{key}`. {hint}"))
 }
 
 fn unchangeable(key: &str, why: UnchangeableValue) -> ConfigError {

@@ -7,10 +7,11 @@ mod project_servers;
 use std::fs;
 use std::path::Path;
 
+use crate::file::{CheckTable, MAX_CHECKS, usable_checks};
+use crate::layers::{ManagedSettings, ProjectSettings};
 use crate::trust::{self, TrustStore};
 use crate::{
-    CheckTable, Config, MAX_CHECKS, ManagedSettings, NetworkSetting, PermissionSection,
-    ProjectSettings, RuleEntry, SandboxSettings, SettingsSnapshot, usable_checks,
+    Config, NetworkSetting, PermissionSection, RuleEntry, SandboxSettings, SettingsSnapshot,
 };
 use turnwright_guard::{ConfinementSettings, named_programs, obeyed_by_git, read_by_direnv};
 use turnwright_mcp::ServerSpec;
@@ -100,11 +101,6 @@ impl EffectivePolicy {
 }
 
 impl ProjectFile {
-    fn of_settings(text: &str, is_trusted: bool, requests: Vec<String>) -> ProjectFile {
-        let text = text.to_owned();
-        ProjectFile { name: PROJECT_FILE, text, is_trusted, requests, full_requests: Vec::new() }
-    }
-
     /// Returns true if the file has settings that wait for the user's trust.
     pub fn needs_trust(&self) -> bool {
         !self.is_trusted && !self.requests.is_empty()
@@ -137,46 +133,45 @@ pub fn resolve_policy_with(
     let max_mode = layers.add_managed(settings.config);
     layers.add_user(settings);
     layers.add_saved(settings.config, roots.real_cwd());
-    let found = layers.project_file(project_folder);
-    let project = found.as_ref().map(|(text, project)| {
+    let mut mode = settings.mode();
+    let mut checks = settings.checks();
+    let mut sandbox = settings.sandbox_settings();
+    let mut project_files = Vec::new();
+    if let Some((text, project)) = layers.project_file(project_folder) {
         let is_trusted = trust.is_trusted(project_folder, PROJECT_FILE, text.as_bytes());
-        (text, project, is_trusted)
-    });
-    let (mode, mut requests) = match project {
-        Some((_, project, is_trusted)) => layers.add_project(project, is_trusted, settings),
-        None => (settings.mode(), Vec::new()),
-    };
-    let project_checks = project.map(|(_, project, is_trusted)| (&project.checks, is_trusted));
-    let (checks, unknown_checks) = merged_checks(&settings.checks(), project_checks);
-    requests.extend(unknown_checks);
-    let project_bounds =
-        project.map(|(_, project, is_trusted)| (project, roots.real_cwd(), is_trusted));
-    let (bounds, wider) = settings.sandbox_settings(project_bounds);
-    requests.extend(wider);
-    let project =
-        project.map(|(text, _, is_trusted)| ProjectFile::of_settings(text, is_trusted, requests));
-    let found = project_servers::find(settings, trust, project_folder);
-    layers.problems.extend(found.problems);
+        let mut requests = layers.add_project(&project, is_trusted, settings, &mut mode);
+        requests.extend(add_checks(&mut checks, &project.checks, is_trusted));
+        let home = settings.config.home();
+        let cwd = roots.real_cwd();
+        requests.extend(sandbox.add_project(&project.sandbox, cwd, home.as_deref(), is_trusted));
+        let name = PROJECT_FILE;
+        let full_requests = Vec::new();
+        project_files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
+    }
+    let (servers_file, servers) =
+        project_servers::find(settings, trust, project_folder, &mut layers.problems);
+    project_files.extend(servers_file);
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
+    project_files.extend(helpers.files);
     let PolicyLayers { rules, problems, .. } = layers;
     EffectivePolicy {
         rules: PolicyRules {
             rules,
-            protected: protected_paths(&bases, &bounds.protect),
+            protected: protected_paths(&bases, &sandbox.protect),
             dialect,
             can_confine: turnwright_sandbox::can_confine(),
             max_mode,
-            has_network: bounds.network == NetworkSetting::On,
+            has_network: sandbox.network == NetworkSetting::On,
             protected_exposed: is_protected_exposed,
             bases,
         },
         mode: mode.min(max_mode),
         max_mode,
-        sandbox: bounds,
+        sandbox,
         problems: bounded(problems),
-        project_files: project.into_iter().chain(found.file).chain(helpers.files).collect(),
-        servers: found.servers,
+        project_files,
+        servers,
         checks,
         helper_types: helpers.types,
     }
@@ -193,27 +188,19 @@ fn path_bases(config: &Config, roots: &Roots) -> PathBases {
     PathBases { roots: roots.folders().map(Path::to_path_buf).collect(), home }
 }
 
-/// The checks of the user's settings and of the project. If the project is not trusted, its checks are returned
-/// as requests instead.
-fn merged_checks(
-    user: &CheckTable,
-    project: Option<(&CheckTable, bool)>,
-) -> (Vec<Check>, Vec<String>) {
-    let mut checks = as_checks(user);
-    let Some((project, is_trusted)) = project else { return (checks, Vec::new()) };
-    let new: Vec<_> = as_checks(project)
-        .into_iter()
-        .filter(|check| checks.iter().all(|known| known.name != check.name))
-        .collect();
+/// Adds the checks of a project. If it is not trusted, they are returned as requests instead.
+fn add_checks(checks: &mut Vec<Check>, project: &CheckTable, is_trusted: bool) -> Vec<String> {
+    let mut new = usable_checks(project);
+    new.retain(|check| checks.iter().all(|known| known.name != check.name));
     if is_trusted {
         checks.extend(new);
         checks.truncate(MAX_CHECKS);
-        return (checks, Vec::new());
+        return Vec::new();
     }
     let requests = new
         .iter()
         .map(|check| format!("checks.{} = \"{}\"", check.name, escape_hidden_line(&check.command)));
-    (checks, requests.collect())
+    requests.collect()
 }
 
 /// The files and folders in these folders that other programs obey, and those that the settings add.
@@ -230,12 +217,6 @@ fn protected_paths(bases: &PathBases, added: &[String]) -> ProtectedPaths {
     let obeyed = obeyed_paths.into_iter().flatten().chain(read.flatten());
     let roots = folders.iter().cloned().chain(git.into_iter().flatten()).collect();
     ProtectedPaths::new(roots, added.iter().cloned().chain(obeyed).collect())
-}
-
-fn as_checks(table: &CheckTable) -> Vec<Check> {
-    usable_checks(table)
-        .map(|(name, command)| Check { name: name.clone(), command: command.clone() })
-        .collect()
 }
 
 /// Returns true if sandboxed commands can write protected files in the folders that they may write.
@@ -381,24 +362,23 @@ impl PolicyLayers<'_> {
         }
     }
 
-    /// Adds the project's rules. Returns the mode with the project, and what the project asks for and
-    /// gets only if it is trusted.
+    /// Adds the project's rules, and changes the user's mode to the project's, if it may. Returns what the project
+    /// asks for and gets only if it is trusted.
     fn add_project(
         &mut self,
         project: &ProjectSettings,
         is_trusted: bool,
         settings: &SettingsSnapshot<'_>,
-    ) -> (Mode, Vec<String>) {
+        mode: &mut Mode,
+    ) -> Vec<String> {
         let mut requests = Vec::from_iter(self.add_project_rules(project, is_trusted));
-        let default_mode = settings.mode();
-        let wanted = self.project_mode(project).unwrap_or(default_mode);
-        if wanted <= default_mode || is_trusted && !settings.config.has_process_mode() {
-            return (wanted, requests);
-        }
-        if !is_trusted {
+        let wanted = self.project_mode(project).unwrap_or(*mode);
+        if wanted <= *mode || is_trusted && !settings.config.has_process_mode() {
+            *mode = wanted;
+        } else if !is_trusted {
             requests.push(format!("mode = \"{}\"", wanted.id()));
         }
-        (default_mode, requests)
+        requests
     }
 
     /// Adds the project's rules. Returns a description of its allow rules, which apply only if it

@@ -28,6 +28,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
+use turnwright_types::shell_script::Check;
 
 settings! {
     /// The user's settings file.
@@ -366,7 +367,7 @@ impl ConfigFile {
 
 /// The key variable of the well-known provider of this name, if the section's `base_url` leads elsewhere,
 /// so that its key must not be sent there.
-pub(crate) fn withheld_key_variable(name: &str, section: &ProviderSection) -> Option<&'static str> {
+fn withheld_key_variable(name: &str, section: &ProviderSection) -> Option<&'static str> {
     let known = preset(name)?;
     leads_elsewhere(known, section).then_some(known.key_env)?
 }
@@ -437,7 +438,7 @@ pub(crate) fn parse_error(
 }
 
 /// The message of a TOML error in one line, without the quoted value, which may be a secret.
-pub(crate) fn redacted_message(message: &str) -> String {
+fn redacted_message(message: &str) -> String {
     let mut message = field_error_text("", message.trim()).replace(['\n', '\r'], " ");
     if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
         && first < last
@@ -491,24 +492,28 @@ settings! {
 
 impl PermissionSection {
     /// The number of allow rules.
-    pub fn allow_rule_count(&self) -> usize {
+    pub(crate) fn allow_rule_count(&self) -> usize {
         self.allow.len() + self.rule.iter().filter(|rule| rule.effect == "allow").count()
     }
 }
 
 /// The checks of a file: a command line for each name.
-pub type CheckTable = BTreeMap<String, String>;
+pub(crate) type CheckTable = BTreeMap<String, String>;
 
 /// The most checks of a session.
-pub const MAX_CHECKS: usize = 8;
+pub(crate) const MAX_CHECKS: usize = 8;
 /// The longest name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 /// The longest command line, in bytes.
 const MAX_COMMAND_BYTES: usize = 4 * 1024;
 
 /// The checks that can be run.
-pub fn usable_checks(checks: &CheckTable) -> impl Iterator<Item = (&String, &String)> {
-    checks.iter().filter(|(name, command)| is_name(name) && is_command(command)).take(MAX_CHECKS)
+pub(crate) fn usable_checks(checks: &CheckTable) -> Vec<Check> {
+    let usable = checks.iter().filter(|(name, command)| is_name(name) && is_command(command));
+    usable
+        .take(MAX_CHECKS)
+        .map(|(name, command)| Check { name: name.clone(), command: command.clone() })
+        .collect()
 }
 
 /// The errors in the checks of a file, which have this key, a sentence each.
@@ -652,16 +657,14 @@ mod tests {
         };
         let mixed =
             table(&[("rust", "cargo check"), ("a b", "x"), ("empty", " "), ("two", "a\nb")]);
-        assert_eq!(
-            usable_checks(&mixed).map(|check| check.0.as_str()).collect::<Vec<_>>(),
-            ["rust"]
-        );
+        let names: Vec<_> = usable_checks(&mixed).into_iter().map(|check| check.name).collect();
+        assert_eq!(names, ["rust"]);
         let wrong = wrong_checks("checks", &mixed);
         assert_eq!(wrong.len(), 3, "{wrong:?}");
         assert!(wrong[0].starts_with("`checks.a b`: a name") && wrong[1].contains("in one line"));
         let many: CheckTable =
             (0..9).map(|number| (number.to_string(), "true".to_owned())).collect();
-        assert_eq!(usable_checks(&many).count(), MAX_CHECKS);
+        assert_eq!(usable_checks(&many).len(), MAX_CHECKS);
         assert_eq!(wrong_checks("checks", &many), ["`checks` has 9 entries, and 8 are used"]);
     }
 }

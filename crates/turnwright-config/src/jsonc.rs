@@ -3,10 +3,11 @@
 
 use jsonc_parser::ast::{Object, Value as Node};
 use jsonc_parser::common::{Range, Ranged};
-use jsonc_parser::errors::ParseError;
 use jsonc_parser::tokens::Token;
 use jsonc_parser::{CollectOptions, ParseOptions, Scanner, ScannerOptions, parse_to_ast};
 use serde_json::{Value, json};
+
+use crate::ConfigError;
 
 /// Objects and lists in deeper nesting are refused: the parser calls itself, and its own limit needs a large
 /// stack.
@@ -15,32 +16,17 @@ const MAX_DEPTH: usize = 100;
 const DEFAULT_INDENT: &str = "  ";
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Why a file cannot be parsed or changed, in words for the user.
-#[derive(Debug, thiserror::Error)]
-pub enum JsoncError {
-    #[error(transparent)]
-    Parse(#[from] ParseError),
-    #[error("it has a line end that not all programs see")]
-    LoneCarriageReturn,
-    #[error("it is nested too deeply")]
-    TooDeep,
-    #[error("{0} is not an object")]
-    NotAnObject(String),
-    #[error("it has `{0}` twice")]
-    Duplicate(String),
-}
-
 /// The value of a text; null if there is nothing but blanks and comments.
 ///
 /// # Errors
 /// If it cannot be parsed: why, and in which line.
-pub fn parse(text: &str) -> Result<Value, JsoncError> {
+pub fn parse(text: &str) -> Result<Value, ConfigError> {
     Ok(parse_document(text.trim_start_matches(BYTE_ORDER_MARK))?.map_or(Value::Null, Value::from))
 }
 
 /// The text with a value at a path of keys. A value that is there is replaced; objects that are missing on the
 /// way are made.
-pub fn with_value(text: &str, path: &[&str], value: &Value) -> Result<String, JsoncError> {
+pub fn with_value(text: &str, path: &[&str], value: &Value) -> Result<String, ConfigError> {
     if let Some(rest) = text.strip_prefix(BYTE_ORDER_MARK) {
         return Ok(format!("{BYTE_ORDER_MARK}{}", with_value(rest, path, value)?));
     }
@@ -52,20 +38,20 @@ pub fn with_value(text: &str, path: &[&str], value: &Value) -> Result<String, Js
     for (depth, key) in path.iter().enumerate() {
         let Node::Object(object) = node else {
             let place = depth.checked_sub(1).map_or("it", |parent| path[parent]);
-            return Err(JsoncError::NotAnObject(place.to_owned()));
+            return Err(ConfigError::new(format!("{place} is not an object")));
         };
         let mut found = object.properties.iter().filter(|property| property.name.as_str() == *key);
         node = match (found.next(), found.next()) {
             (None, _) => return Ok(insert(text, object, key, &wrapped(&path[depth + 1..], value))),
             (Some(property), None) => &property.value,
-            _ => return Err(JsoncError::Duplicate((*key).to_owned())),
+            _ => return Err(ConfigError::new(format!("it has `{key}` twice"))),
         };
     }
     let new = indented(value, indent_of(text, node.start()), text);
     Ok(splice(text, node.range(), &new))
 }
 
-fn parse_document(text: &str) -> Result<Option<Node<'_>>, JsoncError> {
+fn parse_document(text: &str) -> Result<Option<Node<'_>>, ConfigError> {
     let options = ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -80,12 +66,15 @@ fn parse_document(text: &str) -> Result<Option<Node<'_>>, JsoncError> {
     };
     // Some programs take it for the end of a comment, and others do not.
     if text.replace("\r\n", "\n").contains('\r') {
-        return Err(JsoncError::LoneCarriageReturn);
+        return Err(ConfigError::new("it has a line end that not all programs see"));
     }
     if is_nested_too_deeply(text) {
-        return Err(JsoncError::TooDeep);
+        return Err(ConfigError::new("it is nested too deeply"));
     }
-    Ok(parse_to_ast(text, &CollectOptions::default(), &options)?.value)
+    match parse_to_ast(text, &CollectOptions::default(), &options) {
+        Ok(document) => Ok(document.value),
+        Err(error) => Err(ConfigError::new(error.to_string())),
+    }
 }
 
 fn is_nested_too_deeply(text: &str) -> bool {

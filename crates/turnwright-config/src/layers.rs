@@ -1,12 +1,10 @@
 //! The settings files: the user's `config.toml`, the managed file of the administrator and the file of the
 //! project.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fmt, io};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::environment::read_variable;
@@ -14,35 +12,20 @@ use crate::file::{CheckTable, ConfigFile, read_settings, unknown_setting, wrong_
 use crate::sandbox::{SandboxSection, SandboxSettings};
 use crate::{Config, ConfigError, Paths, PermissionSection, SettingsSnapshot};
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::hash::std_hash;
 use turnwright_types::private_file;
 
 /// The most bytes that are read of a settings file, which has a few hundred lines.
 const MAX_FILE_SIZE: u64 = 1024 * 1024;
 
-/// The user's settings file, which is re-read whenever it has changed.
+/// The user's settings file, which is read for each snapshot.
+#[derive(Debug)]
 pub struct UserFile {
     path: PathBuf,
     /// True if a flag or a variable names the file.
     must_exist: bool,
-    /// The result of the last read.
-    cached: Mutex<Option<Arc<LoadedFile>>>,
-}
-
-impl fmt::Debug for UserFile {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The text may contain a credential, for example in a header.
-        formatter.debug_struct("UserFile").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-/// The text of the file and the result of parsing it.
-pub(crate) struct LoadedFile {
-    /// `Ok(None)` if there is no file.
-    text: Result<Option<String>, ConfigError>,
-    pub(crate) parsed: Result<Arc<ConfigFile>, ConfigError>,
-    /// Warnings about entries that have no effect, one sentence each.
-    pub(crate) warnings: Vec<String>,
-    is_logged: AtomicBool,
+    /// The hash of the content whose warnings and errors were logged last.
+    logged: AtomicU64,
 }
 
 impl UserFile {
@@ -50,7 +33,7 @@ impl UserFile {
     /// folder.
     pub fn find(flag: Option<PathBuf>, paths: &Paths) -> UserFile {
         match flag.or_else(|| read_variable("TURNWRIGHT_CONFIG").map(PathBuf::from)) {
-            Some(path) => UserFile { path, must_exist: true, cached: Mutex::default() },
+            Some(path) => UserFile { path, must_exist: true, logged: AtomicU64::default() },
             None => UserFile::at_default_path(paths),
         }
     }
@@ -58,7 +41,7 @@ impl UserFile {
     /// The file in the configuration folder, which need not exist.
     pub fn at_default_path(paths: &Paths) -> UserFile {
         let path = paths.config.join("config.toml");
-        UserFile { path, must_exist: false, cached: Mutex::default() }
+        UserFile { path, must_exist: false, logged: AtomicU64::default() }
     }
 
     /// The path of the file, which need not exist.
@@ -79,27 +62,31 @@ impl UserFile {
 
     /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
     pub fn key_variables(&self) -> Vec<String> {
-        let named = self.read().parsed.as_ref().map(|file| file.variables()).ok();
-        named.unwrap_or_default()
+        self.parse(self.read()).map(|(file, _)| file.variables()).unwrap_or_default()
     }
 
-    /// Reads the file. Logs warnings and errors once per content.
-    pub(crate) fn load(&self) -> Arc<LoadedFile> {
-        let loaded = self.read();
-        if !loaded.is_logged.swap(true, Ordering::Relaxed) {
-            for warning in &loaded.warnings {
-                tracing::warn!("{warning}");
-            }
-            if let Err(error) = &loaded.parsed {
-                tracing::warn!("{error}");
+    /// Reads the file. Returns the settings with warnings about entries that have no effect, one sentence each. Logs
+    /// warnings and errors once per content.
+    pub(crate) fn load(&self) -> Result<(ConfigFile, Vec<String>), ConfigError> {
+        let text = self.read();
+        let hash = std_hash(text.as_ref().map_err(ToString::to_string));
+        let parsed = self.parse(text);
+        if self.logged.swap(hash, Ordering::Relaxed) != hash {
+            match &parsed {
+                Ok((_, warnings)) => {
+                    for warning in warnings {
+                        tracing::warn!("{warning}");
+                    }
+                }
+                Err(error) => tracing::warn!("{error}"),
             }
         }
-        loaded
+        parsed
     }
 
-    /// Reads the file. Compares its text to detect a change, because its timestamp may be unchanged.
-    fn read(&self) -> Arc<LoadedFile> {
-        let text = match private_file::read(&self.path, MAX_FILE_SIZE) {
+    /// The text of the file; `Ok(None)` if there is none.
+    fn read(&self) -> Result<Option<String>, ConfigError> {
+        match private_file::read(&self.path, MAX_FILE_SIZE) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound && !self.must_exist => Ok(None),
             Err(error) => Err(ConfigError::new(format!(
@@ -107,62 +94,52 @@ impl UserFile {
                 self.path.display(),
                 io_error_text(&error)
             ))),
-        };
-        let mut last = self.cached.lock();
-        if let Some(last) = last.as_ref().filter(|loaded| loaded.text == text) {
-            return Arc::clone(last);
         }
-        let loaded = Arc::new(self.parse_text(text));
-        *last = Some(Arc::clone(&loaded));
-        loaded
     }
 
-    fn parse_text(&self, text: Result<Option<String>, ConfigError>) -> LoadedFile {
-        let parsed = match &text {
-            Ok(Some(text)) => ConfigFile::parse(text, &self.path),
-            Ok(None) => Ok((ConfigFile::default(), Vec::new())),
-            Err(error) => Err(error.clone()),
-        };
-        let (outcome, warnings) = match parsed {
-            Ok((file, warnings)) => (Ok(Arc::new(file)), warnings),
-            Err(error) => (Err(error), Vec::new()),
-        };
-        LoadedFile { text, parsed: outcome, warnings, is_logged: AtomicBool::new(false) }
+    fn parse(
+        &self,
+        text: Result<Option<String>, ConfigError>,
+    ) -> Result<(ConfigFile, Vec<String>), ConfigError> {
+        match text? {
+            Some(text) => ConfigFile::parse(&text, &self.path),
+            None => Ok((ConfigFile::default(), Vec::new())),
+        }
     }
 }
 
 /// The settings of the machine's administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct ManagedSettings {
+pub(crate) struct ManagedSettings {
     /// The administrator's rules.
-    pub permissions: PermissionSection,
+    pub(crate) permissions: PermissionSection,
     /// The most permissive mode that a session may have, unparsed.
-    pub max_mode: Option<String>,
+    pub(crate) max_mode: Option<String>,
     /// Warnings about entries that have no effect, one sentence each.
     #[serde(skip)]
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The settings in a project's own file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct ProjectSettings {
+pub(crate) struct ProjectSettings {
     /// The project's rules.
-    pub permissions: PermissionSection,
+    pub(crate) permissions: PermissionSection,
     /// The mode in which its sessions start, unparsed.
-    pub mode: Option<String>,
+    pub(crate) mode: Option<String>,
     /// The commands that check it.
-    pub checks: CheckTable,
+    pub(crate) checks: CheckTable,
+    pub(crate) sandbox: SandboxSection,
     /// Warnings about entries that have no effect, one sentence each.
     #[serde(skip)]
-    pub warnings: Vec<String>,
-    sandbox: SandboxSection,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl ProjectSettings {
     /// Parses the text of a project's file.
-    pub fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
+    pub(crate) fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
         let (mut settings, mut warnings) = read_settings::<ProjectSettings>(text, path)?;
         // It is not a project's choice: it protects the user's files.
         if settings.sandbox.read.take().is_some() {
@@ -176,7 +153,7 @@ impl ProjectSettings {
 
 impl Config {
     /// The settings of the machine's administrator; empty if there is no managed file.
-    pub fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
+    pub(crate) fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
         let text = match private_file::read(path, MAX_FILE_SIZE) {
             Ok(text) => text,
@@ -201,22 +178,10 @@ impl SettingsSnapshot<'_> {
         Ok(self.file()?.permissions.clone())
     }
 
-    /// The confinement of commands, with the settings of a project (its file, its folder, whether it is
-    /// trusted) if one is given. Symbolic links in the paths are not resolved. Also returns the settings of
-    /// an untrusted project that are ignored because they would loosen the confinement.
-    pub fn sandbox_settings(
-        &self,
-        project: Option<(&ProjectSettings, &Path, bool)>,
-    ) -> (SandboxSettings, Vec<String>) {
+    /// The confinement of commands by the user's file. Symbolic links in the paths are not resolved.
+    pub fn sandbox_settings(&self) -> SandboxSettings {
         let home = self.config.home();
-        let own =
-            self.file().map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default();
-        match project {
-            Some((project, folder, is_trusted)) => {
-                own.with_project(&project.sandbox, folder, home.as_deref(), is_trusted)
-            }
-            None => (own, Vec::new()),
-        }
+        self.file().map(|file| file.sandbox.settings(home.as_deref())).unwrap_or_default()
     }
 }
 
@@ -225,7 +190,7 @@ mod tests {
     use super::*;
 
     fn model_in(file: &UserFile) -> Option<String> {
-        file.load().parsed.as_ref().unwrap().model.clone()
+        file.load().unwrap().0.model
     }
 
     #[test]
@@ -239,12 +204,12 @@ mod tests {
             assert_eq!(model_in(&file).as_deref(), Some(model));
         }
         private_file::write(file.path(), b"model = ").unwrap();
-        assert!(file.load().parsed.is_err());
+        assert!(file.load().is_err());
         private_file::remove(file.path()).unwrap();
         assert_eq!(model_in(&file), None);
 
         let named = UserFile::find(Some(file.path().to_owned()), &paths);
-        let error = named.load().parsed.as_ref().unwrap_err().to_string();
+        let error = named.load().unwrap_err().to_string();
         assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
         private_file::write(file.path(), b"model = 'c'").unwrap();
         assert_eq!(model_in(&named).as_deref(), Some("c"));

@@ -52,12 +52,9 @@ pub use change::{SettingChange, looks_like_key};
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
-pub use file::{
-    AgentSection, CheckTable, MAX_CHECKS, PermissionSection, RuleEntry, SessionRetention,
-    usable_checks,
-};
-pub use layers::{ManagedSettings, ProjectSettings, UserFile};
-pub use limits::{LimitSettings, parse_limit};
+pub use file::{AgentSection, PermissionSection, RuleEntry, SessionRetention};
+pub use layers::UserFile;
+pub use limits::parse_limit;
 pub use logins::{Logins, StoredLogin};
 pub use paths::Paths;
 pub use profiles::ModelProfiles;
@@ -67,7 +64,7 @@ pub use provider::{
 };
 pub use sandbox::{NetworkSetting, SandboxSettings};
 pub use schema::{settings_schema, settings_template};
-pub use servers::{McpServerSettings, McpSettings, VariableLookup, expand_variables};
+pub use servers::McpSettings;
 pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
 
@@ -76,7 +73,7 @@ use environment::{
     MODEL_VARIABLE,
 };
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::secret::{Secret, SecretFile};
+use turnwright_types::secret::{Secret, register_secret_file};
 
 /// The name of OpenAI among the well-known providers.
 const OPENAI_PROVIDER: &str = "openai";
@@ -97,8 +94,8 @@ const MAX_KEY_SIZE: u64 = 64 * 1024;
 pub struct ConfigError(String);
 
 impl ConfigError {
-    fn new(text: String) -> ConfigError {
-        ConfigError(text)
+    fn new(text: impl Into<String>) -> ConfigError {
+        ConfigError(text.into())
     }
 }
 
@@ -190,7 +187,7 @@ impl Config {
     }
 
     /// True if the environment sets the mode, as opposed to the user's file.
-    pub fn has_process_mode(&self) -> bool {
+    fn has_process_mode(&self) -> bool {
         self.variables.get(MODE_VARIABLE).is_some()
     }
 
@@ -241,9 +238,9 @@ impl Config {
     }
 
     /// A key file. `~` is the home folder; a relative path is relative to the user's file.
-    fn key_file(&self, name: &str) -> SecretFile {
+    fn key_file(&self, name: &str) -> PathBuf {
         let folder = self.user_file_path().parent().unwrap_or(Path::new(""));
-        SecretFile::new(&match name.strip_prefix("~/") {
+        register_secret_file(&match name.strip_prefix("~/") {
             Some(rest) => {
                 environment::home().map_or_else(|| folder.join(name), |home| home.join(rest))
             }
@@ -257,10 +254,10 @@ impl Config {
             ConfigError::new(format!(
                 "{}: the `key_file` {} {what}",
                 self.user_file_path().display(),
-                file.path().display()
+                file.display()
             ))
         };
-        let text = private_file::read(file.path(), MAX_KEY_SIZE)
+        let text = private_file::read(&file, MAX_KEY_SIZE)
             .map_err(|error| error_with(format!("cannot be read: {}", io_error_text(&error))))?;
         Secret::from_copied(&text).ok_or_else(|| error_with("is empty".to_owned()))
     }

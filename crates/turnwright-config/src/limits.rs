@@ -7,15 +7,6 @@ use serde::Deserialize;
 use crate::table::{Row, SettingType, settings};
 use crate::{Config, ConfigError, SettingsSnapshot};
 
-/// The limits of turns and sessions.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LimitSettings {
-    /// True if a model that goes round in circles is stopped.
-    pub stop_loops: bool,
-    /// Each by the name of its setting; the last one of a name counts.
-    pub numbers: Vec<(String, f64)>,
-}
-
 settings! {
     /// `[limits]`.
     #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
@@ -92,17 +83,20 @@ fn is_limit(number: f64) -> bool {
 }
 
 impl SettingsSnapshot<'_> {
-    /// The limits of turns and sessions. A flag takes precedence over the file.
-    pub fn limits(&self) -> LimitSettings {
+    /// Returns true if a model that goes round in circles is stopped.
+    pub fn stops_loops(&self) -> bool {
+        self.file().ok().and_then(|file| file.limits.stop_loops).unwrap_or(true)
+    }
+
+    /// The limits of turns and sessions, each by the name of its setting. The last one of a name counts: a flag takes
+    /// precedence over the file.
+    pub fn limits(&self) -> Vec<(String, f64)> {
         let section = self.file().map(|file| file.limits).unwrap_or_default();
         let of_file = section
             .numbers()
             .filter(|limit| is_limit(limit.1))
             .map(|(name, number)| (name.to_owned(), number));
-        LimitSettings {
-            stop_loops: section.stop_loops.unwrap_or(true),
-            numbers: of_file.chain(self.config.flags.limits.iter().cloned()).collect(),
-        }
+        of_file.chain(self.config.flags.limits.iter().cloned()).collect()
     }
 }
 

@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::environment::{BASE_URL_VARIABLE, MODEL_VARIABLE};
 use crate::file::ConfigFile;
 use crate::provider::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};
-use crate::resolve::DefaultEndpoint;
 use crate::show::{BUILT_IN, first_match, key_origin};
 use crate::{
-    Config, ConfigError, KeyOrigin, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL, OPENAI_KEY_VARIABLE,
-    OPENAI_PROVIDER, Paths, Provider, ProviderKey, SettingsSnapshot,
+    Config, ConfigError, EndpointSettings, KeyOrigin, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL,
+    OPENAI_KEY_VARIABLE, OPENAI_PROVIDER, Paths, Provider, ProviderKey, SettingsSnapshot,
 };
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::{private_file, redact};
@@ -249,7 +248,7 @@ impl SettingsSnapshot<'_> {
     }
 
     /// The endpoint without a name.
-    pub(crate) fn default_endpoint(&self) -> Option<DefaultEndpoint> {
+    pub(crate) fn default_endpoint(&self) -> Option<EndpointSettings> {
         if self.is_set_by_client() {
             return self.client_endpoint();
         }
@@ -277,7 +276,7 @@ impl SettingsSnapshot<'_> {
         let model = login
             .and_then(|login| login.model.clone())
             .or_else(|| is_openai.then(|| OPENAI_DEFAULT_MODEL.to_owned()));
-        Some(DefaultEndpoint { base_url, key, headers: Vec::new(), model })
+        Some(EndpointSettings { base_url, key, model, ..EndpointSettings::default() })
     }
 
     /// The key for the usual base URL of a well-known provider.

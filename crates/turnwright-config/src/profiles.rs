@@ -2,12 +2,10 @@
 //! it can be learned again, so an unreadable file counts as missing.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Paths;
 use turnwright_types::hash::fnv1a;
@@ -18,27 +16,11 @@ const MAX_PROFILE_SIZE: u64 = 64 * 1024;
 /// The largest list of models, in bytes; the longest lists have some hundred models.
 const MAX_LIST_SIZE: u64 = 512 * 1024;
 
-/// The store of profiles and lists.
+/// The store of profiles and lists. A file names its server and its model for people, and because hashes may collide.
 #[derive(Clone, Debug)]
 pub struct ModelProfiles {
     profiles: PathBuf,
     lists: PathBuf,
-}
-
-/// The file of a profile. It names its model for people, and because hashes may collide.
-#[derive(Serialize, Deserialize)]
-struct ProfileFile {
-    base_url: String,
-    model: String,
-    learned: Value,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ModelListFile {
-    base_url: String,
-    /// Seconds since 1970.
-    asked_at: u64,
-    models: Vec<String>,
 }
 
 impl ModelProfiles {
@@ -49,20 +31,17 @@ impl ModelProfiles {
 
     /// Loads the profile of a model; `None` if there is none that can be read.
     pub fn load(&self, base_url: &str, model: &str) -> Option<Value> {
-        let profile: ProfileFile = read(&self.path(base_url, model), MAX_PROFILE_SIZE)?;
-        let matches =
-            profile.base_url == without_trailing_slash(base_url) && profile.model == model;
-        matches.then_some(profile.learned)
+        let mut profile = read(&self.path(base_url, model), MAX_PROFILE_SIZE)?;
+        let is_meant =
+            profile["base_url"] == without_trailing_slash(base_url) && profile["model"] == model;
+        profile.get_mut("learned").filter(|_| is_meant).map(Value::take)
     }
 
     /// Stores the profile of a model, and replaces an existing one.
     pub fn store(&self, base_url: &str, model: &str, learned: &Value) -> io::Result<()> {
-        let profile = ProfileFile {
-            base_url: without_trailing_slash(base_url).to_owned(),
-            model: model.to_owned(),
-            learned: learned.clone(),
-        };
-        let text = serde_json::to_string_pretty(&profile)?;
+        let server = without_trailing_slash(base_url);
+        let profile = json!({ "base_url": server, "model": model, "learned": learned });
+        let text = format!("{profile:#}");
         if text.len() as u64 > MAX_PROFILE_SIZE {
             return Err(io::Error::other("the profile is too large"));
         }
@@ -76,20 +55,20 @@ impl ModelProfiles {
 
     /// Loads the list of an endpoint's models, and when it was requested.
     pub fn load_model_list(&self, base_url: &str) -> Option<(Vec<String>, SystemTime)> {
-        let list: ModelListFile = read(&self.list_path(base_url), MAX_LIST_SIZE)?;
-        let asked_at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(list.asked_at))?;
-        (list.base_url == without_trailing_slash(base_url)).then_some((list.models, asked_at))
+        let mut list = read(&self.list_path(base_url), MAX_LIST_SIZE)?;
+        let since_1970 = Duration::from_secs(list["asked_at"].as_u64()?);
+        let is_meant = list["base_url"] == without_trailing_slash(base_url);
+        let models = list.get_mut("models").filter(|_| is_meant)?.take();
+        let asked_at = SystemTime::UNIX_EPOCH.checked_add(since_1970)?;
+        Some((serde_json::from_value(models).ok()?, asked_at))
     }
 
     /// Stores the list of an endpoint's models.
     pub fn store_model_list(&self, base_url: &str, models: &[String]) -> io::Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let list = ModelListFile {
-            base_url: without_trailing_slash(base_url).to_owned(),
-            asked_at: now.as_secs(),
-            models: models.to_vec(),
-        };
-        let text = serde_json::to_string_pretty(&list)?;
+        let server = without_trailing_slash(base_url);
+        let list = json!({ "base_url": server, "asked_at": now.as_secs(), "models": models });
+        let text = format!("{list:#}");
         if text.len() as u64 > MAX_LIST_SIZE {
             return Err(io::Error::other("the list of models is too long"));
         }
@@ -107,7 +86,7 @@ impl ModelProfiles {
     }
 }
 
-fn read<T: DeserializeOwned>(path: &std::path::Path, limit: u64) -> Option<T> {
+fn read(path: &Path, limit: u64) -> Option<Value> {
     serde_json::from_str(&private_file::read(path, limit).ok()?).ok()
 }
 
@@ -122,8 +101,6 @@ fn hash(parts: &[&str]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn profiles() -> (tempfile::TempDir, ModelProfiles) {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-use crate::resolve::{DefaultEndpoint, is_credential};
+use crate::resolve::is_credential;
 use crate::table::settings;
 use crate::{Config, SettingsSnapshot};
 use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
@@ -320,13 +320,12 @@ impl SettingsSnapshot<'_> {
     }
 
     /// The endpoint that the client has set.
-    pub(crate) fn client_endpoint(&self) -> Option<DefaultEndpoint> {
+    pub(crate) fn client_endpoint(&self) -> Option<EndpointSettings> {
         match &self.client_provider {
-            ClientProvider::Set { base_url, headers } => Some(DefaultEndpoint {
+            ClientProvider::Set { base_url, headers } => Some(EndpointSettings {
                 base_url: base_url.clone(),
-                key: None,
                 headers: headers.clone(),
-                model: None,
+                ..EndpointSettings::default()
             }),
             ClientProvider::Unset | ClientProvider::Disabled => None,
         }

@@ -19,16 +19,6 @@ use crate::{ConfigError, Logins};
 use turnwright_llm::Protocol;
 use turnwright_types::secret::Secret;
 
-/// The endpoint that flags, environment or login define.
-#[derive(Clone, Debug)]
-pub(crate) struct DefaultEndpoint {
-    pub(crate) base_url: String,
-    pub(crate) key: Option<ProviderKey>,
-    pub(crate) headers: Vec<(String, Secret)>,
-    /// The model to use if none is named.
-    pub(crate) model: Option<String>,
-}
-
 /// Reads a key file.
 type KeyFileReader<'a> = dyn Fn(&str) -> Result<ProviderKey, ConfigError> + 'a;
 
@@ -37,7 +27,8 @@ pub(crate) struct ProviderSources<'a> {
     pub(crate) file: &'a ConfigFile,
     /// The path of the file, for messages.
     pub(crate) path: &'a Path,
-    pub(crate) default: Option<DefaultEndpoint>,
+    /// The endpoint that flags, environment or login define, with the model to use if none is named.
+    pub(crate) default: Option<EndpointSettings>,
     pub(crate) keys: &'a BTreeMap<String, Secret>,
     pub(crate) logins: &'a Logins,
     /// The path of the stored logins.
@@ -67,43 +58,29 @@ enum ProviderRef<'a> {
     None,
 }
 
-/// The server of the default endpoint.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum DefaultServer<'a> {
-    None,
-    OpenAi,
-    /// The user has named this base URL.
-    Other(&'a str),
-}
-
-impl DefaultServer<'_> {
-    /// Returns true if a name with the prefix of a well-known provider means that provider. On a server of
-    /// the user's own it may be one of its models (`openai/gpt-oss-20b`), unless the provider runs on this
-    /// machine or has a key.
-    fn prefers_well_known_provider(
-        self,
-        known: &ProviderPreset,
-        has_key: impl Fn(&ProviderPreset) -> bool,
-    ) -> bool {
-        match self {
-            DefaultServer::None | DefaultServer::OpenAi => true,
-            DefaultServer::Other(_) if known.base_url == Some(crate::OPENAI_BASE_URL) => false,
-            DefaultServer::Other(base_url) => match known.key_env {
-                Some(_) => known.base_url != Some(base_url) && has_key(known),
-                None => true,
-            },
-        }
+/// Returns true if a name with the prefix of a well-known provider means that provider. On a server of
+/// the user's own, the one with this base URL, it may be one of its models (`openai/gpt-oss-20b`), unless the
+/// provider runs on this machine or has a key.
+fn is_preferred(
+    known: &ProviderPreset,
+    own_server: &str,
+    has_key: impl Fn(&ProviderPreset) -> bool,
+) -> bool {
+    match known.key_env {
+        _ if known.base_url == Some(crate::OPENAI_BASE_URL) => false,
+        Some(_) => known.base_url != Some(own_server) && has_key(known),
+        None => true,
     }
 }
 
 /// Resolves a model's name. A section of the file takes precedence, because the user wrote it for that
-/// purpose. The prefix of a well-known provider comes next, and then the default endpoint. If the user has
-/// named its server, it gets the whole name, because the models of many servers have slashes in their
-/// names; those of OpenAI have none.
+/// purpose. The prefix of a well-known provider comes next, and then the default endpoint, which has the base URL
+/// `default`. If the user has named its server, it gets the whole name, because the models of many servers have
+/// slashes in their names; those of OpenAI have none.
 fn resolve_name<'a>(
     requested: Option<&'a str>,
     file: &'a ConfigFile,
-    default: DefaultServer<'_>,
+    default: Option<&str>,
     has_key: impl Fn(&ProviderPreset) -> bool,
 ) -> ProviderRef<'a> {
     if requested == Some("offline") {
@@ -115,24 +92,23 @@ fn resolve_name<'a>(
     if let Some((name, model)) = own {
         return ProviderRef::Section { name, model };
     }
+    let own_server = default.filter(|base_url| *base_url != crate::OPENAI_BASE_URL);
     let prefix = requested.and_then(|name| name.split_once('/'));
     if let Some((preset, model)) = prefix.and_then(|(name, model)| Some((preset(name)?, model)))
         && !model.is_empty()
-        && default.prefers_well_known_provider(preset, has_key)
+        && own_server.is_none_or(|base_url| is_preferred(preset, base_url, has_key))
     {
         // The stored login may have its key.
-        return if preset.name == "openai" && default == DefaultServer::OpenAi {
+        return if preset.name == "openai" && default.is_some() && own_server.is_none() {
             ProviderRef::Default { model: Some(model) }
         } else {
             ProviderRef::Preset { name: preset.name, model }
         };
     }
     match (default, prefix, requested) {
-        (DefaultServer::None | DefaultServer::OpenAi, Some((name, _)), _) => {
-            ProviderRef::Unknown { name }
-        }
-        (DefaultServer::None, None, Some(_)) => ProviderRef::None,
-        (DefaultServer::None, None, None) => sole_section_with_models(file),
+        (_, Some((name, _)), _) if own_server.is_none() => ProviderRef::Unknown { name },
+        (None, None, Some(_)) => ProviderRef::None,
+        (None, None, None) => sole_section_with_models(file),
         _ => ProviderRef::Default { model: requested },
     }
 }
@@ -160,25 +136,22 @@ impl ProviderSources<'_> {
                     .to_owned(),
             ));
         }
-        let found = resolve_name(requested, self.file, self.default_server(), |known| {
+        let found = resolve_name(requested, self.file, self.default_base_url(), |known| {
             self.usual_key(known).is_some()
         });
         let endpoint = match found {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
-            ProviderRef::Default { model } => match &self.default {
+            ProviderRef::Default { model } => match self.default.clone() {
                 Some(default) => {
-                    let model = model.map(str::to_owned).or_else(|| default.model.clone());
+                    let model = model.map(str::to_owned).or(default.model);
                     EndpointSettings {
-                        base_url: default.base_url.clone(),
-                        key: default.key.clone(),
-                        headers: default.headers.clone(),
                         request: self.request_fields(model.as_deref(), []),
                         model,
                         silence_limit: self.silence_limit(),
                         assumed_window: self.assumed_window(),
-                        ..EndpointSettings::default()
+                        ..default
                     }
                 }
                 None => return Ok(Provider::Unconfigured),
@@ -189,12 +162,8 @@ impl ProviderSources<'_> {
         Ok(Provider::Endpoint(Box::new(endpoint)))
     }
 
-    fn default_server(&self) -> DefaultServer<'_> {
-        match self.default.as_ref().map(|endpoint| endpoint.base_url.trim_end_matches('/')) {
-            None => DefaultServer::None,
-            Some(crate::OPENAI_BASE_URL) => DefaultServer::OpenAi,
-            Some(base_url) => DefaultServer::Other(base_url),
-        }
+    fn default_base_url(&self) -> Option<&str> {
+        self.default.as_ref().map(|endpoint| endpoint.base_url.trim_end_matches('/'))
     }
 
     fn unknown_provider(&self, name: &str) -> ConfigError {
@@ -343,9 +312,8 @@ impl ProviderSources<'_> {
     /// True for `OPENAI_API_KEY` if `OPENAI_BASE_URL` names another server than OpenAI's: the key is for
     /// that server.
     fn belongs_to_other_server(&self, variable: &str) -> bool {
-        let default = self.default.as_ref().map(|endpoint| endpoint.base_url.trim_end_matches('/'));
         variable == crate::OPENAI_KEY_VARIABLE
-            && default.is_some_and(|base_url| base_url != crate::OPENAI_BASE_URL)
+            && self.default_base_url().is_some_and(|base_url| base_url != crate::OPENAI_BASE_URL)
     }
 
     fn headers(
@@ -447,37 +415,38 @@ mod tests {
 
     #[test]
     fn a_name_means_a_section_then_a_well_known_provider_then_the_default_endpoint() {
-        use DefaultServer::{None as Nothing, OpenAi};
-        let own = DefaultServer::Other("https://api.groq.com/openai/v1");
+        let nothing = None;
+        let openai = Some(crate::OPENAI_BASE_URL);
+        let own = Some("https://api.groq.com/openai/v1");
         let section = |name, model| ProviderRef::Section { name, model };
         let default = |model| ProviderRef::Default { model };
         let preset = |name, model| ProviderRef::Preset { name, model };
         let unknown = |name| ProviderRef::Unknown { name };
         let file = file(FILE);
         let table = [
-            (Some("offline"), OpenAi, ProviderRef::Offline),
-            (Some("offline"), Nothing, ProviderRef::Offline),
+            (Some("offline"), openai, ProviderRef::Offline),
+            (Some("offline"), nothing, ProviderRef::Offline),
             (Some("deepseek/r1"), own, section("deepseek", "r1")),
-            (Some("mine/org/model"), Nothing, section("mine", "org/model")),
-            (Some("mistral/large"), OpenAi, preset("mistral", "large")),
-            (Some("mistral/large"), Nothing, preset("mistral", "large")),
+            (Some("mine/org/model"), nothing, section("mine", "org/model")),
+            (Some("mistral/large"), openai, preset("mistral", "large")),
+            (Some("mistral/large"), nothing, preset("mistral", "large")),
             (Some("mistral/large"), own, preset("mistral", "large")),
             (Some("zai/glm"), own, default(Some("zai/glm"))),
-            (Some("ollama/org/m:7b"), OpenAi, preset("ollama", "org/m:7b")),
+            (Some("ollama/org/m:7b"), openai, preset("ollama", "org/m:7b")),
             (Some("ollama/org/m:7b"), own, preset("ollama", "org/m:7b")),
             (Some("openai/gpt-oss-20b"), own, default(Some("openai/gpt-oss-20b"))),
-            (Some("openai/gpt-5"), OpenAi, default(Some("gpt-5"))),
-            (Some("openai/gpt-5"), Nothing, preset("openai", "gpt-5")),
-            (Some("nobody/large"), Nothing, unknown("nobody")),
-            (Some("nobody/large"), OpenAi, unknown("nobody")),
+            (Some("openai/gpt-5"), openai, default(Some("gpt-5"))),
+            (Some("openai/gpt-5"), nothing, preset("openai", "gpt-5")),
+            (Some("nobody/large"), nothing, unknown("nobody")),
+            (Some("nobody/large"), openai, unknown("nobody")),
             (Some("nobody/large"), own, default(Some("nobody/large"))),
             (Some("minestrone/x"), own, default(Some("minestrone/x"))),
             (Some("mine/"), own, default(Some("mine/"))),
-            (Some("mistral/"), Nothing, unknown("mistral")),
-            (Some("gpt-5"), OpenAi, default(Some("gpt-5"))),
-            (Some("gpt-5"), Nothing, ProviderRef::None),
+            (Some("mistral/"), nothing, unknown("mistral")),
+            (Some("gpt-5"), openai, default(Some("gpt-5"))),
+            (Some("gpt-5"), nothing, ProviderRef::None),
             (None, own, default(None)),
-            (None, Nothing, section("deepseek", "deepseek-chat")),
+            (None, nothing, section("deepseek", "deepseek-chat")),
         ];
         for (requested, server, expected) in table {
             let has_key = |known: &ProviderPreset| ["mistral", "openai"].contains(&known.name);
@@ -488,7 +457,7 @@ mod tests {
 
     #[test]
     fn a_known_server_that_the_user_names_gets_the_whole_name() {
-        let server = DefaultServer::Other("https://openrouter.ai/api/v1");
+        let server = Some("https://openrouter.ai/api/v1");
         let file = file("");
         for (name, keys) in [("openrouter/auto", "openrouter"), ("deepseek/r1", "")] {
             let found = resolve_name(Some(name), &file, server, |known| known.name == keys);
@@ -509,7 +478,7 @@ mod tests {
             ("[providers.a]\nmodels = ['x']\n[providers.b]\nmodels = ['y']", ProviderRef::None),
         ] {
             let found = file(text);
-            let found = resolve_name(None, &found, DefaultServer::None, |_| false);
+            let found = resolve_name(None, &found, None, |_| false);
             assert_eq!(found, expected, "{text}");
         }
     }

@@ -185,13 +185,13 @@ fn wrong_protected(key: &str, paths: &[String]) -> Vec<String> {
 impl SandboxSettings {
     /// Adds the settings of a project: all of them if it is trusted, otherwise only those that tighten the
     /// confinement. Returns the names of the ignored settings.
-    pub(crate) fn with_project(
-        mut self,
+    pub(crate) fn add_project(
+        &mut self,
         section: &SandboxSection,
         folder: &Path,
         home: Option<&Path>,
         is_trusted: bool,
-    ) -> (SandboxSettings, Vec<String>) {
+    ) -> Vec<String> {
         let paths = |all: &[String]| -> Vec<PathBuf> {
             all.iter().filter_map(|path| resolve_path(path, home, Some(folder))).collect()
         };
@@ -230,7 +230,7 @@ impl SandboxSettings {
                 self.caches.retain(|cache| caches.contains(cache));
             }
         }
-        (self, ignored)
+        ignored
     }
 }
 
@@ -356,7 +356,10 @@ mod tests {
             section("network = 'loopback'\nwrite = ['/a']\ncaches = ['/c', '/d']\nhide = ['/h']");
         let user = user.settings(None);
         let with = |text: &str, is_trusted| {
-            user.clone().with_project(&section(text), Path::new("/ws"), None, is_trusted)
+            let mut settings = user.clone();
+            let section = section(text);
+            let ignored = settings.add_project(&section, Path::new("/ws"), None, is_trusted);
+            (settings, ignored)
         };
         let (narrow, ignored) =
             with("network = 'off'\ncaches = ['/d']\nhide = ['secrets']\nprotect = ['ci']", false);
@@ -372,8 +375,8 @@ mod tests {
             ("memory_mb = 5000", true, (Some(5000), 0)),
         ] {
             let section = section(text);
-            let (settings, ignored) =
-                limited.clone().with_project(&section, Path::new("/ws"), None, is_trusted);
+            let mut settings = limited.clone();
+            let ignored = settings.add_project(&section, Path::new("/ws"), None, is_trusted);
             assert_eq!((settings.memory_mb, ignored.len()), expected, "{text}");
         }
         let wide = "network = 'on'\nwrite = ['/', '../up']\ncaches = ['/d', '/e']";

@@ -6,12 +6,15 @@
 use serde_json::{Value, json};
 use toml_edit::Value as TomlValue;
 
+use crate::ConfigError;
 use crate::document::{key_text, string_text};
 use crate::file::ConfigFile;
-use crate::table::SettingType;
+use crate::table::{SettingType, full_key};
 
 /// The most columns of a line of the schema.
 const MAX_COLUMNS: usize = 100;
+/// How similar the name of a setting must be to be suggested.
+const MIN_SIMILARITY: f64 = 0.85;
 
 /// The schema, as it is printed.
 pub fn settings_schema() -> String {
@@ -73,17 +76,11 @@ fn one_line(value: &Value) -> String {
     }
 }
 
-/// A setting that does not exist.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct UnknownSetting {
-    /// How many parts of the key are known.
-    pub(crate) depth: usize,
-    /// The keys that may follow them.
-    pub(crate) known: Vec<String>,
-}
-
 /// The schema of one setting. `true` allows anything.
-pub(crate) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, UnknownSetting> {
+///
+/// # Errors
+/// If there is no such setting: which ones there are instead.
+pub(crate) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, ConfigError> {
     let mut node = root;
     for (depth, key) in path.iter().enumerate() {
         let named = &node["properties"];
@@ -93,15 +90,33 @@ pub(crate) fn find<'a>(root: &'a Value, path: &[String]) -> Result<&'a Value, Un
             None if others.is_object() => others,
             None if named.is_null() && (node["type"] == "object" || node == &ANYTHING) => &ANYTHING,
             None => {
-                let known = named.as_object().into_iter().flatten();
-                return Err(UnknownSetting {
-                    depth,
-                    known: known.map(|entry| entry.0.clone()).collect(),
-                });
+                let known: Vec<_> = entries(named).map(|(name, _)| name).collect();
+                return Err(unknown(path, depth, &known));
             }
         };
     }
     Ok(node)
+}
+
+/// The error about a setting of which only the first `depth` parts of the key exist, which may be followed by `known`.
+fn unknown(path: &[String], depth: usize, known: &[&str]) -> ConfigError {
+    let wanted = &path[depth];
+    let parent = key_text(&path[..depth]);
+    if ["key", "api_key"].contains(&wanted.as_str()) && parent.starts_with("providers.") {
+        return ConfigError::new(format!(
+            "Keys do not belong in the file: set `{parent}.key_env` to the name of the variable that holds the \
+             key, or run `turnwright login`"
+        ));
+    }
+    let similarity = |name: &str| strsim::jaro_winkler(name, wanted);
+    let closest = known.iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let hint = match closest.filter(|name| similarity(name) >= MIN_SIMILARITY) {
+        Some(meant) => format!("Perhaps `{}` is meant", full_key(&parent, meant)),
+        None if known.is_empty() => format!("`{parent}` is not a section"),
+        None if parent.is_empty() => format!("Known are {}", known.join(", ")),
+        None => format!("`{parent}` has {}", known.join(", ")),
+    };
+    ConfigError::new(format!("Unknown setting `{}`. {hint}", key_text(path)))
 }
 
 static ANYTHING: Value = Value::Bool(true);
@@ -418,7 +433,7 @@ mod tests {
         for (place, value) in [
             ("/properties/list_models", json!(settings.list_models())),
             ("/properties/acp/properties/v2", json!(settings.allows_acp_v2())),
-            ("/properties/limits/properties/stop_loops", json!(settings.limits().stop_loops)),
+            ("/properties/limits/properties/stop_loops", json!(settings.stops_loops())),
         ] {
             assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
         }

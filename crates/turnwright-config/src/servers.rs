@@ -13,7 +13,9 @@ use url::Url;
 use crate::file::{keys_of, unknown_setting};
 use crate::sandbox;
 use crate::table::{Row, SchemaNode, SettingType, section_schema, settings};
-use turnwright_mcp::ServerTransport;
+use turnwright_mcp::{
+    ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
+};
 use turnwright_types::error_text::json_error_text;
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
@@ -158,43 +160,14 @@ settings! {
 pub struct McpSettings {
     /// How long the first prompt of a session waits for its servers.
     pub wait: Duration,
-    /// The usable servers, sorted by name.
-    pub servers: Vec<McpServerSettings>,
+    /// The usable servers, sorted by name. The paths of their sandbox may be relative to the session's folder.
+    pub servers: Vec<ServerSpec>,
     /// The names of disabled servers.
     pub disabled: Vec<String>,
     /// The names of unusable servers, each with the reason.
     pub broken: Vec<(String, String)>,
     /// Values of expanded variables that look like keys.
     pub secrets: Vec<Secret>,
-}
-
-/// A configured MCP server.
-#[derive(Clone, Debug)]
-pub struct McpServerSettings {
-    /// The name in the settings.
-    pub name: String,
-    /// The way to reach the server.
-    pub transport: ServerTransport,
-    /// True if several sessions may share one connection.
-    pub is_shared: bool,
-    /// How long the server may take to become ready.
-    pub start_timeout: Option<Duration>,
-    /// How long a call may go without progress.
-    pub idle_call_timeout: Option<Duration>,
-    /// How long a call may take in total.
-    pub max_call_time: Option<Duration>,
-    /// Globs of the tools to offer; `None` for all.
-    pub tools: Option<Vec<String>>,
-    /// Globs of tools that are not offered.
-    pub without_tools: Vec<String>,
-    /// True if it runs in the sandbox.
-    pub sandbox: bool,
-    /// True if it has network access.
-    pub network: bool,
-    /// Further writable paths: absolute, or relative to the session's folder.
-    pub write: Vec<PathBuf>,
-    /// Paths that it may read although they are hidden from commands: absolute or relative likewise.
-    pub read: Vec<PathBuf>,
 }
 
 impl From<Value> for McpSection {
@@ -295,7 +268,7 @@ impl McpSection {
 }
 
 /// Returns the value of a variable, or the reason why it is not available.
-pub type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
+pub(crate) type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 
 /// Parses a server, and adds the keys of each entry that is not known to `unknown`.
 fn parse_server(
@@ -337,7 +310,7 @@ impl ServerSection {
         name: &str,
         home: Option<&Path>,
         look_up: &VariableLookup<'_>,
-    ) -> Result<McpServerSettings, String> {
+    ) -> Result<ServerSpec, String> {
         let transport = match (&self.command, &self.url) {
             (Some(command), _) => ServerTransport::Stdio {
                 command: expand_home(&expand_variables(command, look_up)?, home),
@@ -353,19 +326,26 @@ impl ServerSection {
                 headers: expand_values(&self.headers, look_up)?,
             },
         };
-        Ok(McpServerSettings {
-            name: name.to_owned(),
-            transport,
+        let usual = ServerTimeouts::default();
+        let call = seconds(self.call_seconds).unwrap_or(usual.call);
+        Ok(ServerSpec {
+            timeouts: ServerTimeouts {
+                start: seconds(self.start_seconds),
+                call,
+                call_total: seconds(self.most_seconds).unwrap_or(usual.call_total).max(call),
+            },
+            sandbox: ServerSandbox {
+                is_enabled: self.sandbox,
+                network: self.network,
+                write: sandbox_paths(&self.write, home),
+                read: sandbox_paths(&self.read, home),
+            },
             is_shared: self.shared,
-            start_timeout: seconds(self.start_seconds),
-            idle_call_timeout: seconds(self.call_seconds),
-            max_call_time: seconds(self.most_seconds),
-            tools: self.tools.clone(),
-            without_tools: self.without_tools.clone(),
-            sandbox: self.sandbox,
-            network: self.network,
-            write: sandbox_paths(&self.write, home),
-            read: sandbox_paths(&self.read, home),
+            tool_filter: ToolFilter {
+                only: self.tools.clone(),
+                without: self.without_tools.clone(),
+            },
+            ..ServerSpec::new(name, ServerSource::User, transport)
         })
     }
 
@@ -438,7 +418,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 /// Expands `${NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty. Any other `$` is literal.
-pub fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
+pub(crate) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
@@ -515,12 +495,11 @@ mod tests {
         assert_eq!((notes, settings.broken), (Vec::new(), Vec::new()));
         assert_eq!((settings.wait, settings.disabled), (Duration::ZERO, vec!["c".to_owned()]));
         let [a, b] = settings.servers.try_into().unwrap();
-        assert_eq!(a.write, [PathBuf::from("/home/me/data"), PathBuf::from("out")]);
-        assert_eq!(
-            (a.start_timeout, a.idle_call_timeout, a.network),
-            (Some(Duration::from_secs(9)), None, false)
-        );
-        assert!(a.is_shared && a.sandbox && !b.is_shared);
+        assert_eq!(a.sandbox.write, [PathBuf::from("/home/me/data"), PathBuf::from("out")]);
+        let timeouts =
+            ServerTimeouts { start: Some(Duration::from_secs(9)), ..ServerTimeouts::default() };
+        assert_eq!((a.timeouts, a.sandbox.network), (timeouts, false));
+        assert!(a.is_shared && a.sandbox.is_enabled && !b.is_shared);
         let ServerTransport::Stdio { command, arguments, environment } = a.transport else {
             panic!()
         };

@@ -189,7 +189,7 @@ impl SettingsSnapshot<'_> {
 
     /// The value of a setting that may be another one than the file or the table has.
     fn value_in_force(&self, key: &str) -> Option<String> {
-        let sandbox = || self.sandbox_settings(None).0;
+        let sandbox = || self.sandbox_settings();
         let value = match key {
             "mode" => self.mode().id(),
             "max_turn_requests" => return Some(self.max_turn_requests().to_string()),

@@ -2,11 +2,9 @@
 //! of the files.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
 use crate::environment::MODE_VARIABLE;
-use crate::file::{CheckTable, ConfigFile};
-use crate::layers::LoadedFile;
+use crate::file::{ConfigFile, usable_checks};
 use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
 use crate::{
@@ -16,12 +14,14 @@ use crate::{
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::secret::Secret;
+use turnwright_types::shell_script::Check;
 
 /// The settings at one moment.
 pub struct SettingsSnapshot<'a> {
     /// The settings that hold as long as the process runs.
     pub config: &'a Config,
-    file: Arc<LoadedFile>,
+    /// The user's file, and warnings about its entries that have no effect, one sentence each.
+    file: Result<(ConfigFile, Vec<String>), ConfigError>,
     /// The stored logins; none if they cannot be read.
     pub(crate) logins: Logins,
     /// Why the logins cannot be read.
@@ -47,12 +47,12 @@ impl<'a> SettingsSnapshot<'a> {
 
     /// The user's file.
     pub(crate) fn file(&self) -> Result<&ConfigFile, ConfigError> {
-        self.file.parsed.as_deref().map_err(ConfigError::clone)
+        self.file.as_ref().map(|(file, _)| file).map_err(ConfigError::clone)
     }
 
     /// Warnings about entries of the user's file that have no effect, one sentence each.
     pub(crate) fn file_warnings(&self) -> &[String] {
-        &self.file.warnings
+        self.file.as_ref().map_or(&[], |(_, warnings)| warnings.as_slice())
     }
 
     /// Warnings about entries of the user's file and about variables that have no effect, one sentence each.
@@ -96,8 +96,8 @@ impl<'a> SettingsSnapshot<'a> {
     }
 
     /// The commands that check a project, of the user's file.
-    pub fn checks(&self) -> CheckTable {
-        self.file().map(|file| file.checks.clone()).unwrap_or_default()
+    pub(crate) fn checks(&self) -> Vec<Check> {
+        self.file().map(|file| usable_checks(&file.checks)).unwrap_or_default()
     }
 
     /// Returns true if endpoints may be asked for their list of models.
@@ -278,7 +278,7 @@ impl<'a> SettingsSnapshot<'a> {
             logins: &self.logins,
             login_path: Logins::path(&config.paths),
             read_key_file: Box::new(move |name| {
-                let origin = KeyOrigin::File(config.key_file(name).path().to_path_buf());
+                let origin = KeyOrigin::File(config.key_file(name));
                 Ok(ProviderKey { secret: config.read_key_file(name)?, origin })
             }),
         }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::{sha256, sha256_hex};
 use turnwright_types::private_file;
@@ -47,7 +48,7 @@ const MAX_PROJECT_FILE_BYTES: u64 = 256 * 1024;
 ///
 /// # Errors
 /// Why the file is not read, as a phrase that follows its name.
-pub fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
+pub(crate) fn read_project_file(project: &Path, name: &str) -> Result<Option<String>, String> {
     let file = match nofollow::open_file(&project.join(name)) {
         Ok(file) => file,
         Err(error) if is_not_found(&error) => return Ok(None),
@@ -187,21 +188,12 @@ pub enum PinLookup {
 }
 
 /// The state of an item when it was approved.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pin {
     /// A digest of the item.
-    #[serde(rename = "print")]
     pub fingerprint: String,
     /// A text about the item to show in a later question.
-    #[serde(rename = "shown")]
     pub summary: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct PinFile {
-    key: Vec<String>,
-    #[serde(flatten)]
-    pin: Pin,
 }
 
 impl PinStore {
@@ -221,10 +213,15 @@ impl PinStore {
         if !about.is_file() || about.len() > MAX_PIN_BYTES {
             return PinLookup::Damaged;
         }
-        let pin_file =
-            fs::read(&path).ok().and_then(|bytes| serde_json::from_slice::<PinFile>(&bytes).ok());
-        match pin_file {
-            Some(pin_file) if pin_file.key == key => PinLookup::Pinned(pin_file.pin),
+        let bytes = fs::read(&path).unwrap_or_default();
+        let found: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        match (found["print"].as_str(), found["shown"].as_str()) {
+            (Some(fingerprint), Some(summary)) if found["key"] == json!(key) => {
+                PinLookup::Pinned(Pin {
+                    fingerprint: fingerprint.to_owned(),
+                    summary: summary.to_owned(),
+                })
+            }
             _ => PinLookup::Damaged,
         }
     }
@@ -237,13 +234,13 @@ impl PinStore {
             // Kept for someone who investigates the damage.
             fs::rename(&path, path.with_extension("broken")).ok();
         }
-        let key = key.iter().map(|part| (*part).to_owned()).collect();
-        let bytes = serde_json::to_vec_pretty(&PinFile { key, pin })?;
-        if bytes.len() as u64 > MAX_PIN_BYTES {
+        let Pin { fingerprint, summary } = pin;
+        let text = format!("{:#}", json!({ "key": key, "print": fingerprint, "shown": summary }));
+        if text.len() as u64 > MAX_PIN_BYTES {
             return Err(io::Error::other("it is too large to be stored"));
         }
         self.make_room();
-        private_file::write(&path, &bytes)
+        private_file::write(&path, text.as_bytes())
     }
 
     fn path(&self, key: &[&str]) -> PathBuf {

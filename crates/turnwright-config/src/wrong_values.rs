@@ -32,7 +32,7 @@ impl SettingsSnapshot<'_> {
                 file.wrong_values("").into_iter().map(|problem| format!("{place}: {problem}")),
             );
             wrong.extend(file.providers.values().filter_map(|provider| {
-                exposed(self.config.key_file(provider.key_file.as_ref()?).path())
+                exposed(&self.config.key_file(provider.key_file.as_ref()?))
             }));
         }
         wrong

@@ -306,7 +306,7 @@ fn list(folder: &Path, stamp: Option<FolderStamp>) -> KnownFolder {
 mod tests {
     use turnwright_types::effect::{PathScope, build_credential_paths, credential_paths};
     #[cfg(unix)]
-    use turnwright_types::secret::SecretFile;
+    use turnwright_types::secret::register_secret_file;
     use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
@@ -362,7 +362,7 @@ mod tests {
         fs::write(base.join("token"), "secret").unwrap();
         fs::write(project.join("a"), "x").unwrap();
         fs::hard_link(base.join("token"), project.join("sub/notes")).unwrap();
-        SecretFile::new(&base.join("token"));
+        register_secret_file(&base.join("token"));
         let roots = std::slice::from_ref(&project);
         let found = denied_below(roots, &DeniedPaths::default());
         assert_eq!(found.unreadable, [project.join("sub/notes")], "for a command that may write");

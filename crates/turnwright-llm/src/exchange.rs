@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
 
 use reqwest::header::HeaderMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::http::Secrets;
 use super::quirks::Quirks;
 use super::{ErrorKind, LlmError};
-use crate::errors::{error_body, refusals};
-use crate::reply::leaked_calls::{self, LeakedCall};
+use crate::errors::error_body::{self, ErrorReport};
+use crate::errors::refusals;
+use crate::reply::leaked_calls::DeclaredTool;
 use crate::wire_names::ToolAliases;
 use turnwright_types::message::{Arguments, ToolSpec, ToolSpecs};
+use turnwright_types::secret::Secret;
 use turnwright_types::text;
 
 /// The limit on everything that is kept of one reply.
@@ -83,6 +85,8 @@ pub(super) fn arguments_json(arguments: &Arguments) -> String {
 pub(super) struct RenderedTools {
     pub(super) specs: ToolSpecs,
     pub(super) aliases: ToolAliases,
+    /// The tools' names as they are sent to the model.
+    pub(super) wire_names: Vec<String>,
     pub(super) json: Vec<u8>,
 }
 
@@ -94,6 +98,8 @@ impl RenderedTools {
         render: fn(&ToolSpec, &ToolAliases) -> T,
     ) -> RenderedTools {
         let aliases = ToolAliases::new(specs.iter().map(|spec| spec.name.as_ref()));
+        let wire_names =
+            specs.iter().map(|spec| aliases.to_wire(&spec.name).into_owned()).collect();
         let mut json = Vec::new();
         if !specs.is_empty() {
             json.reserve(8 * 1024);
@@ -102,20 +108,25 @@ impl RenderedTools {
                 &specs.iter().map(|spec| render(spec, &aliases)).collect::<Vec<_>>(),
             );
         }
-        RenderedTools { specs: Arc::clone(specs), aliases, json }
+        RenderedTools { specs: Arc::clone(specs), aliases, wire_names, json }
     }
 
-    /// Finds leaked calls at the end of a text.
-    pub(super) fn find_leaked(&self, text: &str) -> Option<(usize, Vec<LeakedCall>)> {
-        let names = self.wire_names();
+    /// The tools as the model knows them.
+    pub(super) fn declared(&self) -> Vec<DeclaredTool<'_>> {
         let schemas = self.specs.iter().map(|spec| &spec.parameters);
-        let declared: Vec<_> = names.iter().map(String::as_str).zip(schemas).collect();
-        leaked_calls::find_leaked_calls(text, &declared)
+        self.wire_names.iter().map(String::as_str).zip(schemas).collect()
     }
+}
 
-    /// The tools' names as they are sent to the model.
-    pub(super) fn wire_names(&self) -> Vec<String> {
-        self.specs.iter().map(|spec| self.aliases.to_wire(&spec.name).into_owned()).collect()
+/// Values that must never be shown.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Secrets(pub(super) Vec<Secret>);
+
+impl Secrets {
+    /// Replaces the secrets in a text: some servers repeat the key that they reject.
+    pub(super) fn redact(&self, text: &str) -> String {
+        let keys = self.0.iter().map(Secret::expose).filter(|key| key.len() >= 4);
+        keys.fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
     }
 }
 
@@ -138,22 +149,26 @@ pub(super) struct ReplyContext {
 impl ReplyContext {
     /// The error that the server reports in the stream.
     pub(super) fn stream_error(&self, body: &str) -> LlmError {
+        let host = self.host.clone();
         let body = self.secrets.redact(body);
-        let mut error = error_body::stream_error(&self.host, &body);
-        // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
-        if let LlmError::InStream { message, status, kind, key_advice, .. } = &mut error {
-            *message = self.secrets.redact(message);
-            // Our own key was accepted.
-            let is_upstream = *kind == ErrorKind::Auth && matches!(status, Some(500..));
-            let upstream_advice = format!("Check the key that {} has for its provider", self.host);
-            let advice = if is_upstream {
-                Some(upstream_advice)
-            } else {
-                refusals::upstream_advice(&self.host, &body).or_else(|| self.key_advice.clone())
-            };
-            *key_advice = advice.map(Box::new);
+        let ErrorReport { message, status, kind, retry_after, .. } =
+            error_body::parse(&body, None, None, SystemTime::now());
+        // Our own key was accepted.
+        let is_upstream = kind == ErrorKind::Auth && matches!(status, Some(500..));
+        let key_advice = if is_upstream {
+            Some(format!("Check the key that {host} has for its provider"))
+        } else {
+            refusals::upstream_advice(&host, &body).or_else(|| self.key_advice.clone())
+        };
+        LlmError::InStream {
+            host,
+            // In JSON the key may have been escaped, as in `\/`, so it is redacted again.
+            message: self.secrets.redact(&message),
+            status,
+            retry_after,
+            kind,
+            key_advice: key_advice.map(Box::new),
         }
-        error
     }
 
     pub(super) fn truncated_error(&self) -> LlmError {

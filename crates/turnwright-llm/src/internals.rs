@@ -1,32 +1,62 @@
-//! Private functions for benchmarks and fuzz targets. The program itself does not use them.
+//! Private functions for benchmarks, fuzz targets and the corpus of recorded streams. The program itself does not
+//! use them.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::transcript::read_reply;
-use super::{Delta, LlmError, Protocol, RemoteModel, Request, chat, responses, schema};
+use super::{
+    Delta, DeltaBatch, LlmError, Protocol, RemoteModel, Reply, Request, chat, responses, schema,
+};
 use crate::errors::retry_after;
-use crate::reply::leaked_calls;
-use crate::reply::leaked_calls::LeakFilter;
+use crate::reply::leaked_calls::{self, LeakFilter};
 use crate::reply::text_pipeline::{ReplyPiece, ThinkSplitter};
+use crate::reply::{ReplyAssembler, ReplyReader};
 
-/// Assembles a reply of a model that was offered these tools, feeding each piece separately.
-/// Returns the number of bytes in its deltas.
+/// Reads a reply of a model that was offered these tools, feeding each piece separately, up to its end or the first
+/// error.
+pub fn read_reply<'a>(
+    protocol: Protocol,
+    model: &str,
+    tools: &[String],
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<Delta>, Result<Reply, LlmError>) {
+    let context = chat::recorded_context(model, tools);
+    let (batch, outcome) = match protocol {
+        Protocol::Chat => assemble(chat::ChatAssembler::new(context), pieces),
+        Protocol::Responses => assemble(responses::ResponsesAssembler::new(context), pieces),
+    };
+    (batch.deltas, outcome)
+}
+
+pub(super) fn assemble<'a, A: ReplyAssembler>(
+    assembler: A,
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> (DeltaBatch, Result<Reply, LlmError>) {
+    let mut reader = ReplyReader::new(assembler);
+    let mut batch = DeltaBatch::default();
+    for piece in pieces {
+        match reader.feed(piece, &mut batch) {
+            Ok(None) => {}
+            Ok(Some(reply)) => return (batch, Ok(reply)),
+            Err(error) => return (batch, Err(error)),
+        }
+    }
+    let outcome = reader.finish(&mut batch);
+    (batch, outcome)
+}
+
+/// Assembles a reply like [`read_reply`]. Returns the number of bytes in its deltas.
 pub fn assemble_reply<'a>(
     protocol: Protocol,
     model: &str,
     tools: &[String],
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<usize, LlmError> {
-    let context = chat::recorded_context(model, tools);
-    let (batch, outcome) = match protocol {
-        Protocol::Chat => read_reply(chat::ChatAssembler::new(context), pieces),
-        Protocol::Responses => read_reply(responses::ResponsesAssembler::new(context), pieces),
-    };
+    let (deltas, outcome) = read_reply(protocol, model, tools, pieces);
     outcome?;
-    let bytes = batch.deltas.iter().map(|delta| match delta {
+    let bytes = deltas.iter().map(|delta| match delta {
         Delta::Text(text) | Delta::Thought(text) | Delta::CallArguments { text, .. } => text.len(),
         Delta::CallNamed { name, .. } => name.len(),
     });
@@ -43,8 +73,7 @@ pub fn provider_safe_schema(schema: &Value) -> Value {
 
 /// Finds leaked calls at the end of a text: their position, and the name and arguments of each.
 pub fn find_leaked(text: &str, tools: &[(&str, &Value)]) -> Option<(usize, Vec<(String, Value)>)> {
-    let (start, calls) = leaked_calls::find_leaked_calls(text, tools)?;
-    Some((start, calls.into_iter().map(|call| (call.name, call.arguments)).collect()))
+    leaked_calls::find_leaked_calls(text, tools)
 }
 
 /// The visible text of a reply that may contain leaked calls, and the number of calls.

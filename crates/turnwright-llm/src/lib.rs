@@ -14,9 +14,9 @@
 //!   model_list    the models of a server; `local_server` asks how one was started
 //!   probe         finds out what a model can do
 //!   offline       the model without a network
-//!   transcript    a recorded reply as text; `internals` are for benchmarks and fuzz targets
+//!   internals     for benchmarks, fuzz targets and the corpus of recorded streams
 
-pub mod chat;
+mod chat;
 mod errors;
 mod exchange;
 mod http;
@@ -29,9 +29,8 @@ pub mod probe;
 pub mod quirks;
 mod remote;
 mod reply;
-pub mod responses;
+mod responses;
 mod schema;
-mod transcript;
 mod wire_names;
 
 pub use turnwright_http::sse;
@@ -45,7 +44,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use quirks::QuirkPatch;
-use quirks::learned_quirks::LearnedQuirks;
 
 pub use turnwright_types::message::ReasoningEffort;
 use turnwright_types::message::{Arguments, Message, ProviderState, TokenUsage, ToolSpecs};
@@ -137,11 +135,6 @@ impl ModelSettings {
     pub fn named(model: impl Into<String>) -> ModelSettings {
         let model = model.into();
         ModelSettings { name: model.clone(), model, ..ModelSettings::default() }
-    }
-
-    fn learned_quirks(&self, host: &str) -> LearnedQuirks {
-        let table = QuirkPatch::lookup(host, &self.model);
-        LearnedQuirks::new(table, self.profile.clone(), self.overrides, self.profile_store.clone())
     }
 }
 

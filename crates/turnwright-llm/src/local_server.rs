@@ -23,16 +23,6 @@ pub(super) enum LocalServer {
     LlamaCpp,
 }
 
-/// The facts that a server reports about how it was started. Each may be missing, for example because the model
-/// is not loaded yet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct LocalFacts {
-    /// The size of the context window in tokens.
-    pub(super) window: Option<u64>,
-    /// How many requests it works on at the same time.
-    pub(super) slots: Option<u32>,
-}
-
 impl LocalServer {
     /// The server that lists its models with this owner.
     pub(super) fn from_owner(owner: &str) -> Option<LocalServer> {
@@ -56,16 +46,23 @@ impl LocalServer {
         }
     }
 
-    /// Asks the server about a model.
-    pub(super) async fn facts(self, endpoint: &Endpoint, model: &str) -> LocalFacts {
+    /// Asks the server about a model. Returns the size of the context window in tokens, and the number of slots: how
+    /// many requests it works on at the same time. Each may be missing, for example because the model is not loaded
+    /// yet.
+    pub(super) async fn facts(
+        self,
+        endpoint: &Endpoint,
+        model: &str,
+    ) -> (Option<u64>, Option<u32>) {
         let get = async |method, path, body| {
             let asking = endpoint.outside_version(method, path, body);
             tokio::time::timeout(TIMEOUT, asking).await.ok()?.ok()
         };
         match self {
-            LocalServer::LlamaCpp => get(Method::GET, "/props", None)
-                .await
-                .map_or_else(LocalFacts::default, |props| props_facts(&props)),
+            LocalServer::LlamaCpp => {
+                let props = get(Method::GET, "/props", None).await;
+                props_facts(&props.unwrap_or_default())
+            }
             LocalServer::Ollama => {
                 let running = get(Method::GET, "/api/ps", None).await;
                 let mut window = running.and_then(|running| loaded_window(&running, model));
@@ -74,18 +71,17 @@ impl LocalServer {
                     let about = get(Method::POST, "/api/show", Some(request)).await;
                     window = about.and_then(|about| configured_window(&about));
                 }
-                LocalFacts { window: window.filter(|tokens| *tokens > 0), slots: None }
+                (window.filter(|tokens| *tokens > 0), None)
             }
         }
     }
 }
 
 /// Reads the properties that llama.cpp reports. Each of its slots has a window of this size.
-fn props_facts(props: &Value) -> LocalFacts {
-    LocalFacts {
-        window: positive_number(props, "/default_generation_settings/n_ctx"),
-        slots: positive_number(props, "/total_slots").and_then(|count| count.try_into().ok()),
-    }
+fn props_facts(props: &Value) -> (Option<u64>, Option<u32>) {
+    let window = positive_number(props, "/default_generation_settings/n_ctx");
+    let slots = positive_number(props, "/total_slots");
+    (window, slots.and_then(|count| count.try_into().ok()))
 }
 
 fn positive_number(props: &Value, pointer: &str) -> Option<u64> {
@@ -141,10 +137,10 @@ mod tests {
             (json!({ "total_slots": -1 }), (0, 0)),
             (json!("no properties"), (0, 0)),
         ];
-        for (props, (window, slots)) in table {
-            let facts = props_facts(&props);
-            assert_eq!(facts.window.unwrap_or_default(), window, "{props}");
-            assert_eq!(facts.slots.unwrap_or_default(), slots, "{props}");
+        for (props, expected) in table {
+            let (window, slots) = props_facts(&props);
+            let found = (window.unwrap_or_default(), slots.unwrap_or_default());
+            assert_eq!(found, expected, "{props}");
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use super::exchange::{RenderedTools, ReplyContext, RequestStyle};
@@ -73,8 +72,6 @@ pub struct RemoteModel {
     slots: AtomicU32,
     /// A bit for each effort that the model has rejected.
     rejected_efforts: AtomicU8,
-    // Held only to copy a pointer, or to render new tools once.
-    tools: Mutex<Option<Arc<RenderedTools>>>,
 }
 
 impl RemoteModel {
@@ -93,7 +90,12 @@ impl RemoteModel {
         settings: ModelSettings,
     ) -> RemoteModel {
         let origin = format!("{}/{}", endpoint.host(), settings.model).into();
-        let learned_quirks = Arc::new(settings.learned_quirks(&endpoint.host()));
+        let learned_quirks = Arc::new(LearnedQuirks::new(
+            QuirkPatch::lookup(&endpoint.host(), &settings.model),
+            settings.profile.clone(),
+            settings.overrides,
+            settings.profile_store.clone(),
+        ));
         RemoteModel {
             protocol,
             endpoint,
@@ -109,24 +111,14 @@ impl RemoteModel {
             sends_finish_reasons: Arc::default(),
             slots: AtomicU32::new(0),
             rejected_efforts: AtomicU8::new(0),
-            tools: Mutex::default(),
         }
     }
 
     fn rendered_tools(&self, specs: &ToolSpecs) -> Arc<RenderedTools> {
-        let mut tools = self.tools.lock();
-        match tools.as_ref() {
-            Some(rendered) if Arc::ptr_eq(&rendered.specs, specs) => Arc::clone(rendered),
-            _ => {
-                let rendered = match self.protocol {
-                    Protocol::Chat => RenderedTools::new(specs, chat::render_tool),
-                    Protocol::Responses => RenderedTools::new(specs, responses::render_tool),
-                };
-                // The cached prefixes contain the aliases of the previous tools.
-                self.prefix_cache.clear();
-                Arc::clone(tools.insert(Arc::new(rendered)))
-            }
-        }
+        self.prefix_cache.lock().tools(specs, || match self.protocol {
+            Protocol::Chat => RenderedTools::new(specs, chat::render_tool),
+            Protocol::Responses => RenderedTools::new(specs, responses::render_tool),
+        })
     }
 
     /// The body that would be sent now.
@@ -269,11 +261,11 @@ impl RemoteModel {
     }
 
     async fn ask_server(&self, server: LocalServer) {
-        let facts = server.facts(&self.endpoint, &self.settings.model).await;
-        if let Some(slots) = facts.slots {
+        let (window, slots) = server.facts(&self.endpoint, &self.settings.model).await;
+        if let Some(slots) = slots {
             self.slots.store(slots, Ordering::Relaxed);
         }
-        if let Some(window) = facts.window.filter(|_| self.settings.window.is_none()) {
+        if let Some(window) = window.filter(|_| self.settings.window.is_none()) {
             self.learned_quirks.record_window(window);
             self.local_server.get_or_init(|| server);
         }

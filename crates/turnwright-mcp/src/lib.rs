@@ -44,6 +44,6 @@ pub use server::spec::{
     ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
 };
 pub use server::{Server, ServerPhase, ServerState};
-pub use transport::http::login::{LoginOptions, LoginStore, ServerLogin, log_in};
+pub use transport::http::login::{LoginStore, ServerLogin, log_in};
 pub use transport::link::{LinkError, LinkEvent, LinkedServer, ServerLink};
 pub use transport::{Peer, PeerError};

@@ -15,7 +15,7 @@ use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
 use crate::features::JsonObject;
 use crate::server::handshake;
 use crate::server::spec::ServerTimeouts;
-use crate::transport::process::{self, MessageReader, MessageWriter};
+use crate::transport::process::{self, MessageReader};
 use turnwright_types::client::{
     Client, FormOutcome, PermissionAnswer as Permission, PermissionRequest, ServerForm,
     UserQuestion, UserReply,
@@ -97,7 +97,6 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let handler = ServerMessageHandler::silent();
     let (reader, writer) = tokio::io::split(ours);
     let reader = MessageReader::new(reader, CancellationToken::new());
-    let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
     let (peer, _connection) = process::connect(reader, writer, handler);
     handshake::initialize(&peer).await.unwrap();
     let cancel = CancellationToken::new();
@@ -138,7 +137,6 @@ async fn a_question_with_an_id_that_is_in_use_is_refused_and_the_first_one_can_b
     let _waiting = callers.add(call);
     let (reader, writer) = tokio::io::split(ours);
     let reader = MessageReader::new(reader, CancellationToken::new());
-    let writer = MessageWriter::new(writer, reader.stdin_is_blocked());
     let (_peer, _connection) = process::connect(reader, writer, handler);
     let (reader, mut writer) = tokio::io::split(its);
     let question = json!({ "jsonrpc": "2.0", "id": 7, "method": "elicitation/create",

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use turnwright_policy::permission::{
-    Grants, Mode, PathBases, PolicyRules, Rule, RuleAction, Scope, decide, explain, verdict_name,
+    Grants, JudgedCall, Mode, PathBases, PolicyRules, Rule, RuleAction, Scope, decide, verdict_name,
 };
 use turnwright_policy::shell::{command, effects_of};
 use turnwright_types::effect::{PathScope, ResolvedPath};
@@ -33,7 +33,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let effects = effects_of(command, |path| resolve(path, &policy));
     let decision = decide(&policy, Mode::Ask, &Grants::default(), &effects);
     println!("{}", verdict_name(decision.verdict()));
-    for part in explain(&policy, Mode::Ask, &effects, &decision) {
+    let call =
+        JudgedCall { policy: &policy, mode: Mode::Ask, effects: &effects, decision: &decision };
+    for part in call.explain() {
         println!("  {:5}  {}  ({})", verdict_name(part.verdict), part.subject, part.reason);
     }
     Ok(())

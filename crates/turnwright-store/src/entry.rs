@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::rows::json;
 use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -35,10 +34,8 @@ pub enum Entry {
     /// A message of the user or the model. Tool results are stored with their calls.
     Message {
         /// The id that the client knows the message by.
-        #[serde(with = "json")]
         id: MessageId,
         /// Without the arguments of calls, which are stored with the calls.
-        #[serde(with = "json")]
         message: Arc<Message>,
         #[serde(default)]
         audience: Audience,
@@ -46,38 +43,30 @@ pub enum Entry {
     /// A text for the user that is not an answer of the model.
     Note {
         /// The id that the client knows the note by.
-        #[serde(with = "json")]
         id: MessageId,
         text: String,
     },
     /// A call whose card the user has seen, but whose arguments never arrived completely.
     #[serde(rename = "lost")]
     IncompleteCall {
-        #[serde(with = "json")]
         call: CallId,
         /// The tool's name as the model gave it.
         name: String,
         /// How the client displays it.
-        #[serde(with = "json")]
         view: CallView,
         /// Why the call was never made.
         #[serde(rename = "why")]
         reason: String,
     },
     /// A new plan, which replaces the one before.
-    Plan {
-        #[serde(with = "json")]
-        entries: Vec<PlanEntry>,
-    },
+    Plan { entries: Vec<PlanEntry> },
     /// The context was cleared: the model does not see what came before.
     Cleared,
     /// The conversation was summarised: for the model, `replacement` stands for everything before
     /// its last `kept` messages. The user still sees all of it.
     Compacted {
         /// The id that the client knows the compaction by.
-        #[serde(with = "json")]
         id: MessageId,
-        #[serde(with = "json")]
         replacement: Arc<Message>,
         /// The number of messages that stay.
         kept: usize,

@@ -7,7 +7,6 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::blobs;
 use super::read::path_from_value;
-use super::rows;
 use super::{PendingWrite, RewoundEntries, SessionLog, StoreError, TurnKind};
 use crate::database::execute;
 use turnwright_types::file_change::{FileChange, FileState};
@@ -159,7 +158,7 @@ fn version(row: &Row<'_>) -> Result<FileVersion, StoreError> {
 
 /// A state that only a newer version understands cannot be restored.
 fn parse_state(text: &str) -> FileState {
-    rows::from_str(text).unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
+    serde_json::from_str(text).unwrap_or_else(|error| FileState::Unknown { why: error.to_string() })
 }
 
 /// Returns true if the bytes with this SHA-256, in hexadecimal, can be read.

@@ -86,9 +86,9 @@ pub enum StoreError {
         /// SQLite's or the system's message.
         reason: String,
     },
-    /// The database was made by an incompatible newer version and must not be changed.
-    #[error("the session store was made by a newer turnwright")]
-    NewerVersion,
+    /// The database was made by an incompatible version and must not be changed.
+    #[error("the session store was made by another version of turnwright")]
+    OtherVersion,
     /// The database cannot be used, with SQLite's message.
     #[error("the session store cannot be used: {0}")]
     Unusable(String),

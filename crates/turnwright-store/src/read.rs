@@ -275,7 +275,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
     let text = |column: usize| row.get::<_, Option<String>>(column);
     let refs = text(4)?;
     let unpacked = unpack(connection, &row.get::<_, String>(3)?, refs.as_deref())?;
-    let arguments = match rows::from_value(unpacked.clone()) {
+    let arguments = match serde_json::from_value(unpacked.clone()) {
         Ok(unusable @ Arguments::Unusable { .. }) => unusable,
         _ => Arguments::Object(unpacked),
     };

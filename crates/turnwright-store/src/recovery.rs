@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::read::{self, path_from_value, time_from_millis, to_millis};
-use super::rows::{self, finish_call, insert_entry};
+use super::rows::{finish_call, insert_entry};
 use super::{CallOutcome, CallRow, Entry, PendingWrite, SessionLog, StoreError};
 use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
@@ -124,8 +124,8 @@ fn intended_changes(
     let mut files = Vec::new();
     for row in rows {
         let (path, before, after): (PathBuf, _, _) = row?;
-        let before = rows::from_str(&before)?;
-        let after = after.as_deref().map(rows::from_str).transpose()?;
+        let before = serde_json::from_str(&before)?;
+        let after = after.as_deref().map(serde_json::from_str).transpose()?;
         files.push(FileChange { path, before, after });
     }
     Ok(files)

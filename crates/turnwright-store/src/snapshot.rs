@@ -198,7 +198,7 @@ mod tests {
     use crate::session_summaries;
     use flate2::read::GzDecoder;
 
-    const DATABASE: &[u8] = include_bytes!("../../../tests/data/database-937d324/sessions.db.gz");
+    const DATABASE: &[u8] = include_bytes!("../../../tests/data/database-badf78d6/sessions.db.gz");
 
     #[test]
     fn a_conversation_is_the_same_in_another_database() {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::sessions::{find_session, format_duration, one_line, short_id};
 use crate::{CliError, write_stdout};
 use turnwright_store::history::{
-    CallRecord, HistoryCursor, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
+    CallRecord, HistoryPage, HistoryQuery, MessageRecord, find_calls, find_messages,
 };
 use turnwright_store::{Store, StoreError};
 use turnwright_types::effect::escape_hidden_line;
@@ -15,75 +15,60 @@ use turnwright_types::timestamp::{local_time, rfc3339_millis};
 /// Rows per query.
 const PAGE_SIZE: usize = 500;
 
-/// A search, and the form of its rows.
-#[derive(Debug)]
-pub struct HistorySearch {
-    /// The conditions, but for the session.
-    pub query: HistoryQuery,
-    /// Only this session: an id, a prefix of one, or `last`.
-    pub session: Option<String>,
-    /// The most rows.
-    pub limit: usize,
-    /// Messages instead of tool calls.
-    pub messages: bool,
-    /// One JSON object per line.
-    pub json: bool,
-}
-
-/// Prints the rows that match, newest first.
-pub fn print(search: HistorySearch, store: &Store) -> Result<(), CliError> {
-    let HistorySearch { mut query, session, limit, messages, json } = search;
+/// Prints the tool calls or the `messages` that match, newest first, of all sessions or of one (an id, a prefix of one,
+/// or `last`).
+pub fn print(
+    store: &Store,
+    mut query: HistoryQuery,
+    session: Option<&str>,
+    limit: usize,
+    messages: bool,
+    json: bool,
+) -> Result<(), CliError> {
     if !store.exists() {
         return Ok(write_stdout(if json { "" } else { "No stored sessions.\n" })?);
     }
-    query.session = session.as_deref().map(|id| find_session(store, id)).transpose()?;
+    query.session = session.map(|id| find_session(store, id)).transpose()?;
     query.cwd = query.cwd.map(std::path::absolute).transpose()?;
-    let found = if messages {
+    let note = if messages {
         let line = if json { message_json } else { message_line };
         print_pages(store, query, limit, find_messages, line)?
     } else {
         let line = if json { call_json } else { call_line };
         print_pages(store, query, limit, find_calls, line)?
     };
-    match found {
-        PrintedRows { count: 0, .. } if !json => write_stdout("Nothing found.\n")?,
-        PrintedRows { is_cut: true, .. } if !json => {
-            write_stdout("(Too many long texts for one search: some were not searched.)\n")?;
-        }
-        _ => {}
-    }
-    Ok(())
+    Ok(write_stdout(if json { "" } else { note })?)
 }
 
-struct PrintedRows {
-    count: usize,
-    /// True if the search stopped before it had read every long text.
-    is_cut: bool,
-}
-
-/// Prints page by page, so that memory use does not grow with the number of rows.
+/// Prints page by page, so that memory use does not grow with the number of rows. Returns a note for people.
 fn print_pages<T>(
     store: &Store,
     mut query: HistoryQuery,
     limit: usize,
     read: fn(&rusqlite::Connection, &HistoryQuery) -> Result<HistoryPage<T>, StoreError>,
     line: fn(&T) -> String,
-) -> Result<PrintedRows, CliError> {
-    let mut found = PrintedRows { count: 0, is_cut: false };
+) -> Result<&'static str, CliError> {
+    let mut count = 0;
+    // True if the search stopped before it had read every long text.
+    let mut is_cut = false;
     loop {
-        query.limit = (limit - found.count).min(PAGE_SIZE);
+        query.limit = (limit - count).min(PAGE_SIZE);
         let page = store.read_blocking(|connection| read(connection, &query))?;
-        found.count += page.rows.len();
-        found.is_cut |= page.is_truncated;
+        count += page.rows.len();
+        is_cut |= page.is_truncated;
         let mut text: String = page.rows.iter().map(line).collect();
         redact::redact_in_place(&mut text);
         write_stdout(&text)?;
-        let next: Option<HistoryCursor> = page.next.filter(|_| found.count < limit);
-        if next.is_none() {
-            return Ok(found);
+        query.after = page.next.filter(|_| count < limit);
+        if query.after.is_none() {
+            break;
         }
-        query.after = next;
     }
+    Ok(match count {
+        0 => "Nothing found.\n",
+        _ if is_cut => "(Too many long texts for one search: some were not searched.)\n",
+        _ => "",
+    })
 }
 
 fn call_json(row: &CallRecord) -> String {

@@ -13,9 +13,9 @@ use turnwright_config::effective_policy::resolve_policy;
 use turnwright_config::trust::TrustStore;
 use turnwright_guard::command::command_line_effects;
 use turnwright_policy::permission::{
-    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Grants, Mode, Pattern, PolicyRules,
+    ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, Grants, JudgedCall, Mode, Pattern, PolicyRules,
     ProjectRuleStore, Rule, RuleAction, Scope, StoredRule, StoredRules, Verdict, decide,
-    describe_confinement, explain, suggest_pattern, verdict_name,
+    suggest_pattern, verdict_name,
 };
 use turnwright_policy::shell;
 use turnwright_types::effect::{Effect, RemoteCall, escape_hidden_line};
@@ -85,10 +85,11 @@ impl ProjectPolicy {
             .unwrap_or_else(|| command_line_effects(command, &self.roots, &self.policy));
         let decision = decide(&self.policy, mode, &Grants::default(), &effects);
         let verdict = decision.verdict();
-        let parts = explain(&self.policy, mode, &effects, &decision);
+        let call =
+            JudgedCall { policy: &self.policy, mode, effects: &effects, decision: &decision };
+        let parts = call.explain();
         let is_run = verdict != Verdict::Deny && matches!(effects.first(), Some(Effect::Exec(_)));
-        let confinement =
-            is_run.then(|| describe_confinement(&self.policy, mode, &effects, &decision));
+        let confinement = is_run.then(|| call.describe_confinement());
         let text = if as_json {
             let parts: Vec<_> = parts.iter().map(explanation_json).collect();
             let sandbox = self.policy.can_confine;

@@ -28,19 +28,6 @@ const PAGE_SIZE: usize = 100;
 /// The most characters of the last column of a table.
 const MAX_LINE_LENGTH: usize = 100;
 
-/// The sessions that [`list`] prints, and their form.
-#[derive(Debug)]
-pub struct SessionListOptions {
-    /// Those of all folders.
-    pub all: bool,
-    /// Those of this folder; of the current one if there is none.
-    pub cwd: Option<PathBuf>,
-    /// Archived sessions as well.
-    pub archived: bool,
-    /// One JSON object per line.
-    pub json: bool,
-}
-
 /// The current folder.
 pub fn current_folder() -> Result<PathBuf, CliError> {
     std::path::absolute(".").map_err(|error| match error.kind() {
@@ -51,9 +38,14 @@ pub fn current_folder() -> Result<PathBuf, CliError> {
     })
 }
 
-/// Prints the sessions, most recently used first.
-pub fn list(store: &Store, options: SessionListOptions) -> Result<(), CliError> {
-    let SessionListOptions { all, cwd, archived, json } = options;
+/// Prints the sessions of this folder, of the current one or of `all`, most recently used first.
+pub fn list(
+    store: &Store,
+    cwd: Option<PathBuf>,
+    all: bool,
+    archived: bool,
+    json: bool,
+) -> Result<(), CliError> {
     let folder = cwd.map_or_else(current_folder, |folder| Ok(std::path::absolute(folder)?))?;
     let sessions = store.read_blocking(session_summaries)?;
     let count = sessions.iter().filter(|session| !session.is_helper).count();

@@ -119,21 +119,48 @@ fn applied_settings(
     policy: &EffectivePolicy,
     roots: &Roots,
 ) -> Vec<EffectiveSetting> {
-    let config = settings.config;
+    let paths = &settings.config.paths;
+    let folder = roots.real_cwd();
+    let managed = shown(&paths.managed);
+    let kept = shown(&ProjectRuleStore::new(&paths.state, folder).path());
+    let project = shown(&folder.join(PROJECT_FILE));
     let mut found = Vec::new();
-    add_rules(&mut found, config, policy, roots);
-    let trust = TrustStore::new(&config.paths.state);
-    for file in &policy.project_files {
-        let state = trust_state(file, &trust, roots.real_cwd());
-        add(&mut found, file.name, &state, &shown(&roots.real_cwd().join(file.name)));
+    let mut add = |name: &str, value: &str, from: &str| {
+        found.push(EffectiveSetting::new(name, value, from));
+    };
+    // The number of rules in force of each origin but the user's file.
+    for (scope, whose, from) in [
+        (Scope::Managed, "of the administrator", &managed),
+        (Scope::Local, "that you have kept for this project", &kept),
+        (Scope::Project, "of the project", &project),
+    ] {
+        let number = policy.rules.rules.iter().filter(|rule| rule.scope == scope).count();
+        if number > 0 {
+            add("permissions", &format!("{} {whose}", count(number, "rule")), from);
+        }
     }
-    add_mode(&mut found, settings, policy, roots);
-    add_sandbox(&mut found, settings, policy, roots);
+    if policy.max_mode != Mode::Full {
+        add("max_mode", policy.max_mode.id(), &managed);
+    }
+    let trust = TrustStore::new(&paths.state);
+    for file in &policy.project_files {
+        let state = trust_state(file, &trust, folder);
+        add(file.name, &state, &shown(&folder.join(file.name)));
+    }
+    // The mode in which sessions start here, if it is another one than elsewhere.
+    let elsewhere = settings.mode();
+    if policy.mode != elsewhere {
+        let is_limited = policy.mode == policy.max_mode && policy.max_mode < elsewhere;
+        add("mode", policy.mode.id(), if is_limited { &managed } else { &project });
+    }
+    // The settings of the sandbox that the project changes.
+    let own = settings.sandbox_settings();
+    for ((name, here), (_, of_user)) in values(&policy.sandbox).into_iter().zip(values(&own)) {
+        if here != of_user {
+            add(name, &escape_hidden_line(&here), &project);
+        }
+    }
     found
-}
-
-fn add(found: &mut Vec<EffectiveSetting>, name: &str, value: &str, from: &str) {
-    found.push(EffectiveSetting::new(name, value, from));
 }
 
 fn shown(path: &Path) -> String {
@@ -142,31 +169,6 @@ fn shown(path: &Path) -> String {
 
 fn count(number: usize, what: &str) -> String {
     if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
-}
-
-/// The number of rules in force of each origin but the user's file.
-fn add_rules(
-    found: &mut Vec<EffectiveSetting>,
-    config: &Config,
-    policy: &EffectivePolicy,
-    roots: &Roots,
-) {
-    let kept = ProjectRuleStore::new(&config.paths.state, roots.real_cwd()).path();
-    let project = roots.real_cwd().join(PROJECT_FILE);
-    for (scope, whose, path) in [
-        (Scope::Managed, "of the administrator", config.paths.managed.as_path()),
-        (Scope::Local, "that you have kept for this project", &kept),
-        (Scope::Project, "of the project", &project),
-    ] {
-        let number = policy.rules.rules.iter().filter(|rule| rule.scope == scope).count();
-        if number > 0 {
-            let value = format!("{} {whose}", count(number, "rule"));
-            add(found, "permissions", &value, &shown(path));
-        }
-    }
-    if policy.max_mode != Mode::Full {
-        add(found, "max_mode", policy.max_mode.id(), &shown(&config.paths.managed));
-    }
 }
 
 /// Describes whether the user trusts a file of the project, and what does not apply because of that.
@@ -192,39 +194,6 @@ fn trust_state(file: &ProjectFile, trust: &TrustStore, folder: &Path) -> String 
     let state = if was_trusted { "changed since it was trusted" } else { "not trusted" };
     let effect = if is_servers { "not started" } else { "ignored" };
     format!("{state}: {what} {effect} until you run `turnwright trust`")
-}
-
-/// The mode in which sessions start here, if it is another one than elsewhere.
-fn add_mode(
-    found: &mut Vec<EffectiveSetting>,
-    settings: &SettingsSnapshot<'_>,
-    policy: &EffectivePolicy,
-    roots: &Roots,
-) {
-    let elsewhere = settings.mode();
-    if policy.mode == elsewhere {
-        return;
-    }
-    let is_limited = policy.mode == policy.max_mode && policy.max_mode < elsewhere;
-    let project = roots.real_cwd().join(PROJECT_FILE);
-    let from = if is_limited { &settings.config.paths.managed } else { &project };
-    add(found, "mode", policy.mode.id(), &shown(from));
-}
-
-/// The settings of the sandbox that the project changes.
-fn add_sandbox(
-    found: &mut Vec<EffectiveSetting>,
-    settings: &SettingsSnapshot<'_>,
-    policy: &EffectivePolicy,
-    roots: &Roots,
-) {
-    let from = shown(&roots.real_cwd().join(PROJECT_FILE));
-    let (own, _) = settings.sandbox_settings(None);
-    for ((name, here), (_, elsewhere)) in values(&policy.sandbox).into_iter().zip(values(&own)) {
-        if here != elsewhere {
-            add(found, name, &escape_hidden_line(&here), &from);
-        }
-    }
 }
 
 /// The settings of the sandbox that a project can change.

@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize, Serializer};
+
 pub use secrets::{
     build_credential_paths, credential_paths, is_secret_folder, is_secret_path,
     secret_names_may_end_with,
@@ -266,7 +268,8 @@ impl ResolvedPath {
 }
 
 /// The kind of a tool, which clients show as an icon. The variants are ACP's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolKind {
     Read,
     Edit,
@@ -287,7 +290,7 @@ pub enum ToolKind {
 }
 
 /// The head of a call's card in the client: its title, icon and files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct CallView {
     /// A verb and an object in one line, or a whole command.
     pub title: String,
@@ -303,37 +306,53 @@ impl CallView {
 }
 
 /// A file, or a line in it, that the client can open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Location {
     /// Absolute.
+    #[serde(serialize_with = "lossy_path")]
     pub path: PathBuf,
     /// 1-based.
     pub line: Option<u32>,
 }
 
 /// The fate of a file in a change, besides its content.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FileFate {
     /// It is written where it is.
     #[default]
     Kept,
     Deleted,
     /// It was at this absolute path before.
-    MovedFrom(PathBuf),
+    MovedFrom(#[serde(serialize_with = "lossy_path")] PathBuf),
+}
+
+impl FileFate {
+    fn is_kept(&self) -> bool {
+        *self == FileFate::Kept
+    }
+}
+
+/// Serializes a path that is only displayed: bytes that are not UTF-8 become U+FFFD.
+fn lossy_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 /// Content of a call's card, below its title.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CallContent {
     Text(String),
     /// A change to one file.
     Diff {
         /// Absolute.
+        #[serde(serialize_with = "lossy_path")]
         path: PathBuf,
         /// The old content; `None` for a new file.
         old: Option<String>,
         /// The new content; empty if there is no file any more.
         new: String,
+        #[serde(default, skip_serializing_if = "FileFate::is_kept")]
         fate: FileFate,
     },
     Image(Media),

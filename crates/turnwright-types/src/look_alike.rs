@@ -1,5 +1,5 @@
 //! Names and texts that look the same although their characters differ: composed or not, with another
-//! kind of blank, or with characters that only differ in their form.
+//! kind of blank, with characters that only differ in their form, or written as HTML does.
 
 use std::borrow::Cow;
 
@@ -85,10 +85,41 @@ pub fn is_invisible(char: char) -> bool {
     matches!(char, '\u{fe00}'..='\u{fe0f}') || is_hidden_char(char) && !char.is_control()
 }
 
+/// The names behind the `&`, and the character that each stands for.
+const ENTITIES: [(&str, char); 6] =
+    [("amp;", '&'), ("lt;", '<'), ("gt;", '>'), ("quot;", '"'), ("apos;", '\''), ("#39;", '\'')];
+
+/// Replaces one level of entities by their characters; `None` if there is none.
+pub fn without_entities(text: &str) -> Option<String> {
+    let mut parts = text.split('&');
+    let mut plain = parts.next()?.to_owned();
+    for part in parts {
+        let mut entities = ENTITIES.iter();
+        let known = entities.find_map(|(name, char)| Some((*char, part.strip_prefix(*name)?)));
+        let (char, rest) = known.unwrap_or(('&', part));
+        plain.push(char);
+        plain.push_str(rest);
+    }
+    (plain != text).then_some(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::effect::{escape_hidden_line, unescape_hidden_line};
+
+    #[test]
+    fn one_level_of_entities_is_read() {
+        for (text, plain) in [
+            ("cd x &amp;&amp; ls", Some("cd x && ls")),
+            ("&lt;a href=&quot;x&quot;&gt; &#39;b&apos;", Some("<a href=\"x\"> 'b'")),
+            ("&amp;lt;", Some("&lt;")),
+            ("a && b &nbsp; &amp", None),
+            ("", None),
+        ] {
+            assert_eq!(without_entities(text).as_deref(), plain, "{text}");
+        }
+    }
 
     #[test]
     fn names_that_look_the_same_resemble_each_other() {

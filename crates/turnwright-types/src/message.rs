@@ -7,6 +7,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::file_link::FileLink;
@@ -14,7 +15,8 @@ use crate::ids::{CallId, MessageId};
 use crate::token_meter::{FailedSummaries, LearnedWindow, TokenMeter};
 
 /// One entry of a conversation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     User(UserMessage),
     Assistant(AssistantMessage),
@@ -23,13 +25,14 @@ pub enum Message {
 }
 
 /// A prompt of the user.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct UserMessage {
     pub parts: Vec<PromptPart>,
 }
 
 /// One block of a prompt.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PromptPart {
     Text(String),
     Image(Media),
@@ -50,7 +53,7 @@ pub enum PromptPart {
 }
 
 /// An image or an audio recording.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Media {
     /// The MIME type, such as `image/png`.
     pub mime: String,
@@ -65,30 +68,38 @@ impl fmt::Debug for Media {
 }
 
 /// Opaque data that came with an answer and that its provider expects back with the next request.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct ProviderState {
     /// The provider and model that the answer came from. Others reject this data (quirk C.3 #15).
     /// Empty if unknown.
+    #[serde(default)]
     pub origin: Arc<str>,
     /// The name of the response field that the reasoning arrived in.
+    #[serde(default)]
     pub field: Option<String>,
     /// Signed or encrypted reasoning, verbatim and in order.
+    #[serde(default)]
     pub blobs: Vec<Value>,
 }
 
 /// One answer of the model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct AssistantMessage {
     /// The id under which the client was sent the message.
     pub id: MessageId,
     /// May be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
     /// The reasoning; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thought: String,
     /// The tool calls, in the model's order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
     /// True if the user or an error ended the stream early.
+    #[serde(default)]
     pub interrupted: bool,
+    #[serde(default, rename = "echo")]
     pub provider_state: ProviderState,
 }
 
@@ -111,7 +122,7 @@ impl AssistantMessage {
 }
 
 /// A tool call as the model requested it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ToolCall {
     /// Our id, unique in the session.
     pub id: CallId,
@@ -119,8 +130,11 @@ pub struct ToolCall {
     pub provider_id: String,
     /// The tool name as the model wrote it.
     pub name: String,
+    /// The store has them with the call, not in the message.
+    #[serde(skip)]
     pub arguments: Arguments,
     /// Data that the provider attached and expects back, such as a signature.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra: Option<Value>,
 }
 
@@ -143,7 +157,8 @@ impl ToolCall {
 }
 
 /// The arguments of a tool call.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Arguments {
     /// A complete JSON object.
     Object(Value),
@@ -163,7 +178,7 @@ impl Default for Arguments {
 }
 
 /// The result of a tool call.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ToolMessage {
     pub call: CallId,
     /// The provider's id of the call.
@@ -173,6 +188,7 @@ pub struct ToolMessage {
     pub text: String,
     /// False if the tool failed.
     pub ok: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Media>,
 }
 

@@ -72,31 +72,22 @@ pub const EXPOSED_KEY: &str = "holds a key, and other users can";
 /// The places of all these files, with and without links. Locked to look one up, or to add one.
 static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// A file that holds a secret of this process. From the moment that this value is made, it is unreadable for
-/// commands and servers in the sandbox, and reading it with a tool asks as for any file with secrets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecretFile(PathBuf);
-
-impl SecretFile {
-    /// Looks the path up: not for the runtime's thread. A path that leads to a folder or a device has no
-    /// effect on commands, which may need it.
-    pub fn new(path: &Path) -> SecretFile {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-        let is_other = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
-        if !is_other {
-            let mut known = KNOWN.write();
-            for place in [Some(path.clone()), fs::canonicalize(&path).ok()].into_iter().flatten() {
-                if !known.contains(&place) {
-                    known.push(place);
-                }
+/// Returns the absolute path of a file that holds a secret of this process. From now on it is unreadable for
+/// commands and servers in the sandbox, and reading it with a tool asks as for any file with secrets. Looks the path
+/// up: not for the runtime's thread. A path that leads to a folder or a device has no effect on commands, which may
+/// need it.
+pub fn register_secret_file(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let is_other = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
+    if !is_other {
+        let mut known = KNOWN.write();
+        for place in [Some(path.clone()), fs::canonicalize(&path).ok()].into_iter().flatten() {
+            if !known.contains(&place) {
+                known.push(place);
             }
         }
-        SecretFile(path)
     }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
+    path
 }
 
 /// Tells the other agents of this user, by files in their common folder, from which files this process has secrets:
@@ -208,7 +199,7 @@ mod tests {
         let [token, gone] = ["token of another", "gone"].map(|name| folder.path().join(name));
         for path in [&token, &gone] {
             fs::write(path, "secret").unwrap();
-            SecretFile::new(path);
+            register_secret_file(path);
             share(folder.path()).unwrap();
         }
         assert_eq!(told().len(), 2);
@@ -232,10 +223,10 @@ mod tests {
         fs::hard_link(folder.join("token-1"), folder.join("other-name")).unwrap();
         fs::write(folder.join("other"), "no secret").unwrap();
         fs::hard_link(folder.join("other"), folder.join("other-2")).unwrap();
-        SecretFile::new(&folder.join("token"));
-        SecretFile::new(&folder.join("later"));
-        SecretFile::new(&folder);
-        SecretFile::new(Path::new("/dev/null"));
+        register_secret_file(&folder.join("token"));
+        register_secret_file(&folder.join("later"));
+        register_secret_file(&folder);
+        register_secret_file(Path::new("/dev/null"));
         for (path, expected) in [
             (folder.join("token"), true),
             (folder.join("token-1"), true),

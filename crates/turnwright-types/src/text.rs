@@ -1,6 +1,6 @@
 //! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
-//! Sizes are put into words here, too, and characters that a model has written as HTML does are read.
+//! Sizes are put into words here, too.
 
 // `str::floor_char_boundary` and its counterpart need Rust 1.91, which is newer than the version that `Cargo.toml` declares.
 
@@ -139,24 +139,6 @@ pub fn longest_backtick_run(text: &str) -> usize {
         return 0;
     }
     text.split(|char| char != '`').map(str::len).max().unwrap_or_default()
-}
-
-/// The names behind the `&`, and the character that each stands for.
-const ENTITIES: [(&str, char); 6] =
-    [("amp;", '&'), ("lt;", '<'), ("gt;", '>'), ("quot;", '"'), ("apos;", '\''), ("#39;", '\'')];
-
-/// Replaces one level of entities by their characters; `None` if there is none.
-pub fn without_entities(text: &str) -> Option<String> {
-    let mut parts = text.split('&');
-    let mut plain = parts.next()?.to_owned();
-    for part in parts {
-        let mut entities = ENTITIES.iter();
-        let known = entities.find_map(|(name, char)| Some((*char, part.strip_prefix(*name)?)));
-        let (char, rest) = known.unwrap_or(('&', part));
-        plain.push(char);
-        plain.push_str(rest);
-    }
-    (plain != text).then_some(plain)
 }
 
 const KIB: u64 = 1 << 10;
@@ -388,19 +370,6 @@ mod tests {
     fn the_longest_run_of_backticks_counts() {
         for (text, length) in [("", 0), ("é語", 0), ("`", 1), ("a`b``c`", 2), ("```\n``語", 3)] {
             assert_eq!(longest_backtick_run(text), length, "{text}");
-        }
-    }
-
-    #[test]
-    fn one_level_of_entities_is_read() {
-        for (text, plain) in [
-            ("cd x &amp;&amp; ls", Some("cd x && ls")),
-            ("&lt;a href=&quot;x&quot;&gt; &#39;b&apos;", Some("<a href=\"x\"> 'b'")),
-            ("&amp;lt;", Some("&lt;")),
-            ("a && b &nbsp; &amp", None),
-            ("", None),
-        ] {
-            assert_eq!(without_entities(text).as_deref(), plain, "{text}");
         }
     }
 

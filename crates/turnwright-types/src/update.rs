@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::client::TerminalExit;
@@ -241,21 +242,23 @@ impl ToolCallStatus {
 }
 
 /// One step of the model's plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct PlanEntry {
     pub content: String,
     pub priority: PlanPriority,
     pub status: PlanStatus,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PlanPriority {
     High,
     Medium,
     Low,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
     Pending,
     InProgress,

@@ -1,52 +1,174 @@
-//! The work that `/undo`, `/redo`, `/diff` and `/rewind` have in common.
+//! `/undo` takes back the file changes of the last turns, `/redo` restores what the last `/undo` or `/rewind` has
+//! taken back, `/rewind` goes back to before an earlier prompt, and `/diff` shows file changes.
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
 
-use super::{CommandCall, PromptWork, SessionActor, finish_command};
-use crate::session::SessionHost;
+use super::{CommandCall, CommandTask, PromptWork, SessionActor, finish_command};
 use crate::session::open::restore::{HistoryBuilder, add_entry};
-use crate::session::pending_context::UnsentContext;
-use crate::turn::Conversation;
-use turnwright_store::{RewoundEntries, StoreError, TurnKind, read};
+use turnwright_store::file_versions::{self, PromptRow};
+use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, read};
+use turnwright_types::effect::fenced;
 use turnwright_types::message::{History, StopReason};
-use turnwright_undo::{UndoContext, UndoRequest, undo_news};
+use turnwright_undo::{
+    ChangeScope, DiffLimits, UndoContext, UndoHistory, UndoRequest, one_line_excerpt, turn_changes,
+    turn_list, undo_news,
+};
+use turnwright_workspace::checkpoint::NOT_COVERED;
 
 /// The number of entries that are read at a time.
 const PAGE_SIZE: usize = 64;
 
-/// A command with what it works on.
-pub(super) struct CheckpointTask {
-    host: Arc<SessionHost>,
-    conversation: Conversation,
-    unsent: UnsentContext,
-    history: History,
-    pub(super) arguments: String,
-    cancel: CancellationToken,
+/// The most prompts that `/rewind` lists.
+const MAX_PROMPTS: usize = 10;
+
+/// How much of a diff is shown in a conversation.
+const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 256 * 1024, all: 32 * 1024 };
+
+pub(super) fn undo(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start(session, call, TurnKind::Undo, |task| Box::pin(undo_turns(task)))
 }
 
-/// Does the work of a command and returns its answer.
-type CheckpointWork =
-    for<'a> fn(&'a mut CheckpointTask) -> BoxFuture<'a, Result<String, StoreError>>;
+async fn undo_turns(task: &CommandTask) -> Result<String, StoreError> {
+    let count = match task.arguments.as_str() {
+        "" => Some(1),
+        words => words.parse().ok().filter(|count| *count > 0),
+    };
+    match count {
+        Some(count) => task.revert(UndoRequest::Undo(count)).await,
+        None => {
+            Ok("Nothing was undone. Usage: `/undo` or `/undo N` with the number of turns."
+                .to_owned())
+        }
+    }
+}
 
-/// Starts a command, whose turn is of this kind.
-pub(super) fn start(
+pub(super) fn redo(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start(session, call, TurnKind::Redo, |task| Box::pin(redo_last(task)))
+}
+
+async fn redo_last(task: &mut CommandTask) -> Result<String, StoreError> {
+    if !task.arguments.is_empty() {
+        return Ok(
+            "Nothing was redone. Usage: `/redo` for the last `/undo` or `/rewind`.".to_owned()
+        );
+    }
+    let context = task.context();
+    let found = context.read(|connection, key| {
+        let rewound = RewoundEntries::load(connection, key)?;
+        let rewind = file_versions::undoable_rewind(connection, key, &rewound)?;
+        let turns = file_versions::undoable_turns(connection, key)?;
+        Ok((rewind, UndoHistory::from_turns(&turns).last_undo()))
+    });
+    let (rewind, last_undo) = found.await?;
+    // The files that a rewind restores belong to its own turn.
+    let Some(rewind) = rewind.filter(|rewind| last_undo.is_none_or(|undo| undo <= rewind.turn))
+    else {
+        return task.revert(UndoRequest::Redo).await;
+    };
+    context.log.add_entry(Entry::RewindUndone { rewind: rewind.seq });
+    let files = if last_undo == Some(rewind.turn) {
+        task.revert(UndoRequest::Redo).await?
+    } else {
+        "Files were not changed.".to_owned()
+    };
+    task.reload().await?;
+    Ok(format!("The conversation is as it was before `/rewind`. {files}"))
+}
+
+pub(super) fn rewind(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start(session, call, TurnKind::Undo, |task| Box::pin(rewind_to(task)))
+}
+
+async fn rewind_to(task: &mut CommandTask) -> Result<String, StoreError> {
+    let context = task.context();
+    let found = context.read(|connection, key| {
+        file_versions::prompt_rows(connection, key, &RewoundEntries::load(connection, key)?)
+    });
+    let prompts = found.await?;
+    let mut words = task.arguments.split_whitespace();
+    let word = words.next();
+    let rest = words.next();
+    let Some(word) = word else { return Ok(prompt_list(&prompts)) };
+    let count = word.parse::<usize>().ok().filter(|count| *count > 0);
+    let has_files = rest == Some("files");
+    let index = count.and_then(|count| prompts.len().checked_sub(count));
+    let prompt = index.and_then(|index| prompts.get(index));
+    let Some(prompt) = prompt.filter(|_| rest.is_none() || has_files) else {
+        return Ok(format!("There is no such prompt. {}", prompt_list(&prompts)));
+    };
+    context.log.add_entry(Entry::Rewound { to: prompt.seq });
+    let files = if has_files {
+        task.revert(UndoRequest::Since(prompt.turn)).await?
+    } else {
+        "Files were not changed.".to_owned()
+    };
+    task.reload().await?;
+    let words = one_line_excerpt(&prompt.prompt_excerpt);
+    Ok(format!(
+        "The conversation is back before “{words}”. Everything after it is removed from the \
+         context. {files}"
+    ))
+}
+
+/// The last prompts with the numbers that lead to them.
+fn prompt_list(prompts: &[PromptRow]) -> String {
+    if prompts.is_empty() {
+        return "There are no prompts to go back to.".to_owned();
+    }
+    let lines: String = (1..)
+        .zip(prompts.iter().rev().take(MAX_PROMPTS))
+        .map(|(number, row)| format!("{number}. {}\n", one_line_excerpt(&row.prompt_excerpt)))
+        .collect::<Vec<_>>()
+        .concat();
+    format!(
+        "`/rewind N` takes the conversation back to before one of these prompts, `/rewind N files` \
+         the files, too:\n\n{lines}"
+    )
+}
+
+pub(super) fn diff(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start(session, call, TurnKind::Command, |task| Box::pin(show_changes(task)))
+}
+
+async fn show_changes(task: &CommandTask) -> Result<String, StoreError> {
+    let what = match task.arguments.as_str() {
+        "" => ChangeScope::Last,
+        "all" | "session" => ChangeScope::All,
+        _ => {
+            return Ok(
+                "Usage: `/diff` for the last turn, `/diff all` for the whole session.".to_owned()
+            );
+        }
+    };
+    let context = task.context();
+    context.log.flush().written().await;
+    let roots = context.files.roots().clone();
+    let session = context.session.clone();
+    let found = context
+        .store
+        .read(move |connection| turn_changes(connection, &session, what, &roots, DIFF_BOUNDS))
+        .await?;
+    let uncovered = &found.uncovered;
+    if found.files.is_empty() {
+        return Ok(format!("No files were changed.\n{uncovered}"));
+    }
+    let all: String = found.files.iter().map(|file| file.diff.as_str()).collect();
+    let turns = turn_list(&found.turns);
+    let diff = fenced(&all).replacen('\n', "diff\n", 1);
+    Ok(format!("{turns}:\n\n{diff}\n\n{NOT_COVERED}\n{uncovered}"))
+}
+
+/// Starts a command, whose turn is of this kind. `work` returns its answer.
+fn start(
     session: &mut SessionActor,
     call: CommandCall,
     kind: TurnKind,
-    work: CheckpointWork,
+    work: for<'a> fn(&'a mut CommandTask) -> BoxFuture<'a, Result<String, StoreError>>,
 ) -> PromptWork {
     let message = call.begin_turn(session, kind);
-    let mut task = CheckpointTask {
-        host: Arc::clone(&session.host),
-        conversation: session.conversation.clone(),
-        unsent: session.context.unsent.clone(),
-        history: session.history.clone(),
-        arguments: call.arguments,
-        cancel: call.cancel,
-    };
+    let mut task = call.into_task(session);
     PromptWork::of_command(async move {
         // File changes of the last turn may still be on their way into the store.
         task.conversation.env.shared.checkpoint.wait_for_late_tasks().await;
@@ -59,8 +181,8 @@ pub(super) fn start(
     })
 }
 
-impl CheckpointTask {
-    pub(super) fn context(&self) -> UndoContext {
+impl CommandTask {
+    fn context(&self) -> UndoContext {
         let env = &self.conversation.env;
         UndoContext {
             store: self.host.store().clone(),
@@ -72,7 +194,7 @@ impl CheckpointTask {
     }
 
     /// Plans and applies an undo or a redo. Returns the report.
-    pub(super) async fn revert(&self, request: UndoRequest) -> Result<String, StoreError> {
+    async fn revert(&self, request: UndoRequest) -> Result<String, StoreError> {
         let context = self.context();
         let Some(planned) = context.plan(request).await? else {
             if request == UndoRequest::Redo {
@@ -90,7 +212,8 @@ impl CheckpointTask {
         };
         let client = Arc::clone(self.conversation.client());
         let report = context.execute(planned, move |update| client.update(update)).await;
-        self.unsent.set_undo_news(undo_news(&context.store, &context.session).await);
+        let news = undo_news(&context.store, &context.session).await;
+        self.conversation.told.set_undo_news(news);
         let mut text = report.text(context.files.roots());
         if missing > 0 {
             text.push_str("\nNo earlier turn has file changes to undo.\n");
@@ -99,7 +222,7 @@ impl CheckpointTask {
     }
 
     /// Rebuilds the history from the stored entries that still count.
-    pub(super) async fn reload(&mut self) -> Result<(), StoreError> {
+    async fn reload(&mut self) -> Result<(), StoreError> {
         self.history = rebuild_history(&self.context(), &self.history).await?;
         self.conversation.forget_told_context();
         Ok(())

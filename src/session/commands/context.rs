@@ -1,10 +1,11 @@
 //! `/context` shows what fills the model's window, how much of it was in the provider's cache, and which
-//! changes made it miss.
+//! changes made it miss. `/compact` has the model summarise the conversation, and `/clear` forgets it.
 
-use super::{CommandCall, PromptWork, SessionActor};
+use super::{CommandCall, CommandTask, PromptWork, SessionActor};
 use crate::turn::{self, Conversation};
+use turnwright_store::Entry;
 use turnwright_types::message::{History, Message, PromptPart};
-use turnwright_types::token_meter::{json_weight, message_weight, text_weight};
+use turnwright_types::token_meter::{LearnedWindow, json_weight, message_weight, text_weight};
 
 /// The tools whose results are files.
 const FILE_TOOLS: [&str; 1] = ["read_file"];
@@ -22,7 +23,28 @@ struct WindowParts {
     words: u64,
 }
 
-pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+pub(super) fn clear(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    call.answer(session, |SessionActor { history, conversation, .. }| {
+        history.messages.clear();
+        history.meter.forget_count();
+        history.learned_window = LearnedWindow::default();
+        conversation.forget_told_context();
+        conversation.log().add_entry(Entry::Cleared);
+        "Conversation cleared. Files were not changed.".to_owned()
+    })
+}
+
+pub(super) fn compact(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session);
+    let mut task = call.into_task(session);
+    PromptWork::of_command(async move {
+        let CommandTask { conversation, history, arguments, cancel, .. } = &mut task;
+        let text = turn::compact_on_request(conversation, history, arguments, cancel).await;
+        task.finish(message, text).await
+    })
+}
+
+pub(super) fn context(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     call.answer(session, |session| report(&session.history, &session.conversation))
 }
 
@@ -53,7 +75,7 @@ fn report(history: &History, conversation: &Conversation) -> String {
             text.push_str(&format!("* {name}: {}\n", history.meter.tokens(weight)));
         }
     }
-    let (requests, usage, breaks) = conversation.cache_guard.report();
+    let (requests, usage, breaks) = conversation.told.cache_guard().report();
     if let Some(usage) = usage.filter(|usage| usage.input > 0) {
         let percent = usage.cached.saturating_mul(100) / usage.input;
         text.push_str(&format!("\nOf the last request, {percent} % were in the provider's cache."));
@@ -64,8 +86,8 @@ fn report(history: &History, conversation: &Conversation) -> String {
     if !breaks.is_empty() {
         text.push_str("\n\nRequests that the provider had to read anew:\n\n");
     }
-    for found in breaks {
-        text.push_str(&format!("* Request {} of {requests}: {}\n", found.request, found.why));
+    for (request, why) in breaks {
+        text.push_str(&format!("* Request {request} of {requests}: {why}\n"));
     }
     text
 }

@@ -4,12 +4,12 @@
 //! types runs it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::split;
-use crate::tools::ToolEnv;
+use super::{CommandCall, PromptWork, SessionActor, split};
+use crate::tools::{SharedValue, ToolEnv};
 use crate::turn;
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
@@ -20,16 +20,12 @@ use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
-// Held only to look through two short lists.
+/// Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(in crate::session) struct CustomCommands(Arc<Mutex<FileCommands>>);
-
-#[derive(Debug, Default)]
-struct FileCommands {
-    commands: Vec<CustomCommand>,
-    skills: Vec<Skill>,
+pub(in crate::session) struct CustomCommands {
+    known: SharedValue<(Vec<CustomCommand>, Vec<Skill>)>,
     /// True after a scan until somebody asks for its result.
-    is_new: bool,
+    is_new: Arc<AtomicBool>,
 }
 
 /// The text that a slash command stands for.
@@ -48,8 +44,9 @@ impl CustomCommands {
         let token = stop.clone();
         let scanning = spawn_blocking(move || turn::custom_commands(&env, &token));
         let scanned = tokio::time::timeout(turn::PROJECT_READ_TIMEOUT, scanning).await;
-        if let Ok(Ok((commands, skills))) = scanned {
-            *self.0.lock() = FileCommands { commands, skills, is_new: true };
+        if let Ok(Ok(found)) = scanned {
+            self.known.set(found);
+            self.is_new.store(true, Ordering::Relaxed);
         }
         // A search that is still going on stops at the next file.
         stop.cancel();
@@ -57,7 +54,7 @@ impl CustomCommands {
 
     /// Returns true if the files were searched since the last call.
     pub(in crate::session) fn take_news(&self) -> bool {
-        std::mem::take(&mut self.0.lock().is_new)
+        self.is_new.swap(false, Ordering::Relaxed)
     }
 
     /// Returns the command that the user has typed, if it is known.
@@ -66,17 +63,18 @@ impl CustomCommands {
     }
 
     pub(in crate::session) fn find(&self, name: &str) -> Option<CommandText> {
-        let files = self.0.lock();
-        if let Some(command) = named(&files.commands, name, |command| &command.name) {
+        let known = self.known.get();
+        let (commands, skills) = known.as_ref();
+        if let Some(command) = named(commands, name, |command| &command.name) {
             return Some(CommandText::File(command.clone()));
         }
-        named(&files.skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
+        named(skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
     }
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
     pub(in crate::session) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
-        let files = self.0.lock();
-        let commands = files.commands.iter().map(|command| SlashCommand {
+        let known = self.known.get();
+        let commands = known.0.iter().map(|command| SlashCommand {
             name: command.name.clone(),
             description: if command.is_of_project() {
                 format!("{} (project)", command.description)
@@ -85,7 +83,7 @@ impl CustomCommands {
             },
             hint: command.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
         });
-        let skills = files.skills.iter().map(|skill| SlashCommand {
+        let skills = known.1.iter().map(|skill| SlashCommand {
             name: skill.name.clone(),
             description: format!(
                 "{} (skill)",
@@ -153,6 +151,20 @@ impl CommandText {
         };
         Some(within_context(&text))
     }
+}
+
+pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start_task(session, call, include_str!("init_prompt.md"))
+}
+
+pub(super) fn review(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    start_task(session, call, include_str!("review_prompt.md"))
+}
+
+/// Gives the model one of our own tasks.
+fn start_task(session: &mut SessionActor, call: CommandCall, task: &'static str) -> PromptWork {
+    let CommandCall { prompt, typed, cancel, .. } = call;
+    session.custom_command(Some(CommandText::BuiltIn(task)), prompt, &typed, cancel)
 }
 
 #[cfg(test)]

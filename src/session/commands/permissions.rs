@@ -2,7 +2,8 @@
 //! The rules are those that `turnwright policy` shows.
 
 use super::status::sandbox_state;
-use super::{CommandCall, PromptWork, SessionActor, finish_command};
+use super::{CommandCall, PromptWork, SessionActor, answer_later};
+use crate::error::Error;
 use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
@@ -10,13 +11,14 @@ use turnwright_policy::permission::{
     StoredRule, StoredRules, describe_effect,
 };
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::StopReason;
 use turnwright_types::text;
 
 const USAGE: &str = "`/permissions allow RULE` and `/permissions deny RULE` add a rule for this \
                      project, such as `exec(cargo test)`; `/permissions revoke ID` removes one; \
                      `/permissions keep` makes rules of the answers of this session, so that they last; \
                      `/permissions forget` clears them.";
+
+const NO_STATE_FOLDER: &str = "There is no state folder, so rules cannot be saved.";
 
 /// The most characters of an answer in the list. A command line may have 64 KiB.
 const MAX_ROW_CHARS: usize = 200;
@@ -25,32 +27,27 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
     let conversation = session.conversation.clone();
-    let history = session.history.clone();
     if arguments == "forget" {
         *conversation.grants.lock() = Grants::default();
     }
-    PromptWork::of_command(async move {
+    answer_later(session, message, async move {
         let keeps = arguments == "keep";
         let own_conversation = conversation.clone();
         let working = spawn_blocking(move || execute(&own_conversation, &arguments));
-        let Some(done) = cancel.run_until_cancelled(working).await else {
-            return finish_command(conversation.log(), history, StopReason::Cancelled).await;
-        };
-        let text = match done.map_err(|error| RuleChangeError::Failed(error.to_string())) {
+        Some(match cancel.run_until_cancelled(working).await? {
             Ok(Ok(text)) => {
                 if keeps {
                     conversation.grants.lock().forget_kept();
                 }
                 text
             }
-            Ok(Err(error)) | Err(error) => error.to_string(),
-        };
-        conversation.say(message, text);
-        finish_command(conversation.log(), history, StopReason::EndTurn).await
+            Ok(Err(error)) => error.to_string(),
+            Err(error) => format!("This failed: {error}."),
+        })
     })
 }
 
-fn execute(conversation: &Conversation, arguments: &str) -> Result<String, RuleChangeError> {
+fn execute(conversation: &Conversation, arguments: &str) -> Result<String, Error> {
     let (verb, rest) = arguments.split_once(char::is_whitespace).unwrap_or((arguments, ""));
     Ok(match (verb, rest.trim()) {
         ("", _) => show(conversation),
@@ -63,23 +60,26 @@ fn execute(conversation: &Conversation, arguments: &str) -> Result<String, RuleC
     })
 }
 
-/// Why the rules of the project were not changed.
-#[derive(Debug, thiserror::Error)]
-enum RuleChangeError {
-    #[error("There is no state folder, so rules cannot be saved.")]
-    NoStateFolder,
-    #[error("This failed: {0}.")]
-    Failed(String),
-    #[error("Nothing was changed: {0}.")]
-    Store(#[from] RuleStoreError),
+/// The error for rules of the project that could not be changed.
+fn not_changed(error: &RuleStoreError) -> Error {
+    Error::InvalidState(format!("Nothing was changed: {error}."))
 }
 
-fn rule_store(conversation: &Conversation) -> Result<ProjectRuleStore, RuleChangeError> {
+fn rule_store(conversation: &Conversation) -> Result<ProjectRuleStore, Error> {
     let state = &conversation.env.shared.process.folders.state;
     if !state.is_absolute() {
-        return Err(RuleChangeError::NoStateFolder);
+        return Err(Error::InvalidState(NO_STATE_FOLDER.to_owned()));
     }
     Ok(ProjectRuleStore::new(state, conversation.env.files.roots().real_cwd()))
+}
+
+fn add_rules(
+    conversation: &Conversation,
+    rules: &[(RuleAction, Pattern)],
+    origin: &str,
+) -> Result<Vec<StoredRule>, Error> {
+    let added = rule_store(conversation)?.add(rules, origin);
+    added.map_err(|error| not_changed(&error))
 }
 
 fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
@@ -87,9 +87,7 @@ fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
         Ok(pattern) => pattern,
         Err(why) => return format!("{} is no rule: {why}.", escape_hidden_line(rule)),
     };
-    let added = rule_store(conversation)
-        .and_then(|store| Ok(store.add(&[(action, pattern.clone())], "/permissions")?));
-    match added {
+    match add_rules(conversation, &[(action, pattern.clone())], "/permissions") {
         Ok(added) => {
             let mut policy = PolicyRules::clone(&conversation.rules().get());
             policy.rules.push(Rule { action, pattern, scope: Scope::Local, why: None });
@@ -102,7 +100,7 @@ fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
 }
 
 /// Makes what was allowed for this session last for the project.
-fn keep(conversation: &Conversation) -> Result<String, RuleChangeError> {
+fn keep(conversation: &Conversation) -> Result<String, Error> {
     let grants = conversation.grants.lock().clone();
     if grants.project_rules().is_empty() {
         return Ok("No answer of this session can be kept for the project.".to_owned());
@@ -110,7 +108,7 @@ fn keep(conversation: &Conversation) -> Result<String, RuleChangeError> {
     let mut kept = String::new();
     for (rule, origin) in grants.project_rules() {
         let rules = [(rule.action, rule.pattern.clone())];
-        kept.extend(rule_store(conversation)?.add(&rules, origin)?.iter().map(row));
+        kept.extend(add_rules(conversation, &rules, origin)?.iter().map(row));
     }
     let mut policy = PolicyRules::clone(&conversation.rules().get());
     let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
@@ -124,7 +122,7 @@ fn revoke(conversation: &Conversation, ids: &str) -> String {
     let ids: Vec<_> =
         ids.split([' ', ',']).map(str::to_owned).filter(|id| !id.is_empty()).collect();
     let revoked = rule_store(conversation).and_then(|book| {
-        let gone = book.revoke(&ids)?;
+        let gone = book.revoke(&ids).map_err(|error| not_changed(&error))?;
         reload(conversation, &book, &gone);
         Ok(gone)
     });

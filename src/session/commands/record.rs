@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{CommandCall, PromptWork, SessionActor, finish_command};
+use super::{CommandCall, PromptWork, SessionActor, answer_later};
 use crate::mcp::SessionServers;
 use crate::session::SessionHost;
 use crate::turn::Conversation;
@@ -18,7 +18,6 @@ use turnwright_recording::{RecordedSession, Recording};
 use turnwright_store::{Durability, Store, StoreError, read_conversation};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::SessionId;
-use turnwright_types::message::StopReason;
 use turnwright_types::text;
 
 /// How long the user waits for a recording to be written to its end.
@@ -32,14 +31,13 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let are_gaps_reported = session.announcements.are_gaps_reported();
     let host = Arc::clone(&session.host);
     let conversation = session.conversation.clone();
-    let history = session.history.clone();
+    let is_empty = session.history.messages.is_empty();
     // A replay does not know what the user has allowed before.
     if arguments != "stop" {
         *conversation.grants.lock() = Grants::default();
     }
-    PromptWork::of_command(async move {
-        let own_conversation = conversation.clone();
-        let stored = if history.messages.is_empty() || arguments == "stop" {
+    answer_later(session, message, async move {
+        let stored = if is_empty || arguments == "stop" {
             Ok(None)
         } else {
             stored_conversation(host.store(), &conversation.env.session).await.map(Some)
@@ -48,18 +46,14 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         let working = spawn_blocking(move || match arguments.as_str() {
             "stop" => stop(&host),
             file => match stored {
-                Ok(stored) => {
-                    start(&host, &own_conversation, file, servers, are_gaps_reported, stored)
-                }
+                Ok(stored) => start(&host, &conversation, file, servers, are_gaps_reported, stored),
                 Err(error) => {
                     format!("Nothing is recorded: the stored conversation cannot be read: {error}.")
                 }
             },
         });
         let answer = working.await;
-        let text = answer.unwrap_or_else(|error| format!("Nothing is recorded: {error}."));
-        conversation.say(message, text);
-        finish_command(conversation.log(), history, StopReason::EndTurn).await
+        Some(answer.unwrap_or_else(|error| format!("Nothing is recorded: {error}.")))
     })
 }
 

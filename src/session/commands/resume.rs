@@ -1,18 +1,13 @@
 //! `/resume` continues the conversation of another session of the same folder here, as a copy, for clients that
 //! cannot open an earlier session.
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio_util::sync::CancellationToken;
-
-use super::{CommandCall, PromptWork, SessionActor, finish_command};
+use super::{CommandCall, CommandTask, PromptWork, SessionActor};
 use crate::error::{Error, as_sentence, error_chain};
-use crate::session::SessionHost;
 use crate::session::open::restore::restore_session;
-use crate::session::pending_context::UnsentContext;
 use crate::session::stored_sessions::{ListRequest, find_page};
-use crate::turn::{Conversation, FinishedTurn};
+use crate::turn::FinishedTurn;
 use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{History, StopReason};
@@ -26,77 +21,48 @@ const NOT_EMPTY: &str = "Nothing was done: this session already has a conversati
 
 const UNKNOWN: &str = "Nothing was done: there is no such session. `/resume` lists them.";
 
-/// The answer to the user.
-enum Answer {
-    /// The session now has the conversation of another one.
-    Copied(String),
-    Unchanged(String),
-}
-
-/// Everything that the command needs.
-struct ResumeTask {
-    host: Arc<SessionHost>,
-    conversation: Conversation,
-    unsent: UnsentContext,
-    /// The number or identifier of a session; empty for the list.
-    wanted: String,
-    cancel: CancellationToken,
-}
-
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     // The answer gets its identifier later, because it may have to follow those of a copied conversation.
     call.begin(session);
-    let task = ResumeTask {
-        host: Arc::clone(&session.host),
-        conversation: session.conversation.clone(),
-        unsent: session.context.unsent.clone(),
-        wanted: call.arguments,
-        cancel: call.cancel,
-    };
-    PromptWork::of_command(task.run(session.history.clone()))
+    let task = call.into_task(session);
+    PromptWork::of_command(task.resume())
 }
 
-impl ResumeTask {
-    /// Lists the sessions, or continues one.
-    async fn run(self, mut history: History) -> FinishedTurn {
-        let answer = self.answer(&mut history).await;
-        let log = self.conversation.log();
-        let stop = StopReason::EndTurn;
-        let message = history.mint_message_id();
-        let (text, stop) = match answer {
-            Ok(Answer::Copied(text)) => {
+impl CommandTask {
+    /// Lists the sessions, or continues the one with the number or identifier that the user has named.
+    async fn resume(mut self) -> FinishedTurn {
+        let answer = self.list_or_copy().await;
+        let message = self.history.mint_message_id();
+        let text = match answer {
+            Ok((text, true)) => {
                 self.conversation.say(message, text);
                 // The turn of this command is gone; the last one is now the copy's.
-                log.flush().written().await;
-                return FinishedTurn { history, result: Ok(stop) };
+                self.conversation.log().flush().written().await;
+                return FinishedTurn { history: self.history, result: Ok(StopReason::EndTurn) };
             }
-            Ok(Answer::Unchanged(text)) => (Some(text), stop),
-            Err(Error::Cancelled) => (None, StopReason::Cancelled),
-            Err(error) => {
-                (Some(as_sentence(format!("Nothing was done: {}", error_chain(&error)))), stop)
-            }
+            Ok((text, false)) => Some(text),
+            Err(Error::Cancelled) => None,
+            Err(error) => Some(as_sentence(format!("Nothing was done: {}", error_chain(&error)))),
         };
-        if let Some(text) = text {
-            self.conversation.say(message, text);
-        }
-        finish_command(log, history, stop).await
+        self.finish(message, text).await
     }
 
-    async fn answer(&self, history: &mut History) -> Result<Answer, Error> {
+    /// Returns the answer, and true if the session now has the conversation of another one.
+    async fn list_or_copy(&mut self) -> Result<(String, bool), Error> {
         let listed = self.cancel.run_until_cancelled(self.find()).await;
         let found = listed.ok_or(Error::Cancelled)??;
-        if self.wanted.is_empty() {
-            return Ok(Answer::Unchanged(list(&found)));
+        if self.arguments.is_empty() {
+            return Ok((list(&found), false));
         }
-        let Some(source) = choose(&found, &self.wanted) else {
-            return Ok(Answer::Unchanged(UNKNOWN.to_owned()));
+        let Some(source) = choose(&found, &self.arguments) else {
+            return Ok((UNKNOWN.to_owned(), false));
         };
         match self.copy(source).await? {
             Some(copied) => {
-                *history = copied;
-                Ok(Answer::Copied(continued(source)))
+                self.history = copied;
+                Ok((continued(source), true))
             }
-            None => Ok(Answer::Unchanged(NOT_EMPTY.to_owned())),
+            None => Ok((NOT_EMPTY.to_owned(), false)),
         }
     }
 
@@ -137,7 +103,7 @@ impl ResumeTask {
             }
         };
         conversation.env.jobs.continue_numbering_after(restored.history.minted);
-        self.unsent.add(restored.ended_work);
+        conversation.told.add_unsent(restored.ended_work);
         conversation.told.forget_mode();
         conversation.restore_announced_mode(&restored.history);
         let updated = SystemTime::now();

@@ -1,14 +1,17 @@
-//! `/mode` and `/model` show or change a setting, for clients without a menu for it.
+//! `/mode` and `/model` show or change a setting, for clients without a menu for it. `/models` lists the models that
+//! can be chosen.
+
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{CommandCall, PromptWork, SessionActor, finish_after};
+use super::{CommandCall, PromptWork, SessionActor, answer_later};
 use crate::completion::Completion;
-use crate::error::{Error, as_sentence};
-use crate::session::settings;
+use crate::error::{Error, as_sentence, error_chain};
+use crate::session::{SessionHost, settings};
+use turnwright_llm::Model;
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::StopReason;
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 /// A program may pass on as a prompt what somebody else has written.
@@ -39,15 +42,11 @@ fn run(session: &mut SessionActor, call: CommandCall, setting: ConfigOptionId) -
     } else {
         session.set(setting, value, done);
     }
-    let conversation = session.conversation.clone();
-    finish_after(session, async move {
-        let text = match cancel.run_until_cancelled(changed).await {
-            Some(Ok(Ok(all))) => describe(&all, setting, is_question),
-            Some(Ok(Err(error))) => as_sentence(format!("Nothing was changed: {error}")),
-            Some(Err(_)) | None => return StopReason::Cancelled,
-        };
-        conversation.say(message, text);
-        StopReason::EndTurn
+    answer_later(session, message, async move {
+        Some(match cancel.run_until_cancelled(changed).await?.ok()? {
+            Ok(all) => describe(&all, setting, is_question),
+            Err(error) => as_sentence(format!("Nothing was changed: {error}")),
+        })
     })
 }
 
@@ -64,4 +63,46 @@ fn describe(all: &[ConfigOption], setting: ConfigOptionId, with_choices: bool) -
         }
     }
     text
+}
+
+pub(super) fn models(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session);
+    let host = Arc::clone(&session.host);
+    let conversation = session.conversation.clone();
+    answer_later(session, message, async move {
+        let model = conversation.selection.get().model;
+        call.cancel.run_until_cancelled(list(&host, &model)).await
+    })
+}
+
+/// Lists the models of this model's provider, and the others of the settings.
+async fn list(host: &SessionHost, model: &Arc<dyn Model>) -> String {
+    let may_list = host.models.may_list();
+    let listed = if may_list { host.models.list(model.as_ref()).await } else { Ok(Vec::new()) };
+    let names = match listed {
+        Ok(names) => names,
+        Err(error) => {
+            let why = error_chain(&error);
+            return as_sentence(format!("The models could not be listed: {why}"));
+        }
+    };
+    let mut names: Vec<String> = names
+        .iter()
+        .map(|name| {
+            let mark = if name == model.name() { " (in use)" } else { "" };
+            format!("* `{name}`{mark}\n")
+        })
+        .collect();
+    let others = host.models.choices().into_iter().map(|name| format!("* `{name}`\n"));
+    let current = format!("* `{}`\n", model.name());
+    let in_use = format!("* `{}` (in use)\n", model.name());
+    let others: Vec<_> = others.filter(|line| *line != current && !names.contains(line)).collect();
+    names.extend(others);
+    if !names.contains(&in_use) {
+        names.insert(0, in_use);
+    }
+    if !may_list {
+        names.push("\nThe provider was not asked, because `list_models` is off.".to_owned());
+    }
+    names.concat()
 }

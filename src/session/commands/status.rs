@@ -1,19 +1,24 @@
-//! `/status` and `/cost` show the state of the session and what it has used up.
+//! `/status` and `/cost` show the state of the session and what it has used up, `/help` what the agent can do, and
+//! `/memory` and `/skills` what the model can read in files.
 
-use super::{CommandCall, PromptWork, SessionActor};
+use std::sync::Arc;
+
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
+use crate::tools::ToolEnv;
 use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::History;
+use turnwright_types::update::SlashCommand;
 
-pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    call.answer(session, |session| status(&session.history, &session.conversation))
+pub(super) fn status(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    call.answer(session, |session| state(&session.history, &session.conversation))
 }
 
 pub(super) fn cost(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     call.answer(session, |session| usage(&session.history, &session.conversation))
 }
 
-fn status(history: &History, conversation: &Conversation) -> String {
+fn state(history: &History, conversation: &Conversation) -> String {
     let users = history.messages.iter().filter_map(|message| message.as_user());
     let prompts = users.filter(|user| user.own_parts().next().is_some()).count();
     let mode = conversation.mode().get();
@@ -57,4 +62,48 @@ pub(super) fn sandbox_state(mode: Mode, can_confine: bool) -> &'static str {
         (_, true) => "commands run in it unless you allow one without",
         (_, false) => "not available, so no command is allowed because of it",
     }
+}
+
+/// An argument is ignored, because the answer helps all the same.
+pub(super) fn help(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    call.answer(session, |session| abilities(&session.conversation, &session.menu()))
+}
+
+/// Describes what the agent can do, with the commands of the menu.
+fn abilities(conversation: &Conversation, menu: &[SlashCommand]) -> String {
+    let mode = conversation.mode().get();
+    let mut text = format!(
+        "I read and change files in this project and run commands. Cancel stops everything at \
+         once. Mode {}: {}.\n\n",
+        mode.name(),
+        mode.description(conversation.rules().get().can_confine)
+    );
+    for command in menu {
+        text.push_str(&format!("* `/{}` – {}\n", command.name, command.description));
+    }
+    let (names, remote) = conversation.tools.overview(&conversation.offer());
+    let tools: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    text.push_str(&format!("\nTools: {}.", tools.join(", ")));
+    if remote > 0 {
+        text.push_str(&format!(" And {remote} from MCP servers."));
+    }
+    text
+}
+
+pub(super) fn memory(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    show_files(session, call, turn::describe_notes)
+}
+
+pub(super) fn skills(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    show_files(session, call, turn::describe_skills)
+}
+
+fn show_files(
+    session: &mut SessionActor,
+    call: CommandCall,
+    describe: fn(&ToolEnv) -> String,
+) -> PromptWork {
+    let message = call.begin(session);
+    let env = Arc::clone(&session.conversation.env);
+    answer_from_files(session, message, call.cancel, move || describe(&env))
 }

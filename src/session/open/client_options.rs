@@ -3,14 +3,12 @@
 //! next.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::session::announcements::Announcements;
+use crate::session::actor::SessionActor;
 use crate::tools::AllowedTools;
-use crate::turn::Conversation;
 use turnwright_store::StoreError;
 
 /// The options that a client asked for when it opened a session.
@@ -40,72 +38,47 @@ pub(crate) enum SystemPrompt {
     Append(String),
 }
 
-impl ClientOptions {
-    /// Returns these options, with the earlier ones where there is none.
-    fn over(self, earlier: ClientOptions) -> ClientOptions {
-        ClientOptions {
-            system_prompt: self.system_prompt.or(earlier.system_prompt),
-            allowed_tools: self.allowed_tools.or(earlier.allowed_tools),
-            max_requests: self.max_requests.or(earlier.max_requests),
-            notices: self.notices,
-        }
-    }
-
-    /// Applies and stores what the client asks for.
-    pub(super) fn set(
-        &self,
-        conversation: &mut Conversation,
-        announcements: &mut Announcements,
+impl SessionActor {
+    /// Applies the options of earlier processes, overridden by those that the client asks for now, which are stored.
+    ///
+    /// # Errors
+    /// If the stored options cannot be read: without them the session would have more tools than it may have.
+    pub(super) fn apply_client_options(
+        &mut self,
+        stored: Option<&str>,
+        given: Option<ClientOptions>,
     ) -> Result<(), Error> {
-        let text = serde_json::to_string(self).map_err(StoreError::from)?;
-        conversation.log().set_client_options(text).in_background();
-        self.apply(conversation);
-        announcements.add_notices(self.notices.iter().cloned());
-        Ok(())
-    }
-
-    fn apply(&self, conversation: &mut Conversation) {
-        if let Some(prompt) = &self.system_prompt {
-            conversation.system_prompt = prompt.text(&conversation.system_prompt);
+        let stored: Option<ClientOptions> =
+            stored.map(serde_json::from_str).transpose().map_err(StoreError::from)?;
+        let earlier = stored.unwrap_or_default();
+        let must_store = given.is_some();
+        let given = given.unwrap_or_default();
+        let options = ClientOptions {
+            system_prompt: given.system_prompt.or(earlier.system_prompt),
+            allowed_tools: given.allowed_tools.or(earlier.allowed_tools),
+            max_requests: given.max_requests.or(earlier.max_requests),
+            notices: given.notices,
+        };
+        let conversation = &mut self.conversation;
+        if must_store {
+            let text = serde_json::to_string(&options).map_err(StoreError::from)?;
+            conversation.log().set_client_options(text).in_background();
         }
-        if let Some(most) = self.max_requests {
+        let usual = &conversation.system_prompt;
+        match &options.system_prompt {
+            Some(SystemPrompt::Replace(text)) => conversation.system_prompt = text.as_str().into(),
+            Some(SystemPrompt::Append(text)) => {
+                conversation.system_prompt = format!("{usual}\n{text}\n").into();
+            }
+            None => {}
+        }
+        if let Some(most) = options.max_requests {
             conversation.max_requests = conversation.max_requests.min(most.get());
         }
-        if let Some(names) = &self.allowed_tools {
+        if let Some(names) = &options.allowed_tools {
             conversation.tools.restrict(AllowedTools::new(names));
         }
-    }
-}
-
-/// Applies the options of earlier processes, overridden by those that the client asks for now.
-///
-/// # Errors
-/// If the stored options cannot be read: without them the session would have more tools than it may have.
-pub(super) fn restore_client_options(
-    stored: Option<&str>,
-    given: Option<ClientOptions>,
-    conversation: &mut Conversation,
-    announcements: &mut Announcements,
-) -> Result<(), Error> {
-    let stored: Option<ClientOptions> =
-        stored.map(serde_json::from_str).transpose().map_err(StoreError::from)?;
-    match (stored, given) {
-        (Some(stored), Some(given)) => given.over(stored).set(conversation, announcements),
-        (None, Some(given)) => given.set(conversation, announcements),
-        (Some(stored), None) => {
-            stored.apply(conversation);
-            Ok(())
-        }
-        (None, None) => Ok(()),
-    }
-}
-
-impl SystemPrompt {
-    /// The whole instructions. `usual` are those without the client's.
-    fn text(&self, usual: &str) -> Arc<str> {
-        match self {
-            SystemPrompt::Replace(text) => text.as_str().into(),
-            SystemPrompt::Append(text) => format!("{usual}\n{text}\n").into(),
-        }
+        self.announcements.add_notices(options.notices);
+        Ok(())
     }
 }

@@ -13,8 +13,8 @@ use crate::session::SessionHost;
 use crate::session::servers::ServerLaunch;
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
-    CacheGuard, CancellableCalls, Conversation, ModelFinder, SharedGrants, SharedModelSelection,
-    SharedSpending, SpendingLimits, StandaloneCalls, Told, system_prompt,
+    CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending,
+    SpendingLimits, StandaloneCalls, Told, system_prompt,
 };
 use turnwright_config::SettingsSnapshot;
 use turnwright_config::effective_policy::{
@@ -159,10 +159,9 @@ impl SessionHost {
 
 /// The limits of the settings and of the command line.
 fn spending_limits(settings: &SettingsSnapshot<'_>) -> SpendingLimits {
-    let chosen = settings.limits();
-    let mut limits = SpendingLimits::new(chosen.stop_loops);
-    for (name, number) in &chosen.numbers {
-        limits.set(name, *number);
+    let mut limits = SpendingLimits::new(settings.stops_loops());
+    for (name, number) in settings.limits() {
+        limits.set(&name, number);
     }
     limits
 }
@@ -245,7 +244,7 @@ impl SessionHost {
             spending: SharedSpending::default(),
             queue: Arc::default(),
             cancellable: CancellableCalls::default(),
-            models: ModelFinder::new(move |name| host.model_named(name)),
+            find_model: Arc::new(move |name: &str| host.model_named(name)),
             system_prompt: loaded.system_prompt,
             selection: SharedModelSelection::new(model, effort),
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools))),
@@ -254,7 +253,6 @@ impl SessionHost {
             grants: SharedGrants::default(),
             checks,
             max_requests: loaded.max_requests,
-            cache_guard: CacheGuard::default(),
             limits: loaded.limits,
         }
     }

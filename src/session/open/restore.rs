@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::recovery::{RunningWork, recover};
 use crate::error::Error;
 use crate::session::attachment::Replayed;
-use crate::session::pending_context::UnfinishedTurn;
+use crate::session::prompts::UnfinishedTurn;
 use crate::session::stored_sessions::map_missing;
 use crate::turn::{self, Conversation};
 use turnwright_store::recovery::last_stop;

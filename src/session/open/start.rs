@@ -1,27 +1,31 @@
 //! Starts a session: creates its row in the store, or loads the stored conversation. Then its MCP servers.
 
 use std::mem::take;
-use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::client_options::{ClientOptions, restore_client_options};
+use super::client_options::ClientOptions;
 use super::restore::{RestoredSession, restore_session};
 use crate::error::{Error, error_chain};
 use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
+use crate::session::stored_sessions::map_missing;
+use crate::turn::folder_lines;
 use tokio::task::spawn_blocking;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::ReasoningEffort;
 use turnwright_mcp::ServerEnv;
 use turnwright_policy::permission::Mode;
-use turnwright_store::{Durability, SessionRow, StoreError, sessions};
+use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 use turnwright_undo::undo_news;
+
+/// Tells the model that the session's folders differ from those that it was told.
+const FOLDERS_CHANGED: &str = "The user has opened this conversation in other folders.\n";
 
 impl SessionActor {
     /// Creates or loads the session. All updates that this sends precede the answer to the opening
@@ -38,14 +42,11 @@ impl SessionActor {
         }
         match origin {
             SessionOrigin::New => {
-                let row = self.row();
+                let row = self.conversation.session_row();
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
                 self.conversation.log().create_session(row).in_background();
-                match options {
-                    Some(options) => options.set(&mut self.conversation, &mut self.announcements),
-                    None => Ok(()),
-                }
+                self.apply_client_options(None, options)
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
@@ -55,44 +56,16 @@ impl SessionActor {
                 Ok(())
             }
             SessionOrigin::Fork { source } => {
-                let host = Arc::clone(&self.host);
                 let to = self.conversation.env.session.clone();
                 let from = source.clone();
                 let copying = host.store().write(Durability::ProcessCrash, move |connection| {
                     sessions::fork(connection, &from, &to)
                 });
-                match copying.await {
-                    Ok(()) => {
-                        self.restore(false, options).await?;
-                        self.note_conversation(Some(source)).await;
-                        Ok(())
-                    }
-                    Err(StoreError::NoSuchSession) => {
-                        Err(Error::SessionNotFound(source.to_string()))
-                    }
-                    Err(error) => Err(Error::Store(error)),
-                }
+                map_missing(copying.await, &source)?;
+                self.restore(false, options).await?;
+                self.note_conversation(Some(source)).await;
+                Ok(())
             }
-        }
-    }
-
-    fn row(&self) -> SessionRow {
-        let env = &self.conversation.env;
-        let selection = self.conversation.selection.get();
-        let id = env.session.clone();
-        let cwd = env.files.roots().cwd().to_path_buf();
-        SessionRow {
-            real_cwd: env.files.roots().real_cwd().to_path_buf(),
-            additional_folders: env
-                .files
-                .roots()
-                .additional_folders()
-                .map(Path::to_path_buf)
-                .collect(),
-            mode: Some(self.conversation.mode().get().id().to_owned()),
-            model: Some(selection.model.name().to_owned()),
-            effort: Some(selection.effort.id().to_owned()),
-            ..SessionRow::new(id, cwd)
         }
     }
 
@@ -129,21 +102,16 @@ impl SessionActor {
         let stop = self.lifecycle.stop.clone();
         let restored = restore_session(host.store(), &conversation, &id, replay, &stop).await?;
         let RestoredSession { row, history, unfinished, ended_work, client_options } = restored;
-        self.context.unfinished = unfinished;
-        self.context.unsent.add(ended_work);
+        self.unfinished = unfinished;
+        self.conversation.told.add_unsent(ended_work);
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.conversation.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
         self.conversation.log().set_session_row(row.clone());
-        restore_client_options(
-            client_options.as_deref(),
-            options,
-            &mut self.conversation,
-            &mut self.announcements,
-        )?;
+        self.apply_client_options(client_options.as_deref(), options)?;
         self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
-        self.context.unsent.set_undo_news(undo_news(host.store(), &id).await);
+        self.conversation.told.set_undo_news(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
         self.conversation.restore_announced_mode(&self.history);
         if replay {
@@ -158,13 +126,14 @@ impl SessionActor {
 
     /// Stores the session's folders if it was opened elsewhere than it was left (R-LOAD-5).
     async fn save_new_folders(&mut self, row: &SessionRow) {
-        let now = self.row();
+        let now = self.conversation.session_row();
         if (&now.cwd, &now.real_cwd, &now.additional_folders)
             == (&row.cwd, &row.real_cwd, &row.additional_folders)
         {
             return;
         }
-        self.context.folders_changed = true;
+        let told = folder_lines(self.conversation.env.files.roots());
+        self.conversation.told.add_unsent([format!("{FOLDERS_CHANGED}{told}")]);
         let SessionRow { id, cwd, real_cwd, additional_folders: folders, .. } = now;
         let moving = self.host.store().write(Durability::ProcessCrash, move |connection| {
             sessions::set_folders(connection, &id, (&cwd, &real_cwd), &folders)

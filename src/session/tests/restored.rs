@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::session;
 use crate::session::open::restore::{RestoredSession, restore_session};
-use crate::session::pending_context::UnfinishedTurn;
+use crate::session::prompts::UnfinishedTurn;
 use crate::turn::Turn;
 use crate::turn::fixture::store_with_session;
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};

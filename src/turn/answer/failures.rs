@@ -134,7 +134,7 @@ impl Turn {
     /// If the server does not support the chosen effort, falls back to the default and tells the
     /// user.
     pub(super) fn report_missing_effort(&self, selection: &ModelSelection) {
-        let ModelSelection { model, effort } = selection;
+        let ModelSelection { model, effort, .. } = selection;
         if *effort != ReasoningEffort::Default && model.rejects_effort(*effort) {
             self.conversation.selection.set_effort(ReasoningEffort::Default);
             self.conversation.notify(format!(

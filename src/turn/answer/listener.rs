@@ -16,7 +16,7 @@ use super::failures::omission_notice;
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
-use crate::turn::calls::cards::OpenCards;
+use crate::turn::calls::cards::{AGENT_ENDED, OpenCards};
 use crate::turn::next_step::ShownSoFar;
 use turnwright_llm::{Delta, DeltaBatch, LlmError, Modalities, Model, Reply, Request};
 use turnwright_store::{PendingWrite, SessionLog};
@@ -41,12 +41,18 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 const FRAME: Duration = Duration::from_millis(16);
 
 /// An answer as far as it was received.
+#[derive(Default)]
 pub(super) struct StreamedAnswer {
     pub(in crate::turn) text: String,
     pub(super) thought: String,
+    /// The card of each call slot.
     pub(super) cards: Vec<Option<StreamingCall>>,
     /// The number of its log entry, if it has one.
     pub(super) seq: Option<u64>,
+    /// How the request has ended; `None` if the turn was cancelled.
+    pub(super) outcome: Option<Result<Reply, LlmError>>,
+    /// True if the user was told that the request leaves images or audio out.
+    pub(super) omits_media: bool,
 }
 
 impl StreamedAnswer {
@@ -60,6 +66,13 @@ impl StreamedAnswer {
             ShownSoFar::Nothing
         }
     }
+
+    /// The error of a server that has refused one image, and takes others.
+    pub(super) fn refused_image(&self) -> Option<&LlmError> {
+        let error = self.outcome.as_ref()?.as_ref().err()?;
+        let is_first = self.shown() == ShownSoFar::Nothing && !self.omits_media;
+        (is_first && error.is_about_one_image()).then_some(error)
+    }
 }
 
 /// Receives one answer.
@@ -71,10 +84,7 @@ pub(super) struct AnswerListener<'a> {
     pub(in crate::turn) open: &'a mut OpenCards,
     pub(super) coalescer: TextCoalescer,
     pub(super) draft_writer: DraftWriter,
-    pub(in crate::turn) text: String,
-    pub(super) thought: String,
-    /// The card of each call slot.
-    pub(super) cards: Vec<Option<StreamingCall>>,
+    pub(super) answer: StreamedAnswer,
     /// The input kinds that the model accepts, as far as the user knows.
     pub(super) modalities: Modalities,
     pub(super) silence: SilenceWatch,
@@ -95,7 +105,7 @@ impl AnswerListener<'_> {
         self.report_omission(model, request);
         let mut batch = DeltaBatch::default();
         loop {
-            let kept = self.draft_writer.due(&self.text, &self.thought);
+            let kept = self.draft_writer.due(&self.answer.text, &self.answer.thought);
             let card = self.next_card();
             let moments = self.coalescer.due().into_iter().chain(kept).chain(card);
             let due = moments.fold(self.silence.due(), min);
@@ -127,7 +137,7 @@ impl AnswerListener<'_> {
                 }
             }
             // After the words are on their way: it wakes the store's thread.
-            self.draft_writer.write_due(&self.text, &self.thought, Instant::now());
+            self.draft_writer.write_due(&self.answer.text, &self.answer.thought, Instant::now());
             if let Some(reply) = reply {
                 return Ok(reply);
             }
@@ -169,12 +179,12 @@ impl AnswerListener<'_> {
     fn on_delta(&mut self, delta: Delta) {
         match delta {
             Delta::Text(words) => {
-                self.text.push_str(&words);
-                self.queue_text(TextKind::Text, words);
+                self.answer.text.push_str(&words);
+                self.queue_text(false, words);
             }
             Delta::Thought(words) => {
-                self.thought.push_str(&words);
-                self.queue_text(TextKind::Thought, words);
+                self.answer.thought.push_str(&words);
+                self.queue_text(true, words);
             }
             Delta::CallNamed { slot, name } => self.open_card(slot, &name),
             Delta::CallArguments { slot, text } => self.on_arguments(slot, &text),
@@ -184,7 +194,7 @@ impl AnswerListener<'_> {
     /// Updates a card's title as soon as the path or command is known, not only when a long value
     /// is complete.
     fn on_arguments(&mut self, slot: usize, text: &str) {
-        let Some(card) = self.cards.get_mut(slot).and_then(Option::as_mut) else { return };
+        let Some(card) = self.answer.cards.get_mut(slot).and_then(Option::as_mut) else { return };
         let mut update = card.push(text, self.cwd);
         if !card.is_shown {
             return;
@@ -202,8 +212,8 @@ impl AnswerListener<'_> {
         }
     }
 
-    fn queue_text(&mut self, kind: TextKind, words: String) {
-        if let Some(before) = self.coalescer.push(kind, words) {
+    fn queue_text(&mut self, is_thought: bool, words: String) {
+        if let Some(before) = self.coalescer.push(is_thought, words) {
             self.client.update(before);
         }
     }
@@ -214,17 +224,17 @@ impl AnswerListener<'_> {
         if let Some(words) = self.coalescer.take() {
             self.client.update(words);
         }
-        if self.cards.len() <= slot {
-            self.cards.resize_with(slot + 1, || None);
+        if self.answer.cards.len() <= slot {
+            self.answer.cards.resize_with(slot + 1, || None);
         }
-        if self.cards[slot].is_none() && self.tools.find(name).is_ok() {
-            self.cards[slot] = Some(open_card(self.open, self.tools, self.history, name));
+        if self.answer.cards[slot].is_none() && self.tools.find(name).is_ok() {
+            self.answer.cards[slot] = Some(open_card(self.open, self.tools, self.history, name));
         }
     }
 
     /// When the next card is shown although its arguments are not complete.
     fn next_card(&self) -> Option<Instant> {
-        let hidden = self.cards.iter().flatten().filter(|card| !card.is_shown);
+        let hidden = self.answer.cards.iter().flatten().filter(|card| !card.is_shown);
         hidden.map(|card| card.opened + SHOW_CARD_AFTER).min()
     }
 
@@ -232,13 +242,13 @@ impl AnswerListener<'_> {
         if self.next_card().is_none_or(|due| due > now) {
             return;
         }
-        for card in self.cards.iter_mut().flatten().filter(|card| !card.is_shown) {
+        for card in self.answer.cards.iter_mut().flatten().filter(|card| !card.is_shown) {
             card.is_shown = true;
             if let Some(view) = &card.view {
                 self.open.set_view(&card.id, view);
                 self.open.show(&card.id);
                 self.draft_writer.reserve_seq();
-                self.open.log_announced(&card.id);
+                self.open.log_incomplete(&card.id, AGENT_ENDED);
             }
         }
     }
@@ -247,19 +257,15 @@ impl AnswerListener<'_> {
         if let Some(words) = self.coalescer.take() {
             self.client.update(words);
         }
-        StreamedAnswer {
-            text: take(&mut self.text),
-            thought: take(&mut self.thought),
-            cards: take(&mut self.cards),
-            seq: self.draft_writer.seq(),
-        }
+        self.answer.seq = self.draft_writer.seq;
+        take(&mut self.answer)
     }
 }
 
 impl Drop for AnswerListener<'_> {
     fn drop(&mut self) {
         // If the turn dies, the text that the user has seen is stored all the same.
-        self.draft_writer.write_all(&self.text, &self.thought);
+        self.draft_writer.write_all(&self.answer.text, &self.answer.thought);
     }
 }
 
@@ -342,11 +348,6 @@ impl DraftWriter {
         self.write(false, text, text.len());
     }
 
-    /// The number of the answer's log entry.
-    fn seq(&self) -> Option<u64> {
-        self.seq
-    }
-
     /// Reserves the number of the answer's log entry, which comes before those of its cards.
     fn reserve_seq(&mut self) -> u64 {
         *self.seq.get_or_insert_with(|| self.log.reserve_seq())
@@ -369,29 +370,24 @@ fn complete_len(rest: &str) -> usize {
     redact::without_partial_key(rest).len()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TextKind {
-    Text,
-    Thought,
-}
-
+/// The words of the answer, or of the reasoning, that the client does not have yet.
 #[derive(Debug)]
 pub(super) struct TextCoalescer {
     message: MessageId,
-    kind: TextKind,
+    is_thought: bool,
     text: String,
     last_flush: Option<Instant>,
 }
 
 impl TextCoalescer {
     pub(super) fn new(message: MessageId) -> TextCoalescer {
-        TextCoalescer { message, kind: TextKind::Text, text: String::new(), last_flush: None }
+        TextCoalescer { message, is_thought: false, text: String::new(), last_flush: None }
     }
 
     /// Adds a delta. Returns the pending text of the other kind, which must be sent before it.
-    fn push(&mut self, kind: TextKind, text: String) -> Option<Update> {
-        let before = if kind == self.kind { None } else { self.take() };
-        self.kind = kind;
+    fn push(&mut self, is_thought: bool, text: String) -> Option<Update> {
+        let before = if is_thought == self.is_thought { None } else { self.take() };
+        self.is_thought = is_thought;
         if self.text.is_empty() {
             self.text = text;
         } else {
@@ -424,9 +420,10 @@ impl TextCoalescer {
         }
         let text = take(&mut self.text);
         let message = self.message.clone();
-        Some(match self.kind {
-            TextKind::Text => Update::AgentText { message, text },
-            TextKind::Thought => Update::AgentThought { message, text },
+        Some(if self.is_thought {
+            Update::AgentThought { message, text }
+        } else {
+            Update::AgentText { message, text }
         })
     }
 }
@@ -454,7 +451,7 @@ mod tests {
         let (drafts, pieces) = drafts(&store).await;
         assert_eq!((drafts[0].reasoning.as_str(), drafts[0].text.as_str()), ("äöäöü", "éñ"));
         assert_eq!((drafts.len(), pieces), (1, 4));
-        assert_eq!(writer.seq(), Some(drafts[0].seq));
+        assert_eq!(writer.seq, Some(drafts[0].seq));
     }
 
     async fn drafts(store: &Store) -> (Vec<turnwright_store::recovery::AnswerDraft>, u64) {
@@ -480,7 +477,7 @@ mod tests {
         let mut log = Vec::new();
         for (wait, word) in [(0, "a"), (5, "b"), (5, "c"), (5, "d"), (5, "e"), (40, "f")] {
             tokio::time::advance(Duration::from_millis(wait)).await;
-            assert_eq!(coalescer.push(TextKind::Text, word.to_owned()), None);
+            assert_eq!(coalescer.push(false, word.to_owned()), None);
             log.push(text(coalescer.take_due(Instant::now())));
         }
         assert_eq!(log, ["a", "-", "-", "-", "bcde", "f"]);
@@ -490,18 +487,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_waits_is_due_one_frame_after_the_last() {
         let mut coalescer = TextCoalescer::new("m".into());
-        coalescer.push(TextKind::Text, "a".to_owned());
+        coalescer.push(false, "a".to_owned());
         let begun = Instant::now();
         coalescer.take_due(begun);
-        coalescer.push(TextKind::Text, "b".to_owned());
+        coalescer.push(false, "b".to_owned());
         assert_eq!(coalescer.due(), Some(begun + FRAME));
     }
 
     #[tokio::test(start_paused = true)]
     async fn thoughts_and_text_keep_their_order() {
         let mut coalescer = TextCoalescer::new("m".into());
-        coalescer.push(TextKind::Thought, "a".to_owned());
-        assert_eq!(text(coalescer.push(TextKind::Text, "b".to_owned())), "(a)");
+        coalescer.push(true, "a".to_owned());
+        assert_eq!(text(coalescer.push(false, "b".to_owned())), "(a)");
         assert_eq!(text(coalescer.take()), "b");
     }
 }

@@ -4,8 +4,7 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use turnwright_types::effect::Effect;
 
@@ -13,18 +12,15 @@ use turnwright_types::effect::Effect;
 /// holding the change that it would make.
 pub(super) const MAX_CONCURRENT_CALLS: usize = 8;
 
-/// The calls that wait or run, in the order of their arrival.
+/// The calls that wait or run, in the order of their arrival. Those that wait see each change.
 #[derive(Debug, Default)]
-pub(crate) struct AdmissionQueue {
-    // Held only to look at a short list.
-    calls: Mutex<QueuedCalls>,
-    changed: Notify,
-}
+pub(crate) struct AdmissionQueue(watch::Sender<QueuedCalls>);
 
 impl AdmissionQueue {
     /// Adds a call to the end of the queue.
     pub(in crate::turn) fn enqueue(self: &Arc<Self>, effects: Vec<Effect>) -> AdmissionTicket {
-        let number = self.calls.lock().push(effects);
+        let mut number = 0;
+        self.0.send_modify(|calls| number = calls.push(effects));
         AdmissionTicket { queue: Arc::clone(self), number }
     }
 }
@@ -46,11 +42,7 @@ impl AdmissionTicket {
     /// Replaces the call's effects, after its paths were resolved again. Returns true if it may
     /// continue; if not, it has to wait for admission again.
     pub(super) fn readmit(&self, effects: &[Effect]) -> bool {
-        let is_admitted = self.queue.calls.lock().readmit(self.number, effects);
-        if !is_admitted {
-            self.queue.changed.notify_waiters();
-        }
-        is_admitted
+        !self.queue.0.send_if_modified(|calls| !calls.readmit(self.number, effects))
     }
 
     /// Waits until the user may be asked about the call.
@@ -66,30 +58,25 @@ impl AdmissionTicket {
     }
 
     fn set(&self, state: CallState) {
-        self.queue.calls.lock().set(self.number, state);
-        self.queue.changed.notify_waiters();
+        self.queue.0.send_modify(|calls| calls.set(self.number, state));
     }
 
     /// Waits until `holds` returns true. Returns false if it did so at once.
     async fn wait_until(&self, mut holds: impl FnMut(&mut QueuedCalls) -> bool) -> bool {
+        let mut changes = self.queue.0.subscribe();
         let mut has_waited = false;
-        loop {
-            let changed = self.queue.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
-            if holds(&mut self.queue.calls.lock()) {
-                return has_waited;
-            }
+        while !self.queue.0.send_if_modified(&mut holds) {
             has_waited = true;
-            changed.await;
+            // The queue is there as long as the ticket.
+            changes.changed().await.ok();
         }
+        has_waited
     }
 }
 
 impl Drop for AdmissionTicket {
     fn drop(&mut self) {
-        self.queue.calls.lock().remove(self.number);
-        self.queue.changed.notify_waiters();
+        self.queue.0.send_modify(|calls| calls.remove(self.number));
     }
 }
 

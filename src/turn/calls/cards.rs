@@ -26,7 +26,8 @@ const MAX_STRING_BYTES: usize = 1024;
 /// The error of a call whose turn has died.
 const TURN_DIED: &str = "Failed: The turn crashed";
 /// The error of a call whose process has ended.
-const AGENT_ENDED: &str = "Failed: The agent ended before the call was complete";
+pub(in crate::turn) const AGENT_ENDED: &str =
+    "Failed: The agent ended before the call was complete";
 
 pub(in crate::turn) struct OpenCards {
     client: Arc<dyn Client>,
@@ -136,13 +137,8 @@ impl OpenCards {
         self.open.iter().find(|card| card.id == *id).map(|card| &card.view)
     }
 
-    /// Logs the card of a call whose arguments have not arrived yet, so that it is not lost if the
-    /// process is killed.
-    pub(in crate::turn) fn log_announced(&mut self, id: &CallId) {
-        self.log_incomplete(id, AGENT_ENDED);
-    }
-
-    /// Logs the card of a call whose arguments were never complete.
+    /// Logs the card of a call whose arguments were never complete, or have not arrived yet, so that it is not lost
+    /// if the process is killed.
     pub(in crate::turn) fn log_incomplete(&mut self, id: &CallId, why: &str) {
         if let Some(card) = self.open.iter_mut().find(|card| card.id == *id) {
             let name = card.name.clone();

@@ -214,25 +214,26 @@ pub(in crate::turn) async fn end_turn(conversation: &Conversation, cancel: &Canc
     let (calls, before) = checkpoint.end_turn();
     if let Some((before, (last, others))) = before.zip(calls.split_last()) {
         let turn = log.turn();
-        let found = after(checkpoint, before, None, (log, last), cancel).await;
         // The end of the turn is awaited and written after this.
-        if let Some((mut changes, _)) = found {
-            changes.settle_command();
-            log.record_changes(turn, last, changes.files, changes.contents).in_background();
+        if let Some((changes, _)) = after(checkpoint, before, None, (log, last), cancel).await {
+            store_late(log, turn, last, changes);
         }
         for call in others {
-            let mut changes = CallChanges::default();
-            changes.settle_command();
-            log.record_changes(turn, call, changes.files, Vec::new()).in_background();
+            store_late(log, turn, call, CallChanges::default());
         }
     } else {
         for call in &calls {
-            let mut changes = CallChanges { is_unknown: true, ..CallChanges::default() };
-            changes.settle_command();
-            log.record_changes(log.turn(), call, changes.files, Vec::new()).in_background();
+            let changes = CallChanges { is_unknown: true, ..CallChanges::default() };
+            store_late(log, log.turn(), call, changes);
         }
     }
     checkpoint.drop_costly_baseline();
+}
+
+/// Adds the changes of a command to its call, which has ended already.
+fn store_late(log: &SessionLog, turn: u64, call: &CallId, mut changes: CallChanges) {
+    changes.settle_command();
+    log.record_changes(turn, call, changes.files, changes.contents).in_background();
 }
 
 async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option<CommandBaseline> {
@@ -262,10 +263,9 @@ async fn after(
     checkpoint.late_tasks().spawn_blocking(move || {
         let changes = own.changes_since(&before, was_cancelled);
         let report = check.as_ref().and_then(|check| check.run(&changes));
-        if let Err((mut changes, report)) = found.send((changes, report)) {
+        if let Err((changes, report)) = found.send((changes, report)) {
             own.drop_baseline();
-            changes.settle_command();
-            log.record_changes(turn, &call, changes.files, changes.contents).in_background();
+            store_late(&log, turn, &call, changes);
             if let Some((check, report)) = check.zip(report) {
                 check.site.client.update(Update::Notice(report));
             }

@@ -1,5 +1,5 @@
 //! Runs tool calls. The calls of a turn and those of MCP clients take the same steps; only the caller
-//! differs ([`CallOrigin`]):
+//! differs (`CallRunner::is_for_mcp_client`):
 //!
 //! 1. Parse the arguments.
 //! 2. Plan the call: how it is shown, and what it may touch.
@@ -26,7 +26,7 @@ use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
-use super::kept_call::KeptCall;
+use super::records::KeptCall;
 use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
@@ -57,15 +57,6 @@ const TARGETS_CHANGED: &str = "A path of this call was moved or replaced while p
                                nothing was done. Look again and repeat the call if it is still right.";
 /// The result of a call whose tool panicked.
 const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
-
-/// The origin of the calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::turn) enum CallOrigin {
-    /// The model of a session.
-    Conversation,
-    /// The model of an MCP client. Only the audit log keeps a record of its calls.
-    McpClient,
-}
 
 /// A call that is planned and has not run yet.
 pub(in crate::turn) struct PendingCall {
@@ -143,7 +134,9 @@ pub(in crate::turn) fn cancelled() -> ToolRefusal {
 pub(in crate::turn) struct CallRunner {
     pub(super) env: Arc<ToolEnv>,
     pub(in crate::turn) grants: SharedGrants,
-    pub(super) origin: CallOrigin,
+    /// True for the calls of the model of an MCP client, of which only the audit log keeps a record. The others are
+    /// calls of a session's model.
+    pub(super) is_for_mcp_client: bool,
     queue: Arc<AdmissionQueue>,
     /// Runs the helpers that calls start; `None` in a helper and outside of a conversation.
     pub(in crate::turn) helpers: Option<Arc<dyn HelperRunner>>,
@@ -153,10 +146,9 @@ impl CallRunner {
     pub(in crate::turn) fn new(
         env: Arc<ToolEnv>,
         grants: SharedGrants,
-        origin: CallOrigin,
         queue: Arc<AdmissionQueue>,
     ) -> CallRunner {
-        CallRunner { env, grants, origin, queue, helpers: None }
+        CallRunner { env, grants, is_for_mcp_client: false, queue, helpers: None }
     }
 
     /// Takes a call through steps 1 to 3: parses and plans it, and adds it to the end of the queue.
@@ -348,11 +340,11 @@ impl CallRunner {
         // The client says that the user has ended the turn. Its `session/cancel` may come later.
         if matches!(answer, PermissionAnswer::Cancelled)
             && !cancel.is_cancelled()
-            && self.origin == CallOrigin::Conversation
+            && !self.is_for_mcp_client
         {
             call.ctx.turn.cancel();
         }
-        if cancel.is_cancelled() && self.origin == CallOrigin::Conversation {
+        if cancel.is_cancelled() && !self.is_for_mcp_client {
             return Err(cancelled());
         }
         self.resolve(request, answer)
@@ -365,9 +357,7 @@ impl CallRunner {
     ) -> Result<Pass, ToolRefusal> {
         self.audit_answer(&request, &answer);
         let hint = match answer {
-            PermissionAnswer::Unclear(_) if self.origin == CallOrigin::McpClient => {
-                self.allow_hint(&request)
-            }
+            PermissionAnswer::Unclear(_) if self.is_for_mcp_client => self.allow_hint(&request),
             _ => String::new(),
         };
         let policy = self.env.shared.rules.get();

@@ -70,13 +70,9 @@ impl Turn {
         stop.cancel();
         match read {
             // The text and the list of skills are used together or not at all.
-            Ok(Some(Ok(ProjectContext { text, skills, unreadable }))) => {
+            Ok(Some(Ok((context, skills)))) => {
                 self.conversation.env.skills.replace(skills);
                 self.conversation.told.set_lacks_instructions(false);
-                let context = match unreadable.as_slice() {
-                    [] => text.into(),
-                    names => json!({ TEXT: text, UNREADABLE: names }),
-                };
                 answers.note(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| context.clone());
                 self.use_context(&context);
             }
@@ -128,22 +124,16 @@ impl Turn {
 /// A folder of the session and the root of its project, as real paths.
 type Project = (PathBuf, PathBuf);
 
-/// The additions of a project and its user to the first prompt of a conversation.
-struct ProjectContext {
-    /// For the model; empty if there is nothing.
-    text: String,
-    skills: Vec<Skill>,
-    /// The files of instructions that were not read because they are not text.
-    unreadable: Vec<String>,
-}
-
-fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> ProjectContext {
+/// Reads the additions of a project and its user to the first prompt of a conversation, as they are kept, and the
+/// skills.
+fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> (Value, Vec<Skill>) {
     let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
     let instructions = instructions::read(folders.config_folder(), &projects);
     let mut text: String = instructions.iter().map(|file| labelled(file, "32 KiB")).collect();
     let others = instructions.iter().filter(|file| !file.is_text);
-    let unreadable = others.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect();
+    let unreadable: Vec<_> =
+        others.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect();
     let notes: Vec<_> = note_folders(env).iter().flat_map(NoteFolder::list).collect();
     if let Some(index) = memory::index(&notes) {
         text.push_str(&format!(
@@ -158,7 +148,11 @@ fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> ProjectConte
         ));
     }
     let text = within_context(text.trim_start());
-    ProjectContext { text, skills, unreadable }
+    let context = match unreadable.as_slice() {
+        [] => text.into(),
+        names => json!({ TEXT: text, UNREADABLE: names }),
+    };
+    (context, skills)
 }
 
 /// The instructions of one file with their origin; empty if they are.

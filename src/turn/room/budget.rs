@@ -9,7 +9,7 @@ const MAX_RESERVED: u64 = 20_000;
 #[derive(Clone, Copy, Debug)]
 pub(in crate::turn) struct WindowBudget {
     /// The tokens that a request may have: the window without the room for the answer.
-    usable: u64,
+    pub(super) usable: u64,
     /// The tokens that are kept free for the answer.
     reserved: u64,
     /// The tokens of the system prompt and the tools.
@@ -31,11 +31,6 @@ impl WindowBudget {
     /// The size of a request from which old results are left out, or the conversation is summarised.
     pub(super) fn compact_at(&self) -> u64 {
         self.usable - self.room() / 100 * 12
-    }
-
-    /// The tokens that a request may have.
-    pub(super) fn usable(&self) -> u64 {
-        self.usable
     }
 
     /// The tokens that the conversation may have. Never nothing: if the tools alone fill the
@@ -115,7 +110,7 @@ mod tests {
             (200_000, Some(64_000), 180_000),
         ];
         for (window, max_output, usable) in table {
-            assert_eq!(WindowBudget::new(window, max_output, 0).usable(), usable, "{window}");
+            assert_eq!(WindowBudget::new(window, max_output, 0).usable, usable, "{window}");
         }
     }
 

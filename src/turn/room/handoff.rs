@@ -225,29 +225,26 @@ fn user_words(messages: &[Arc<Message>], limit: u64, prompt: Option<usize>) -> V
         earlier
     });
     let said: Vec<String> = words.collect();
-    let mut first = Vec::new();
-    let mut left = limit / 4;
-    for text in &said {
-        if !first.is_empty() && quote_weight(text) > left {
-            break;
-        }
-        first.push(quote(text, left));
-        left = left.saturating_sub(quote_weight(text));
-    }
-    let mut newest = Vec::new();
-    let mut left = limit - limit / 4 + left;
-    for text in said[first.len()..].iter().rev() {
-        if !newest.is_empty() && quote_weight(text) > left {
-            break;
-        }
-        newest.push(quote(text, left));
-        left = left.saturating_sub(quote_weight(text));
-    }
+    let (mut first, left) = quotes(said.iter(), limit / 4);
+    let (newest, _) = quotes(said[first.len()..].iter().rev(), limit - limit / 4 + left);
     if first.len() + newest.len() < said.len() {
         first.push(OMITTED_MESSAGES_NOTE.to_owned());
     }
     first.extend(newest.into_iter().rev());
     first
+}
+
+/// Quotes the texts up to this weight, and at least the first. Returns what is left of the weight.
+fn quotes<'a>(texts: impl Iterator<Item = &'a String>, mut left: u64) -> (Vec<String>, u64) {
+    let mut quotes = Vec::new();
+    for text in texts {
+        if !quotes.is_empty() && quote_weight(text) > left {
+            break;
+        }
+        quotes.push(quote(text, left));
+        left = left.saturating_sub(quote_weight(text));
+    }
+    (quotes, left)
 }
 
 fn quote_weight(text: &str) -> u64 {
@@ -292,24 +289,15 @@ const MAX_ERROR_BYTES: usize = 300;
 /// The tool whose paths are the files that were read.
 const READ_TOOL: &str = "read_file";
 
-/// The facts that the store has about a session.
-#[derive(Debug, Default)]
-struct StoredFacts {
-    plan: Vec<PlanEntry>,
-    changed: Vec<(PathBuf, u64)>,
-    turns: Vec<UndoableTurn>,
-}
-
 /// The facts about a session, one or more lines each. `old` are the messages that the model no
 /// longer gets.
 pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message>]) -> String {
-    let stored = stored_facts(conversation).await;
+    let (entries, changed, turns) = stored_facts(conversation).await;
     let env = &conversation.env;
     let mut text = date_line() + &conversation.mode_line();
-    plan(&stored.plan, &mut text);
+    plan(&entries, &mut text);
     let roots = env.files.roots();
-    let changed: Vec<_> = stored
-        .changed
+    let changed: Vec<_> = changed
         .into_iter()
         .map(|(path, count)| {
             let path = roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace });
@@ -318,7 +306,7 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
         .collect();
     list("Files changed in this session, with the number of calls: ", &changed, &mut text);
     list(FILES_READ, &files_read(old), &mut text);
-    let undone = undone(&stored.turns);
+    let undone = undone(&turns);
     list("The user has undone the file changes of: ", &undone, &mut text);
     if !env.jobs.running_ids().is_empty() {
         text.push_str(&env.jobs.describe());
@@ -332,8 +320,11 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
     text
 }
 
-async fn stored_facts(conversation: &Conversation) -> StoredFacts {
-    let Some(store) = conversation.log().store().cloned() else { return StoredFacts::default() };
+/// The plan of a session, the files that it has changed with the number of calls, and its turns.
+async fn stored_facts(
+    conversation: &Conversation,
+) -> (Vec<PlanEntry>, Vec<(PathBuf, u64)>, Vec<UndoableTurn>) {
+    let Some(store) = conversation.log().store().cloned() else { return Default::default() };
     // Changes by the last calls may still be on their way into the store.
     conversation.log().flush().written().await;
     let session = conversation.env.session.clone();
@@ -343,15 +334,15 @@ async fn stored_facts(conversation: &Conversation) -> StoredFacts {
     let reading = store.read(move |connection| {
         let key = read::session_key(connection, &session)?;
         let changed_in = read::session_key(connection, &changed_in)?;
-        Ok(StoredFacts {
-            plan: read::current_plan(connection, key)?,
-            changed: file_versions::changed_files(connection, changed_in, &prefix, MAX_FILES)?,
-            turns: file_versions::undoable_turns(connection, key)?,
-        })
+        Ok((
+            read::current_plan(connection, key)?,
+            file_versions::changed_files(connection, changed_in, &prefix, MAX_FILES)?,
+            file_versions::undoable_turns(connection, key)?,
+        ))
     });
     reading.await.unwrap_or_else(|error| {
         tracing::warn!(%error, "the facts of the session could not be read");
-        StoredFacts::default()
+        Default::default()
     })
 }
 

@@ -10,9 +10,9 @@ use serde_json::Value;
 use url::Url;
 
 use super::ProjectFile;
-use crate::jsonc;
+use crate::servers::{VariableLookup, expand_variables};
 use crate::trust::{self, TrustStore};
-use crate::{SettingsSnapshot, VariableLookup, expand_variables};
+use crate::{ConfigError, SettingsSnapshot, jsonc};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::json_error_text;
@@ -29,17 +29,6 @@ const MAX_SERVERS: usize = 50;
 const MAX_NAME_BYTES: usize = 64;
 /// The most characters of a command in a short description.
 const MAX_COMMAND_CHARS: usize = 80;
-
-/// The content of the file.
-#[derive(Debug, Default)]
-pub(super) struct ProjectServers {
-    /// The file, if it exists and is valid.
-    pub(super) file: Option<ProjectFile>,
-    /// Its servers if it is trusted, otherwise none.
-    pub(super) servers: Vec<ServerSpec>,
-    /// One sentence for each problem in it.
-    pub(super) problems: Vec<String>,
-}
 
 #[derive(Debug, Deserialize)]
 struct ServersFile {
@@ -70,59 +59,37 @@ impl ServerEntry {
     }
 }
 
-/// Why a servers file, or one server of it, cannot be used.
-#[derive(Debug, thiserror::Error)]
-enum EntryError {
-    #[error("{0}")]
-    Json(String),
-    #[error("that is no object")]
-    NotAnObject,
-    #[error("its name is empty, too long or has invisible characters")]
-    InvalidName,
-    #[error("the type `{}` is not known", escape_hidden_line(.0))]
-    UnknownType(String),
-    #[error("it must have either a `command` or a `url`")]
-    NoTarget,
-    #[error("its address is not a URL ({0})")]
-    InvalidUrl(#[from] url::ParseError),
-    #[error("its address is not http or https")]
-    NotHttp,
-    #[error("variables may stand in `args`, `env` and `headers` only")]
-    MisplacedVariable,
-    #[error("{0} (a variable that looks like a key is withheld)")]
-    Variable(String),
-}
-
-/// Reads the servers of the project in this folder, a real path. Starts nothing.
+/// Reads the file of the project in this folder, a real path. Starts nothing. Returns the file, if it exists and is
+/// valid, and its servers if it is trusted. Adds a sentence to `problems` for each problem in it.
 pub(super) fn find(
     settings: &SettingsSnapshot<'_>,
     trust: &TrustStore,
     folder: &Path,
-) -> ProjectServers {
-    let mut found = ProjectServers::default();
+    problems: &mut Vec<String>,
+) -> (Option<ProjectFile>, Vec<ServerSpec>) {
+    let mut servers = Vec::new();
     let text = match trust::read_project_file(folder, SERVERS_FILE) {
-        Ok(None) => return found,
+        Ok(None) => return (None, servers),
         Ok(Some(text)) => text,
         Err(why) => {
-            found.problems.push(format!("{SERVERS_FILE} {why} and is ignored"));
-            return found;
+            problems.push(format!("{SERVERS_FILE} {why} and is ignored"));
+            return (None, servers);
         }
     };
     let entries = match parse(&text) {
-        Ok((entries, problems)) => {
-            found.problems.extend(problems);
+        Ok((entries, of_entries)) => {
+            problems.extend(of_entries);
             entries
         }
         Err(why) => {
-            found.problems.push(format!("{SERVERS_FILE} is invalid ({why}) and is ignored"));
-            return found;
+            problems.push(format!("{SERVERS_FILE} is invalid ({why}) and is ignored"));
+            return (None, servers);
         }
     };
     let is_trusted = trust.is_trusted(folder, SERVERS_FILE, text.as_bytes());
     let (requests, full_requests) =
         entries.iter().map(|(name, entry)| describe_entry(name, entry)).unzip();
-    found.file =
-        Some(ProjectFile { name: SERVERS_FILE, text, is_trusted, requests, full_requests });
+    let file = ProjectFile { name: SERVERS_FILE, text, is_trusted, requests, full_requests };
     if is_trusted && !entries.is_empty() {
         let keys = settings.secrets();
         let secrets: Vec<_> = keys.iter().map(String::as_str).collect();
@@ -134,15 +101,15 @@ pub(super) fn find(
         };
         for (name, entry) in entries {
             match server(&name, entry, folder, &variable) {
-                Ok(server) => found.servers.push(server),
-                Err(why) => found.problems.push(problem(&name, &why)),
+                Ok(server) => servers.push(server),
+                Err(why) => problems.push(problem(&name, &why)),
             }
         }
     }
-    found
+    (Some(file), servers)
 }
 
-fn problem(name: &str, why: &EntryError) -> String {
+fn problem(name: &str, why: &ConfigError) -> String {
     let visible = escape_hidden_line(name).replace('`', "'");
     let name = text::first_chars(&visible, MAX_NAME_BYTES);
     format!("{SERVERS_FILE}: the server `{name}` is not started: {why}")
@@ -150,9 +117,8 @@ fn problem(name: &str, why: &EntryError) -> String {
 
 type NamedEntries = Vec<(String, ServerEntry)>;
 
-fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
-    let value = jsonc::parse(text).map_err(|error| EntryError::Json(error.to_string()))?;
-    let whole: ServersFile = from_object(&value)?;
+fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), ConfigError> {
+    let whole: ServersFile = from_object(&jsonc::parse(text)?)?;
     let mut entries = Vec::new();
     let mut problems = Vec::new();
     let count = whole.servers.len();
@@ -161,7 +127,7 @@ fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
             || name.len() > MAX_NAME_BYTES
             || escape_hidden_line(&name) != name
         {
-            Err(EntryError::InvalidName)
+            Err(ConfigError::new("its name is empty, too long or has invisible characters"))
         } else {
             parse_entry(&value)
         };
@@ -178,15 +144,15 @@ fn parse(text: &str) -> Result<(NamedEntries, Vec<String>), EntryError> {
 }
 
 /// Deserializes an object. Serde would also accept an array for a struct.
-fn from_object<T: DeserializeOwned>(value: &Value) -> Result<T, EntryError> {
+fn from_object<T: DeserializeOwned>(value: &Value) -> Result<T, ConfigError> {
     if !value.is_object() {
-        return Err(EntryError::NotAnObject);
+        return Err(ConfigError::new("that is no object"));
     }
     let text = value.to_string();
-    serde_json::from_str(&text).map_err(|error| EntryError::Json(json_error_text(&text, &error)))
+    serde_json::from_str(&text).map_err(|error| ConfigError::new(json_error_text(&text, &error)))
 }
 
-fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {
+fn parse_entry(value: &Value) -> Result<ServerEntry, ConfigError> {
     let entry: ServerEntry = from_object(value)?;
     if entry.is_off() {
         return Ok(entry);
@@ -194,7 +160,10 @@ fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {
     let is_http = match entry.kind.as_deref() {
         None | Some("stdio") => false,
         Some("http" | "streamable-http" | "streamable_http" | "streamableHttp") => true,
-        Some(other) => return Err(EntryError::UnknownType(other.to_owned())),
+        Some(other) => {
+            let kind = escape_hidden_line(other);
+            return Err(ConfigError::new(format!("the type `{kind}` is not known")));
+        }
     };
     match (&entry.command, &entry.url) {
         (Some(command), None) if !is_http && !command.is_empty() => {
@@ -203,18 +172,26 @@ fn parse_entry(value: &Value) -> Result<ServerEntry, EntryError> {
         }
         (None, Some(url)) if entry.kind.as_deref() != Some("stdio") => {
             check_literal(url)?;
-            if !matches!(Url::parse(url)?.scheme(), "http" | "https") {
-                return Err(EntryError::NotHttp);
+            if !matches!(parse_url(url)?.scheme(), "http" | "https") {
+                return Err(ConfigError::new("its address is not http or https"));
             }
         }
-        _ => return Err(EntryError::NoTarget),
+        _ => return Err(ConfigError::new("it must have either a `command` or a `url`")),
     }
     Ok(entry)
 }
 
+fn parse_url(text: &str) -> Result<Url, ConfigError> {
+    Url::parse(text)
+        .map_err(|error| ConfigError::new(format!("its address is not a URL ({error})")))
+}
+
 /// Fails if a text depends on a variable: what is started must be what was shown.
-fn check_literal(text: &str) -> Result<(), EntryError> {
-    if text.contains("${") { Err(EntryError::MisplacedVariable) } else { Ok(()) }
+fn check_literal(text: &str) -> Result<(), ConfigError> {
+    if !text.contains("${") {
+        return Ok(());
+    }
+    Err(ConfigError::new("variables may stand in `args`, `env` and `headers` only"))
 }
 
 /// Describes what an entry would start, briefly and in full.
@@ -256,17 +233,20 @@ fn server(
     entry: ServerEntry,
     folder: &Path,
     variable: &VariableLookup<'_>,
-) -> Result<ServerSpec, EntryError> {
-    let expand = |text: &String| expand_variables(text, variable).map_err(EntryError::Variable);
+) -> Result<ServerSpec, ConfigError> {
+    let expand = |text: &str| {
+        expand_variables(text, variable).map_err(|why| {
+            ConfigError::new(format!("{why} (a variable that looks like a key is withheld)"))
+        })
+    };
     let hidden = |them: Option<BTreeMap<String, String>>| {
         let filled =
             them.into_iter().flatten().map(|(key, value)| Ok((key, Secret::from(expand(&value)?))));
-        filled.collect::<Result<Vec<_>, EntryError>>()
+        filled.collect::<Result<Vec<_>, ConfigError>>()
     };
-    let reach = match entry.url {
+    let transport = match entry.url {
         Some(url) => {
-            let url = Url::parse(&url)?;
-            ServerTransport::Http { url, headers: hidden(entry.headers)? }
+            ServerTransport::Http { url: parse_url(&url)?, headers: hidden(entry.headers)? }
         }
         None => ServerTransport::Stdio {
             command: PathBuf::from(entry.command.unwrap_or_default()),
@@ -274,13 +254,13 @@ fn server(
                 .args
                 .iter()
                 .flatten()
-                .map(expand)
-                .collect::<Result<_, EntryError>>()?,
+                .map(|argument| expand(argument))
+                .collect::<Result<_, _>>()?,
             environment: hidden(entry.env)?,
         },
     };
     let cwd = entry.cwd.map(|cwd| folder.join(cwd));
-    Ok(ServerSpec { folder: cwd, ..ServerSpec::new(name, ServerSource::Project, reach) })
+    Ok(ServerSpec { folder: cwd, ..ServerSpec::new(name, ServerSource::Project, transport) })
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::reasoning_details;
 use super::wire::{CallDelta, ChatChunk, Choice, ChoiceDelta, FunctionDelta, with_chunk};
 use crate::errors::error_body;
 use crate::exchange::ReplyContext;
-use crate::reply::leaked_calls::LeakedCall;
+use crate::reply::leaked_calls::{LeakedCall, find_leaked_calls};
 use crate::reply::repetition::first_repeat;
 use crate::reply::text_pipeline::TextPipeline;
 use crate::reply::{ReplyAssembler, memory_size};
@@ -205,7 +205,8 @@ impl ChatAssembler {
     /// calls.
     pub(crate) fn recover_failed_generation(&mut self, text: &str, batch: &mut DeltaBatch) -> bool {
         let Some(tools) = &self.context.tools else { return false };
-        let Some((start, calls)) = tools.find_leaked(text) else { return false };
+        let found = find_leaked_calls(text, &tools.declared());
+        let Some((start, calls)) = found else { return false };
         // The output repeats text that has been shown already.
         if !self.text_pipeline.has_text() {
             self.text_pipeline.push_text(text[..start].trim_end(), batch);
@@ -462,9 +463,9 @@ impl ChatAssembler {
 
     /// Adds calls that were found in the text as if they had been regular tool calls.
     fn add_leaked_calls(&mut self, calls: Vec<LeakedCall>, batch: &mut DeltaBatch) {
-        for call in calls {
-            let name = self.context.tool_name(&call.name).to_owned();
-            let text = call.arguments.to_string();
+        for (called, object) in calls {
+            let name = self.context.tool_name(&called).to_owned();
+            let text = object.to_string();
             let slot = self.slots.len();
             batch.deltas.push(Delta::CallNamed { slot, name: name.clone() });
             batch.push_arguments(slot, &text);

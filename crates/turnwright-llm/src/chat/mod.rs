@@ -21,7 +21,6 @@ use crate::exchange::{RenderedTools, ReplyContext, RequestStyle, write_json};
 use crate::http::request_body::{PrefixCache, RequestBody};
 use crate::quirks::{CacheHint, EffortDialect, OutputLimitField, Quirks};
 use crate::schema::provider_safe_schema;
-use crate::transcript;
 use crate::wire_names::ToolAliases;
 use crate::{ReasoningEffort, Request};
 use messages::{ChatMessage, is_blank, mark_cacheable, render_messages, system_message};
@@ -30,18 +29,7 @@ use turnwright_types::message::{Message, PromptPart, ToolSpec};
 
 pub(super) use assembler::{ChatAssembler, parse_usage};
 
-/// Reads a recorded reply of a model that was offered these tools and describes it: for the corpus
-/// of recorded streams, the fuzz targets and bug reports.
-#[doc(hidden)]
-pub fn transcribe<'a>(
-    model: &str,
-    tools: &[String],
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> String {
-    transcript::transcribe(ChatAssembler::new(recorded_context(model, tools)), pieces)
-}
-
-/// The context in which a recorded reply is read.
+/// The context in which a recorded reply of a model that was offered these tools is read.
 pub(super) fn recorded_context(model: &str, tools: &[String]) -> ReplyContext {
     let declared = tools.iter().map(|name| {
         Arc::new(ToolSpec {
@@ -69,7 +57,7 @@ pub(crate) fn render(
     request: &Request,
 ) -> RequestBody {
     let (stable, rest) = request.messages.split_at(stable_len(&request.messages, style.quirks));
-    let mut prefix = prefix_cache.take(stable, *style.quirks);
+    let mut prefix = prefix_cache.lock().take(stable, *style.quirks);
     let before = prefix.count.checked_sub(1).map(|index| stable[index].as_ref());
     let mut more = Vec::new();
     write_messages(&mut more, &render_messages(before, &stable[prefix.count..], style));
@@ -92,7 +80,7 @@ pub(crate) fn render(
     write_messages(&mut body, &last);
     write_parameters(&mut body, style, request);
     let body = prefix.json.between(start, body, None);
-    prefix_cache.store(prefix, stable, *style.quirks);
+    prefix_cache.lock().store(prefix, stable, *style.quirks);
     body
 }
 

@@ -7,14 +7,15 @@ mod requests;
 
 use super::assembler::ChatAssembler;
 use crate::exchange::ReplyContext;
-use crate::{DeltaBatch, LlmError, Reply, transcript};
+use crate::internals::assemble;
+use crate::{DeltaBatch, LlmError, Reply};
 
 fn receive<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> (DeltaBatch, Result<Reply, LlmError>) {
     let assembler =
         ChatAssembler::new(ReplyContext { host: "host".to_owned(), ..ReplyContext::default() });
-    transcript::read_reply(assembler, pieces)
+    assemble(assembler, pieces)
 }
 
 /// C.1 #31: a proxy may send the end mark although the server behind it has broken off.
@@ -39,7 +40,7 @@ fn an_end_mark_without_a_finish_reason_is_a_cut_if_the_server_sends_reasons() {
         let context = ReplyContext::default();
         let read = |body: &str| {
             let assembler = ChatAssembler::new(context.clone());
-            match transcript::read_reply(assembler, [body.as_bytes(), b"data: [DONE]\n\n"]).1 {
+            match assemble(assembler, [body.as_bytes(), b"data: [DONE]\n\n"]).1 {
                 Ok(_) => "complete",
                 Err(LlmError::Truncated { .. }) => "cut",
                 Err(LlmError::EmptyReply { .. }) => "empty",

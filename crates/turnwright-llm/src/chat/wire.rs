@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -284,29 +283,25 @@ struct BoundedList<T, const MAX: usize>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for BoundedList<T, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_seq(BoundedListVisitor(PhantomData))
+        deserializer.deserialize_seq(BoundedList(Vec::new()))
     }
 }
 
-struct BoundedListVisitor<T, const MAX: usize>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedListVisitor<T, MAX> {
+/// Collects the items into itself.
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedList<T, MAX> {
     type Value = BoundedList<T, MAX>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut items = Vec::new();
-        while items.len() < MAX {
-            let Some(item) = list.next_element::<Option<T>>()? else {
-                return Ok(BoundedList(items));
-            };
-            items.extend(item);
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Self::Value, A::Error> {
+        while self.0.len() < MAX {
+            let Some(item) = list.next_element::<Option<T>>()? else { return Ok(self) };
+            self.0.extend(item);
         }
         while list.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(BoundedList(items))
+        Ok(self)
     }
 }
 
@@ -327,13 +322,12 @@ pub(crate) struct TolerantText<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for TolerantText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TolerantTextVisitor)
+        deserializer.deserialize_any(TolerantText::default())
     }
 }
 
-struct TolerantTextVisitor;
-
-impl<'de> Visitor<'de> for TolerantTextVisitor {
+/// Collects the text into itself.
+impl<'de> Visitor<'de> for TolerantText<'de> {
     type Value = TolerantText<'de>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -341,46 +335,44 @@ impl<'de> Visitor<'de> for TolerantTextVisitor {
     }
 
     fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(TolerantText { text: Cow::Borrowed(text), thought: String::new() })
+        Ok(TolerantText { text: Cow::Borrowed(text), ..self })
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(TolerantText { text: Cow::Owned(text.to_owned()), thought: String::new() })
+        Ok(TolerantText { text: Cow::Owned(text.to_owned()), ..self })
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(TolerantText::default())
+        Ok(self)
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(TolerantText::default())
+        Ok(self)
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(TolerantText { text: Cow::Owned(number.to_string()), thought: String::new() })
+        Ok(TolerantText { text: Cow::Owned(number.to_string()), ..self })
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(TolerantText { text: Cow::Owned(number.to_string()), thought: String::new() })
+        Ok(TolerantText { text: Cow::Owned(number.to_string()), ..self })
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(TolerantText::default())
+        Ok(self)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
-        let mut collected = TolerantText::default();
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut parts: A) -> Result<Self::Value, A::Error> {
         while let Some(part) = parts.next_element::<Value>()? {
-            collect_text(&part, false, &mut collected);
+            collect_text(&part, false, &mut self);
         }
-        Ok(collected)
+        Ok(self)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, part: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(mut self, part: A) -> Result<Self::Value, A::Error> {
         let part = Value::deserialize(MapAccessDeserializer::new(part))?;
-        let mut collected = TolerantText::default();
-        collect_text(&part, false, &mut collected);
-        Ok(collected)
+        collect_text(&part, false, &mut self);
+        Ok(self)
     }
 }
 

@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 
-use super::error_kind::{ErrorDetails, classify};
+use super::error_kind::classify;
 use super::retry_after;
-use crate::{ErrorKind, LlmError};
+use crate::ErrorKind;
 use turnwright_types::text;
 
 /// Fields that may hold the message, most specific first. `error` occurs twice: an object holds the
@@ -53,14 +53,8 @@ pub(crate) fn parse(
     let mut codes = Vec::new();
     collect_codes(&value, &mut codes);
     let wait = header_delay.or_else(|| retry_after::from_body(&value, &message, now));
-    let kind = classify(ErrorDetails {
-        status,
-        is_in_stream: http_status.is_none(),
-        body: &value,
-        codes: &codes,
-        message: &message,
-        has_retry_delay: wait.is_some(),
-    });
+    let is_in_stream = http_status.is_none();
+    let kind = classify(&value, &codes, &message, status, is_in_stream, wait.is_some());
     let may_ask_to_wait = matches!(status, Some(429 | 503 | 529)) || kind == ErrorKind::RateLimit;
     let mut message = shorten(&message);
     if let Some(categories) = azure_filter_categories(&value) {
@@ -75,14 +69,6 @@ pub(crate) fn parse(
         retry_after: wait.filter(|_| may_ask_to_wait),
         failed_generation,
     }
-}
-
-/// The error for a JSON or plain text body inside a stream.
-pub(crate) fn stream_error(host: &str, body: &str) -> LlmError {
-    let ErrorReport { message, status, kind, retry_after, .. } =
-        parse(body, None, None, SystemTime::now());
-    let host = host.to_owned();
-    LlmError::InStream { host, message, status, kind, retry_after, key_advice: None }
 }
 
 /// The message of a body without a message field: the text itself, or the title of an HTML page.

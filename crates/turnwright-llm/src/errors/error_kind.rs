@@ -74,39 +74,30 @@ impl ErrorKind {
     }
 }
 
-/// The facts by which an error is classified.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ErrorDetails<'a> {
-    /// The HTTP status, or its equivalent in the body.
-    pub(crate) status: Option<u16>,
-    /// True if the error is in a response that started successfully.
-    pub(crate) is_in_stream: bool,
-    pub(crate) body: &'a Value,
-    /// All codes and types in the body, in lower case.
-    pub(crate) codes: &'a [String],
-    /// The complete message.
-    pub(crate) message: &'a str,
-    /// True if the server said when to try again.
-    pub(crate) has_retry_delay: bool,
-}
-
-pub(crate) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
-    let text = format!("{}\n{}", details.message, details.codes.join("\n")).to_lowercase();
+/// Classifies an error by its body, all codes and types in it, in lower case, and its complete message. `stated` is the
+/// HTTP status, or its equivalent in the body. `is_in_stream` is true in a response that started successfully.
+pub(crate) fn classify(
+    body: &Value,
+    codes: &[String],
+    message: &str,
+    stated: Option<u16>,
+    is_in_stream: bool,
+    has_retry_delay: bool,
+) -> ErrorKind {
+    let text = format!("{message}\n{}", codes.join("\n")).to_lowercase();
     // Gateways report any error of their provider as a server failure, so the text says more.
-    let is_vague = details
-        .status
-        .is_none_or(|code| code == 500 || details.is_in_stream && (500..600).contains(&code));
-    let status = if is_vague { quoted_status(&text) } else { details.status };
+    let is_vague =
+        stated.is_none_or(|code| code == 500 || is_in_stream && (500..600).contains(&code));
+    let status = if is_vague { quoted_status(&text) } else { stated };
     let is = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
-    if details.status == Some(413) || has_any(&text, OVERFLOW) {
-        return super::refusals::parse_overflow(details.body, &text);
+    if stated == Some(413) || has_any(&text, OVERFLOW) {
+        return super::refusals::parse_overflow(body, &text);
     }
-    if let Some(kind) =
-        minimax_kind(details.body).or_else(|| details.codes.iter().find_map(|code| zai_kind(code)))
+    if let Some(kind) = minimax_kind(body).or_else(|| codes.iter().find_map(|code| zai_kind(code)))
     {
         return kind;
     }
-    if status == Some(402) || is_quota_used_up(&text, details.has_retry_delay) {
+    if status == Some(402) || is_quota_used_up(&text, has_retry_delay) {
         return ErrorKind::Quota;
     }
     if status == Some(429) {
@@ -137,7 +128,7 @@ pub(crate) fn classify(details: ErrorDetails<'_>) -> ErrorKind {
     if is(&[400, 403]) && has_any(&text, RATE_LIMIT) {
         return ErrorKind::RateLimit;
     }
-    match by_status(status.or(details.status)) {
+    match by_status(status.or(stated)) {
         // The cause is unknown, and the request was accepted.
         ErrorKind::BadRequest if is_vague && status.is_none() && !has_any(&text, INVALID) => {
             ErrorKind::Unavailable

@@ -19,6 +19,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 
+use super::exchange::Secrets;
 use super::model_list::{self, ListedModel};
 use super::quirks::KeyHeader;
 use super::{ErrorKind, LlmError};
@@ -52,7 +53,7 @@ pub struct Endpoint {
     /// Custom headers, which override the standard ones.
     headers: HeaderMap,
     /// Values that must never be repeated in messages.
-    secrets: Vec<Secret>,
+    secrets: Secrets,
     /// Advice on a key that the server refuses, for messages.
     key_advice: Option<String>,
     client: OnceCell<Client>,
@@ -112,7 +113,7 @@ impl Endpoint {
             )));
         }
         let base = complete_azure_url(base);
-        let secrets = key.iter().cloned().collect();
+        let secrets = Secrets(key.iter().cloned().collect());
         Ok(Endpoint {
             base,
             key,
@@ -169,7 +170,7 @@ impl Endpoint {
             }
             sent.set_sensitive(true);
             self.headers.insert(key, sent);
-            self.secrets.extend(credential_in_header(&value));
+            self.secrets.0.extend(credential_in_header(&value));
         }
         Ok(self)
     }
@@ -421,10 +422,10 @@ impl Endpoint {
         // A partial body will do: the status says most of it.
         tokio::time::timeout(ERROR_BODY_TIMEOUT, read_error).await.ok();
         // Redact before the text is shortened, because even a part of the key must not be shown.
-        let text = self.secrets().redact(&String::from_utf8_lossy(&bytes));
+        let text = self.secrets.redact(&String::from_utf8_lossy(&bytes));
         let ErrorReport { message, mut kind, retry_after, failed_generation, .. } =
             error_body::parse(&text, Some(status), header_delay, now);
-        let lacks_key = self.secrets.is_empty()
+        let lacks_key = self.secrets.0.is_empty()
             && status == 500
             && refusals::is_bare_failure(&text)
             && !self.has_succeeded.load(Ordering::Relaxed);
@@ -432,9 +433,9 @@ impl Endpoint {
             kind = ErrorKind::Auth;
         }
         // Redact again, because in JSON the key may have been escaped, as in `\/`.
-        let message = self.secrets().redact(&location.unwrap_or(message));
+        let message = self.secrets.redact(&location.unwrap_or(message));
         let failed_generation =
-            failed_generation.map(|output| Box::new(self.secrets().redact(&output)));
+            failed_generation.map(|output| Box::new(self.secrets.redact(&output)));
         let proxy = turnwright_http::proxy_of(&self.base).map(Box::new);
         let key_advice = match status {
             403 | 407 if proxy.is_some() => Some(PROXY_ADVICE.to_owned()),
@@ -460,19 +461,7 @@ impl Endpoint {
 
     /// The values to redact from messages.
     pub(super) fn secrets(&self) -> Secrets {
-        Secrets(self.secrets.clone())
-    }
-}
-
-/// Values that must never be shown.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Secrets(Vec<Secret>);
-
-impl Secrets {
-    /// Replaces the secrets in a text: some servers repeat the key that they reject.
-    pub(super) fn redact(&self, text: &str) -> String {
-        let keys = self.0.iter().map(Secret::expose).filter(|key| key.len() >= 4);
-        keys.fold(text.to_owned(), |text, key| text.replace(key, "[key]"))
+        self.secrets.clone()
     }
 }
 

@@ -12,8 +12,9 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
+use crate::exchange::RenderedTools;
 use crate::quirks::Quirks;
-use turnwright_types::message::Message;
+use turnwright_types::message::{Message, ToolSpecs};
 
 /// A body up to this size is copied and sent in one system call, which is faster.
 const MAX_COPIED_BYTES: usize = 256 * 1024;
@@ -103,10 +104,15 @@ impl Body for RequestBody {
     }
 }
 
+/// The parts of the requests to one model that are kept for the next ones.
+// Held only to search a short list, or to render new tools once.
+pub(crate) type PrefixCache = Mutex<KeptPrefixes>;
+
+/// The rendered beginnings of conversations, all with the same tools.
 #[derive(Debug, Default)]
-pub(crate) struct PrefixCache {
-    // Held only to search a short list.
-    prefixes: Mutex<Vec<RenderedPrefix>>,
+pub(crate) struct KeptPrefixes {
+    tools: Option<Arc<RenderedTools>>,
+    prefixes: Vec<RenderedPrefix>,
 }
 
 /// The rendered beginning of one conversation.
@@ -123,27 +129,39 @@ pub(crate) struct RenderedPrefix {
     quirks: Quirks,
 }
 
-impl PrefixCache {
+impl KeptPrefixes {
+    /// Returns the rendered tools. `render` renders them if they are not those of the last request.
+    pub(crate) fn tools(
+        &mut self,
+        specs: &ToolSpecs,
+        render: impl FnOnce() -> RenderedTools,
+    ) -> Arc<RenderedTools> {
+        match &self.tools {
+            Some(rendered) if Arc::ptr_eq(&rendered.specs, specs) => Arc::clone(rendered),
+            _ => {
+                // They contain the aliases of the previous tools.
+                self.prefixes.clear();
+                Arc::clone(self.tools.insert(Arc::new(render())))
+            }
+        }
+    }
+
     /// Removes and returns the prefix of this conversation, or an empty one.
-    pub(crate) fn take(&self, messages: &[Arc<Message>], quirks: Quirks) -> RenderedPrefix {
-        let mut prefixes = self.prefixes.lock();
-        let found =
-            prefixes.iter().position(|prefix| match (prefix.count.checked_sub(1), &prefix.last) {
+    pub(crate) fn take(&mut self, messages: &[Arc<Message>], quirks: Quirks) -> RenderedPrefix {
+        let found = self.prefixes.iter().position(|prefix| {
+            match (prefix.count.checked_sub(1), &prefix.last) {
                 (Some(end), Some(last)) if prefix.quirks == quirks => {
                     messages.get(end).is_some_and(|message| Arc::ptr_eq(message, last))
                 }
                 _ => false,
-            });
-        found.map(|index| prefixes.remove(index)).unwrap_or_default()
-    }
-
-    pub(crate) fn clear(&self) {
-        self.prefixes.lock().clear();
+            }
+        });
+        found.map(|index| self.prefixes.remove(index)).unwrap_or_default()
     }
 
     /// Puts a prefix back that now contains all of `messages`.
     pub(crate) fn store(
-        &self,
+        &mut self,
         mut prefix: RenderedPrefix,
         messages: &[Arc<Message>],
         quirks: Quirks,
@@ -154,11 +172,10 @@ impl PrefixCache {
         prefix.count = messages.len();
         prefix.last = messages.last().cloned();
         prefix.quirks = quirks;
-        let mut prefixes = self.prefixes.lock();
-        prefixes.insert(0, prefix);
-        prefixes.truncate(MAX_CONVERSATIONS);
+        self.prefixes.insert(0, prefix);
+        self.prefixes.truncate(MAX_CONVERSATIONS);
         let mut bytes = 0;
-        prefixes.retain(|prefix| {
+        self.prefixes.retain(|prefix| {
             bytes += prefix.json.len();
             bytes <= MAX_BYTES
         });
@@ -195,7 +212,7 @@ mod tests {
     #[test]
     fn the_prefixes_used_last_are_kept_as_far_as_they_fit() {
         for (bytes, kept) in [(10, MAX_CONVERSATIONS), (5 * 1024 * 1024, 3), (9 * 1024 * 1024, 0)] {
-            let cache = PrefixCache::default();
+            let mut cache = KeptPrefixes::default();
             let all: Vec<_> = (0..20_usize)
                 .map(|number| [Arc::new(Message::User(UserMessage::text(number.to_string())))])
                 .collect();

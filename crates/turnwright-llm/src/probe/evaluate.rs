@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::questions::{EXPECTED_COLOUR, EXPECTED_FACT, ObservedReply, ProbeError, TOOL_NAME};
+use super::questions::{EXPECTED_COLOUR, EXPECTED_FACT, ObservedReply, TOOL_NAME};
 use super::{Check, CheckState};
 use crate::errors::has_any;
 use crate::reply::leaked_calls;
@@ -48,11 +48,11 @@ impl ReasoningSeen {
     }
 }
 
-pub(super) fn answer(observed: &Result<ObservedReply, ProbeError>) -> Check {
+pub(super) fn answer(observed: &Result<ObservedReply, LlmError>) -> Check {
     let observed = match observed {
         Ok(observed) => observed,
         // Whatever the error was, there is no answer.
-        Err(problem) => return Check { state: CheckState::No, ..failed_check("answer", problem) },
+        Err(error) => return Check { state: CheckState::No, ..failed_check("answer", error) },
     };
     if let Some(why) = refusal(observed) {
         return Check::no("answer", format!("the provider refuses to answer: {why}"));
@@ -114,10 +114,10 @@ pub(super) fn leak(observed: &ObservedReply, tools: &[Arc<ToolSpec>]) -> CallLea
 }
 
 /// `leak` is what was found in the text of the first attempt.
-pub(super) fn tools(observed: &Result<ObservedReply, ProbeError>, leak: CallLeak) -> Check {
+pub(super) fn tools(observed: &Result<ObservedReply, LlmError>, leak: CallLeak) -> Check {
     let observed = match observed {
         Ok(observed) => observed,
-        Err(problem) => return failed_check("tools", problem),
+        Err(error) => return failed_check("tools", error),
     };
     if let Some(why) = refusal(observed) {
         return Check::no("tools", format!("the provider refuses to answer: {why}"));
@@ -164,9 +164,9 @@ pub(super) fn tools(observed: &Result<ObservedReply, ProbeError>, leak: CallLeak
     }
 }
 
-pub(super) fn result(observed: &Result<ObservedReply, ProbeError>) -> Check {
+pub(super) fn result(observed: &Result<ObservedReply, LlmError>) -> Check {
     match observed {
-        Err(problem) => failed_check("result", problem),
+        Err(error) => failed_check("result", error),
         Ok(observed) if observed.text.contains(EXPECTED_FACT) => {
             Check::ok("result", "it uses the tool's result")
         }
@@ -180,10 +180,10 @@ pub(super) fn result(observed: &Result<ObservedReply, ProbeError>) -> Check {
     }
 }
 
-pub(super) fn parallel(observed: &Result<ObservedReply, ProbeError>) -> Check {
+pub(super) fn parallel(observed: &Result<ObservedReply, LlmError>) -> Check {
     let observed = match observed {
         Ok(observed) => observed,
-        Err(problem) => return failed_check("parallel", problem),
+        Err(error) => return failed_check("parallel", error),
     };
     let cities: Vec<_> = calls(observed).iter().map(city).collect();
     match cities.as_slice() {
@@ -197,7 +197,7 @@ pub(super) fn parallel(observed: &Result<ObservedReply, ProbeError>) -> Check {
 }
 
 /// `taken` is true if the final request still contained the image.
-pub(super) fn images(observed: &Result<ObservedReply, ProbeError>, taken: bool) -> Check {
+pub(super) fn images(observed: &Result<ObservedReply, LlmError>, taken: bool) -> Check {
     let refused = || Check::no("images", "rejected; images are left out of prompts");
     match observed {
         Ok(_) if !taken => refused(),
@@ -212,8 +212,8 @@ pub(super) fn images(observed: &Result<ObservedReply, ProbeError>, taken: bool) 
             "If the model does not support images, set `quirks = { images = false }` for it in \
                      the settings",
         ),
-        Err(ProbeError::Model(error)) if is_about_images(error) => refused(),
-        Err(problem) => Check { state: CheckState::Unknown, ..failed_check("images", problem) },
+        Err(error) if is_about_images(error) => refused(),
+        Err(error) => Check { state: CheckState::Unknown, ..failed_check("images", error) },
     }
 }
 
@@ -252,10 +252,10 @@ pub(super) fn effort(low: Option<bool>, none: Option<bool>) -> Check {
         .fact("none", none.map_or(Value::Null, Value::Bool))
 }
 
-pub(super) fn models(names: &Result<Vec<String>, ProbeError>, model: &str) -> Check {
+pub(super) fn models(names: &Result<Vec<String>, LlmError>, model: &str) -> Check {
     match names {
-        Err(problem) => {
-            let text = failed_check("models", problem).text;
+        Err(error) => {
+            let text = failed_check("models", error).text;
             Check::new("models", CheckState::No, format!("not listed (this is optional): {text}"))
         }
         Ok(names) if names.is_empty() => Check::new("models", CheckState::No, "the list is empty"),
@@ -288,15 +288,11 @@ pub(super) fn window(window: Option<u64>, assumed: u64) -> Check {
     }
 }
 
-fn failed_check(name: &'static str, problem: &ProbeError) -> Check {
-    let error = match problem {
-        ProbeError::Model(error) => error,
-        ProbeError::TimedOut(limit) => {
-            let text = format!("no complete reply within {} s", limit.as_secs());
-            return Check::new(name, CheckState::Unknown, text)
-                .advise("A server may have to load the model first: try again");
-        }
-    };
+fn failed_check(name: &'static str, error: &LlmError) -> Check {
+    if let LlmError::Silent { limit, .. } = error {
+        return Check::unknown(name, format!("no complete reply within {} s", limit.as_secs()))
+            .advise("A server may have to load the model first: try again");
+    }
     let kind = error.kind();
     // A transient or account problem says nothing about the model.
     let is_passing = kind.is_transient() || matches!(kind, ErrorKind::Auth | ErrorKind::Quota);

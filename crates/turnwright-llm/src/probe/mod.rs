@@ -12,9 +12,9 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
 use super::quirks::{EffortDialect, LeakedCallHandling, QuirkPatch};
-use super::{ErrorKind, Model, Request};
+use super::{ErrorKind, LlmError, Model, Request};
 use evaluate::{CallLeak, ReasoningSeen};
-use questions::{ObservedReply, ProbeError, ReadUntil, ask};
+use questions::{ObservedReply, ReadUntil, ask};
 use turnwright_types::message::ReasoningEffort;
 
 /// The timeout for all questions together.
@@ -150,7 +150,7 @@ struct Probe<'a> {
 }
 
 impl Probe<'_> {
-    async fn ask(&mut self, request: &Request) -> Result<ObservedReply, ProbeError> {
+    async fn ask(&mut self, request: &Request) -> Result<ObservedReply, LlmError> {
         let observed = ask(self.model, request, ReadUntil::Complete, self.end).await?;
         self.reasoning.record(&observed);
         Ok(observed)
@@ -293,18 +293,16 @@ impl Probe<'_> {
                 self.reasoning.record(&observed);
                 Some(trial.supports_effort())
             }
-            Err(problem) if problem.is_refusal() => Some(false),
+            Err(error) if error.kind() == ErrorKind::BadRequest => Some(false),
             Err(_) => None,
         }
     }
 
     async fn check_listing(&mut self) {
         if self.options.list_models {
-            let names = match timeout(LIST_TIMEOUT, self.model.list_models()).await {
-                Ok(Ok(names)) => Ok(names),
-                Ok(Err(error)) => Err(ProbeError::Model(error)),
-                Err(_) => Err(ProbeError::TimedOut(LIST_TIMEOUT)),
-            };
+            let silent = LlmError::Silent { host: self.model.host(), limit: LIST_TIMEOUT };
+            let listing = timeout(LIST_TIMEOUT, self.model.list_models());
+            let names = listing.await.unwrap_or(Err(silent));
             self.report(evaluate::models(&names, self.model.name()));
         } else {
             self.skip(&["models"], "listing is disabled in the settings");

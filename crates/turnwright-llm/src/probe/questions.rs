@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use crate::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, ReplyCall, Request};
+use crate::{Delta, DeltaBatch, LlmError, Model, Reply, ReplyCall, Request};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{
     AssistantMessage, Media, Message, PromptPart, ReasoningEffort, ToolCall, ToolMessage, ToolSpec,
@@ -60,31 +60,14 @@ pub(super) struct ObservedReply {
     pub(super) reply: Option<Reply>,
 }
 
-/// Why there is no complete reply.
-#[derive(Debug)]
-pub(super) enum ProbeError {
-    Model(LlmError),
-    /// No complete reply arrived within this time.
-    TimedOut(Duration),
-}
-
-impl ProbeError {
-    /// True if the server understood the request and rejected it.
-    pub(super) fn is_refusal(&self) -> bool {
-        match self {
-            ProbeError::Model(error) => error.kind() == ErrorKind::BadRequest,
-            ProbeError::TimedOut(_) => false,
-        }
-    }
-}
-
-/// Sends the request and reads the reply as far as `until`, but not beyond `end`.
+/// Sends the request and reads the reply as far as `until`, but not beyond `end`. Without a complete reply in time, the
+/// model counts as silent.
 pub(super) async fn ask(
     model: &dyn Model,
     request: &Request,
     until: ReadUntil,
     end: Instant,
-) -> Result<ObservedReply, ProbeError> {
+) -> Result<ObservedReply, LlmError> {
     let started = Instant::now();
     let limit = ASK_TIMEOUT.min(end.saturating_duration_since(started));
     let reading = async {
@@ -96,10 +79,9 @@ pub(super) async fn ask(
             outcome => outcome,
         }
     };
-    match timeout_at(started + limit, reading).await {
-        Ok(outcome) => outcome.map_err(ProbeError::Model),
-        Err(_) => Err(ProbeError::TimedOut(limit)),
-    }
+    timeout_at(started + limit, reading)
+        .await
+        .unwrap_or_else(|_| Err(LlmError::Silent { host: model.host(), limit }))
 }
 
 async fn read_reply(

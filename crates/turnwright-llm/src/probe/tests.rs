@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{EndReason, LlmError, Reply, ReplyCall};
+use crate::{EndReason, Reply, ReplyCall};
 use turnwright_types::message::{Arguments, ProviderState, TokenUsage};
 
 fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
@@ -35,8 +35,8 @@ fn refused() -> ObservedReply {
     observed
 }
 
-fn status(status: u16, kind: ErrorKind, message: &str) -> ProbeError {
-    ProbeError::Model(LlmError::Status {
+fn status(status: u16, kind: ErrorKind, message: &str) -> LlmError {
+    LlmError::Status {
         host: "h".into(),
         status,
         proxy: None,
@@ -45,7 +45,11 @@ fn status(status: u16, kind: ErrorKind, message: &str) -> ProbeError {
         kind,
         key_advice: None,
         failed_generation: None,
-    })
+    }
+}
+
+fn silent() -> LlmError {
+    LlmError::Silent { host: "h".to_owned(), limit: TOTAL_TIMEOUT }
 }
 
 fn city(name: &str) -> (&'static str, Value) {
@@ -59,7 +63,7 @@ fn an_answer_needs_text() {
         (Ok(observed(" ", &[])), CheckState::No),
         (Ok(refused()), CheckState::No),
         (Err(status(503, ErrorKind::Unavailable, "busy")), CheckState::No),
-        (Err(ProbeError::TimedOut(TOTAL_TIMEOUT)), CheckState::No),
+        (Err(silent()), CheckState::No),
     ] {
         assert_eq!(evaluate::answer(&observed).state, expected, "{observed:?}");
     }
@@ -152,7 +156,7 @@ fn image_support_is_known_only_if_recognised_or_rejected() {
         (Err(bad("the image is smaller than 512 pixels")), true, CheckState::Unknown),
         (Err(bad("unknown field `content`")), true, CheckState::Unknown),
         (Err(status(429, ErrorKind::RateLimit, "too many images")), true, CheckState::Unknown),
-        (Err(ProbeError::TimedOut(TOTAL_TIMEOUT)), true, CheckState::Unknown),
+        (Err(silent()), true, CheckState::Unknown),
     ] {
         assert_eq!(evaluate::images(&observed, taken).state, expected, "{observed:?} {taken}");
     }

@@ -224,20 +224,30 @@ fn patches_for_refusal(
 
 /// A phrase that servers use, and the resulting quirks.
 struct LearningRule {
-    /// Alternatives: a message matches if it contains all phrases of one of these lists.
-    phrases: &'static [&'static [&'static str]],
+    phrases: Phrases,
     /// The resulting quirks.
     patch: fn(&str, &Quirks) -> QuirkPatch,
     /// True if the rule applies to status 500 as well, which failing chat templates produce.
     applies_to_500: bool,
 }
 
+/// Alternatives: a message matches if it contains all phrases of one of these lists.
+type Phrases = &'static [&'static [&'static str]];
+
+const fn rule(phrases: Phrases, patch: fn(&str, &Quirks) -> QuirkPatch) -> LearningRule {
+    LearningRule { phrases, patch, applies_to_500: false }
+}
+
+const fn rule_for_500(phrases: Phrases, patch: fn(&str, &Quirks) -> QuirkPatch) -> LearningRule {
+    LearningRule { phrases, patch, applies_to_500: true }
+}
+
 const NONE: QuirkPatch = QuirkPatch::NONE;
 
 const LEARNING_RULES: &[LearningRule] = &[
     // An account that may not have the answer in pieces, or a server that cannot stream calls.
-    LearningRule {
-        phrases: &[
+    rule_for_500(
+        &[
             &["verified to stream"],
             &["streaming", "not support"],
             &["stream=true", "not support"],
@@ -246,111 +256,79 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["tools with stream"],
             &["tools", "while streaming"],
         ],
-        patch: |_, _| QuirkPatch { stream: Some(false), ..NONE },
-        applies_to_500: true,
-    },
-    LearningRule {
-        phrases: &[&["stream_options"], &["include_usage"]],
-        patch: |_, _| QuirkPatch { stream_options: Some(false), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["max_completion_tokens"], &["max_tokens"]],
-        patch: |_, quirks| {
-            let other = match quirks.limit {
-                OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,
-                OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxTokens,
-            };
-            QuirkPatch { limit: Some(other), ..NONE }
-        },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
-        patch: |_, _| QuirkPatch { role: Some(SystemRole::System), ..NONE },
-        applies_to_500: true,
-    },
-    LearningRule {
-        phrases: &[&["reasoning.summary"], &["reasoning summar"]],
-        patch: |_, _| QuirkPatch { summary: Some(false), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["encrypted_content"], &["encrypted content"]],
-        patch: |_, _| QuirkPatch { encrypted: Some(false), ..NONE },
-        applies_to_500: false,
-    },
+        |_, _| QuirkPatch { stream: Some(false), ..NONE },
+    ),
+    rule(&[&["stream_options"], &["include_usage"]], |_, _| QuirkPatch {
+        stream_options: Some(false),
+        ..NONE
+    }),
+    rule(&[&["max_completion_tokens"], &["max_tokens"]], |_, quirks| {
+        let other = match quirks.limit {
+            OutputLimitField::MaxTokens => OutputLimitField::MaxCompletionTokens,
+            OutputLimitField::MaxCompletionTokens => OutputLimitField::MaxTokens,
+        };
+        QuirkPatch { limit: Some(other), ..NONE }
+    }),
+    rule_for_500(
+        &[&["developer", "role"], &["unknown variant `developer`"], &["'developer'"]],
+        |_, _| QuirkPatch { role: Some(SystemRole::System), ..NONE },
+    ),
+    rule(&[&["reasoning.summary"], &["reasoning summar"]], |_, _| QuirkPatch {
+        summary: Some(false),
+        ..NONE
+    }),
+    rule(&[&["encrypted_content"], &["encrypted content"]], |_, _| QuirkPatch {
+        encrypted: Some(false),
+        ..NONE
+    }),
     // Before the other rules about reasoning: these match the field name after a dot or an index.
-    LearningRule {
-        phrases: &[&["reasoning_split"]],
-        patch: |_, _| QuirkPatch { reasoning_split: Some(false), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]],
-        patch: |_, _| QuirkPatch { effort: Some(EffortDialect::None), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["reasoning_details"], &["thinking_blocks"]],
-        patch: |_, _| QuirkPatch { details: Some(false), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["reasoning_content"], &["messages", "reasoning"]],
-        patch: |message, _| {
-            let echo = if is_about_missing_field(message) {
-                ReasoningEcho::Always
-            } else {
-                ReasoningEcho::Never
-            };
-            QuirkPatch { echo: Some(echo), ..NONE }
-        },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["wrong_api_format"], &["wrong api format"]],
-        patch: |_, _| QuirkPatch { echo: Some(ReasoningEcho::Never), details: Some(false), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["thinking"], &["chat_template_kwargs"], &["reasoning"]],
-        patch: |_, _| QuirkPatch { effort: Some(EffortDialect::None), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["thought_signature"]],
-        patch: |_, _| QuirkPatch { signature: Some(true), ..NONE },
-        applies_to_500: true,
-    },
-    LearningRule {
-        phrases: &[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]],
-        patch: |_, _| QuirkPatch { ids: Some(CallIdFormat::Nine), ..NONE },
-        applies_to_500: true,
-    },
-    LearningRule {
-        phrases: &[
+    rule(&[&["reasoning_split"]], |_, _| QuirkPatch { reasoning_split: Some(false), ..NONE }),
+    rule(&[&["reasoning_effort"], &["reasoningeffort"], &["reasoning.effort"]], |_, _| {
+        QuirkPatch { effort: Some(EffortDialect::None), ..NONE }
+    }),
+    rule(&[&["reasoning_details"], &["thinking_blocks"]], |_, _| QuirkPatch {
+        details: Some(false),
+        ..NONE
+    }),
+    rule(&[&["reasoning_content"], &["messages", "reasoning"]], |message, _| {
+        let is_missing = is_about_missing_field(message);
+        let echo = if is_missing { ReasoningEcho::Always } else { ReasoningEcho::Never };
+        QuirkPatch { echo: Some(echo), ..NONE }
+    }),
+    rule(&[&["wrong_api_format"], &["wrong api format"]], |_, _| QuirkPatch {
+        echo: Some(ReasoningEcho::Never),
+        details: Some(false),
+        ..NONE
+    }),
+    rule(&[&["thinking"], &["chat_template_kwargs"], &["reasoning"]], |_, _| QuirkPatch {
+        effort: Some(EffortDialect::None),
+        ..NONE
+    }),
+    rule_for_500(&[&["thought_signature"]], |_, _| QuirkPatch { signature: Some(true), ..NONE }),
+    rule_for_500(&[&["tool call id", "9"], &["tool_call", "{9}"], &["length of 9"]], |_, _| {
+        QuirkPatch { ids: Some(CallIdFormat::Nine), ..NONE }
+    }),
+    rule(
+        &[
             &["tool_call_id", "pattern"],
             &["tool_use.id", "pattern"],
             &["tool_calls", "id", "too long"],
             &["tool_calls", "id", "maximum length"],
             &["tool_call_id", "maximum length"],
         ],
-        patch: |_, _| QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[
+        |_, _| QuirkPatch { ids: Some(CallIdFormat::Safe), ..NONE },
+    ),
+    rule_for_500(
+        &[
             &["unexpected role 'user' after role 'tool'"],
             &["unexpected role", "after role"],
             &["after a tool message", "assistant"],
         ],
-        patch: |_, _| QuirkPatch { bridge: Some(true), ..NONE },
-        applies_to_500: true,
-    },
-    LearningRule {
-        // No phrase that may be about a single image: the lesson applies to all later requests.
-        phrases: &[
+        |_, _| QuirkPatch { bridge: Some(true), ..NONE },
+    ),
+    // No phrase that may be about a single image: the lesson applies to all later requests.
+    rule_for_500(
+        &[
             &["unknown variant", "image_url"],
             &["image_url", "not support"],
             &["image_url", "only", "text"],
@@ -367,7 +345,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["content", "must be a string"],
             &["content", "expected", "string"],
         ],
-        patch: |_, quirks| {
+        |_, quirks| {
             // Images in tool results are dropped first.
             if quirks.tool_images {
                 QuirkPatch { tool_images: Some(false), ..NONE }
@@ -375,31 +353,19 @@ const LEARNING_RULES: &[LearningRule] = &[
                 QuirkPatch { images: Some(false), ..NONE }
             }
         },
-        applies_to_500: true,
-    },
-    LearningRule {
-        phrases: &[&["input_audio"], &["audio", "not support"]],
-        patch: |_, _| QuirkPatch { audio: Some(false), ..NONE },
-        applies_to_500: true,
-    },
-    LearningRule {
-        phrases: &[&["cache_control"]],
-        patch: |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["prompt_cache_key"]],
-        patch: |_, _| QuirkPatch { cache: Some(CacheHint::Auto), ..NONE },
-        applies_to_500: false,
-    },
-    LearningRule {
-        phrases: &[&["tool_stream"]],
-        patch: |_, _| QuirkPatch { tool_stream: Some(false), ..NONE },
-        applies_to_500: false,
-    },
+    ),
+    rule_for_500(&[&["input_audio"], &["audio", "not support"]], |_, _| QuirkPatch {
+        audio: Some(false),
+        ..NONE
+    }),
+    rule(&[&["cache_control"], &["prompt_cache_key"]], |_, _| QuirkPatch {
+        cache: Some(CacheHint::Auto),
+        ..NONE
+    }),
+    rule(&[&["tool_stream"]], |_, _| QuirkPatch { tool_stream: Some(false), ..NONE }),
     // C.4 #12: some servers require text next to calls, some reject it.
-    LearningRule {
-        phrases: &[
+    rule_for_500(
+        &[
             &["content", "must be a string"],
             &["content", "null"],
             &["content", "required"],
@@ -409,7 +375,7 @@ const LEARNING_RULES: &[LearningRule] = &[
             &["content", "expected", "string"],
             &["missing field `content`"],
         ],
-        patch: |_, quirks| {
+        |_, quirks| {
             let other = match quirks.wordless {
                 EmptyContent::Omit => EmptyContent::Empty,
                 EmptyContent::Empty => EmptyContent::Null,
@@ -417,19 +383,14 @@ const LEARNING_RULES: &[LearningRule] = &[
             };
             QuirkPatch { wordless: Some(other), ..NONE }
         },
-        applies_to_500: true,
-    },
+    ),
     // Content parts are only sent for images and audio.
-    LearningRule {
-        phrases: &[&["content", "string"], &["content", "type", "text"]],
-        patch: |_, _| QuirkPatch {
-            images: Some(false),
-            audio: Some(false),
-            tool_images: Some(false),
-            ..NONE
-        },
-        applies_to_500: true,
-    },
+    rule_for_500(&[&["content", "string"], &["content", "type", "text"]], |_, _| QuirkPatch {
+        images: Some(false),
+        audio: Some(false),
+        tool_images: Some(false),
+        ..NONE
+    }),
 ];
 
 /// True if a message complains that something is missing, and not that it is there.

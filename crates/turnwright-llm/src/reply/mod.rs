@@ -92,12 +92,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             bytes = &bytes[start..];
             self.framing = match bytes[0] {
                 b'{' | b'[' => Framing::Document(Vec::new()),
-                b'<' => {
-                    return Err(self
-                        .assembler
-                        .context()
-                        .malformed_error("it returned an HTML page"));
-                }
+                b'<' => return Err(self.malformed_error("it returned an HTML page")),
                 _ => Framing::Events(sse::Decoder::default()),
             };
         }
@@ -108,10 +103,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
                 batch.has_content |= bytes.iter().any(|byte| !byte.is_ascii_whitespace());
             }
             Framing::Document(_) => {
-                return Err(self
-                    .assembler
-                    .context()
-                    .malformed_error("it returned more than 32 MiB of JSON"));
+                return Err(self.malformed_error("it returned more than 32 MiB of JSON"));
             }
             Framing::Events(decoder) => {
                 let mut result = Ok(());
@@ -124,9 +116,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
                 batch.has_content |= self.assembler.content_size() > size;
                 result?;
                 if !self.assembler.is_done() {
-                    pushed.map_err(|error| {
-                        self.assembler.context().malformed_error(&error.to_string())
-                    })?;
+                    pushed.map_err(|error| self.malformed_error(&error.to_string()))?;
                 }
             }
         }
@@ -138,6 +128,10 @@ impl<A: ReplyAssembler> ReplyReader<A> {
         self.assembler.flush(batch);
     }
 
+    fn malformed_error(&self, what: &str) -> LlmError {
+        self.assembler.context().malformed_error(what)
+    }
+
     /// Ends the reply, because the body has ended or the connection broke.
     pub(super) fn finish(&mut self, batch: &mut DeltaBatch) -> Result<Reply, LlmError> {
         match &mut self.framing {
@@ -145,7 +139,7 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             Framing::Document(document) => {
                 let document = std::mem::take(document);
                 if has_too_many_values(&String::from_utf8_lossy(&document)) {
-                    return Err(self.assembler.context().malformed_error(TOO_MANY_VALUES));
+                    return Err(self.malformed_error(TOO_MANY_VALUES));
                 }
                 self.assembler.push_document(&document, batch)?;
             }

@@ -18,12 +18,6 @@ use turnwright_types::text;
 pub(crate) struct TextPipeline {
     /// `None` if the text cannot contain reasoning.
     splitter: Option<ThinkSplitter>,
-    sink: TextSink,
-}
-
-/// Consumes text and reasoning after they have been separated.
-#[derive(Debug)]
-struct TextSink {
     /// `None` if the model does not leak calls or has no tools.
     filter: Option<LeakFilter>,
     tools: Option<Arc<RenderedTools>>,
@@ -40,14 +34,14 @@ struct TextSink {
 
 impl TextPipeline {
     pub(crate) fn new(quirks: &Quirks, tools: Option<Arc<RenderedTools>>) -> TextPipeline {
-        let splitter = (quirks.think != ThinkTags::Off)
-            .then(|| ThinkSplitter::new(quirks.think == ThinkTags::Implicit));
         let parses_leaked_calls = quirks.leaked == LeakedCallHandling::Parse;
-        let sink = TextSink {
+        TextPipeline {
+            splitter: (quirks.think != ThinkTags::Off)
+                .then(|| ThinkSplitter::new(quirks.think == ThinkTags::Implicit)),
             filter: tools
                 .as_ref()
                 .filter(|_| parses_leaked_calls)
-                .map(|tools| LeakFilter::new(tools.wire_names())),
+                .map(|tools| LeakFilter::new(tools.wire_names.clone())),
             tools,
             // The models that leak calls are also those that get stuck in a word.
             repetition: quirks
@@ -58,8 +52,7 @@ impl TextPipeline {
             has_thought: false,
             is_inline: false,
             is_stuck: false,
-        };
-        TextPipeline { splitter, sink }
+        }
     }
 
     /// Adds text as the server sent it.
@@ -67,9 +60,12 @@ impl TextPipeline {
         if text.is_empty() {
             return;
         }
-        match &mut self.splitter {
-            None => self.sink.push_text(text, batch),
-            Some(splitter) => splitter.push(text, &mut |piece| self.sink.push_piece(piece, batch)),
+        match self.splitter.take() {
+            None => self.show_text(text, batch),
+            Some(mut splitter) => {
+                splitter.push(text, &mut |piece| self.show_piece(piece, batch));
+                self.splitter = Some(splitter);
+            }
         }
     }
 
@@ -82,86 +78,81 @@ impl TextPipeline {
             // A server with a separate reasoning field does not use tags as well.
             self.splitter = None;
         }
-        self.sink.push_thought(text, batch);
+        self.show_thought(text, batch);
     }
 
     /// Emits everything that was held back, because a regular tool call has started and so it
     /// cannot be a leaked call.
     pub(crate) fn release(&mut self, batch: &mut DeltaBatch) {
-        if let Some(mut splitter) = self.splitter.take() {
-            splitter.finish(&mut |piece| self.sink.push_piece(piece, batch));
-        }
-        if let Some(mut filter) = self.sink.filter.take() {
+        self.finish_splitter(batch);
+        if let Some(mut filter) = self.filter.take() {
             let (rest, _) = filter.finish(&[]);
-            self.sink.text_len += rest.len();
+            self.text_len += rest.len();
             batch.push_text(rest);
         }
     }
 
     /// Ends the text: emits what was held back and returns the leaked calls found in it.
     pub(crate) fn finish(&mut self, batch: &mut DeltaBatch) -> Vec<LeakedCall> {
-        if let Some(splitter) = &mut self.splitter {
-            splitter.finish(&mut |piece| self.sink.push_piece(piece, batch));
-        }
-        let TextSink { filter: Some(filter), tools: Some(tools), .. } = &mut self.sink else {
+        self.finish_splitter(batch);
+        let (Some(filter), Some(tools)) = (&mut self.filter, &self.tools) else {
             return Vec::new();
         };
-        let (rest, calls) = {
-            let names = tools.wire_names();
-            let schemas = tools.specs.iter().map(|spec| &spec.parameters);
-            let declared: Vec<_> = names.iter().map(String::as_str).zip(schemas).collect();
-            filter.finish(&declared)
-        };
+        let (rest, calls) = filter.finish(&tools.declared());
+        self.text_len += rest.len();
         batch.push_text(rest);
-        let rest_len = rest.len();
-        self.sink.text_len += rest_len;
         calls
     }
 
     /// Emits the reasoning as text if the reply consists of nothing else and the model is known to
     /// do that.
     pub(crate) fn answer_with_thought(&mut self, batch: &mut DeltaBatch) {
-        let fallback_answer = self.sink.fallback_answer.take().unwrap_or_default();
-        self.sink.text_len += fallback_answer.len();
+        let fallback_answer = self.fallback_answer.take().unwrap_or_default();
+        self.text_len += fallback_answer.len();
         batch.push_text(&fallback_answer);
     }
 
     pub(crate) fn has_text(&self) -> bool {
-        self.sink.text_len > 0
+        self.text_len > 0
     }
 
     pub(crate) fn text_len(&self) -> usize {
-        self.sink.text_len
+        self.text_len
     }
 
     pub(crate) fn has_thought(&self) -> bool {
-        self.sink.has_thought
+        self.has_thought
     }
 
     /// True if reasoning was found inside the text.
     pub(crate) fn is_inline(&self) -> bool {
-        self.sink.is_inline
+        self.is_inline
     }
 
     /// True if the reply has repeated itself for so long that it is not going to end (quirk C.1
     /// #28b).
     pub(crate) fn is_stuck(&self) -> bool {
-        self.sink.is_stuck
+        self.is_stuck
     }
-}
 
-impl TextSink {
-    fn push_piece(&mut self, piece: ReplyPiece<'_>, batch: &mut DeltaBatch) {
+    fn finish_splitter(&mut self, batch: &mut DeltaBatch) {
+        if let Some(mut splitter) = self.splitter.take() {
+            splitter.finish(&mut |piece| self.show_piece(piece, batch));
+        }
+    }
+
+    /// Shows text or reasoning after they have been separated.
+    fn show_piece(&mut self, piece: ReplyPiece<'_>, batch: &mut DeltaBatch) {
         match piece {
-            ReplyPiece::Text(text) => self.push_text(text, batch),
+            ReplyPiece::Text(text) => self.show_text(text, batch),
             ReplyPiece::Thought(text) => {
                 self.is_inline = true;
-                self.push_thought(text, batch);
+                self.show_thought(text, batch);
             }
         }
     }
 
-    fn push_text(&mut self, text: &str, batch: &mut DeltaBatch) {
+    fn show_text(&mut self, text: &str, batch: &mut DeltaBatch) {
         self.check_repetition(text);
         let text = self.filter.as_mut().map_or(text, |filter| filter.push(text));
         self.text_len += text.len();
@@ -172,7 +163,7 @@ impl TextSink {
         self.is_stuck |= self.repetition.as_mut().is_some_and(|detector| detector.push(text));
     }
 
-    fn push_thought(&mut self, text: &str, batch: &mut DeltaBatch) {
+    fn show_thought(&mut self, text: &str, batch: &mut DeltaBatch) {
         self.check_repetition(text);
         self.has_thought = true;
         if let Some(fallback_answer) = &mut self.fallback_answer {

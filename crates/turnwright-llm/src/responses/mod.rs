@@ -14,12 +14,10 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use crate::chat;
 use crate::exchange::{RequestStyle, arguments_json, write_json};
 use crate::http::request_body::{PrefixCache, RequestBody};
 use crate::quirks::CallIdFormat;
 use crate::schema::provider_safe_schema;
-use crate::transcript;
 use crate::wire_names::{ToolAliases, wire_call_id};
 use crate::{ReasoningEffort, Request};
 use turnwright_types::ids::CallId;
@@ -32,16 +30,6 @@ pub(super) use assembler::ResponsesAssembler;
 
 /// The longest call identifier that the API accepts.
 const MAX_CALL_ID_BYTES: usize = 64;
-
-/// Like [`chat::transcribe`], for this protocol.
-#[doc(hidden)]
-pub fn transcribe<'a>(
-    model: &str,
-    tools: &[String],
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> String {
-    transcript::transcribe(ResponsesAssembler::new(chat::recorded_context(model, tools)), pieces)
-}
 
 // Own types instead of async-openai's: they borrow from the history instead of copying it for each
 // request. Items have no identifiers of their own, because nothing is stored that these could refer
@@ -102,7 +90,7 @@ pub(crate) fn render(
     request: &Request,
 ) -> RequestBody {
     let quirks = *style.quirks;
-    let mut prefix = prefix_cache.take(&request.messages, quirks);
+    let mut prefix = prefix_cache.lock().take(&request.messages, quirks);
     let mut more = Vec::new();
     for message in &request.messages[prefix.count..] {
         for item in message_items(style, message) {
@@ -132,7 +120,7 @@ pub(crate) fn render(
     }
     style.write_fields(&mut body, fields);
     let body = prefix.json.between(start, body, Some(b','));
-    prefix_cache.store(prefix, &request.messages, quirks);
+    prefix_cache.lock().store(prefix, &request.messages, quirks);
     body
 }
 

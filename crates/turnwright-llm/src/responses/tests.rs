@@ -9,7 +9,7 @@ use expect_test::Expect;
 
 use super::assembler::ResponsesAssembler;
 use crate::chat;
-use crate::reply::ReplyReader;
+use crate::internals::assemble;
 use crate::{Delta, DeltaBatch, EndReason, LlmError, Reply};
 use turnwright_types::message::Arguments;
 
@@ -73,17 +73,7 @@ fn assembler() -> ResponsesAssembler {
 fn receive<'a>(
     chunks: impl IntoIterator<Item = &'a [u8]>,
 ) -> (DeltaBatch, Result<Reply, LlmError>) {
-    let mut reader = ReplyReader::new(assembler());
-    let mut batch = DeltaBatch::default();
-    for chunk in chunks {
-        match reader.feed(chunk, &mut batch) {
-            Ok(None) => {}
-            Ok(Some(reply)) => return (batch, Ok(reply)),
-            Err(error) => return (batch, Err(error)),
-        }
-    }
-    let outcome = reader.finish(&mut batch);
-    (batch, outcome)
+    assemble(assembler(), chunks)
 }
 
 /// A reply as text: its deltas, one per line, and its end.

@@ -145,9 +145,9 @@ async fn send_once(
         None => return Err(cancelled().into()),
     }
     let mut running = peer.start("tools/call", params);
-    let mut progress = peer.handler().progress.subscribe(running.progress_token());
+    let router = &peer.handler().progress;
+    let mut card = ProgressCard::new(caller, router, running.progress_token());
     let mut idle_deadline = Instant::now() + timeouts.call;
-    let mut card = ProgressCard::new(caller);
     let why = loop {
         tokio::select! {
             biased;
@@ -161,11 +161,7 @@ async fn send_once(
             () = sleep_until(idle_deadline) => {
                 break timed_out(timeouts.call, "there was no progress for");
             }
-            update = progress.changed() => {
-                idle_deadline = Instant::now() + timeouts.call;
-                card.set(update);
-            }
-            () = card.show() => {}
+            () = card.changed() => idle_deadline = Instant::now() + timeouts.call,
         }
     };
     running.give_up(&why);
@@ -220,28 +216,44 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
 /// Shows the progress of a call on its card, at a readable rate.
 struct ProgressCard<'a> {
     caller: &'a WaitingCall,
+    router: &'a ProgressRouter,
+    token: u64,
+    latest: watch::Receiver<Progress>,
+    /// The progress to show next. Only the latest is shown.
+    unshown: Option<String>,
     next_update: Instant,
     update_count: u32,
-    progress: Option<CallProgress>,
 }
 
 impl<'a> ProgressCard<'a> {
-    fn new(caller: &'a WaitingCall) -> ProgressCard<'a> {
-        ProgressCard { caller, next_update: Instant::now(), update_count: 0, progress: None }
+    /// Creates the card of the call with this progress token.
+    fn new(caller: &'a WaitingCall, router: &'a ProgressRouter, token: u64) -> ProgressCard<'a> {
+        let (sender, latest) = watch::channel(Progress::default());
+        router.0.lock().insert(token, sender);
+        let next_update = Instant::now();
+        ProgressCard { caller, router, token, latest, unshown: None, next_update, update_count: 0 }
     }
 
-    /// Sets the progress to show next. Only the latest is shown.
-    fn set(&mut self, progress: CallProgress) {
-        self.progress = Some(progress);
-    }
-
-    /// Shows new progress as soon as the rate allows it.
-    async fn show(&mut self) {
-        if self.progress.is_none() {
-            return std::future::pending().await;
+    /// Waits for new progress, and shows earlier progress as soon as the rate allows it.
+    async fn changed(&mut self) {
+        loop {
+            tokio::select! {
+                biased;
+                changed = self.latest.changed() => {
+                    if changed.is_err() {
+                        // The sender is gone: there will be no more progress.
+                        std::future::pending::<()>().await;
+                    }
+                    self.unshown = Some(self.latest.borrow_and_update().1.clone());
+                    return;
+                }
+                () = sleep_until(self.next_update), if self.unshown.is_some() => self.show(),
+            }
         }
-        sleep_until(self.next_update).await;
-        let Some(progress) = self.progress.take() else { return };
+    }
+
+    fn show(&mut self) {
+        let Some(text) = self.unshown.take() else { return };
         self.update_count += 1;
         let is_early = self.update_count < FIRST_LATER_UPDATE;
         let interval = if is_early { FIRST_PROGRESS_INTERVAL } else { LATER_PROGRESS_INTERVAL };
@@ -249,27 +261,26 @@ impl<'a> ProgressCard<'a> {
         // A client that does not read misses progress, but not the result.
         if self.caller.client.wait_for_capacity().now_or_never().is_some() {
             let mut update = CallUpdate::new(self.caller.call.clone(), ToolCallStatus::InProgress);
-            update.content = Some(vec![CallContent::Text(progress.display_text())]);
+            update.content = Some(vec![CallContent::Text(text)]);
             self.caller.client.update(Update::CallUpdate(Box::new(update)));
         }
     }
 }
 
+impl Drop for ProgressCard<'_> {
+    fn drop(&mut self) {
+        self.router.0.lock().remove(&self.token);
+    }
+}
+
 /// Passes progress notifications on to the running calls of one connection. Only the latest progress of each call
 /// is kept.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProgressRouter(Arc<Mutex<ProgressSenders>>);
-
-/// The sender for each running call, by its progress token.
 // Locked only for one map operation.
-type ProgressSenders = HashMap<u64, watch::Sender<CallProgress>>;
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProgressRouter(Arc<Mutex<HashMap<u64, watch::Sender<Progress>>>>);
 
-#[derive(Clone, Debug, Default, PartialEq)]
-struct CallProgress {
-    done: f64,
-    total: Option<f64>,
-    message: String,
-}
+/// The part of a call that is done, as a number and as text.
+type Progress = (f64, String);
 
 impl ProgressRouter {
     /// Delivers the parameters of a progress notification to the call that they are about.
@@ -279,61 +290,27 @@ impl ProgressRouter {
         let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok());
         let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
         if let Some(sender) = self.0.lock().get(&token) {
-            let text = params["message"].as_str().unwrap_or_default();
-            let message = bounded_text(&escape_hidden_line(text), MAX_MESSAGE_CHARS);
+            let said = escape_hidden_line(params["message"].as_str().unwrap_or_default());
+            let message = bounded_text(&said, MAX_MESSAGE_CHARS);
+            let text = progress_text(done, params["total"].as_f64(), &message);
             sender.send_if_modified(|progress| {
-                let is_new = done >= progress.done;
+                let is_new = done >= progress.0;
                 if is_new {
-                    *progress = CallProgress { done, total: params["total"].as_f64(), message };
+                    *progress = (done, text);
                 }
                 is_new
             });
         }
     }
-
-    /// Subscribes to the progress of one call.
-    fn subscribe(&self, token: u64) -> ProgressSubscription {
-        let (sender, receiver) = watch::channel(CallProgress::default());
-        self.0.lock().insert(token, sender);
-        ProgressSubscription { router: self.clone(), token, receiver }
-    }
 }
 
-/// Receives the progress of one call until it is dropped.
-#[derive(Debug)]
-struct ProgressSubscription {
-    router: ProgressRouter,
-    token: u64,
-    receiver: watch::Receiver<CallProgress>,
-}
-
-impl ProgressSubscription {
-    /// Waits for new progress.
-    async fn changed(&mut self) -> CallProgress {
-        match self.receiver.changed().await {
-            Ok(()) => self.receiver.borrow_and_update().clone(),
-            // The sender is gone: there will be no more progress.
-            Err(_) => std::future::pending().await,
-        }
-    }
-}
-
-impl Drop for ProgressSubscription {
-    fn drop(&mut self) {
-        self.router.0.lock().remove(&self.token);
-    }
-}
-
-impl CallProgress {
-    /// Formats the progress for the card of its call.
-    fn display_text(&self) -> String {
-        let CallProgress { done, total, message } = self;
-        let number = match total {
-            Some(total) if *total > 0.0 => format!("{done} of {total}"),
-            _ => done.to_string(),
-        };
-        if message.is_empty() { number } else { format!("{message} ({number})") }
-    }
+/// Formats progress for the card of its call.
+fn progress_text(done: f64, total: Option<f64>, message: &str) -> String {
+    let number = match total {
+        Some(total) if total > 0.0 => format!("{done} of {total}"),
+        _ => done.to_string(),
+    };
+    if message.is_empty() { number } else { format!("{message} ({number})") }
 }
 
 /// The result of a tool call.
@@ -471,10 +448,7 @@ mod tests {
             (1.0, Some(0.0), "a", "a (1)"),
         ];
         for (done, total, message, expected) in table {
-            assert_eq!(
-                CallProgress { done, total, message: message.to_owned() }.display_text(),
-                expected
-            );
+            assert_eq!(progress_text(done, total, message), expected);
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::tools::page_params;
-use super::{JsonObject, Resource, ResourceContents, SchemaText, Tool, ToolAnnotations};
+use super::{JsonObject, Resource, ResourceContents, Tool};
 use crate::call::{CallError, ResultBlock, ToolResult, call_error, cancelled};
 use crate::schema::model_schema::bounded_text;
 use crate::transport::{Peer, PeerError};
@@ -28,21 +28,14 @@ const TOOL_NAMES: [&str; 2] = ["read_resource", "read_mcp_resource"];
 pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
     peer.info().filter(|info| info.has("resources"))?;
     let name = TOOL_NAMES.into_iter().find(|name| !is_taken(name))?;
-    let description = "Reads a resource of this server. Without a uri, lists what there is.";
     let uri = json!({ "type": "string", "description": "As listed, linked or mentioned" });
-    let schema = json!({ "type": "object", "properties": { "uri": uri } });
-    let Value::Object(schema) = schema else { return None };
-    Some(Tool {
-        name: name.to_owned(),
-        title: None,
-        description: Some(description.to_owned()),
-        input_schema: SchemaText::new(&schema),
-        output_schema: None,
-        annotations: Some(ToolAnnotations {
-            read_only_hint: Some(true),
-            ..ToolAnnotations::default()
-        }),
-    })
+    let tool = json!({
+        "name": name,
+        "description": "Reads a resource of this server. Without a uri, lists what there is.",
+        "inputSchema": { "type": "object", "properties": { "uri": uri } },
+        "annotations": { "readOnlyHint": true },
+    });
+    serde_json::from_value(tool).ok()
 }
 
 /// Runs the tool.

@@ -198,11 +198,8 @@ impl ListedTool {
 
     /// True if the tool is annotated as read-only. The claim is not verified.
     pub fn claims_read_only(&self) -> bool {
-        self.tool
-            .annotations
-            .as_ref()
-            .and_then(|annotations| annotations.read_only_hint)
-            .unwrap_or(false)
+        let hints = self.tool.annotations.as_ref();
+        hints.and_then(|hints| hints.read_only_hint).unwrap_or(false)
     }
 
     /// The icon that fits the tool's annotations.

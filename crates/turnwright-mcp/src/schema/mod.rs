@@ -42,13 +42,8 @@ impl SchemaValidator {
         if !self.is_usable.get_or_init(|| model_schema::model_schema(&schema).is_whole) {
             return None;
         }
-        let error = first_mismatch(&schema, value)?;
-        let place = match error.place.as_str() {
-            "" => String::new(),
-            place => format!("`{place}`: "),
-        };
-        let text = escape_hidden_line(&format!("{place}{}", error.what));
-        Some(model_schema::bounded_text(&text, MAX_ERROR_CHARS))
+        let error = escape_hidden_line(&first_mismatch(&schema, value)?);
+        Some(model_schema::bounded_text(&error, MAX_ERROR_CHARS))
     }
 }
 
@@ -66,19 +61,13 @@ const MAX_PATTERN_BYTES: usize = 256 * 1024;
 /// The most values that an error lists.
 const MAX_LISTED: usize = 10;
 
-/// The first error of a value.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Mismatch {
-    /// A JSON pointer into the value; empty for the value itself.
-    pub(crate) place: String,
-    pub(crate) what: String,
-}
-
-/// Returns the first error of a value. A validation that takes too many steps finds none.
-pub(crate) fn first_mismatch(schema: &Map<String, Value>, value: &Value) -> Option<Mismatch> {
+/// Returns the first error of a value: a JSON pointer to its place, unless it is the value itself, and the expected
+/// value. A validation that takes too many steps finds none.
+pub(crate) fn first_mismatch(schema: &Map<String, Value>, value: &Value) -> Option<String> {
     let mut validation = Validation::new(schema);
     match validation.object_schema(schema, value) {
-        Err(Stop::Mismatch(what)) => Some(Mismatch { place: validation.place, what }),
+        Err(Stop::Mismatch(what)) if validation.place.is_empty() => Some(what),
+        Err(Stop::Mismatch(what)) => Some(format!("`{}`: {what}", validation.place)),
         Ok(()) | Err(Stop::TooManySteps) => None,
     }
 }
@@ -574,36 +563,35 @@ mod tests {
     }
 
     fn errors(schema: &Value, value: &Value) -> Option<String> {
-        let found = first_mismatch(schema.as_object().unwrap(), value)?;
-        Some(format!("{}: {}", found.place, found.what))
+        first_mismatch(schema.as_object().unwrap(), value)
     }
 
     #[test]
     fn an_error_says_where_it_is_and_what_is_expected() {
         let table = [
-            (json!({ "type": "integer" }), json!("x"), ": the value is not of type \"integer\""),
+            (json!({ "type": "integer" }), json!("x"), "the value is not of type \"integer\""),
             (
                 json!({ "$ref": "#/$defs/no", "$defs": { "no": false } }),
                 json!(1),
-                ": nothing is allowed here",
+                "nothing is allowed here",
             ),
             (
                 json!({ "type": ["string", "null"] }),
                 json!(1),
-                ": the value is not of types \"string\", \"null\"",
+                "the value is not of types \"string\", \"null\"",
             ),
-            (json!({ "enum": ["a", 1] }), json!("b"), ": the value is not one of \"a\", 1"),
-            (json!({ "required": ["a"] }), json!({}), ": \"a\" is a required property"),
+            (json!({ "enum": ["a", 1] }), json!("b"), "the value is not one of \"a\", 1"),
+            (json!({ "required": ["a"] }), json!({}), "\"a\" is a required property"),
             (
                 json!({ "properties": { "a/b": { "items": { "maxLength": 1 } } } }),
                 json!({ "a/b": ["x", "yy"] }),
-                "/a~1b/1: the value is longer than 1 characters",
+                "`/a~1b/1`: the value is longer than 1 characters",
             ),
-            (json!({ "minimum": 3 }), json!(2.5), ": the value is less than the minimum of 3"),
+            (json!({ "minimum": 3 }), json!(2.5), "the value is less than the minimum of 3"),
             (
                 json!({ "anyOf": [{ "items": { "type": "null" } }, { "const": 1 }] }),
                 json!([1]),
-                ": the value is valid under none of the schemas of `anyOf`",
+                "the value is valid under none of the schemas of `anyOf`",
             ),
         ];
         for (schema, value, expected) in table {
@@ -687,7 +675,7 @@ mod tests {
             "tags": { "items": { "enum": ["a", "b"] } },
         });
         let schema = json!({ "items": { "properties": fields, "required": ["name"] } });
-        let expected = "/10000/id: the value is not of type \"integer\"";
+        let expected = "`/10000/id`: the value is not of type \"integer\"";
         assert_eq!(errors(&schema, &json!(rows)).as_deref(), Some(expected));
     }
 

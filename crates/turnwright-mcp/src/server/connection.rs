@@ -62,6 +62,8 @@ pub(crate) enum ConnectFailure {
     Failed(String),
     /// The same, if another attempt would fail in the same way.
     Lasting(String),
+    /// The same, if the server may accept the other way to begin: with the handshake or without.
+    Refused(String),
     NeedsLogin,
 }
 
@@ -69,7 +71,9 @@ impl ConnectFailure {
     /// The reason, for the user.
     pub(crate) fn why(&self) -> &str {
         match self {
-            ConnectFailure::Failed(why) | ConnectFailure::Lasting(why) => why,
+            ConnectFailure::Failed(why)
+            | ConnectFailure::Lasting(why)
+            | ConnectFailure::Refused(why) => why,
             ConnectFailure::NeedsLogin => "it requires a login",
         }
     }
@@ -136,8 +140,8 @@ impl Connection {
         if !request.server.is_modern.load(Ordering::Relaxed) {
             match connect(request, handler.clone(), true).await {
                 Ok(connection) => return Ok(connection),
-                Err(BeginError::Refused(why)) => first = Some(why),
-                Err(BeginError::Other(failure)) => return Err(failure),
+                Err(ConnectFailure::Refused(why)) => first = Some(why),
+                Err(failure) => return Err(failure),
             }
         }
         let failure = match connect(request, handler, false).await {
@@ -145,8 +149,7 @@ impl Connection {
                 request.server.is_modern.store(true, Ordering::Relaxed);
                 return Ok(connection);
             }
-            Err(BeginError::Refused(why)) => ConnectFailure::Lasting(why),
-            Err(BeginError::Other(failure)) => failure,
+            Err(failure) => failure,
         };
         let Some(first) = first else { return Err(failure) };
         let why = format!("{first}; without a handshake: {}", failure.why());
@@ -207,9 +210,7 @@ impl Connection {
             }
             Ok(Err(error)) => {
                 let lost = reason.borrow().as_deref().map(|reason| brief(&reason));
-                lost.or_else(|| refusal(&error)).unwrap_or_else(|| {
-                    format!("it does not answer like an MCP server: {}", brief(&error))
-                })
+                lost.or_else(|| refusal(&error)).unwrap_or_else(|| no_server(&error))
             }
             Err(why) => why,
         };
@@ -278,19 +279,12 @@ async fn close_pipes(mut tasks: JoinSet<()>) {
     tasks.shutdown().await;
 }
 
-/// Why a connection did not begin.
-enum BeginError {
-    /// The server refuses this way to begin, but may accept the other.
-    Refused(String),
-    Other(ConnectFailure),
-}
-
 /// Starts the process and connects to it, with the handshake or without.
 async fn connect(
     request: &ConnectRequest<'_>,
     handler: ServerMessageHandler,
     has_handshake: bool,
-) -> Result<Connection, BeginError> {
+) -> Result<Connection, ConnectFailure> {
     let server = request.server;
     let program = ProgramRequest {
         spec: server.spec.clone(),
@@ -298,8 +292,7 @@ async fn connect(
         environment: server.environment.clone(),
     };
     let started = ServerProcess::start(program, &server.activity).await;
-    let (mut process, output, input) =
-        started.map_err(|why| BeginError::Other(ConnectFailure::Lasting(why)))?;
+    let (mut process, output, input) = started.map_err(ConnectFailure::Lasting)?;
     let (peer, tasks) = process::connect(output, input, handler);
     let beginning = async {
         if has_handshake {
@@ -314,7 +307,7 @@ async fn connect(
             result = Box::pin(beginning) => Some(result),
         }
     };
-    let error = match request.until_deadline(within_memory).await {
+    let failure = match request.until_deadline(within_memory).await {
         Ok(Some(Ok(()))) => match peer.info().filter(|info| !info.has_known_version()) {
             None => {
                 return Ok(Connection {
@@ -324,24 +317,25 @@ async fn connect(
                 });
             }
             Some(info) => {
-                BeginError::Refused(unsupported_version(std::slice::from_ref(&info.version)))
+                ConnectFailure::Refused(unsupported_version(std::slice::from_ref(&info.version)))
             }
         },
-        Ok(None) => BeginError::Other(process.ended().await.into()),
+        Ok(None) => process.ended().await.into(),
         Ok(Some(Err(error))) => match (refusal(&error), &error) {
-            (Some(why), _) => BeginError::Refused(why),
-            (None, HandshakeError::Peer(_)) => BeginError::Other(process.ended().await.into()),
-            (None, _) => {
-                let why = format!("it does not answer like an MCP server: {}", brief(&error));
-                BeginError::Other(process.with_stderr(why).into())
-            }
+            (Some(why), _) => ConnectFailure::Refused(why),
+            (None, HandshakeError::Peer(_)) => process.ended().await.into(),
+            (None, _) => process.with_stderr(no_server(&error)).into(),
         },
-        Err(why) => BeginError::Other(process.with_stderr(why).into()),
+        Err(why) => process.with_stderr(why).into(),
     };
     peer.close();
     close_pipes(tasks).await;
     process.stop_starting(server.spec.downloader().is_some()).await;
-    Err(error)
+    Err(failure)
+}
+
+fn no_server(error: &HandshakeError) -> String {
+    format!("it does not answer like an MCP server: {}", brief(error))
 }
 
 fn unsupported_version(theirs: &[String]) -> String {

@@ -108,56 +108,51 @@ impl Server {
         stop: CancellationToken,
         tracker: &TaskTracker,
     ) -> Arc<Server> {
-        let (publisher, state) = watch::channel(Arc::default());
-        let callers = WaitingCalls::default();
-        let activity = ProgramActivity::default();
-        let restart_requested = Arc::new(Notify::new());
-        let ended = CancellationToken::new();
+        let publisher = watch::Sender::new(Arc::default());
+        let server = Server::new(spec, env, publisher.subscribe(), stop.clone());
         let task = ServerTask {
-            spec: spec.clone(),
-            env: env.clone(),
+            spec: server.spec.clone(),
+            env: server.env.clone(),
             environment,
             publisher,
-            changed: Arc::new(Notify::new()),
-            restart_requested: Arc::clone(&restart_requested),
+            changed: Arc::default(),
+            restart_requested: Arc::clone(&server.restart_requested),
             is_modern: AtomicBool::new(false),
-            callers: callers.clone(),
-            activity: activity.clone(),
+            callers: server.callers.clone(),
+            activity: server.activity.clone(),
         };
-        let ended_guard = ended.clone().drop_guard();
-        let task_stop = stop.clone();
+        let ended_guard = server.ended.clone().drop_guard();
         tracker.spawn(async move {
-            Box::pin(task.run(task_stop)).await;
+            Box::pin(task.run(stop)).await;
             drop(ended_guard);
         });
-        let stop_guard = stop.drop_guard();
-        Arc::new(Server {
-            spec,
-            env,
-            state,
-            restart_requested,
-            ended,
-            callers,
-            activity,
-            _stop: stop_guard,
-        })
+        Arc::new(server)
     }
 
     /// A server without a task, which is always in this state.
     pub(crate) fn unchanging(spec: ServerSpec, env: ServerEnv, state: ServerState) -> Arc<Server> {
         let (_, state) = watch::channel(Arc::new(state));
-        let ended = CancellationToken::new();
-        ended.cancel();
-        Arc::new(Server {
+        let server = Server::new(spec, env, state, CancellationToken::new());
+        server.ended.cancel();
+        Arc::new(server)
+    }
+
+    fn new(
+        spec: ServerSpec,
+        env: ServerEnv,
+        state: watch::Receiver<Arc<ServerState>>,
+        stop: CancellationToken,
+    ) -> Server {
+        Server {
             spec,
             env,
             state,
             restart_requested: Arc::default(),
-            ended,
+            ended: CancellationToken::new(),
             callers: WaitingCalls::default(),
             activity: ProgramActivity::default(),
-            _stop: CancellationToken::new().drop_guard(),
-        })
+            _stop: stop.drop_guard(),
+        }
     }
 
     /// True if the server has not ended and was started with an equal configuration and environment.

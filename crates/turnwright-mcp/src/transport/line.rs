@@ -25,19 +25,6 @@ const MAX_STARTS: usize = 8;
 /// Maximum length of a malformed error object that is used as a message.
 const MAX_ERROR_CHARS: usize = 500;
 
-#[derive(Debug, PartialEq)]
-pub(crate) enum LineKind {
-    /// A response that can be parsed.
-    Response,
-    /// A request, a notification, or something else that is not a response.
-    Other,
-    /// A malformed response.
-    Malformed {
-        /// The line to use in its place.
-        replacement: Vec<u8>,
-    },
-}
-
 /// The outermost fields of a message.
 #[derive(Deserialize)]
 struct Envelope<'a> {
@@ -54,33 +41,37 @@ struct Envelope<'a> {
 pub(crate) const TOO_COMPLEX: &str =
     "The response has too many values or nests too deeply, and was dropped";
 
-pub(crate) fn classify(line: &[u8]) -> LineKind {
+/// The response that a line holds: the line itself, or what is used in its place if the response is malformed. `None` if
+/// the line is something else, such as a request or a notification.
+pub(crate) fn response(line: &[u8]) -> Option<Cow<'_, [u8]>> {
     let Ok(head) = serde_json::from_slice::<Envelope<'_>>(line) else {
         // A file in another encoding, copied as it is.
         if let Cow::Owned(text) = String::from_utf8_lossy(line) {
-            return match classify(text.as_bytes()) {
-                LineKind::Response => LineKind::Malformed { replacement: text.into_bytes() },
-                other => other,
-            };
+            return Some(Cow::Owned(response(text.as_bytes())?.into_owned()));
         }
         let error = error_in_place_of(line, "The response is not valid JSON and was dropped");
-        return error.map_or(LineKind::Other, |replacement| LineKind::Malformed { replacement });
+        return error.map(Cow::Owned);
     };
-    let (None, Some(id)) = (&head.method, head.id) else { return LineKind::Other };
+    let (None, Some(id)) = (&head.method, head.id) else { return None };
     if !is_within_limits(line) {
-        return error(id, TOO_COMPLEX);
+        return Some(Cow::Owned(error_response(id, TOO_COMPLEX)));
     }
-    match (head.error.map(RawValue::get), head.result.map(RawValue::get)) {
-        (None, Some(_)) => LineKind::Response,
+    let replacement = match (head.error.map(RawValue::get), head.result.map(RawValue::get)) {
+        (None, Some(_)) => return Some(Cow::Borrowed(line)),
         // Some servers send both fields, one of them null.
         (Some("null"), Some(result)) if result != "null" => {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
-            LineKind::Malformed { replacement: (answer + "\n").into_bytes() }
+            (answer + "\n").into_bytes()
         }
-        (None | Some("null"), _) => error(id, "The response has neither a result nor an error"),
-        (Some(object), _) if serde_json::from_str::<RpcError>(object).is_ok() => LineKind::Response,
-        (Some(object), _) => error(id, &bounded_text(object, MAX_ERROR_CHARS)),
-    }
+        (None | Some("null"), _) => {
+            error_response(id, "The response has neither a result nor an error")
+        }
+        (Some(object), _) if serde_json::from_str::<RpcError>(object).is_ok() => {
+            return Some(Cow::Borrowed(line));
+        }
+        (Some(object), _) => error_response(id, &bounded_text(object, MAX_ERROR_CHARS)),
+    };
+    Some(Cow::Owned(replacement))
 }
 
 /// Reads an error object. A malformed one becomes the message of an internal error.
@@ -113,12 +104,9 @@ pub(crate) fn message_start(line: &[u8]) -> usize {
     }
     let end = memmem::find(line, b"\"jsonrpc\"").unwrap_or_default();
     let starts = memchr::memchr_iter(b'{', &line[..end]).take(MAX_STARTS);
-    let mut responses = starts.filter(|start| classify(&line[*start..]) == LineKind::Response);
+    let mut responses =
+        starts.filter(|start| matches!(response(&line[*start..]), Some(Cow::Borrowed(_))));
     responses.next().unwrap_or(marked)
-}
-
-fn error(id: &RawValue, message: &str) -> LineKind {
-    LineKind::Malformed { replacement: error_response(id, message) }
 }
 
 fn error_response(id: impl fmt::Display, message: &str) -> Vec<u8> {
@@ -222,9 +210,9 @@ mod tests {
         ];
         for (line, expected) in table {
             let short = &line[..line.len().min(80)];
-            match (classify(line.as_bytes()), expected) {
-                (LineKind::Response, None) => {}
-                (LineKind::Malformed { replacement }, Some(words)) => {
+            match (response(line.as_bytes()), expected) {
+                (Some(Cow::Borrowed(_)), None) => {}
+                (Some(Cow::Owned(replacement)), Some(words)) => {
                     let answer: Value = serde_json::from_slice(&replacement).unwrap();
                     let message = answer["error"]["message"].as_str().unwrap();
                     assert!(answer["id"] == 7 && message.contains(words), "{short}: {answer}");
@@ -234,7 +222,7 @@ mod tests {
         }
         let both = br#"{"jsonrpc":"2.0","id":7,"result":{"a":1},"error":null}"#;
         let one = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"a\":1}}\n";
-        assert_eq!(classify(both), LineKind::Malformed { replacement: one.to_vec() });
+        assert_eq!(response(both).as_deref(), Some(one.as_slice()));
     }
 
     /// Programs of .NET begin with a byte order mark, and a log may lack the end of its line.
@@ -261,7 +249,7 @@ mod tests {
     fn a_response_that_is_not_utf_8_is_read() {
         let line = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"caf\xe9\"}}";
         let read = "{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"caf\u{fffd}\"}}";
-        assert_eq!(classify(line), LineKind::Malformed { replacement: read.as_bytes().to_vec() });
+        assert_eq!(response(line).as_deref(), Some(read.as_bytes()));
     }
 
     #[test]
@@ -287,7 +275,7 @@ mod tests {
             r#"{"jsonrpc":"2.0"}"#,
             r#""jsonrpc""#,
         ] {
-            assert_eq!(classify(line.as_bytes()), LineKind::Other, "{line}");
+            assert_eq!(response(line.as_bytes()), None, "{line}");
         }
     }
 }

@@ -77,17 +77,11 @@ impl PartialEq for LinkedServer {
 impl Eq for LinkedServer {}
 
 /// The client's end of a link. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct LinkChannel {
     link: LinkedServer,
     /// Gets the reason when the server is gone.
     lost: watch::Sender<Option<String>>,
-}
-
-impl fmt::Debug for LinkChannel {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("LinkChannel")
-    }
 }
 
 impl LinkChannel {

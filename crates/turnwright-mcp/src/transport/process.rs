@@ -2,11 +2,12 @@
 //! messages: bounded, without API keys and without control characters. Its messages are one a line, over its stdin
 //! and stdout. Lines that are not messages, such as greetings and logs, are skipped and counted.
 
+use std::borrow::Cow;
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -19,8 +20,8 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::line::{self, LineKind, SCAN_BYTES};
-use super::program_setup::{PreparedProgram, ProgramRequest};
+use super::line::{self, SCAN_BYTES};
+use super::program_setup::ProgramRequest;
 use super::{Channel, Peer};
 use crate::call::server_requests::ServerMessageHandler;
 use turnwright_rpc::{Outbox, OutboxDrain, message_queue};
@@ -51,7 +52,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     program: PipedProcess,
-    stderr: StderrTail,
+    /// The last bytes that it wrote to stderr. The channel is closed with the pipe.
+    stderr: watch::Receiver<Vec<u8>>,
     /// Cancelled when its stdout is no longer read, because the process closed it or its connection was closed.
     gone: CancellationToken,
     temp_folder: Option<PrivateTempFolder>,
@@ -67,8 +69,7 @@ impl ServerProcess {
     pub(crate) async fn start(
         request: ProgramRequest,
         activity: &ProgramActivity,
-    ) -> Result<(ServerProcess, MessageReader<ChildStdout>, MessageWriter<ChildStdin>), String>
-    {
+    ) -> Result<(ServerProcess, MessageReader<ChildStdout>, ChildStdin), String> {
         let limit = request.env.memory;
         let prepared = spawn_blocking(move || {
             // Probed here because the first call blocks.
@@ -76,7 +77,7 @@ impl ServerProcess {
             request.prepare()
         });
         let prepared = prepared.await.map_err(|_| "it could not be prepared".to_owned())?;
-        let PreparedProgram { program, temp_folder } = prepared?;
+        let (program, temp_folder) = prepared?;
         let is_confined = program.sandbox.is_some();
         let (program, pipes) = PipedProcess::start(&program)
             .await
@@ -86,13 +87,12 @@ impl ServerProcess {
         let running = ServerProcess {
             memory_excess: program.memory_above(limit).boxed().shared(),
             program,
-            stderr: StderrTail::of(pipes.stderr),
+            stderr: keep_tail(pipes.stderr),
             gone: CancellationToken::new(),
             temp_folder,
         };
         let reader = MessageReader::new(pipes.stdout, running.gone.clone());
-        let writer = MessageWriter::new(pipes.stdin, reader.stdin_is_blocked());
-        Ok((running, reader, writer))
+        Ok((running, reader, pipes.stdin))
     }
 
     /// Waits for the process to end, and describes how it ended.
@@ -107,7 +107,10 @@ impl ServerProcess {
             exit = self.program.wait_for_end() => Some(exit),
             () = self.gone.cancelled() => timeout(EXIT_TIMEOUT, self.program.wait_for_end()).await.ok(),
         };
-        self.stderr.append_final_to(describe_exit(exit.as_ref())).await
+        // The rest of stderr may still be on its way.
+        let until_closed = async { while self.stderr.changed().await.is_ok() {} };
+        timeout(DRAIN_TIMEOUT, until_closed).await.ok();
+        self.with_stderr(describe_exit(exit.as_ref()))
     }
 
     /// Waits until it holds more memory than it may. Then [`ended`](Self::ended) says so, and it must be stopped.
@@ -116,8 +119,8 @@ impl ServerProcess {
     }
 
     /// Adds the end of its stderr to a message.
-    pub(crate) fn with_stderr(&self, what: String) -> String {
-        self.stderr.append_to(what)
+    pub(crate) fn with_stderr(&self, message: String) -> String {
+        with_tail(message, &self.stderr.borrow())
     }
 
     /// Ends the process. Its stdin must be closed already.
@@ -148,39 +151,24 @@ fn describe_exit(exit: Option<&CommandExit>) -> String {
     }
 }
 
-/// The last bytes that a process wrote to stderr. The channel is closed with the pipe.
-#[derive(Debug)]
-struct StderrTail(watch::Receiver<Vec<u8>>);
-
-impl StderrTail {
-    /// Reads the pipe until it is closed.
-    #[expect(clippy::disallowed_methods, reason = "ends with the program, which is waited for")]
-    fn of(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> StderrTail {
-        let (sender, tail) = watch::channel(Vec::new());
-        tokio::spawn(async move {
-            let mut buffer = vec![0; READ_BUFFER_BYTES];
-            while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-                sender.send_modify(|kept| keep_last(kept, &buffer[..count]));
-            }
-        });
-        StderrTail(tail)
-    }
-
-    /// Adds the stderr of a process that has ended to a message, after waiting briefly for its rest.
-    async fn append_final_to(&self, message: String) -> String {
-        let mut tail = self.0.clone();
-        let until_closed = async { while tail.changed().await.is_ok() {} };
-        timeout(DRAIN_TIMEOUT, until_closed).await.ok();
-        self.append_to(message)
-    }
-
-    /// Adds the stderr so far to a message.
-    fn append_to(&self, message: String) -> String {
-        let bytes = self.0.borrow().clone();
-        match display_tail(&bytes).as_str() {
-            "" => message,
-            tail => format!("{message}. It printed: {tail}"),
+/// Reads a pipe until it is closed, and keeps its last bytes.
+#[expect(clippy::disallowed_methods, reason = "ends with the program, which is waited for")]
+fn keep_tail(mut pipe: impl AsyncRead + Unpin + Send + 'static) -> watch::Receiver<Vec<u8>> {
+    let (sender, tail) = watch::channel(Vec::new());
+    tokio::spawn(async move {
+        let mut buffer = vec![0; READ_BUFFER_BYTES];
+        while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+            sender.send_modify(|kept| keep_last(kept, &buffer[..count]));
         }
+    });
+    tail
+}
+
+/// Adds the end of stderr to a message.
+fn with_tail(message: String, stderr: &[u8]) -> String {
+    match display_tail(stderr).as_str() {
+        "" => message,
+        tail => format!("{message}. It printed: {tail}"),
     }
 }
 
@@ -214,7 +202,7 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 /// when the peer is closed and everything is written. Dropping the set ends it at once.
 pub(crate) fn connect<R, W>(
     output: MessageReader<R>,
-    input: MessageWriter<W>,
+    input: W,
     handler: ServerMessageHandler,
 ) -> (Peer, JoinSet<()>)
 where
@@ -225,10 +213,11 @@ where
     let peer = Peer::new(Channel::Pipes(outbox.clone()), handler);
     let mut tasks = JoinSet::new();
     let reader = peer.clone();
+    let is_blocked = Arc::clone(&output.stdin_is_blocked);
     tasks.spawn(async move {
         tokio::select! {
             () = read(output, outbox, &reader) => {}
-            () = write(drain, input) => {}
+            () = write(drain, input, &is_blocked) => {}
         }
         reader.close();
     });
@@ -247,9 +236,20 @@ async fn read<R: AsyncRead + Unpin>(mut output: MessageReader<R>, outbox: Outbox
     }
 }
 
-async fn write<W: AsyncWrite + Unpin>(mut drain: OutboxDrain, mut input: MessageWriter<W>) {
+/// Writes the messages. While the process does not read them, `is_blocked` is true.
+async fn write<W: AsyncWrite + Unpin>(
+    mut drain: OutboxDrain,
+    mut input: W,
+    is_blocked: &AtomicBool,
+) {
     while let Some(messages) = drain.next().await {
-        if let Err(error) = input.write_all(messages).await {
+        let mut writing = pin!(input.write_all(messages));
+        let written = poll_fn(|context| {
+            let polled = writing.as_mut().poll(context);
+            is_blocked.store(polled.is_pending(), Ordering::Relaxed);
+            polled
+        });
+        if let Err(error) = written.await {
             return tracing::debug!(%error, "a server has closed its input");
         }
     }
@@ -266,6 +266,7 @@ pub(crate) struct MessageReader<R> {
     /// Lines since the last pause that are not responses.
     other_lines: usize,
     is_paused: bool,
+    /// True while the process does not read its input.
     stdin_is_blocked: Arc<AtomicBool>,
     _drop_guard: DropGuard,
 }
@@ -283,11 +284,6 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             stdin_is_blocked: Arc::default(),
             _drop_guard: on_drop.drop_guard(),
         }
-    }
-
-    /// The flag that the [`MessageWriter`] sets while the process does not read its input.
-    pub(crate) fn stdin_is_blocked(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stdin_is_blocked)
     }
 
     /// Keeps the beginning and the end of a line that is too long.
@@ -317,10 +313,10 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
             self.line.clear();
         } else {
             self.line.drain(..line::message_start(&self.line));
-            match line::classify(&self.line) {
-                LineKind::Response => {}
-                LineKind::Other => self.count_non_response(),
-                LineKind::Malformed { replacement } => self.line = replacement,
+            match line::response(&self.line) {
+                Some(Cow::Borrowed(_)) => {}
+                Some(Cow::Owned(replacement)) => self.line = replacement,
+                None => self.count_non_response(),
             }
         }
         !self.line.is_empty()
@@ -366,39 +362,6 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     }
 }
 
-/// Writes to the stdin of a process and records whether the process reads it.
-pub(crate) struct MessageWriter<W> {
-    output: W,
-    stdin_is_blocked: Arc<AtomicBool>,
-}
-
-impl<W: AsyncWrite + Unpin> MessageWriter<W> {
-    /// Creates a writer that keeps `stdin_is_blocked` true while the process does not read.
-    pub(crate) fn new(output: W, stdin_is_blocked: Arc<AtomicBool>) -> MessageWriter<W> {
-        MessageWriter { output, stdin_is_blocked }
-    }
-}
-
-impl<W: AsyncWrite + Unpin> AsyncWrite for MessageWriter<W> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.output).poll_write(context, bytes);
-        self.stdin_is_blocked.store(written.is_pending(), Ordering::Relaxed);
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.output).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.output).poll_shutdown(context)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -423,8 +386,7 @@ mod tests {
             keep_last(&mut kept, "ü".repeat(1000).as_bytes());
         }
         assert!(kept.len() <= KEPT_BYTES);
-        let (_, tail) = watch::channel(kept);
-        let long = StderrTail(tail).append_to("it ended".to_owned());
+        let long = with_tail("it ended".to_owned(), &kept);
         assert!(
             long.starts_with("it ended. It printed: … ü") && long.len() < SHOWN_BYTES + 40,
             "{long}"
@@ -482,11 +444,11 @@ mod tests {
     async fn reading_pauses_while_a_process_sends_requests_without_reading() {
         let printed = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n".repeat(3 * MAX_BURST);
         let mut reader = MessageReader::new(printed.as_bytes(), CancellationToken::new());
-        reader.stdin_is_blocked().store(true, Ordering::Relaxed);
+        reader.stdin_is_blocked.store(true, Ordering::Relaxed);
         let mut read = Vec::new();
         let reading = timeout(3 * BURST_PAUSE, read_into(&mut reader, &mut read)).await;
         assert!(reading.is_err() && read.len() == printed.len() / 3, "{}", read.len());
-        reader.stdin_is_blocked().store(false, Ordering::Relaxed);
+        reader.stdin_is_blocked.store(false, Ordering::Relaxed);
         read_into(&mut reader, &mut read).await;
         assert_eq!(read, printed.as_bytes());
     }

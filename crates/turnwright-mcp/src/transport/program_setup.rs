@@ -14,34 +14,19 @@ use turnwright_workspace::exec::{Environment, PipedProgram};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// A program that downloads other programs and runs them.
-struct PackageRunner {
-    name: &'static str,
-    /// Its cache, relative to the home folder.
-    cache: &'static str,
-    /// The variable that sets another cache.
-    cache_variable: &'static str,
-}
-
-const NPX: PackageRunner =
-    PackageRunner { name: "npx", cache: ".npm", cache_variable: "npm_config_cache" };
-const UVX: PackageRunner =
-    PackageRunner { name: "uvx", cache: ".cache/uv", cache_variable: "UV_CACHE_DIR" };
-const PACKAGE_RUNNERS: [PackageRunner; 4] =
-    [NPX, PackageRunner { name: "npm", ..NPX }, UVX, PackageRunner { name: "uv", ..UVX }];
+/// Programs that download other programs and run them, each with its cache, relative to the home folder, and the
+/// variable that sets another cache.
+const PACKAGE_RUNNERS: [(&str, &str, &str); 4] = [
+    ("npx", ".npm", "npm_config_cache"),
+    ("npm", ".npm", "npm_config_cache"),
+    ("uvx", ".cache/uv", "UV_CACHE_DIR"),
+    ("uv", ".cache/uv", "UV_CACHE_DIR"),
+];
 
 /// Programs that need a folder for installed tools, each with the variable that sets it. A server gets a
 /// folder of its own: the tools in the user's folder run outside the sandbox, so a server must not be
 /// able to write there.
 const TOOL_FOLDER_VARIABLES: &[(&str, &str)] = &[("uvx", "UV_TOOL_DIR"), ("uv", "UV_TOOL_DIR")];
-
-/// A program that is ready to be started.
-#[derive(Debug)]
-pub(crate) struct PreparedProgram {
-    pub(crate) program: PipedProgram,
-    /// Its temporary folder, removed on drop.
-    pub(crate) temp_folder: Option<PrivateTempFolder>,
-}
 
 /// A request to prepare a program.
 #[derive(Debug)]
@@ -52,11 +37,12 @@ pub(crate) struct ProgramRequest {
 }
 
 impl ProgramRequest {
-    /// Finds the program and creates the folders that it needs. Blocks on file I/O.
+    /// Finds the program and creates the folders that it needs. Returns it with its temporary folder, which is removed
+    /// on drop. Blocks on file I/O.
     ///
     /// # Errors
     /// If the program cannot be started; the text is for the user.
-    pub(crate) fn prepare(self) -> Result<PreparedProgram, String> {
+    pub(crate) fn prepare(self) -> Result<(PipedProgram, Option<PrivateTempFolder>), String> {
         let ServerTransport::Stdio { command, arguments, environment: variables } =
             &self.spec.transport
         else {
@@ -99,18 +85,11 @@ impl ProgramRequest {
             environment = environment.with(name, value.expose());
         }
         let command = find_program(command, &cwd, environment.get("PATH"))?;
-        let words = std::iter::once(command.into_os_string())
+        let command_line = std::iter::once(command.into_os_string())
             .chain(arguments.iter().map(OsString::from))
             .collect();
-        Ok(PreparedProgram {
-            program: PipedProgram {
-                command_line: words,
-                workdir: cwd,
-                environment,
-                sandbox: profile,
-            },
-            temp_folder,
-        })
+        let program = PipedProgram { command_line, workdir: cwd, environment, sandbox: profile };
+        Ok((program, temp_folder))
     }
 
     /// Adds the permissions of this server's settings to the session's profile.
@@ -142,27 +121,28 @@ impl ProgramRequest {
             if command.file_name().is_some_and(|file| file == name))
     }
 
-    /// The package runner that the program is, with its cache.
-    fn package_runner(&self) -> Option<(&'static PackageRunner, &Path)> {
-        let runner = PACKAGE_RUNNERS.iter().find(|runner| self.is_named(runner.name))?;
-        let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(runner.cache))?;
-        Some((runner, cache))
+    /// The cache of the package runner that the program is, and the variable that sets another one.
+    fn package_runner(&self) -> Option<(&Path, &'static str)> {
+        let runner = PACKAGE_RUNNERS.into_iter().find(|(name, ..)| self.is_named(name))?;
+        let (_, place, variable) = runner;
+        let cache = self.env.package_caches.iter().find(|folder| folder.ends_with(place))?;
+        Some((cache, variable))
     }
 
     /// The cache of a package runner. It is created if it does not exist, because otherwise nothing
     /// could be downloaded in the sandbox.
     fn package_cache(&self) -> Option<PathBuf> {
-        let (_, cache) = self.package_runner()?;
+        let (cache, _) = self.package_runner()?;
         fs::create_dir_all(cache).ok()?;
         real_path(cache).ok()
     }
 
     /// The variable and the folder that redirect a package runner's cache on systems without private layers.
     fn redirected_cache(&self) -> Option<(&'static str, PathBuf)> {
-        let (runner, _) = self.package_runner().filter(|_| !self.can_layer_caches())?;
+        let (_, variable) = self.package_runner().filter(|_| !self.can_layer_caches())?;
         let folder = self.private_caches().join("redirected");
         fs::create_dir_all(&folder).ok()?;
-        Some((runner.cache_variable, real_path(folder).ok()?))
+        Some((variable, real_path(folder).ok()?))
     }
 
     fn can_layer_caches(&self) -> bool {
@@ -305,9 +285,10 @@ mod tests {
             read: vec![base.join("keys")],
             ..ServerSandbox::default()
         };
-        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
-        let profile = prepared.program.sandbox.unwrap();
-        let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
+        let request = wanted(base.join("bin/npx"), &base, sandbox);
+        let (prepared, temp_folder) = request.prepare().unwrap();
+        let profile = prepared.sandbox.unwrap();
+        let temp = real_path(temp_folder.as_ref().unwrap().path()).unwrap();
         let mut write = vec![base.join("ws"), base.join("data"), temp.clone()];
         let mut caches = Vec::new();
         let redirected = base.join("private/s/redirected");
@@ -319,11 +300,11 @@ mod tests {
             write.push(redirected.clone());
         }
         assert_eq!((profile.writable, profile.hidden), (write, vec![base.join("own")]));
-        let variable = prepared.program.environment.get("npm_config_cache");
+        let variable = prepared.environment.get("npm_config_cache");
         assert_eq!(variable.map(Path::new), caches.is_empty().then_some(redirected.as_path()));
         assert_eq!(profile.caches, caches);
         assert_eq!(profile.network, Network::On);
-        let environment = prepared.program.environment;
+        let environment = prepared.environment;
         assert_eq!(environment.get("TMPDIR"), Some(temp.as_os_str()));
         assert_eq!(environment.get("LANG"), Some(OsStr::new("C")));
         // A declared variable is passed; inherited ones that lead out of the sandbox are not.
@@ -339,9 +320,10 @@ mod tests {
         for (name, has_one) in [("uvx", true), ("uv", true), ("npx", false)] {
             let command = base.join("bin").join(name);
             program(&command, 0o755);
-            let prepared = wanted(command, &base, ServerSandbox::default()).prepare().unwrap();
-            let temp = real_path(prepared.temp_folder.as_ref().unwrap().path()).unwrap();
-            let folder = prepared.program.environment.get("UV_TOOL_DIR");
+            let request = wanted(command, &base, ServerSandbox::default());
+            let (prepared, temp_folder) = request.prepare().unwrap();
+            let temp = real_path(temp_folder.as_ref().unwrap().path()).unwrap();
+            let folder = prepared.environment.get("UV_TOOL_DIR");
             assert_eq!(
                 folder.is_some_and(|folder| Path::new(folder).starts_with(temp)),
                 has_one,
@@ -356,9 +338,10 @@ mod tests {
         let base = real_path(dir.path()).unwrap();
         program(&base.join("bin/npx"), 0o755);
         let sandbox = ServerSandbox { is_enabled: false, ..ServerSandbox::default() };
-        let prepared = wanted(base.join("bin/npx"), &base, sandbox).prepare().unwrap();
-        assert_eq!(prepared.program.sandbox, None);
-        assert!(prepared.temp_folder.is_none() && !base.join("home").exists());
-        assert!(prepared.program.environment.get("SSH_AUTH_SOCK").is_some());
+        let request = wanted(base.join("bin/npx"), &base, sandbox);
+        let (prepared, temp_folder) = request.prepare().unwrap();
+        assert_eq!(prepared.sandbox, None);
+        assert!(temp_folder.is_none() && !base.join("home").exists());
+        assert!(prepared.environment.get("SSH_AUTH_SOCK").is_some());
     }
 }

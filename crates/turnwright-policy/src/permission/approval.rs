@@ -2,10 +2,9 @@
 //! run has a text with instructions for the model, and a short statement for the user.
 
 use super::decide::decide;
-use super::decision::{Decision, Finding, Reason, Verdict};
-use super::describe::{self, QuestionText, display_path, markdown_code, title_of_access};
-use super::lasting_grant::{LastingGrant, LastingGrants, find_lasting_grants};
-use super::{Grants, Mode, Pass, PolicyRules};
+use super::describe::{self, display_path, markdown_code, title_of_access};
+use super::lasting_grant::LastingGrant;
+use super::{Decision, Grants, JudgedCall, Mode, Pass, PolicyRules, Reason, Verdict};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer, PermissionChoice};
 use turnwright_types::effect::Effect;
 use turnwright_types::refusal::ToolRefusal;
@@ -22,9 +21,9 @@ const RUNS_CHANGED_FILES: &str = "an answer for the session also covers what the
 pub struct ApprovalRequest {
     effects: Vec<Effect>,
     decision: Decision,
-    /// The coverage of lasting approvals. It is determined once, so that exactly what was offered
-    /// is granted.
-    lasting: LastingGrants,
+    /// The lasting approvals that are offered, with the answers that give them. They are determined once, so that
+    /// exactly what was offered is granted.
+    lasting: Vec<(ChoiceKind, LastingGrant)>,
 }
 
 impl ApprovalRequest {
@@ -35,7 +34,8 @@ impl ApprovalRequest {
         effects: Vec<Effect>,
         decision: Decision,
     ) -> ApprovalRequest {
-        let lasting = find_lasting_grants(policy, mode, grants, &effects, &decision);
+        let call = JudgedCall { policy, mode, effects: &effects, decision: &decision };
+        let lasting = call.lasting_grants(grants);
         ApprovalRequest { effects, decision, lasting }
     }
 
@@ -49,18 +49,14 @@ impl ApprovalRequest {
         &self.decision
     }
 
-    /// The findings that need approval.
-    pub fn findings_to_ask(&self) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(|finding| finding.verdict == Verdict::Ask)
-    }
-
     /// The effects that need approval. Rejecting the call for the session must not reject the
     /// others, which are allowed anyway.
     fn asked_effects(&self) -> Vec<Effect> {
-        let is_asked =
-            |index: usize| self.findings_to_ask().any(|finding| finding.effect_index == index);
         let all = self.effects.iter().enumerate();
-        all.filter(|(index, _)| is_asked(*index)).map(|(_, effect)| effect.clone()).collect()
+        let asked = all.filter(|(index, _)| {
+            self.decision.findings_to_ask().any(|finding| finding.effect_index == *index)
+        });
+        asked.map(|(_, effect)| effect.clone()).collect()
     }
 
     /// The choices to offer. "Allow once" comes first, because some clients use the first option as the default, and an
@@ -70,23 +66,13 @@ impl ApprovalRequest {
     pub fn choices(&self) -> Vec<PermissionChoice> {
         let choice = |kind, name: String| PermissionChoice { kind, name };
         let mut choices = vec![choice(ChoiceKind::AllowOnce, "Allow once".to_owned())];
-        for (kind, lasting) in self.lasting_choices() {
-            choices.push(choice(kind, session_button(&lasting.describe(button_label))));
+        for (kind, lasting) in &self.lasting {
+            choices.push(choice(*kind, session_button(&lasting.describe(button_label))));
         }
         choices.push(choice(ChoiceKind::RejectOnce, "Reject".to_owned()));
         let never = format!("Reject {} in this session", self.rejection_subject());
         choices.push(choice(ChoiceKind::RejectSession, never));
         choices
-    }
-
-    /// The lasting approvals that are offered.
-    fn lasting_choices(&self) -> impl Iterator<Item = (ChoiceKind, &LastingGrant)> {
-        let narrow = self.lasting.narrow.as_ref();
-        let wide = self.lasting.wide.as_ref();
-        narrow
-            .map(|lasting| (ChoiceKind::AllowSession, lasting))
-            .into_iter()
-            .chain(wide.map(|lasting| (lasting.kind_for_all(), lasting)))
     }
 
     /// True if the mode `auto` would not ask: what the call can do is bounded by the project's folders
@@ -117,25 +103,18 @@ impl ApprovalRequest {
         let mut answer_notes = Vec::new();
         // Answers that do not fit on their buttons are listed here.
         if self.choices().iter().any(|choice| choice.name.replace("…`", "").contains('…')) {
-            let answers: Vec<_> = self
-                .lasting_choices()
-                .map(|(_, lasting)| lasting.describe(markdown_code))
-                .collect();
+            let answers: Vec<_> =
+                self.lasting.iter().map(|(_, lasting)| lasting.describe(markdown_code)).collect();
             answer_notes.push(format!("“Always” means {}", answers.join(", or ")));
         }
         let mut commands = self.effects.iter().filter_map(Effect::command);
         let is_unsandboxed = commands.any(|command| command.extra_access.unsandboxed);
-        if is_unsandboxed && self.lasting.narrow.is_some() {
+        let mut kinds = self.lasting.iter().map(|offered| offered.0);
+        if is_unsandboxed && kinds.any(|kind| kind == ChoiceKind::AllowSession) {
             answer_notes.push(RUNS_CHANGED_FILES.to_owned());
         }
-        QuestionText {
-            policy,
-            mode,
-            effects: &self.effects,
-            decision: &self.decision,
-            answer_notes,
-        }
-        .render()
+        let call = JudgedCall { policy, mode, effects: &self.effects, decision: &self.decision };
+        call.question(&answer_notes)
     }
 
     /// The title of the call, preceded by the access beyond the sandbox that it gets.
@@ -153,7 +132,7 @@ impl ApprovalRequest {
     /// The rules that a lasting approval would add, as they are written in the settings; `None` if a
     /// lasting approval is not offered.
     pub fn lasting_rules(&self) -> Option<String> {
-        self.lasting.narrow.as_ref().and_then(LastingGrant::rule_names)
+        self.lasting.iter().find_map(|(_, lasting)| lasting.rule_names())
     }
 
     /// Applies the user's answer. An answer for the session is added to `grants`.
@@ -171,7 +150,8 @@ impl ApprovalRequest {
         // The mode and the rules may have become stricter while the user was asked.
         let now = decide(policy, mode, grants, &self.effects);
         if now.verdict() == Verdict::Deny {
-            return Err(refusal(&now, mode, policy, &self.effects));
+            let call = JudgedCall { policy, mode, effects: &self.effects, decision: &now };
+            return Err(refusal(call));
         }
         match answer {
             PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => {}
@@ -179,7 +159,7 @@ impl ApprovalRequest {
                 kind @ (ChoiceKind::AllowSession
                 | ChoiceKind::AllowSessionForAll
                 | ChoiceKind::AllowAllCommands),
-            ) => match self.lasting_choices().find(|offered| offered.0 == kind) {
+            ) => match self.lasting.iter().find(|offered| offered.0 == kind) {
                 Some((_, lasting)) => {
                     lasting.grant(grants);
                     self.note_project_rules(lasting, policy, grants);
@@ -251,10 +231,7 @@ fn button_label(rule: &str) -> String {
 
 /// Why a denied call must not run.
 pub(super) fn refusal(
-    decision: &Decision,
-    mode: Mode,
-    policy: &PolicyRules,
-    effects: &[Effect],
+    JudgedCall { policy, mode, effects, decision }: JudgedCall<'_>,
 ) -> ToolRefusal {
     let finding = decision.strictest();
     match finding.map(|finding| &finding.reason) {

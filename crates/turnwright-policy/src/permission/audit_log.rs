@@ -14,10 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::Decision;
 use super::describe::{describe_effect, describe_reason, verdict_name};
 use super::lasting_grant::remote_pattern;
-use super::{Mode, PolicyRules};
+use super::{Decision, Mode, PolicyRules};
 use turnwright_types::effect::Effect;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
@@ -45,7 +44,7 @@ const DROP_TIMEOUT: Duration = Duration::from_millis(200);
 pub const ALLOW_ONCE_ANSWER: &str = "allow once";
 
 /// The kinds of events in the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditEvent {
     /// The user was asked and answered.
@@ -56,11 +55,12 @@ pub enum AuditEvent {
     /// of the client.
     Ran,
     /// Entries are missing here because they could not be written.
+    #[default]
     Lost,
 }
 
 /// One line of the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEntry {
     /// When it happened, as an RFC 3339 timestamp.
     pub at: String,
@@ -125,9 +125,7 @@ impl AuditEntry {
             rule,
             verdict: verdict_name(decision.verdict()).to_owned(),
             reason: reason_text(decision, mode),
-            answer: None,
-            sandbox: None,
-            lost: None,
+            ..AuditEntry::default()
         }
     }
 
@@ -135,17 +133,9 @@ impl AuditEntry {
         AuditEntry {
             at: timestamp::rfc3339(SystemTime::now()),
             event: AuditEvent::Lost,
-            session: String::new(),
-            project: PathBuf::new(),
-            mode: String::new(),
-            effects: Vec::new(),
-            command: None,
-            rule: None,
-            verdict: String::new(),
             reason: loss.why.clone(),
-            answer: None,
-            sandbox: None,
             lost: Some(loss.count),
+            ..AuditEntry::default()
         }
     }
 

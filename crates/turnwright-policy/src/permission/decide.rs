@@ -7,12 +7,11 @@
 
 use std::sync::Arc;
 
-use super::Grants;
-use super::decision::{Decision, Finding, Reason, Verdict};
 use super::describe::access_of_command;
 use super::mode::Mode;
 use super::policy_rules::PolicyRules;
 use super::rule::{Rule, RuleAction};
+use super::{Decision, Finding, Grants, Reason, Verdict};
 use crate::shell::{self, Classification, Ruin, Script, SimpleCommand};
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, is_secret_path,
@@ -64,14 +63,6 @@ type Ruling = (Verdict, Reason);
 /// The answers without a pattern that hold for the session.
 const EXACTLY_THIS: &str = "exactly this";
 const ALL_COMMANDS: &str = "all commands in the sandbox";
-
-/// The user's answer about exactly this line.
-#[derive(Clone, Copy)]
-struct LineAnswer {
-    is_granted: bool,
-    /// True if the answer was about all access that the line gets, so that it also holds for programs of a repository.
-    covers_access: bool,
-}
 
 impl Decider<'_> {
     fn add(&mut self, command_index: Option<usize>, (verdict, reason): Ruling) {
@@ -269,21 +260,17 @@ impl Decider<'_> {
         self.extra_access(command, effect);
         self.network_need(command, effect);
         self.signing_need(command, effect);
-        let answer = LineAnswer {
-            is_granted,
-            covers_access: is_granted && !self.has_access_of_other_answers(effect),
-        };
+        let covers_access = is_granted && !self.has_access_of_other_answers(effect);
         self.every_command_rule();
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
         }
         for (index, simple) in script.commands.iter().enumerate() {
-            let class = shell::classify(simple);
             let home = self.policy.bases.home.as_deref();
             let ruling = match shell::ruin(&script, index, &command.workdir, home) {
                 Some(Ruin::Certain(what)) => (Verdict::Deny, Reason::Catastrophic(what)),
                 Some(Ruin::Possible(what)) => self.possible_ruin(what, simple),
-                None => self.simple_command(simple, &class, command, answer),
+                None => self.simple_command(simple, command, is_granted, covers_access),
             };
             // In a line that is not understood, the commands that were found can only make it
             // worse.
@@ -458,13 +445,17 @@ impl Decider<'_> {
         self.add(None, ruling);
     }
 
+    /// The ruling on a command of a line. `is_granted` is true if the user has allowed exactly this line, and
+    /// `covers_access` if that was about all access that the line gets, so that it also holds for programs of a
+    /// repository.
     fn simple_command(
         &self,
         simple: &SimpleCommand,
-        class: &Classification,
         command: &ShellCommand,
-        LineAnswer { is_granted, covers_access }: LineAnswer,
+        is_granted: bool,
+        covers_access: bool,
     ) -> Ruling {
+        let class = shell::classify(simple);
         let default = self.default_for_command();
         // The settings of the repository, or a toolchain file, may make it run another program.
         let is_unasked = class.is_read_only || command.edits.is_some();
@@ -486,7 +477,7 @@ impl Decider<'_> {
                 self.command_mode != Mode::Full && !is_answered && !is_confined
             })
             .map(|uncertainty| Reason::Ambiguous(uncertainty.reason.clone()))
-            .or_else(|| self.unbounded_read(class).filter(|_| !is_granted));
+            .or_else(|| self.unbounded_read(&class).filter(|_| !is_granted));
         let default = match class.danger {
             // A reader may run programs that do more than read.
             _ if class.is_read_only && !is_confined => (Verdict::Allow, Reason::ReadOnly),

@@ -1,9 +1,9 @@
 //! The specification of the decision, as tables.
 
-use super::lasting_grant::{LastingGrants, find_lasting_grants};
 use super::rule::{Rule, RuleAction};
 use super::{
-    Finding, Grants, Mode, PathBases, PolicyRules, ProtectedPaths, Reason, Scope, Verdict, decide,
+    Finding, Grants, JudgedCall, Mode, PathBases, PolicyRules, ProtectedPaths, Reason, Scope,
+    Verdict, decide,
 };
 use crate::shell;
 use turnwright_types::effect::{
@@ -156,8 +156,9 @@ fn a_line_for_cmd_is_always_asked_about_unless_the_mode_asks_nothing() {
         for mode in [Mode::Ask, Mode::AutoEdit] {
             let decision = decide(&policy, mode, &grants, &effects);
             assert_eq!(decision.verdict(), Verdict::Ask, "{mode:?}: {line}");
-            let lasting = find_lasting_grants(&policy, mode, &grants, &effects, &decision);
-            assert_eq!(lasting, LastingGrants::default(), "{mode:?}: {line}");
+            let call = JudgedCall { policy: &policy, mode, effects: &effects, decision: &decision };
+            let lasting = call.lasting_grants(&grants);
+            assert!(lasting.is_empty(), "{mode:?}: {line}: {lasting:?}");
         }
     }
     // The user may allow exactly this line.

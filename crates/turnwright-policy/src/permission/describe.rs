@@ -5,10 +5,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
-use super::decision::{Decision, Finding, Reason, Verdict};
 use super::glob::slashed;
 use super::rule::PathBases;
-use super::{Confinement, Mode, PolicyRules};
+use super::{Confinement, Finding, JudgedCall, Mode, Reason, Verdict};
 use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ShellCommand, escape_hidden_line, is_secret_path,
@@ -107,93 +106,72 @@ pub struct Explanation {
     pub rule: Option<String>,
 }
 
-/// Explains a decision, part by part.
-pub fn explain(
-    policy: &PolicyRules,
-    mode: Mode,
-    effects: &[Effect],
-    decision: &Decision,
-) -> Vec<Explanation> {
-    let findings = decision.findings.iter();
-    findings.filter_map(|finding| explain_finding(policy, mode, effects, finding)).collect()
-}
+impl JudgedCall<'_> {
+    /// Explains the decision, part by part.
+    pub fn explain(&self) -> Vec<Explanation> {
+        self.decision.findings.iter().filter_map(|finding| self.explain_finding(finding)).collect()
+    }
 
-fn explain_finding(
-    policy: &PolicyRules,
-    mode: Mode,
-    effects: &[Effect],
-    finding: &Finding,
-) -> Option<Explanation> {
-    let effect = effects.get(finding.effect_index)?;
-    let simple =
-        effect.command().and_then(|command| command.script.commands.get(finding.command_index?));
-    let subject = match (simple, effect, &finding.path) {
-        (Some(simple), ..) => command_text(simple),
-        (None, Effect::Exec(_), Some(path)) => display_path(path, &policy.bases),
-        _ => describe_effect(effect, &policy.bases),
-    };
-    Some(Explanation {
-        subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
-        verdict: finding.verdict,
-        reason: describe_reason(finding, mode),
-        rule: match &finding.reason {
-            Reason::Rule(rule) => Some(rule.pattern.to_string()),
-            _ => None,
-        },
-    })
-}
+    fn explain_finding(&self, finding: &Finding) -> Option<Explanation> {
+        let effect = self.effects.get(finding.effect_index)?;
+        let simple = effect
+            .command()
+            .and_then(|command| command.script.commands.get(finding.command_index?));
+        let subject = match (simple, effect, &finding.path) {
+            (Some(simple), ..) => command_text(simple),
+            (None, Effect::Exec(_), Some(path)) => display_path(path, &self.policy.bases),
+            _ => describe_effect(effect, &self.policy.bases),
+        };
+        Some(Explanation {
+            subject: text::clip_within(escape_hidden_line(&subject), MAX_CHARS),
+            verdict: finding.verdict,
+            reason: describe_reason(finding, self.mode),
+            rule: match &finding.reason {
+                Reason::Rule(rule) => Some(rule.pattern.to_string()),
+                _ => None,
+            },
+        })
+    }
 
-/// How the command of a call would be confined, as Markdown.
-pub fn describe_confinement(
-    policy: &PolicyRules,
-    mode: Mode,
-    effects: &[Effect],
-    decision: &Decision,
-) -> String {
-    match Confinement::for_call(policy, mode, decision, effects) {
-        Confinement::Unconfined if !policy.can_confine => {
-            "no sandbox here: it can change everything that you can, and use the network".to_owned()
-        }
-        Confinement::Unconfined => {
-            "no sandbox: it can change everything that you can, and use the network".to_owned()
-        }
-        Confinement::Sandboxed { workspace_writable, network, extra_writable, further } => {
-            let mut places: Vec<_> =
-                workspace_writable.then(|| "the project".to_owned()).into_iter().collect();
-            let roots = &policy.bases.roots;
-            let beyond = extra_writable.iter().filter(|path| {
-                !workspace_writable || !roots.iter().any(|root| path.starts_with(root))
-            });
-            places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
-            let places = match places.as_slice() {
-                [] => "nothing".to_owned(),
-                _ => text::join_first(&places, MAX_PATHS),
-            };
-            let mut commands = effects.iter().filter_map(Effect::command);
-            let fails = commands.any(|command| shell::fails_offline(&command.script));
-            let network = match (network || policy.has_network, fails) {
-                (true, _) => WITH_NETWORK,
-                (false, true) => "no network, without which it fails",
-                (false, false) => "no network",
-            };
-            let further = further_access(&further);
-            format!("in the sandbox: may change {places}; {network}{further}")
+    /// Says how the command of the call would be confined, as Markdown.
+    pub fn describe_confinement(&self) -> String {
+        let policy = self.policy;
+        match Confinement::for_call(*self) {
+            Confinement::Unconfined if !policy.can_confine => {
+                "no sandbox here: it can change everything that you can, and use the network"
+                    .to_owned()
+            }
+            Confinement::Unconfined => {
+                "no sandbox: it can change everything that you can, and use the network".to_owned()
+            }
+            Confinement::Sandboxed { workspace_writable, network, extra_writable, further } => {
+                let mut places: Vec<_> =
+                    workspace_writable.then(|| "the project".to_owned()).into_iter().collect();
+                let roots = &policy.bases.roots;
+                let beyond = extra_writable.iter().filter(|path| {
+                    !workspace_writable || !roots.iter().any(|root| path.starts_with(root))
+                });
+                places.extend(beyond.map(|path| markdown_code(&display_path(path, &policy.bases))));
+                let places = match places.as_slice() {
+                    [] => "nothing".to_owned(),
+                    _ => text::join_first(&places, MAX_PATHS),
+                };
+                let mut commands = self.effects.iter().filter_map(Effect::command);
+                let fails = commands.any(|command| shell::fails_offline(&command.script));
+                let network = match (network || policy.has_network, fails) {
+                    (true, _) => WITH_NETWORK,
+                    (false, true) => "no network, without which it fails",
+                    (false, false) => "no network",
+                };
+                let further = further_access(&further);
+                format!("in the sandbox: may change {places}; {network}{further}")
+            }
         }
     }
-}
 
-/// Builds the text of a question. It is empty if the call's title and content say it all.
-pub(super) struct QuestionText<'a> {
-    pub(super) policy: &'a PolicyRules,
-    pub(super) mode: Mode,
-    pub(super) effects: &'a [Effect],
-    pub(super) decision: &'a Decision,
-    /// Notes about the answers that are offered.
-    pub(super) answer_notes: Vec<String>,
-}
-
-impl QuestionText<'_> {
-    pub(super) fn render(&self) -> String {
+    /// The text of a question, with notes about the answers that are offered. It is empty if the call's title and content
+    /// say it all.
+    pub(super) fn question(&self, answer_notes: &[String]) -> String {
         let mut lines = Vec::new();
         let mut written = Vec::new();
         for (index, effect) in self.effects.iter().enumerate() {
@@ -206,7 +184,7 @@ impl QuestionText<'_> {
             lines.push(format!("writes {}", text::join_first(&written, MAX_PATHS)));
         }
         self.add_outside_paths(&mut lines);
-        lines.extend_from_slice(&self.answer_notes);
+        lines.extend_from_slice(answer_notes);
         // A list keeps its lines in every client; line breaks made of two trailing spaces get lost
         // where lines are trimmed.
         lines.iter().map(|line| format!("- {line}")).collect::<Vec<_>>().join("\n")
@@ -232,8 +210,7 @@ impl QuestionText<'_> {
             lines.extend(self.line_finding(finding, command));
         }
         lines.dedup();
-        let QuestionText { policy, mode, effects, decision, .. } = *self;
-        lines.push(describe_confinement(policy, mode, effects, decision));
+        lines.push(self.describe_confinement());
     }
 
     fn add_simple_commands(&self, index: usize, command: &ShellCommand, lines: &mut Vec<String>) {
@@ -443,57 +420,52 @@ const WITH_NETWORK: &str = "with network";
 /// Part of a title: the command gets no sandbox.
 const WITHOUT_SANDBOX: &str = "without the sandbox";
 
+/// Puts each kind of access beyond the sandbox into words: those for the network, for debugging and for signing, and
+/// with what it names each of the others.
+fn words_of_access(
+    access: &ExtraAccess,
+    [network, debug, sign]: [&str; 3],
+    write: impl Fn(&Path) -> String,
+    connect: impl Fn(String) -> String,
+    publish: impl Fn(&u16) -> String,
+) -> Vec<String> {
+    let mut parts = Vec::new();
+    parts.extend(access.network.then(|| network.to_owned()));
+    parts.extend(access.writes.iter().map(|target| write(&target.path)));
+    parts.extend(access.debug.then(|| debug.to_owned()));
+    parts.extend(access.sign.then(|| sign.to_owned()));
+    parts.extend(address_names(access).into_iter().map(connect));
+    parts.extend(access.publishes.iter().map(publish));
+    parts
+}
+
 /// The access for the title of a call; `None` if there is none.
 pub(super) fn title_of_access(access: &ExtraAccess, bases: &PathBases) -> Option<String> {
-    let mut parts = Vec::new();
-    if access.unsandboxed {
-        parts.push(WITHOUT_SANDBOX.to_owned());
-    }
-    if access.network {
-        parts.push(WITH_NETWORK.to_owned());
-    }
-    let writes = access.writes.iter();
-    parts.extend(writes.map(|target| format!("may write {}", display_path(&target.path, bases))));
-    if access.debug {
-        parts.push("may debug".to_owned());
-    }
-    if access.sign {
-        parts.push("may sign".to_owned());
-    }
-    parts.extend(address_names(access).into_iter().map(|name| format!("may reach {name}")));
-    parts.extend(
-        access.publishes.iter().map(|port| format!("lets your programs reach its port {port}")),
+    let words = words_of_access(
+        access,
+        [WITH_NETWORK, "may debug", "may sign"],
+        |path| format!("may write {}", display_path(path, bases)),
+        |address| format!("may reach {address}"),
+        |port| format!("lets your programs reach its port {port}"),
     );
+    let unsandboxed = access.unsandboxed.then(|| WITHOUT_SANDBOX.to_owned());
+    let parts: Vec<_> = unsandboxed.into_iter().chain(words).collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// The question about the access, after "asks".
 fn request_for_access(access: &ExtraAccess, bases: &PathBases) -> String {
-    let mut parts = Vec::new();
-    if access.unsandboxed {
-        parts.push("to run without the sandbox".to_owned());
-    }
-    if access.network {
-        parts.push("for network access".to_owned());
-    }
-    for target in &access.writes {
-        parts.push(format!("to write {}", markdown_code(&display_path(&target.path, bases))));
-    }
-    if access.debug {
-        parts.push("to trace and debug its own processes".to_owned());
-    }
-    if access.sign {
-        let what = "to sign commits and tags with your key (hooks of the repository and other programs that it \
-                    starts can sign, too)";
-        parts.push(what.to_owned());
-    }
-    for name in address_names(access) {
-        parts.push(format!("to connect to {}", markdown_code(&name)));
-    }
-    for port in &access.publishes {
-        parts.push(format!("to open its port {port} to your own programs (`localhost:{port}`)"));
-    }
-    listed(&parts)
+    let sign = "to sign commits and tags with your key (hooks of the repository and other programs that it \
+                starts can sign, too)";
+    let words = words_of_access(
+        access,
+        ["for network access", "to trace and debug its own processes", sign],
+        |path| format!("to write {}", markdown_code(&display_path(path, bases))),
+        |address| format!("to connect to {}", markdown_code(&address)),
+        |port| format!("to open its port {port} to your own programs (`localhost:{port}`)"),
+    );
+    let unsandboxed = access.unsandboxed.then(|| "to run without the sandbox".to_owned());
+    listed(&unsandboxed.into_iter().chain(words).collect::<Vec<_>>())
 }
 
 /// Describes access after the name of a command: "with network and write access to `/x`".
@@ -506,23 +478,13 @@ pub(super) fn access_of_command(access: &ExtraAccess, bases: &PathBases) -> Stri
 
 /// Describes access as nouns: "network", "write access to `/x`".
 pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<String> {
-    let mut parts = Vec::new();
-    if access.network {
-        parts.push("network".to_owned());
-    }
-    for target in &access.writes {
-        parts
-            .push(format!("write access to {}", markdown_code(&display_path(&target.path, bases))));
-    }
-    if access.debug {
-        parts.push("debugging".to_owned());
-    }
-    if access.sign {
-        parts.push("your signing key".to_owned());
-    }
-    parts.extend(address_names(access).into_iter().map(|name| format!("connections to {name}")));
-    parts.extend(access.publishes.iter().map(|port| format!("port {port} open to your programs")));
-    parts
+    words_of_access(
+        access,
+        ["network", "debugging", "your signing key"],
+        |path| format!("write access to {}", markdown_code(&display_path(path, bases))),
+        |address| format!("connections to {address}"),
+        |port| format!("port {port} open to your programs"),
+    )
 }
 
 /// The access of a confined command beyond writing and the network, for the line about its confinement.
@@ -570,6 +532,7 @@ mod tests {
     use expect_test::expect;
 
     use super::*;
+    use crate::permission::{Decision, PolicyRules};
     use crate::shell;
     use turnwright_types::effect::ResolvedPath;
     use turnwright_types::shell_script::ShellDialect;
@@ -584,14 +547,7 @@ mod tests {
 
     fn described(policy: &PolicyRules, effects: &[Effect], findings: Vec<Finding>) -> String {
         let decision = Decision { findings };
-        let text = QuestionText {
-            policy,
-            mode: Mode::Ask,
-            effects,
-            decision: &decision,
-            answer_notes: Vec::new(),
-        };
-        text.render()
+        JudgedCall { policy, mode: Mode::Ask, effects, decision: &decision }.question(&[])
     }
 
     fn finding(

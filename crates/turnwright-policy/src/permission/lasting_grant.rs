@@ -4,12 +4,11 @@
 use std::path::Path;
 
 use super::decide::decide;
-use super::decision::{Decision, Finding, Reason, Verdict};
 use super::describe::{access_nouns, access_of_command, listed, with_backslashes};
 use super::grants::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
-use super::{Grants, Mode, PolicyRules};
-use crate::shell::{self, SimpleCommand, SuggestedWords};
+use super::{Finding, Grants, JudgedCall, Mode, PolicyRules, Reason, Verdict};
+use crate::shell::{self, SimpleCommand};
 use turnwright_types::client::ChoiceKind;
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, escape_hidden_line,
@@ -41,15 +40,6 @@ pub(super) struct LastingGrant {
     pub(super) for_project: bool,
 }
 
-/// The lasting approvals that a question offers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LastingGrants {
-    /// Of what is asked about.
-    pub(super) narrow: Option<LastingGrant>,
-    /// For all commands: of the access beyond the sandbox that is asked about, or to run in the sandbox.
-    pub(super) wide: Option<LastingGrant>,
-}
-
 /// The commands of a line that get the access beyond the sandbox which is asked about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
@@ -60,85 +50,75 @@ enum Reach {
     All,
 }
 
-/// The lasting approvals of everything that is asked about.
-pub(super) fn find_lasting_grants(
-    policy: &PolicyRules,
-    mode: Mode,
-    grants: &Grants,
-    effects: &[Effect],
-    decision: &Decision,
-) -> LastingGrants {
-    let finder = Finder { policy, mode, grants, effects, decision };
-    let Some((_, _, access)) = finder.asked_access() else {
-        return LastingGrants {
-            narrow: finder.find(None).or_else(|| finder.find_exact()),
-            wide: finder.find_all_commands(),
+impl JudgedCall<'_> {
+    /// The lasting approvals of everything that is asked about, with the answers that give them: first that of what is
+    /// asked about, and then that for all commands, of the access beyond the sandbox that is asked about or to run in
+    /// the sandbox.
+    pub(super) fn lasting_grants(&self, grants: &Grants) -> Vec<(ChoiceKind, LastingGrant)> {
+        let (narrow, wide) = match self.asked_access() {
+            None => (
+                self.find(grants, None).or_else(|| self.find_exact(grants)),
+                self.find_all_commands(grants).map(|wide| (ChoiceKind::AllowAllCommands, wide)),
+            ),
+            Some((_, _, access)) => (
+                self.find(grants, Some(Reach::Alike))
+                    .or_else(|| self.find(grants, Some(Reach::Exact))),
+                self.find_wide(grants, &access).map(|wide| (ChoiceKind::AllowSessionForAll, wide)),
+            ),
         };
-    };
-    // To write all of the home folder is nearly to run without the sandbox.
-    let home = policy.bases.home.as_deref();
-    let may_be_wide = !access.writes.iter().any(|target| {
-        home.is_some_and(|home| home.starts_with(&target.path)) || is_secret_path(&target.path)
-    });
-    LastingGrants {
-        narrow: finder.find(Some(Reach::Alike)).or_else(|| finder.find(Some(Reach::Exact))),
-        wide: may_be_wide.then(|| finder.find(Some(Reach::All))).flatten(),
+        let narrow = narrow.map(|lasting| (ChoiceKind::AllowSession, lasting));
+        narrow.into_iter().chain(wide).collect()
     }
-}
 
-/// The inputs on which the lasting approvals of a call depend.
-struct Finder<'a> {
-    policy: &'a PolicyRules,
-    mode: Mode,
-    grants: &'a Grants,
-    effects: &'a [Effect],
-    decision: &'a Decision,
-}
-
-impl Finder<'_> {
-    fn asked(&self) -> impl Iterator<Item = &Finding> {
-        self.decision.findings.iter().filter(|finding| finding.verdict == Verdict::Ask)
+    /// The lasting approval of this access for all commands; `None` if there must be none.
+    fn find_wide(&self, grants: &Grants, access: &ExtraAccess) -> Option<LastingGrant> {
+        // To write all of the home folder is nearly to run without the sandbox.
+        let home = self.policy.bases.home.as_deref();
+        let may_be_wide = !access.writes.iter().any(|target| {
+            home.is_some_and(|home| home.starts_with(&target.path)) || is_secret_path(&target.path)
+        });
+        may_be_wide.then(|| self.find(grants, Some(Reach::All)))?
     }
 
     /// The access beyond the sandbox that is asked about, with the command that gets it.
     fn asked_access(&self) -> Option<(&Effect, &ShellCommand, ExtraAccess)> {
-        let finding = self
-            .asked()
-            .find(|finding| matches!(finding.reason, Reason::Escalation | Reason::Network))?;
+        let mut asked = self.decision.findings_to_ask();
+        let finding =
+            asked.find(|finding| matches!(finding.reason, Reason::Escalation | Reason::Network))?;
         let effect = self.effects.get(finding.effect_index)?;
         let Effect::Exec(command) = effect else { return None };
-        let needs_network = self.asked().any(|finding| finding.reason == Reason::Network);
+        let mut asked = self.decision.findings_to_ask();
         let mut access = command.extra_access.clone();
-        access.network |= needs_network;
+        access.network |= asked.any(|finding| finding.reason == Reason::Network);
         Some((effect, command, access))
     }
 
     /// The lasting approval of everything that is asked about; `None` if there must be none. `reach` says which commands
     /// get the access beyond the sandbox.
-    fn find(&self, reach: Option<Reach>) -> Option<LastingGrant> {
+    fn find(&self, grants: &Grants, reach: Option<Reach>) -> Option<LastingGrant> {
         let mut lasting = LastingGrant { for_project: true, ..LastingGrant::default() };
         if let Some(reach) = reach {
             let (effect, command, access) = self.asked_access()?;
             lasting.add_access(self.policy, (effect, command), &access, reach)?;
         }
-        for finding in self.asked() {
+        for finding in self.decision.findings_to_ask() {
             let effect = self.effects.get(finding.effect_index)?;
             lasting.cover(self.policy, effect, finding, reach)?;
         }
-        if !self.is_sufficient(&lasting) {
+        if !self.is_sufficient(grants, &lasting) {
             return None;
         }
         let mut project = self.policy.clone();
         project.rules.extend(lasting.rules());
         lasting.for_project = lasting.for_project
-            && decide(&project, self.mode, self.grants, self.effects).verdict() == Verdict::Allow;
+            && decide(&project, self.mode, grants, self.effects).verdict() == Verdict::Allow;
         Some(lasting)
     }
 
     /// The lasting approval of exactly this line, which the sandbox bounds; `None` if there must be none.
-    fn find_exact(&self) -> Option<LastingGrant> {
+    fn find_exact(&self, grants: &Grants) -> Option<LastingGrant> {
         let mut lasting = LastingGrant::default();
-        for finding in self.asked() {
+        for finding in self.decision.findings_to_ask() {
             let effect = self.effects.get(finding.effect_index)?;
             match (effect, &finding.reason) {
                 (Effect::Exec(command), Reason::Mode | Reason::Ambiguous(_))
@@ -149,7 +129,7 @@ impl Finder<'_> {
                 _ => lasting.cover(self.policy, effect, finding, None)?,
             }
         }
-        self.is_sufficient(&lasting).then_some(lasting)
+        self.is_sufficient(grants, &lasting).then_some(lasting)
     }
 
     /// Returns true if the sandbox bounds whatever a line may do, and none of its commands destroys or publishes something.
@@ -168,19 +148,20 @@ impl Finder<'_> {
     }
 
     /// The lasting approval of all commands that the mode `auto` would run in the sandbox; `None` if it would ask, too.
-    fn find_all_commands(&self) -> Option<LastingGrant> {
+    fn find_all_commands(&self, grants: &Grants) -> Option<LastingGrant> {
         let is_stricter = matches!(self.mode, Mode::Ask | Mode::AutoEdit);
         let is_about_commands = self
             .effects
             .iter()
             .any(|effect| matches!(effect, Effect::Exec(_) | Effect::Input { .. }));
         let lasting = LastingGrant { all_commands: true, ..LastingGrant::default() };
-        (is_stricter && is_about_commands && self.is_sufficient(&lasting)).then_some(lasting)
+        (is_stricter && is_about_commands && self.is_sufficient(grants, &lasting))
+            .then_some(lasting)
     }
 
     /// Returns true if nothing is left to ask with this approval: an "always" that asks again would be worse than none.
-    fn is_sufficient(&self, lasting: &LastingGrant) -> bool {
-        let mut session = self.grants.clone();
+    fn is_sufficient(&self, grants: &Grants, lasting: &LastingGrant) -> bool {
+        let mut session = grants.clone();
         lasting.grant(&mut session);
         let decided = decide(self.policy, self.mode, &session, self.effects);
         decided.verdict() == Verdict::Allow
@@ -225,15 +206,6 @@ impl LastingGrant {
     pub(super) fn rule_names(&self) -> Option<String> {
         let are_rules = self.access.is_empty() && !self.all_commands && !self.exceeds_rules;
         are_rules.then(|| self.names.join(" and "))
-    }
-
-    /// The kind of the answer for all commands that gives it.
-    pub(super) fn kind_for_all(&self) -> ChoiceKind {
-        if self.all_commands {
-            ChoiceKind::AllowAllCommands
-        } else {
-            ChoiceKind::AllowSessionForAll
-        }
     }
 
     /// Describes what is allowed, after "allow". `write_rule` says how a rule is written.
@@ -468,15 +440,15 @@ fn pattern_with_access(simple: &SimpleCommand) -> Option<Pattern> {
     pattern_of(simple, shell::suggest_prefix_with_access(simple))
 }
 
-fn pattern_of(simple: &SimpleCommand, suggested: Option<SuggestedWords>) -> Option<Pattern> {
+fn pattern_of(simple: &SimpleCommand, suggested: Option<(Vec<String>, bool)>) -> Option<Pattern> {
     if simple.has_unknown_args
         || !simple.wrappers.is_empty()
         || shell::classify(simple).danger.is_some()
     {
         return None;
     }
-    let SuggestedWords { words, is_exact } = suggested?;
-    let pattern = Pattern::Exec { words, exact: is_exact };
+    let (words, exact) = suggested?;
+    let pattern = Pattern::Exec { words, exact };
     survives_writing(&pattern).then_some(pattern)
 }
 

@@ -12,7 +12,6 @@
 mod approval;
 mod audit_log;
 mod decide;
-mod decision;
 mod describe;
 #[cfg(test)]
 mod decide_tests;
@@ -38,10 +37,8 @@ use turnwright_types::refusal::ToolRefusal;
 pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
 pub use decide::decide;
-pub use decision::{Decision, Finding, Reason, Verdict};
 pub use describe::{
-    Explanation, describe_confinement, describe_effect, describe_reason, escape_markdown, explain,
-    markdown_code, verdict_name,
+    Explanation, describe_effect, describe_reason, escape_markdown, markdown_code, verdict_name,
 };
 pub use glob::Glob;
 pub use grants::{AccessGrant, Grants};
@@ -56,6 +53,155 @@ pub use rule::{
     LoadedRules, PathBases, Pattern, Rule, RuleAction, RuleContext, RuleSpec, Scope,
     fallback_rules, load_rules,
 };
+
+/// The verdict on something that is to be done. Later ones are stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// It may be done.
+    Allow,
+    /// The user has to be asked first.
+    Ask,
+    /// It must not be done.
+    Deny,
+}
+
+/// The reason for a verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It affects nothing outside the session.
+    SessionOnly,
+    /// It would destroy the system. The text completes a sentence that begins with "it".
+    Catastrophic(&'static str),
+    /// The user has rejected exactly this in this session.
+    Rejected,
+    /// A rule matches.
+    Rule(Rule),
+    /// The user has allowed it in this session. The text is the pattern.
+    Granted(String),
+    /// The user has allowed this access for the session.
+    GrantedAccess(String),
+    /// It only reads, in the session's folders.
+    ReadOnly,
+    /// The default of the mode.
+    Mode,
+    /// The command line is too long to be judged.
+    TooLong,
+    /// The words of the command line do not say everything that it does. The text says why.
+    Ambiguous(String),
+    /// It destroys something irrecoverably, or publishes something. The text completes a sentence
+    /// that begins with "it".
+    Destructive(&'static str),
+    /// It asks for more access than the sandbox gives.
+    Escalation,
+    /// It fails without the network, which it gets if the user allows it.
+    Network,
+    /// It may sign, as the user has allowed for the session.
+    Signing,
+    /// It changes a file that other programs run or obey. The text says which.
+    ProtectedPath(&'static str),
+    /// It reads a file that is likely to hold keys or passwords.
+    SecretPath,
+    /// It touches a path outside the session's folders.
+    OutsideWorkspace,
+    /// The mode would allow it in the sandbox, but there is none.
+    NoSandbox,
+    /// The tool has changed since the user allowed it.
+    ToolChanged,
+}
+
+/// The verdict on one effect, or on one simple command of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The index of the effect.
+    pub effect_index: usize,
+    /// The index of the simple command in the line, if the finding is about one.
+    pub command_index: Option<usize>,
+    /// The file of a command that the finding is about.
+    pub path: Option<PathBuf>,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The reason for it.
+    pub reason: Reason,
+}
+
+impl Finding {
+    /// Returns true if it gives a command more access than the sandbox, and does not permit it to run.
+    fn gives_access(&self) -> bool {
+        self.verdict == Verdict::Allow
+            && matches!(self.reason, Reason::Network | Reason::Signing | Reason::GrantedAccess(_))
+    }
+}
+
+/// The decision about a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// A verdict on everything that was looked at.
+    pub findings: Vec<Finding>,
+}
+
+impl Decision {
+    /// The strictest verdict of all findings. A call without effects is allowed.
+    pub fn verdict(&self) -> Verdict {
+        self.findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Allow)
+    }
+
+    /// The findings that need approval.
+    fn findings_to_ask(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.verdict == Verdict::Ask)
+    }
+
+    /// The first finding with the strictest verdict.
+    pub fn strictest(&self) -> Option<&Finding> {
+        let verdict = self.verdict();
+        self.findings.iter().find(|finding| finding.verdict == verdict)
+    }
+
+    /// Returns true if a command gets the network that it needs, because the user is asked about that or has allowed it for
+    /// the session.
+    fn opens_network(&self) -> bool {
+        self.findings.iter().any(|finding| finding.reason == Reason::Network)
+    }
+
+    /// Returns true if a command of git may sign although it does not ask for that.
+    fn opens_signing(&self) -> bool {
+        self.findings.iter().any(|finding| finding.reason == Reason::Signing)
+    }
+
+    /// Returns true if everything is allowed without a question, and the command because it only reads. What it prints may
+    /// go to files.
+    fn runs_only_readers(&self, effects: &[Effect]) -> bool {
+        let mut of_command = self
+            .findings
+            .iter()
+            .filter(|finding| matches!(effects.get(finding.effect_index), Some(Effect::Exec(_))));
+        self.verdict() == Verdict::Allow
+            && of_command.clone().next().is_some()
+            && of_command.all(|finding| {
+                // More access does not make a reader do more.
+                matches!(finding.reason, Reason::ReadOnly | Reason::GrantedAccess(_))
+            })
+    }
+
+    /// True if everything is allowed because it only reads.
+    pub fn is_read_only(&self) -> bool {
+        self.findings
+            .iter()
+            .all(|finding| finding.verdict == Verdict::Allow && finding.reason == Reason::ReadOnly)
+    }
+}
+
+/// A call, and the decision about it by these rules in this mode.
+#[derive(Clone, Copy, Debug)]
+pub struct JudgedCall<'a> {
+    /// The rules.
+    pub policy: &'a PolicyRules,
+    /// The mode.
+    pub mode: Mode,
+    /// The effects of the call.
+    pub effects: &'a [Effect],
+    /// The decision about them.
+    pub decision: &'a Decision,
+}
 
 /// Proof that a call was judged and allowed. Only this module creates one, so a tool that demands a
 /// `Pass` cannot run without a decision. It holds what was allowed, and the tool must touch nothing
@@ -115,7 +261,8 @@ impl Pass {
     }
 
     fn new(policy: &PolicyRules, mode: Mode, decision: Decision, effects: Vec<Effect>) -> Pass {
-        let confinement = Confinement::for_call(policy, mode, &decision, &effects);
+        let call = JudgedCall { policy, mode, effects: &effects, decision: &decision };
+        let confinement = Confinement::for_call(call);
         let denied_paths = DeniedPaths::for_effects(policy, &effects);
         Pass { effects, decision, confinement, denied_paths }
     }
@@ -140,12 +287,7 @@ pub enum Confinement {
 }
 
 impl Confinement {
-    fn for_call(
-        policy: &PolicyRules,
-        mode: Mode,
-        decision: &Decision,
-        effects: &[Effect],
-    ) -> Confinement {
+    fn for_call(JudgedCall { policy, mode, effects, decision }: JudgedCall<'_>) -> Confinement {
         let mut commands = effects.iter().filter_map(Effect::command);
         let is_unsandboxed = commands.any(|command| command.extra_access.unsandboxed);
         if mode == Mode::Full || !policy.can_confine || is_unsandboxed {
@@ -207,7 +349,8 @@ pub fn judge(policy: &PolicyRules, mode: Mode, grants: &Grants, effects: Vec<Eff
             Judgement::NeedsApproval(ApprovalRequest::new(policy, mode, grants, effects, decision))
         }
         Verdict::Deny => {
-            let refusal = approval::refusal(&decision, mode, policy, &effects);
+            let call = JudgedCall { policy, mode, effects: &effects, decision: &decision };
+            let refusal = approval::refusal(call);
             Judgement::Denied(Denial { effects, decision, refusal })
         }
     }

@@ -92,7 +92,13 @@ impl Mode {
 /// The mode of a session, shared between the session, its turns and tools. The session sets it; a
 /// tool may set it to what the user has chosen.
 #[derive(Clone, Debug)]
-pub struct SharedMode(Arc<SharedModeState>);
+pub struct SharedMode {
+    /// An index into [`Mode::ALL`].
+    index: Arc<AtomicU8>,
+    max: Mode,
+    /// The user has chosen a mode in answer to a question.
+    chosen: Arc<Notify>,
+}
 
 impl Default for SharedMode {
     fn default() -> SharedMode {
@@ -100,40 +106,30 @@ impl Default for SharedMode {
     }
 }
 
-#[derive(Debug)]
-struct SharedModeState {
-    /// An index into [`Mode::ALL`].
-    index: AtomicU8,
-    max: Mode,
-    /// The user has chosen a mode in answer to a question.
-    chosen: Notify,
-}
-
 impl SharedMode {
     /// A mode, and the least strict one that it can be set to.
     pub fn new(mode: Mode, max: Mode) -> SharedMode {
-        let state = SharedModeState { index: AtomicU8::default(), max, chosen: Notify::default() };
-        let shared = SharedMode(Arc::new(state));
+        let shared = SharedMode { index: Arc::default(), max, chosen: Arc::default() };
         shared.set(mode);
         shared
     }
 
     /// The least strict mode that it can be set to.
     pub fn max_mode(&self) -> Mode {
-        self.0.max
+        self.max
     }
 
     /// The current mode.
     pub fn get(&self) -> Mode {
-        let index = usize::from(self.0.index.load(Ordering::Relaxed));
+        let index = usize::from(self.index.load(Ordering::Relaxed));
         Mode::ALL.get(index).copied().unwrap_or_default()
     }
 
     /// Sets the mode, or [`max_mode`](SharedMode::max_mode) if that is stricter.
     pub fn set(&self, mode: Mode) {
-        let mode = mode.min(self.0.max);
+        let mode = mode.min(self.max);
         let index = Mode::ALL.iter().position(|other| *other == mode).unwrap_or_default();
-        self.0.index.store(u8::try_from(index).unwrap_or_default(), Ordering::Relaxed);
+        self.index.store(u8::try_from(index).unwrap_or_default(), Ordering::Relaxed);
     }
 
     /// Sets the mode that the user has chosen in answer to a question, and wakes
@@ -141,12 +137,12 @@ impl SharedMode {
     /// for.
     pub fn choose(&self, mode: Mode) {
         self.set(mode);
-        self.0.chosen.notify_one();
+        self.chosen.notify_one();
     }
 
     /// Waits until the user has chosen a mode with [`choose`](SharedMode::choose).
     pub async fn wait_for_choice(&self) {
-        self.0.chosen.notified().await;
+        self.chosen.notified().await;
     }
 }
 

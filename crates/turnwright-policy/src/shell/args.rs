@@ -141,18 +141,10 @@ enum OptionValue {
 
 /// Iterates over the arguments. Yields `None` for one that is not known, and then ends.
 pub(super) fn arguments<'a>(options: OptionTable, words: &'a [Word]) -> Arguments<'a> {
-    Arguments {
-        options,
-        words,
-        letters: "",
-        letters_word: None,
-        file_value: None,
-        after_dashes: false,
-        is_over: false,
-    }
+    Arguments { options, words, ..Arguments::default() }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Arguments<'a> {
     options: OptionTable,
     words: &'a [Word],
@@ -269,11 +261,7 @@ impl<'a> Arguments<'a> {
 
 /// True if a word is a glob that may expand to a name that begins with a dash.
 pub(super) fn may_be_option(word: &Word) -> bool {
-    word.is_glob && may_start_with_dash(&word.text)
-}
-
-fn may_start_with_dash(text: &str) -> bool {
-    text.starts_with(['*', '?', '[', '@', '+', '!', '\\'])
+    word.is_glob && word.text.starts_with(['*', '?', '[', '@', '+', '!', '\\'])
 }
 
 fn has_option(options: OptionTable, wanted: &str) -> bool {

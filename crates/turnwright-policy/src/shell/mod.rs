@@ -6,10 +6,13 @@
 //! [`ambiguity`](Script::ambiguity): then its commands are everything that was found at any depth,
 //! which is good for denying the line and never for allowing it. [`classify`] says what a simple
 //! command does, judging by its words: whether it only reads, destroys something, or needs the
-//! network. [`ruin()`] says whether it could destroy more than the project. Everything here is pure: no file is read and nothing is run.
+//! network. [`ruin()`] says whether it could destroy more than the project. [`effects_of`] finds the effects of a line,
+//! as far as its words say: it runs, it reads files, and the shell opens files for its redirects. [`file_use`] finds out
+//! what a command does with the files and folders that its operands name, and with everything below them: rules about
+//! files are applied to them, and a folder that is moved takes what a rule denies along. Everything here is pure: no file
+//! is read and nothing is run.
 
 mod args;
-mod file_use;
 mod network;
 mod prefix;
 mod programs;
@@ -22,23 +25,27 @@ mod syntax;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use turnwright_types::effect::ShellCommand;
+use turnwright_types::effect::{Effect, ResolvedPath, ShellCommand};
 use turnwright_types::shell_script::ShellDialect;
 pub use turnwright_types::shell_script::{Redirect, Script, SimpleCommand, Word};
 
-pub use file_use::{FileUse, NamedFile, effects_of, effects_with_files, file_use, named_files};
 pub use harm::ruin::{Ruin, find_ruinous_text, is_fork_bomb, ruin};
 pub use harm::stakes;
-pub use prefix::{SuggestedWords, suggest_prefix, suggest_prefix_with_access};
+pub use prefix::{suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};
 
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in};
+
+use args::{Args, git_subcommand, operands};
+use harm::has_option;
+use harm::targets::{Harm, is_recursive, option_values};
+use programs::Program;
 
 /// The properties of a simple command, as far as its words tell them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -133,4 +140,142 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         danger: harm::danger(command),
         fails_offline: network::fails_offline(command),
     }
+}
+
+/// A file that a command line names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// The path as it is written, joined to the folder in which it is looked up.
+    pub path: PathBuf,
+    /// True if a redirect writes it; otherwise a redirect or a program reads it.
+    pub is_write: bool,
+}
+
+/// The files that a line names if it runs in `workdir`, in order. A command whose folder is unknown
+/// has none, because its script is ambiguous, and of an ambiguous script only the redirects count.
+pub fn named_files(script: &Script, workdir: &Path) -> Vec<NamedFile> {
+    let mut files = Vec::new();
+    for command in &script.commands {
+        let Some(folder) = command.folder.as_ref().map(|folder| workdir.join(folder)) else {
+            continue;
+        };
+        let file = |path: &Path, is_write| NamedFile { path: folder.join(path), is_write };
+        files.extend(
+            command.redirects.iter().map(|redirect| file(&redirect.path, redirect.is_write)),
+        );
+        // A line that is not fully understood needs a question anyway.
+        if script.ambiguity.is_none() {
+            files.extend(classify(command).reads.iter().map(|path| file(path, false)));
+        }
+    }
+    files
+}
+
+/// The effects of a command with its [`named_files`], whose symlinks are resolved: it runs and reads
+/// files, and each file that it writes is an effect of its own.
+pub fn effects_with_files(
+    mut command: ShellCommand,
+    files: impl IntoIterator<Item = (NamedFile, ResolvedPath)>,
+) -> Vec<Effect> {
+    let mut writes = Vec::new();
+    for (file, target) in files {
+        if file.is_write {
+            writes.push(Effect::Write(target));
+        } else {
+            command.reads.push(target);
+        }
+    }
+    std::iter::once(Effect::Exec(Box::new(command))).chain(writes).collect()
+}
+
+/// The effects of a command. `resolve` resolves the symlinks of an absolute path.
+pub fn effects_of(
+    command: ShellCommand,
+    mut resolve: impl FnMut(&Path) -> ResolvedPath,
+) -> Vec<Effect> {
+    let named = named_files(&command.script, &command.workdir);
+    let files = named.into_iter().map(|file| {
+        let target = resolve(&file.path);
+        (file, target)
+    });
+    effects_with_files(command, files)
+}
+
+/// The use that a program makes of the files that its operands name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum OperandUse {
+    #[default]
+    Unknown,
+    /// Changes each of them; what is below only with an option.
+    Changes,
+    /// Formats each of them, with what is below: with `-w` or `-i` in place.
+    Formats,
+    /// Deletes, replaces or moves away each of them, with what is below.
+    Takes,
+    /// Reads each of them, with what is below.
+    Reads,
+    /// Moves all but the last into the last.
+    Moves,
+    /// Copies all but the last into the last.
+    Copies,
+    /// Gives all but the last further names in the last.
+    Links,
+}
+
+/// The files that a command names, and what it does with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileUse {
+    pub sources: Vec<Word>,
+    /// True if the sources are changed or moved away; otherwise they are only read.
+    pub is_change: bool,
+    /// True if this also concerns everything below them.
+    pub is_deep: bool,
+    /// Where the sources, or copies of them, come to lie: a folder, or the new path itself.
+    pub destination: Option<Word>,
+    /// True if it may be the new path itself even if it is a folder: `cp -T`.
+    pub is_exact: bool,
+}
+
+/// Returns the files that a command names and what it does with them; `None` if nothing is known about the command,
+/// or if it is read-only, which [`classify`] finds out.
+pub fn file_use(command: &SimpleCommand) -> Option<FileUse> {
+    if classify(command).is_read_only {
+        return None;
+    }
+    args::find_behind_wrappers(command, |program, words| {
+        let subcommand = git_subcommand(words).map(|(name, rest)| (program.subcommand(name), rest));
+        let is_known = |program: &Program| program.operand_use != OperandUse::Unknown;
+        let (program, words) =
+            subcommand.filter(|(sub, _)| is_known(sub)).unwrap_or((program, words));
+        is_known(program).then(|| {
+            let takes_all =
+                (program.targets)(words).iter().any(|target| target.harm == Harm::RemovesContents);
+            use_of(program.operand_use, words, takes_all)
+        })
+    })
+}
+
+fn use_of(operand_use: OperandUse, words: Args<'_>, takes_all: bool) -> FileUse {
+    let mut sources: Vec<Word> = operands(words).cloned().collect();
+    let has_destination =
+        matches!(operand_use, OperandUse::Moves | OperandUse::Copies | OperandUse::Links);
+    let given = option_values(words, 't', "--target-directory").pop();
+    let destination = match given.filter(|_| has_destination) {
+        Some(folder) => {
+            sources.retain(|word| word.text != folder);
+            Some(Word::plain(folder))
+        }
+        None if has_destination && sources.len() > 1 => sources.pop(),
+        None => None,
+    };
+    let is_exact = has_option(words, 'T', "--no-target-directory");
+    let is_symbolic = has_option(words, 's', "--symbolic");
+    let is_change = match operand_use {
+        OperandUse::Changes | OperandUse::Takes | OperandUse::Moves => true,
+        OperandUse::Links => !is_symbolic,
+        OperandUse::Formats => has_option(words, 'w', "") || has_option(words, 'i', ""),
+        OperandUse::Reads | OperandUse::Copies | OperandUse::Unknown => takes_all,
+    };
+    let is_deep = operand_use != OperandUse::Changes || is_recursive(words);
+    FileUse { sources, is_change, is_deep, destination, is_exact }
 }

@@ -51,14 +51,6 @@ impl Form {
 /// The maximum number of words of a command without a known form that is granted as it is.
 const MAX_EXACT_WORDS: usize = 6;
 
-/// The words of a lasting permission.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SuggestedWords {
-    pub words: Vec<String>,
-    /// True if no other words may follow.
-    pub is_exact: bool,
-}
-
 /// Subcommands that send content away, to a place that further words may name.
 const PUBLISHING: WordList = "push publish upload deploy unpublish release send-email";
 
@@ -69,59 +61,47 @@ const RUNNING_SUBCOMMANDS: WordList =
 /// Subcommands that fetch a program and run it.
 const CREATING_SUBCOMMANDS: WordList = "create init";
 
-/// The words of a command that a lasting permission for it should name, such as `cargo test`. `None` if
-/// there should be no such permission: for interpreters, wrappers, programs that can do too many
+/// The words of a command that a lasting permission for it should name, such as `cargo test`, and true if no other words
+/// may follow. `None` if there should be no such permission: for interpreters, wrappers, programs that can do too many
 /// things, and those that fail without the network, which a permission does not open.
-pub fn suggest_prefix(command: &SimpleCommand) -> Option<SuggestedWords> {
+pub fn suggest_prefix(command: &SimpleCommand) -> Option<(Vec<String>, bool)> {
     // `npx` may do without.
     let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
     let is_useless = network::needs_network(command) && !is_runner;
     suggest(command).filter(|_| !is_useless)
 }
 
-/// The words of a command that a lasting permission should name which also gives it the network or other access. `None`
+/// The same for a lasting permission that also gives the command the network or other access. `None`
 /// also for programs and subcommands that send content to wherever further words say.
-pub fn suggest_prefix_with_access(command: &SimpleCommand) -> Option<SuggestedWords> {
+pub fn suggest_prefix_with_access(command: &SimpleCommand) -> Option<(Vec<String>, bool)> {
     let publishes = command.words.get(1).is_some_and(|sub| is_in(PUBLISHING, &sub.text));
     let network = programs::find(command.program()).network;
     let always_sends = matches!(network, NetworkUse::Always);
     suggest(command).filter(|_| !publishes && !always_sends)
 }
 
-fn suggest(command: &SimpleCommand) -> Option<SuggestedWords> {
+fn suggest(command: &SimpleCommand) -> Option<(Vec<String>, bool)> {
     let is_indirect = !command.wrappers.is_empty() || command.has_unknown_args;
     if is_indirect || !is_program_name(command.words.first()?) || exceeds_prefix(command) {
         return None;
     }
     let counted = word_count(&command.words).or_else(|| network_word_count(&command.words));
-    let (count, is_exact) = match counted? {
-        WordCount::First(count) => (count, false),
-        WordCount::All => (command.words.len(), true),
-    };
+    let (count, is_exact) = counted?;
     let words = command.words.get(..count)?;
-    words.iter().all(is_literal).then(|| SuggestedWords {
-        words: words.iter().map(|word| word.text.clone()).collect(),
-        is_exact,
-    })
+    let are_literal = words.iter().all(is_literal);
+    are_literal.then(|| (words.iter().map(|word| word.text.clone()).collect(), is_exact))
 }
 
-/// The words of a command that say what it does.
-enum WordCount {
-    /// The first ones, and others may follow.
-    First(usize),
-    /// All, and no others.
-    All,
-}
-
-/// The words that say what a command does.
-fn word_count(words: &[Word]) -> Option<WordCount> {
+/// The number of the first words that say what a command does, and true if they are all of its words and no others may
+/// follow.
+fn word_count(words: &[Word]) -> Option<(usize, bool)> {
     let (program, rest) = words.split_first()?;
     let sub = rest.first();
     let grant = programs::find(&program.text).grant;
-    let all = (words.len() <= MAX_EXACT_WORDS).then_some(WordCount::All);
+    let all = (words.len() <= MAX_EXACT_WORDS).then_some((words.len(), true));
     match (grant, tool_behind_runner(words).map(|at| at + 1), sub) {
-        (Grant::Name, ..) => Some(WordCount::First(1)),
-        (_, Some(count), _) => Some(WordCount::First(count)),
+        (Grant::Name, ..) => Some((1, false)),
+        (_, Some(count), _) => Some((count, false)),
         (Grant::Forms(forms), None, sub) => {
             let sub = sub?.text.as_str();
             let form = forms
@@ -130,7 +110,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
             let named = words.get(1..form.words)?;
             let runs_anything = words.get(2).is_some_and(|word| is_in(form.except, &word.text));
             let is_fine = named.iter().all(is_action) && !runs_anything;
-            is_fine.then_some(WordCount::First(form.words))
+            is_fine.then_some((form.words, false))
         }
         // It may run a program that is named as its argument.
         (_, None, Some(sub))
@@ -146,7 +126,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
         }
         (Grant::Guessed, None, Some(sub)) if is_in(RUNNING_SUBCOMMANDS, &sub.text) => all,
         (Grant::Guessed | Grant::GuessedTool, None, Some(sub)) if is_action(sub) => {
-            Some(WordCount::First(2))
+            Some((2, false))
         }
         _ => all,
     }
@@ -154,7 +134,7 @@ fn word_count(words: &[Word]) -> Option<WordCount> {
 
 /// The words of a command that say what it does with the network: those of `npm install`, `git fetch`, `pip install`.
 /// `None` if it sends content away, or its subcommand does not say enough.
-fn network_word_count(words: &[Word]) -> Option<WordCount> {
+fn network_word_count(words: &[Word]) -> Option<(usize, bool)> {
     let (program, rest) = words.split_first()?;
     let network = programs::find(&program.text).network;
     let open = [PUBLISHING, RUNNING_SUBCOMMANDS, CREATING_SUBCOMMANDS];
@@ -163,7 +143,7 @@ fn network_word_count(words: &[Word]) -> Option<WordCount> {
         .filter(|sub| is_action(sub) && !open.iter().any(|list| is_in(list, &sub.text)))?;
     let is_by_subcommand = !matches!(network, NetworkUse::Never | NetworkUse::Always);
     (is_by_subcommand && network.is_used(rest) && network.is_used(std::slice::from_ref(sub)))
-        .then_some(WordCount::First(2))
+        .then_some((2, false))
 }
 
 /// The index of the program that a runner runs: `npx jest`, `uv run pytest`.
@@ -342,8 +322,8 @@ mod tests {
 
     #[track_caller]
     fn check(line: &str, expected: Option<&str>) {
-        let got = suggest_prefix(&simple(line)).map(|prefix| {
-            format!("{}{}", if prefix.is_exact { "=" } else { "" }, prefix.words.join(" "))
+        let got = suggest_prefix(&simple(line)).map(|(words, is_exact)| {
+            format!("{}{}", if is_exact { "=" } else { "" }, words.join(" "))
         });
         assert_eq!(got.as_deref(), expected, "{line}");
     }

@@ -2,6 +2,7 @@
 //! ambiguous lines and what is found in them. And properties that hold for any line.
 
 use proptest::prelude::*;
+use turnwright_types::effect::PathScope;
 
 use super::*;
 
@@ -248,5 +249,73 @@ proptest! {
         prop_assert_eq!(script.ambiguity, None);
         let got: Vec<&str> = script.commands[0].argv().collect();
         prop_assert_eq!(got, words);
+    }
+}
+
+#[test]
+fn programs_that_handle_files_say_what_they_do_with_their_operands() {
+    for (line, expected) in [
+        ("mv a b c", "change deep a b -> c"),
+        ("mv -t c a b", "change deep a b -> c"),
+        ("cp --target-directory=c -r a", "read deep a -> c"),
+        ("cp -r -- -a b", "read deep -a -> b"),
+        ("sudo mv a b", "change deep a -> b"),
+        ("git -C x mv a b", "change deep a -> b"),
+        ("git checkout HEAD~ -- a", "change deep HEAD~ a"),
+        ("git restore a", "change deep a"),
+        ("ln a b", "change deep a -> b"),
+        ("ln -s a b", "read deep a -> b"),
+        ("tar czf x.tgz a", "read deep czf x.tgz a"),
+        ("zip -r x.zip a", "read deep x.zip a"),
+        ("zip -rm x.zip a", "change deep x.zip a"),
+        ("rsync -a --remove-source-files a b", "change deep a -> b"),
+        ("chmod 600 a", "change 600 a"),
+        ("chmod -R 600 a", "change deep 600 a"),
+        ("rm a", "change deep a"),
+        ("touch a", "change a"),
+        ("sed -i s/a/b/ c", "change s/a/b/ c"),
+        ("sed s/a/b/ c", ""),
+        ("cat a", ""),
+        ("cargo build a", ""),
+        ("git commit a", ""),
+    ] {
+        let script = parse(line, ShellDialect::Bash);
+        let shown = file_use(&script.commands[0]).map(|used| {
+            let verb = if used.is_change { "change" } else { "read" };
+            let deep = if used.is_deep { "deep" } else { "" };
+            let arrow = if used.destination.is_some() { "->" } else { "" };
+            let words = used.sources.iter().map(|word| word.text.as_str());
+            let last = used.destination.iter().map(|word| word.text.as_str());
+            let all: Vec<_> =
+                [verb, deep].into_iter().chain(words).chain([arrow]).chain(last).collect();
+            all.join(" ").split_whitespace().collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(shown.unwrap_or_default(), expected, "{line}");
+    }
+}
+
+#[test]
+fn redirects_and_operands_are_effects() {
+    for (line, reads, writes) in [
+        ("cat a <b >c", "/w/b /w/a", "/w/c"),
+        ("cd x && ls >>../c", "/w/x /w/x/.", "/w/x/../c"),
+        ("make >/tmp/c 2>&1", "", "/tmp/c"),
+        ("cat $a <b >c", "/w/b", "/w/c"),
+        ("cd $x && cat a >c", "", ""),
+    ] {
+        let resolve = |path: &Path| ResolvedPath { path: path.into(), scope: PathScope::Outside };
+        let command = command(line, "/w", ShellDialect::Bash);
+        let effects = effects_of(command, resolve);
+        let shown = |paths: Vec<&ResolvedPath>| {
+            let paths: Vec<_> = paths.iter().map(|target| target.path.to_str().unwrap()).collect();
+            paths.join(" ").replace(std::path::MAIN_SEPARATOR, "/")
+        };
+        let Effect::Exec(command) = &effects[0] else { panic!("{line}") };
+        assert_eq!(shown(command.reads.iter().collect()), reads, "{line}");
+        let written = effects[1..].iter().map(|effect| match effect {
+            Effect::Write(target) => target,
+            other => panic!("{line}: {other:?}"),
+        });
+        assert_eq!(shown(written.collect()), writes, "{line}");
     }
 }

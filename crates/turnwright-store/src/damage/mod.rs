@@ -63,19 +63,19 @@ impl DatabaseFiles {
 }
 
 /// Opens the database for writing and waits at most `patience` for locks of other processes. A
-/// database of an incompatible newer version is left alone, and a file of our own is used instead.
+/// database of an incompatible version is left alone, and a file of our own is used instead.
 pub(super) fn open(shared: &SharedState, timeout: Duration) -> Result<OpenDatabase, StoreError> {
     let Some(path) = shared.path.as_deref() else {
         return Ok(OpenDatabase { connection: database::open_writer(None)?, files: None });
     };
     match open_or_replace(shared, path, timeout) {
-        Err(StoreError::NewerVersion) => {}
+        Err(StoreError::OtherVersion) => {}
         result => return result,
     }
     let own = database::fallback_path(path);
     let opened = open_or_replace(shared, &own, timeout)?;
     shared.health.announce(format!(
-        "{} was made by a newer turnwright, so it is left unchanged. This version saves its \
+        "{} was made by another version of turnwright, so it is left unchanged. This version saves its \
          sessions in {}.",
         path.display(),
         own.display()

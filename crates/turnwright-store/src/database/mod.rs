@@ -15,18 +15,18 @@ use crate::health::StorageFault;
 use journal::Journal;
 use turnwright_types::private_file;
 
-/// The migration from each version to the next. A published migration never changes. An older
-/// program must be able to ignore what a migration adds; one that it could not cope with sets
-/// `usable_from` in `meta` to its own number.
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema.sql"),
-    include_str!("fewer_indexes.sql"),
-    include_str!("client_options.sql"),
-    include_str!("helpers.sql"),
-    include_str!("prompts.sql"),
-];
+/// The schema, which is version [`FIRST_VERSION`], and the migration from each version to the next.
+/// A published migration never changes. An older program must be able to ignore what a migration
+/// adds; one that it could not cope with sets `usable_from` in `meta` to its own number.
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
 
-/// The `application_id` of our databases, which is set by the first migration.
+/// The versions before it were never released.
+const FIRST_VERSION: usize = 5;
+
+/// The version of a database with all migrations.
+const LAST_VERSION: usize = FIRST_VERSION + MIGRATIONS.len() - 1;
+
+/// The `application_id` of our databases, which is set by the schema.
 const APPLICATION_ID: i32 = 0x5457_5253;
 
 /// How long to wait for a lock that another process holds.
@@ -83,7 +83,7 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection, S
     match version(&connection)? {
         // Another process is about to create the schema.
         0 => open_writer(None),
-        found if found > MIGRATIONS.len() && !accepts_version(&connection, MIGRATIONS.len()) => {
+        found if !is_usable(&connection, found, LAST_VERSION) => {
             open_reader(&fallback_path(path), journal)
         }
         _ => {
@@ -97,7 +97,7 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection, S
 /// The path of the database that this version uses if it must not touch the one at `path`.
 pub(super) fn fallback_path(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}-of-version-{}.db", MIGRATIONS.len()))
+    path.with_file_name(format!("{stem}-of-version-{LAST_VERSION}.db"))
 }
 
 fn is_missing(path: &Path) -> bool {
@@ -159,39 +159,29 @@ fn version(connection: &Connection) -> Result<usize, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// Returns true if the table of sessions has the column of the third migration.
-pub(super) fn has_client_options(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(version(connection)? > 2)
-}
-
-/// Returns true if the tables have the columns of the fourth migration.
-pub(super) fn has_helpers(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(version(connection)? > 3)
-}
-
-/// Returns true if the database has the columns of the fifth migration.
-pub(super) fn has_first_entries(connection: &Connection) -> Result<bool, StoreError> {
-    Ok(version(connection)? > 4)
-}
-
-/// True if a newer database declares that a program of version `own` may use it.
-fn accepts_version(connection: &Connection, own: usize) -> bool {
+/// Returns true if a program of version `own` may use a database of version `found`: it is of a
+/// version that was released, and a newer one allows it.
+fn is_usable(connection: &Connection, found: usize, own: usize) -> bool {
+    if found <= own {
+        return found == 0 || found >= FIRST_VERSION;
+    }
     let query = "SELECT value FROM meta WHERE name = 'usable_from'";
     let from: Option<usize> =
         connection.query_row(query, [], |row| row.get(0)).optional().unwrap_or_default();
     from.is_some_and(|version| version <= own)
 }
 
-/// Configures the connection and migrates the database. A newer database that this version may not
-/// use is not touched.
+/// Configures the connection and migrates the database. One that this version may not use is not
+/// touched.
 fn prepare_database(
     connection: &Connection,
     migrations: &[&str],
     journal: Journal,
 ) -> Result<(), StoreError> {
     let found = version(connection)?;
-    if found > migrations.len() && !accepts_version(connection, migrations.len()) {
-        return Err(StoreError::NewerVersion);
+    let own = FIRST_VERSION + migrations.len() - 1;
+    if !is_usable(connection, found, own) {
+        return Err(StoreError::OtherVersion);
     }
     if found == 0 {
         // This must come before anything is written.
@@ -206,7 +196,7 @@ fn prepare_database(
         "PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; \
          PRAGMA cache_size = -512; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = 4194304;",
     )?;
-    if found < migrations.len() {
+    if found < own {
         while migrate_once(connection, migrations)? {}
     }
     Ok(())
@@ -216,9 +206,10 @@ fn prepare_database(
 fn migrate_once(connection: &Connection, migrations: &[&str]) -> Result<bool, StoreError> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let found = version(connection)?;
-    let Some(step) = migrations.get(found) else { return Ok(false) };
+    let next = FIRST_VERSION.max(found + 1);
+    let Some(step) = migrations.get(next - FIRST_VERSION) else { return Ok(false) };
     connection.execute_batch(step)?;
-    connection.pragma_update(None, "user_version", found + 1)?;
+    connection.pragma_update(None, "user_version", next)?;
     transaction.commit()?;
     Ok(true)
 }
@@ -230,9 +221,6 @@ mod tests {
     fn with_migration(more: &'static str) -> Vec<&'static str> {
         [MIGRATIONS, &[more]].concat()
     }
-
-    /// The version of a database with all migrations.
-    const CURRENT: i64 = 5;
 
     fn open(path: &Path) -> Connection {
         let connection = Connection::open(path).unwrap();
@@ -258,7 +246,7 @@ mod tests {
         let connection = open_writer(Some(&folder.path().join("a/b/sessions.db"))).unwrap();
         assert_eq!(number(&connection, "PRAGMA auto_vacuum"), 2);
         assert_eq!(number(&connection, "PRAGMA application_id"), 0x5457_5253);
-        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT);
+        assert_eq!(number(&connection, "PRAGMA user_version"), 5);
     }
 
     #[test]
@@ -318,7 +306,7 @@ mod tests {
             }
         });
         let connection = open(&path);
-        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT + 1);
+        assert_eq!(number(&connection, "PRAGMA user_version"), 6);
         assert_eq!(number(&connection, "SELECT count(*) FROM sessions WHERE more IS NULL"), 1);
     }
 
@@ -330,7 +318,7 @@ mod tests {
         let connection = open(&path);
         let migrations = with_migration("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
         prepare_database(&connection, &migrations, Journal::WriteAhead).unwrap_err();
-        assert_eq!(number(&connection, "PRAGMA user_version"), CURRENT);
+        assert_eq!(number(&connection, "PRAGMA user_version"), 5);
         assert_eq!(
             number(&connection, "SELECT count(*) FROM sqlite_master WHERE name = 'more'"),
             0
@@ -338,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_database_is_used_only_if_it_allows_it() {
+    fn a_database_of_another_version_is_used_only_if_it_allows_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
         prepare_database(
@@ -351,14 +339,18 @@ mod tests {
         connection.execute(ROW, []).unwrap();
         assert_eq!(readable_sessions(&path), 1);
 
-        connection
-            .execute_batch("PRAGMA user_version = 999; UPDATE meta SET value = 999;")
-            .unwrap();
-        drop(connection);
-        let before = fs::read(&path).unwrap();
-        assert_eq!(open_writer(Some(&path)).unwrap_err(), StoreError::NewerVersion);
-        assert_eq!(readable_sessions(&path), 0);
-        assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
+        for (version, usable_from) in [(999, 999), (4, 1), (1, 1)] {
+            connection
+                .execute_batch(&format!(
+                    "PRAGMA user_version = {version}; UPDATE meta SET value = {usable_from} \
+                     WHERE name = 'usable_from'; PRAGMA wal_checkpoint(TRUNCATE)"
+                ))
+                .unwrap();
+            let before = fs::read(&path).unwrap();
+            assert_eq!(open_writer(Some(&path)).unwrap_err(), StoreError::OtherVersion);
+            assert_eq!(readable_sessions(&path), 0);
+            assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
+        }
     }
 
     #[test]

@@ -34,10 +34,14 @@ CREATE TABLE sessions (
   effort TEXT,
   -- The last number that an identifier was made of.
   minted INTEGER NOT NULL DEFAULT 0,
-  cost REAL
+  cost REAL,
+  -- JSON: what the client asked for when it opened the session, if anything.
+  client_options TEXT,
+  -- The id of the session whose helper has had this conversation. Lists leave it out.
+  helper_of TEXT
 );
+-- It finds the sessions of a folder, too.
 CREATE INDEX sessions_by_time ON sessions (updated_at DESC, key DESC);
-CREATE INDEX sessions_by_folder ON sessions (cwd, updated_at DESC, key DESC);
 
 CREATE TRIGGER session_deleted AFTER DELETE ON sessions BEGIN
   INSERT OR REPLACE INTO meta VALUES ('unswept', 1);
@@ -56,6 +60,8 @@ CREATE TABLE turns (
   stop TEXT,
   -- JSON: the numbers of the turns that this one undoes or does again.
   about TEXT,
+  -- The entry with the prompt, of which `words` is the beginning. A turn without entries has none.
+  first_entry INTEGER,
   PRIMARY KEY (session, number)
 ) WITHOUT ROWID;
 
@@ -116,13 +122,16 @@ CREATE TABLE calls (
   begun_at INTEGER,
   ended_at INTEGER,
   duration_ms REAL,
+  -- JSON: the helper that the call has started: description, type, session_id, background.
+  spawn_task TEXT,
   UNIQUE (session, call)
 );
-CREATE INDEX calls_by_seq ON calls (session, seq, position);
+-- Each row that is written changes a page of every index of its table, so there are few.
 CREATE INDEX calls_by_time ON calls (asked_at);
-CREATE INDEX calls_of_session ON calls (session, asked_at);
 CREATE INDEX calls_of_tool ON calls (tool_name, asked_at);
-CREATE INDEX calls_that_failed ON calls (status, asked_at) WHERE status <> 'success';
+-- It serves all queries about one session.
+CREATE INDEX calls_by_seq ON calls (session, seq);
+CREATE INDEX calls_with_errors ON calls (asked_at) WHERE status = 'error';
 
 -- The state of each file before and after the call that changed it. An empty path says that it is not known
 -- which files a command has changed.
@@ -182,6 +191,26 @@ CREATE TABLE blob_uses (
 ) WITHOUT ROWID;
 CREATE INDEX blob_uses_by_blob ON blob_uses (blob);
 
+-- What the user has typed in each turn: all of it, or the beginning if a part of it is compressed or
+-- from an older version. Each part has a blob or is in the entry.
+CREATE VIEW prompts AS
+SELECT
+  turns.session AS session,
+  turns.number AS number,
+  coalesce((
+    SELECT CASE WHEN max(blobs.is_zlib) IS NOT 1 THEN nullif(group_concat(
+      coalesce(CAST(blobs.bytes AS TEXT), json_extract(part.value, '$.text')), ''), '')
+    END
+    FROM entries
+    JOIN json_each(entries.body, '$.message.user.parts') AS part
+    LEFT JOIN json_each(entries.refs) AS ref
+      ON json_extract(ref.value, '$[0]') = '$."message"."user"."parts"[' || part.key || ']."text"'
+    LEFT JOIN blobs ON blobs.id = json_extract(ref.value, '$[1]')
+    WHERE entries.session = turns.session AND entries.seq = turns.first_entry
+      AND entries.turn = turns.number AND json_type(part.value, '$.text') IS NOT NULL
+  ), turns.words) AS words
+FROM turns;
+
 -- Every tool call with its arguments, its result and the prompt that it was made for.
 CREATE VIEW tool_conversations AS
 SELECT
@@ -211,8 +240,9 @@ SELECT
   calls.duration_ms AS duration_ms,
   strftime('%Y-%m-%dT%H:%M:%fZ', coalesce(calls.ended_at, calls.asked_at) / 1000.0, 'unixepoch')
     AS timestamp,
-  turns.words AS user_message,
-  calls.message_id AS message_id
+  prompts.words AS user_message,
+  calls.message_id AS message_id,
+  calls.spawn_task AS spawn_task
 FROM calls
 JOIN sessions ON sessions.key = calls.session
-LEFT JOIN turns ON turns.session = calls.session AND turns.number = calls.turn;
+LEFT JOIN prompts ON prompts.session = calls.session AND prompts.number = calls.turn;

@@ -12,7 +12,6 @@ use std::io::{self, Write};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-use crate::rows::AsStored;
 use crate::{
     Audience, CallRow, Entry, RewoundEntries, SessionRow, StoreError, StoredEntry, TurnRow, read,
     turn_rows,
@@ -230,7 +229,7 @@ fn call(call: &CallRow) -> Value {
         "arguments": arguments,
         "status": call.status.as_str(),
         "result": call.outcome.text,
-        "content": AsStored(&call.outcome.content),
+        "content": &call.outcome.content,
         "asked": rfc3339(call.requested_at),
         "ended": call.ended_at.map(rfc3339),
         "durationMs": call.outcome.duration.map(millis),

@@ -16,7 +16,6 @@ use rusqlite::{Connection, Row, params_from_iter};
 use super::read::{path_to_value, session_key, time_from_millis, to_millis};
 use super::{Audience, CallStatus, Entry, RewoundEntries, StoreError, blobs, rows};
 use crate::blobs::packed_json::unpack;
-use crate::database;
 use text_search::TextSearch;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Message, PromptPart, UserMessage, render_part};
@@ -135,11 +134,12 @@ pub struct MessageRecord {
     pub calls: Vec<CallRecord>,
 }
 
+/// Finds calls. `{order}` stands for the column of their order.
 const CALL_QUERY: &str = "SELECT calls.id, {order}, sessions.id, sessions.title, calls.turn, \
                      calls.message_id, calls.call, calls.tool_name, calls.arguments, \
                      calls.arguments_refs, calls.status, calls.result, calls.result_blob, \
-                     calls.duration_ms, calls.asked_at, turns.words, {spawn}, \
-                     {first_entry}, calls.session FROM calls CROSS JOIN sessions ON sessions.key = \
+                     calls.duration_ms, calls.asked_at, turns.words, \
+                     calls.spawn_task, turns.first_entry, calls.session FROM calls CROSS JOIN sessions ON sessions.key = \
                      calls.session LEFT JOIN turns ON turns.session = calls.session AND turns.number = \
                      calls.turn WHERE ";
 
@@ -173,7 +173,7 @@ pub fn find_calls(
     conditions.add_common(query, "calls.session", (order, "calls.id"));
     let sql = format!(
         "{}{} ORDER BY {order} DESC, calls.id DESC",
-        call_query(connection, order)?,
+        CALL_QUERY.replace("{order}", order),
         conditions.sql()
     );
     let mut search = TextSearch::new(connection, &query.words);
@@ -291,23 +291,13 @@ pub fn visible_prompt_text(prompt: &UserMessage) -> String {
     text
 }
 
-/// The query for calls, with this column in the order of the rows.
-fn call_query(connection: &Connection, order: &str) -> Result<String, StoreError> {
-    // A reader may see the database before its migration.
-    let spawn = if database::has_helpers(connection)? { "calls.spawn_task" } else { "NULL" };
-    let has_first_entries = database::has_first_entries(connection)?;
-    let first_entry = if has_first_entries { "turns.first_entry" } else { "NULL" };
-    let query = CALL_QUERY.replace("{order}", order).replace("{spawn}", spawn);
-    Ok(query.replace("{first_entry}", first_entry))
-}
-
 /// The calls of one answer.
 fn calls_of(
     connection: &Connection,
     session: i64,
     seq: u64,
 ) -> Result<Vec<CallRecord>, StoreError> {
-    let sql = call_query(connection, "calls.seq")?
+    let sql = CALL_QUERY.replace("{order}", "calls.seq")
         + "calls.session = ? AND calls.seq = ? ORDER BY calls.position";
     let mut find = connection.prepare_cached(&sql)?;
     let mut rows = find.query(rusqlite::params![session, seq])?;
@@ -699,8 +689,7 @@ mod tests {
                 "calls_with_errors",
             ),
         ] {
-            let query =
-                store.write_blocking(move |connection| call_query(connection, order)).unwrap();
+            let query = CALL_QUERY.replace("{order}", order);
             let steps = steps(&format!("{query}{condition} ORDER BY {order} DESC, calls.id DESC"));
             assert!(steps.contains(index) && !steps.contains("B-TREE"), "{condition}: {steps}");
         }

@@ -1,7 +1,5 @@
 //! Writes sessions, entries and calls as rows, on the writer thread.
 
-mod forms;
-pub(crate) mod json;
 #[cfg(test)]
 mod tests;
 
@@ -9,6 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::blobs::{self, BlobFormat};
@@ -18,16 +17,30 @@ use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
 use crate::blobs::packed_json::{PackedJson, Packing, pack, unpack};
 use crate::blobs::result_places;
 use crate::database::execute;
+use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{Arguments, Message, ToolCall};
+use turnwright_types::message::{Arguments, Media, Message, ToolCall};
 use turnwright_types::redact;
-
-pub(super) use forms::CardJson;
-pub(super) use json::{AsStored, from_str, from_value};
 
 /// Longer result texts are stored as blobs.
 const MAX_INLINE_RESULT: usize = 1024;
+
+/// The part of [`CallOutcome`] that is stored as JSON in the column `card`.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(crate) struct CardJson {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) images: Vec<Media>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) view: Option<CallView>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) content: Vec<CallContent>,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub(crate) raw: Value,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cancelled: bool,
+}
 
 pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
     connection.execute(
@@ -119,7 +132,7 @@ fn insert_call(
 ) -> Result<(), StoreError> {
     let arguments = match &call.arguments {
         Arguments::Object(value) => value.clone(),
-        unusable @ Arguments::Unusable { .. } => serde_json::to_value(AsStored(unusable))?,
+        unusable @ Arguments::Unusable { .. } => serde_json::to_value(unusable)?,
     };
     let status = CallStatus::Pending.as_str();
     let packed = pack(connection, session, arguments, Packing::ARGUMENTS)?;
@@ -342,9 +355,8 @@ pub(super) fn record_changes(
             )?;
             continue;
         }
-        let before = serde_json::to_string(&AsStored(before))?;
-        let after =
-            after.as_ref().map(|state| serde_json::to_string(&AsStored(state))).transpose()?;
+        let before = serde_json::to_string(before)?;
+        let after = after.as_ref().map(|state| serde_json::to_string(state)).transpose()?;
         execute(
             connection,
             "INSERT INTO file_versions (session, turn, call, path, before, after) \

@@ -1,12 +1,13 @@
 //! The stored format: the names of what is stored, and what is not.
 
 use rusqlite::Connection;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::database;
 use crate::rows;
-use crate::rows::json::Stored;
-use crate::rows::{AsStored, CardJson};
+use crate::rows::CardJson;
 use crate::{Entry, SessionRow};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::SessionId;
@@ -74,17 +75,17 @@ fn the_stored_names_are_these() {
         r#"{"rewound":{"to":7}}"#,
         r#"{"rewind_undone":{"rewind":9}}"#,
     ] {
-        assert_eq!(entry_again(entry), entry);
+        assert_eq!(again::<Entry>(entry), entry);
     }
     for kind in ["read", "edit", "delete", "move", "search", "fetch", "execute", "think", "other"] {
         let view = format!(r#"{{"view":{{"title":"t","kind":"{kind}","locations":[]}}}}"#);
-        assert_eq!(card_again(&view), view);
+        assert_eq!(again::<CardJson>(&view), view);
     }
     for card in [
         r#"{"images":[{"mime":"m","data":"d"}],"content":[{"text":"t"},{"diff":{"path":"/a","old":null,"new":"n"}},{"diff":{"path":"/a","old":"o","new":"n"}},{"image":{"mime":"m","data":"d"}},{"terminal":"t"}],"raw":{"a":1}}"#,
         "{}",
     ] {
-        assert_eq!(card_again(card), card);
+        assert_eq!(again::<CardJson>(card), card);
     }
     let arguments = r#"{"unusable":{"text":"t","reason":"r"}}"#;
     assert_eq!(again::<Arguments>(arguments), arguments);
@@ -102,7 +103,7 @@ fn the_stored_names_are_these() {
 #[test]
 fn fields_that_are_not_stored_have_defaults() {
     let answer = r#"{"message":{"id":"m","message":{"assistant":{"id":"m"}}}}"#;
-    assert!(entry_again(answer).ends_with(
+    assert!(again::<Entry>(answer).ends_with(
         r#"{"id":"m","interrupted":false,"echo":{"origin":"","field":null,"blobs":[]}}},"audience":"both"}}"#
     ));
 }
@@ -129,14 +130,6 @@ fn defaults_are_not_stored() {
     assert_eq!(card, json!({ "view": { "locations": [{ "path": "/a" }] } }));
 }
 
-fn again<T: Stored>(text: &str) -> String {
-    serde_json::to_string(&AsStored(&rows::from_str::<T>(text).unwrap())).unwrap()
-}
-
-fn entry_again(text: &str) -> String {
-    serde_json::to_string(&serde_json::from_str::<Entry>(text).unwrap()).unwrap()
-}
-
-fn card_again(text: &str) -> String {
-    serde_json::to_string(&serde_json::from_str::<CardJson>(text).unwrap()).unwrap()
+fn again<T: DeserializeOwned + Serialize>(text: &str) -> String {
+    serde_json::to_string(&serde_json::from_str::<T>(text).unwrap()).unwrap()
 }

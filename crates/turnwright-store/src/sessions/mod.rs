@@ -8,7 +8,6 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
-use crate::database;
 use crate::read::{
     SESSION_COLUMNS, path_to_value, session_key, session_row, to_millis, unfinished_calls,
 };
@@ -83,15 +82,13 @@ pub fn list(
         )?,
     };
     let last = after.map(|cursor| cursor.last);
-    // A reader may see the database before its migration.
-    let no_helpers = if database::has_helpers(connection)? { "AND helper_of IS NULL" } else { "" };
     // A session that was created while the clock was ahead has turns that are older.
     let query = format!(
         "SELECT {SESSION_COLUMNS}, key, {time} AS at FROM sessions WHERE (created_at <= ?1 \
               OR EXISTS (SELECT 1 FROM turns WHERE session = sessions.key AND begun_at <= ?1)) \
          AND (?2 IS NULL OR (at, key) < (?2, ?3)) \
          AND (?4 IS NULL OR cwd = ?4 OR real_cwd = ?5) \
-         AND (?6 IS NULL OR archived = ?6) {no_helpers} \
+         AND (?6 IS NULL OR archived = ?6) AND helper_of IS NULL \
          AND (archived OR title IS NOT NULL OR parent IS NOT NULL \
               OR EXISTS (SELECT 1 FROM turns WHERE session = sessions.key) \
               OR id IN (SELECT value FROM json_each(?7))) \
@@ -168,10 +165,6 @@ pub fn client_options(
     connection: &Connection,
     id: &SessionId,
 ) -> Result<Option<String>, StoreError> {
-    // A reader may see the database before its migration.
-    if !database::has_client_options(connection)? {
-        return Ok(None);
-    }
     let query = "SELECT client_options FROM sessions WHERE id = ?";
     Ok(connection.prepare_cached(query)?.query_row([id.as_str()], |row| row.get(0))?)
 }
@@ -349,13 +342,11 @@ pub struct SessionSummary {
 
 /// All sessions, the most recently used first.
 pub fn session_summaries(connection: &Connection) -> Result<Vec<SessionSummary>, StoreError> {
-    // A reader may see the database before its migration.
-    let helper = if database::has_helpers(connection)? { "helper_of IS NOT NULL" } else { "0" };
     let query = format!(
         "SELECT {SESSION_COLUMNS}, \
          (SELECT count(*) FROM turns WHERE session = sessions.key AND kind = 'prompt'), \
          coalesce((SELECT words FROM turns WHERE session = sessions.key \
-         ORDER BY kind = 'prompt' DESC, number LIMIT 1), ''), {helper} FROM sessions ORDER BY updated_at DESC, key DESC"
+         ORDER BY kind = 'prompt' DESC, number LIMIT 1), ''), helper_of IS NOT NULL FROM sessions ORDER BY updated_at DESC, key DESC"
     );
     let mut find = connection.prepare_cached(&query)?;
     let rows = find.query_map([], |row| {

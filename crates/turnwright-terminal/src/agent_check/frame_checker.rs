@@ -21,49 +21,19 @@ pub(super) enum FrameRule {
     Order,
 }
 
-impl FrameRule {
-    pub(super) const ALL: [FrameRule; 6] = [
-        FrameRule::Json,
-        FrameRule::Answers,
-        FrameRule::Schema,
-        FrameRule::Offers,
+/// Each rule with its name, and with what holds if there is no fault.
+pub(super) const FRAME_RULES: [(FrameRule, &str, &str); 6] = [
+    (FrameRule::Json, "json", "every line is a message of JSON-RPC 2.0"),
+    (FrameRule::Answers, "answers", "every request is answered once"),
+    (FrameRule::Schema, "schema", "every message fits the schema of ACP 1"),
+    (FrameRule::Offers, "offers", "only what the client offers is used"),
+    (
         FrameRule::Calls,
-        FrameRule::Order,
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            FrameRule::Json => "json",
-            FrameRule::Answers => "answers",
-            FrameRule::Schema => "schema",
-            FrameRule::Offers => "offers",
-            FrameRule::Calls => "calls",
-            FrameRule::Order => "order",
-        }
-    }
-
-    /// Describes what holds if there is no fault.
-    pub(super) fn meaning(self) -> &'static str {
-        match self {
-            FrameRule::Json => "every line is a message of JSON-RPC 2.0",
-            FrameRule::Answers => "every request is answered once",
-            FrameRule::Schema => "every message fits the schema of ACP 1",
-            FrameRule::Offers => "only what the client offers is used",
-            FrameRule::Calls => {
-                "every tool call is announced first and ends once; its paths are absolute"
-            }
-            FrameRule::Order => "no update outside of its turn or before its session",
-        }
-    }
-}
-
-/// A request of the agent, which is to be answered.
-#[derive(Debug)]
-pub(super) struct AgentRequest {
-    pub(super) id: Value,
-    pub(super) method: String,
-    pub(super) params: Value,
-}
+        "calls",
+        "every tool call is announced first and ends once; its paths are absolute",
+    ),
+    (FrameRule::Order, "order", "no update outside of its turn or before its session"),
+];
 
 /// The meaning of a line.
 #[derive(Debug)]
@@ -73,21 +43,17 @@ pub(super) enum Incoming {
         id: Value,
         body: Value,
     },
-    Request(AgentRequest),
+    /// A request, which is to be answered.
+    Request(Value),
     Update(Value),
     /// A fault is noted, and the line is good for nothing.
     Nothing,
 }
 
-/// A request that was sent.
-struct AwaitedRequest {
-    method: String,
-    session: Option<String>,
-}
-
 pub(super) struct FrameChecker {
     shapes: MessageShapes,
-    pending: HashMap<String, AwaitedRequest>,
+    /// The requests that were sent, by their ids.
+    pending: HashMap<String, Value>,
     answered: HashSet<String>,
     /// The ids of the agent's requests.
     questions: HashSet<String>,
@@ -133,13 +99,11 @@ impl FrameChecker {
     }
 
     /// Notes a request of the client.
-    pub(super) fn sent(&mut self, id: &Value, method: &str, params: &Value) {
-        let session = params["sessionId"].as_str().map(str::to_owned);
-        if method == "session/load" {
-            self.sessions.extend(session.clone());
+    pub(super) fn sent(&mut self, request: &Value) {
+        if request["method"] == "session/load" {
+            self.sessions.extend(request["params"]["sessionId"].as_str().map(str::to_owned));
         }
-        let request = AwaitedRequest { method: method.to_owned(), session };
-        self.pending.insert(id.to_string(), request);
+        self.pending.insert(request["id"].to_string(), request.clone());
     }
 
     /// Checks a line of the agent.
@@ -160,13 +124,8 @@ impl FrameChecker {
         }
         match (frame["method"].as_str(), frame.get("id")) {
             (Some(method), Some(id)) => {
-                let request = AgentRequest {
-                    id: id.clone(),
-                    method: method.to_owned(),
-                    params: frame["params"].clone(),
-                };
-                self.question(&request);
-                Incoming::Request(request)
+                self.question(id, method, &frame["params"]);
+                Incoming::Request(frame)
             }
             (Some("session/update"), None) => {
                 self.update(&frame["params"]);
@@ -209,7 +168,8 @@ impl FrameChecker {
         };
         self.answered.insert(key);
         let Some(result) = frame.get("result") else { return };
-        let definition = match request.method.as_str() {
+        let method = request["method"].as_str().unwrap_or_default();
+        let definition = match method {
             "initialize" => "InitializeResponse",
             "session/new" => "NewSessionResponse",
             "session/load" => "LoadSessionResponse",
@@ -217,10 +177,10 @@ impl FrameChecker {
             "session/prompt" => "PromptResponse",
             _ => return,
         };
-        self.fits(definition, &request.method, result);
+        self.fits(definition, method, result);
         self.sessions.extend(result["sessionId"].as_str().map(str::to_owned));
         if definition == "PromptResponse" {
-            self.turn_ended(request.session.as_deref().unwrap_or_default());
+            self.turn_ended(request["params"]["sessionId"].as_str().unwrap_or_default());
         }
     }
 
@@ -234,13 +194,12 @@ impl FrameChecker {
 
     /// Returns true if the agent has something to do for a session.
     fn is_busy(&self, session: &str) -> bool {
-        self.pending.values().any(|request| request.session.as_deref() == Some(session))
+        self.pending.values().any(|request| request["params"]["sessionId"] == session)
     }
 
-    fn question(&mut self, request: &AgentRequest) {
-        let method = request.method.as_str();
-        if !self.questions.insert(request.id.to_string()) {
-            self.note(FrameRule::Answers, format!("the id {} is used twice", request.id));
+    fn question(&mut self, id: &Value, method: &str, params: &Value) {
+        if !self.questions.insert(id.to_string()) {
+            self.note(FrameRule::Answers, format!("the id {id} is used twice"));
         }
         if method != "session/request_permission" {
             if !method.starts_with(['_', '$']) {
@@ -248,8 +207,8 @@ impl FrameChecker {
             }
             return;
         }
-        self.fits("RequestPermissionRequest", method, &request.params);
-        let session = request.params["sessionId"].as_str().unwrap_or_default();
+        self.fits("RequestPermissionRequest", method, params);
+        let session = params["sessionId"].as_str().unwrap_or_default();
         if !self.is_busy(session) {
             self.note(FrameRule::Order, "a question outside of a turn".to_owned());
         }
@@ -469,15 +428,17 @@ mod tests {
     /// The faults of these lines, after a session `s` was opened and a prompt with the id 1 was sent.
     fn faults(lines: &[Value]) -> Vec<String> {
         let mut checker = FrameChecker::new();
-        checker.sent(&json!(0), "session/new", &json!({}));
+        checker.sent(&json!({ "id": 0, "method": "session/new" }));
         checker.received(
             &json!({ "jsonrpc": "2.0", "id": 0, "result": { "sessionId": "s" } }).to_string(),
         );
-        checker.sent(&json!(1), "session/prompt", &json!({ "sessionId": "s" }));
+        let params = json!({ "sessionId": "s" });
+        checker.sent(&json!({ "id": 1, "method": "session/prompt", "params": params }));
         for line in lines {
             checker.received(&line.to_string());
         }
-        checker.faults.iter().map(|fault| format!("{}: {}", fault.0.name(), fault.1)).collect()
+        let name = |rule: FrameRule| FRAME_RULES.iter().find(|row| row.0 == rule).unwrap().1;
+        checker.faults.iter().map(|fault| format!("{}: {}", name(fault.0), fault.1)).collect()
     }
 
     fn update(update: &Value) -> Value {

@@ -4,15 +4,14 @@
 mod frame_checker;
 mod script;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use self::frame_checker::FrameRule;
+use self::frame_checker::FRAME_RULES;
 use self::script::{AcpScript, STEPS, StepEnd};
 use crate::write_without_keys;
 use turnwright_config::Config;
@@ -34,6 +33,7 @@ pub fn check_agent(command: &[OsString], config: &Config) -> ExitCode {
 }
 
 /// Returns true if everything is as it must be.
+#[expect(clippy::disallowed_methods, reason = "no session: the doctor talks with the agent")]
 fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
     let home = PrivateTempFolder::create()?;
     let folder = home.path().join("project");
@@ -42,11 +42,16 @@ fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
         [] => vec![std::env::current_exe()?.into_os_string()],
         words => words.to_vec(),
     };
-    let mut variables = config.inherited.clone();
-    variables.retain(|variable| variable.0 != "TURNWRIGHT_CONFIG");
-    variables.push(("TURNWRIGHT_HOME".into(), home.path().join("home").into()));
-    variables.push(("TURNWRIGHT_MODEL".into(), "offline".into()));
-    let mut script = AcpScript::new(AgentCommand { words, folder, variables });
+    let mut agent = Command::new(&words[0]);
+    agent
+        .args(&words[1..])
+        .current_dir(&folder)
+        .env_clear()
+        .envs(config.inherited.iter().cloned())
+        .env_remove("TURNWRIGHT_CONFIG")
+        .env("TURNWRIGHT_HOME", home.path().join("home"))
+        .env("TURNWRIGHT_MODEL", "offline");
+    let mut script = AcpScript::new(agent, folder);
     let mut is_fine = true;
     for (name, step) in STEPS {
         if script.is_over {
@@ -62,14 +67,14 @@ fn check(command: &[OsString], config: &Config) -> io::Result<bool> {
             }
         }
     }
-    for rule in FrameRule::ALL {
+    for (rule, name, meaning) in FRAME_RULES {
         match script.checker.fault(rule) {
-            None => line("ok", rule.name(), rule.meaning()),
+            None => line("ok", name, meaning),
             Some((first, count)) => {
                 is_fine = false;
                 let more =
                     if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
-                line("FAIL", rule.name(), &format!("{first}{more}"));
+                line("FAIL", name, &format!("{first}{more}"));
             }
         }
     }
@@ -91,43 +96,18 @@ const MAX_PENDING_LINES: usize = 256;
 /// How often to check whether the process has ended.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How the agent is started.
-struct AgentCommand {
-    /// The program and its arguments.
-    words: Vec<OsString>,
-    /// The project in which it works.
-    folder: PathBuf,
-    /// All variables that the program gets.
-    variables: Vec<(OsString, OsString)>,
-}
-
-struct AgentProcess {
+/// An agent that this process has started. It is killed on drop.
+pub(crate) struct AgentProcess {
     child: Child,
     /// None when the end of the input was reached.
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
 }
 
-/// Why there is no line.
-#[derive(Debug, PartialEq, Eq)]
-enum NextLineError {
-    TimeOut,
-    Ended,
-}
-
-impl AgentCommand {
-    #[expect(clippy::disallowed_methods, reason = "no session: the doctor talks with the agent")]
-    fn start(&self) -> io::Result<AgentProcess> {
-        let program = self.words.first().map_or(OsStr::new(""), OsString::as_os_str);
-        let mut child = Command::new(program)
-            .args(self.words.iter().skip(1))
-            .current_dir(&self.folder)
-            .env_clear()
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
+impl AgentProcess {
+    pub(crate) fn start(command: &mut Command) -> io::Result<AgentProcess> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
         let (sender, lines) = sync_channel(MAX_PENDING_LINES);
         let stdin = child.stdin.take();
         let stdout = child.stdout.take();
@@ -140,27 +120,21 @@ impl AgentCommand {
         }
         Ok(process)
     }
-}
 
-impl AgentProcess {
     /// Writes a line. If the agent has ended, the next line that is waited for tells.
-    fn send(&mut self, line: &str) {
+    pub(crate) fn send(&mut self, line: &str) {
         if let Some(stdin) = &mut self.stdin {
             stdin.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdin.flush()).ok();
         }
     }
 
     /// The next line, if it comes in time.
-    fn next_line(&self, until: Instant) -> Result<String, NextLineError> {
-        let left = until.saturating_duration_since(Instant::now());
-        self.lines.recv_timeout(left).map_err(|error| match error {
-            RecvTimeoutError::Timeout => NextLineError::TimeOut,
-            RecvTimeoutError::Disconnected => NextLineError::Ended,
-        })
+    pub(crate) fn next_line(&self, until: Instant) -> Result<String, RecvTimeoutError> {
+        self.lines.recv_timeout(until.saturating_duration_since(Instant::now()))
     }
 
     /// Ends the input. Returns true if the process has ended within `limit`.
-    fn end(mut self, limit: Duration) -> bool {
+    pub(crate) fn end(&mut self, limit: Duration) -> bool {
         self.stdin = None;
         let end = Instant::now() + limit;
         loop {

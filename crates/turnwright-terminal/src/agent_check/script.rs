@@ -1,12 +1,15 @@
 //! The conversation that the doctor has with an agent: what it sends, how it answers questions, and what
 //! must come of it. The model is the offline one, which does what these prompts say.
 
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::frame_checker::{AgentRequest, FrameChecker, FrameRule, Incoming};
-use super::{AgentCommand, AgentProcess, NextLineError};
+use super::AgentProcess;
+use super::frame_checker::{FrameChecker, FrameRule, Incoming};
 
 /// How long an answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
@@ -58,7 +61,10 @@ struct Exchange {
 }
 
 pub(super) struct AcpScript {
-    command: AgentCommand,
+    /// Starts the agent.
+    command: Command,
+    /// The project in which it works.
+    folder: PathBuf,
     agent: Option<AgentProcess>,
     pub(super) checker: FrameChecker,
     last_id: u64,
@@ -74,9 +80,10 @@ fn kinds<'a>(updates: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Va
 }
 
 impl AcpScript {
-    pub(super) fn new(command: AgentCommand) -> AcpScript {
+    pub(super) fn new(command: Command, folder: PathBuf) -> AcpScript {
         AcpScript {
             command,
+            folder,
             agent: None,
             checker: FrameChecker::new(),
             last_id: 0,
@@ -101,8 +108,8 @@ impl AcpScript {
     fn request(&mut self, method: &str, params: &Value) -> Result<Exchange, String> {
         self.last_id += 1;
         let id = json!(self.last_id);
-        self.checker.sent(&id, method, params);
         let frame = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.checker.sent(&frame);
         self.send_frame(&frame);
         self.answer_to(&id, method)
     }
@@ -130,10 +137,10 @@ impl AcpScript {
                     self.is_over = true;
                     let seconds = ANSWER_LIMIT.as_secs();
                     return Err(match why {
-                        NextLineError::TimeOut => {
+                        RecvTimeoutError::Timeout => {
                             format!("no answer to {method} within {seconds} s")
                         }
-                        NextLineError::Ended => {
+                        RecvTimeoutError::Disconnected => {
                             format!("the agent has ended before its answer to {method}")
                         }
                     });
@@ -142,8 +149,8 @@ impl AcpScript {
         }
     }
 
-    fn next(&mut self, until: Instant) -> Result<Incoming, NextLineError> {
-        let agent = self.agent.as_ref().ok_or(NextLineError::Ended)?;
+    fn next(&mut self, until: Instant) -> Result<Incoming, RecvTimeoutError> {
+        let agent = self.agent.as_ref().ok_or(RecvTimeoutError::Disconnected)?;
         let line = agent.next_line(until)?;
         Ok(self.checker.received(&line))
     }
@@ -158,9 +165,9 @@ impl AcpScript {
         }
     }
 
-    fn answer_question(&mut self, request: &AgentRequest) {
-        let id = &request.id;
-        if request.method != "session/request_permission" {
+    fn answer_question(&mut self, request: &Value) {
+        let id = &request["id"];
+        if request["method"] != "session/request_permission" {
             let error = json!({ "code": -32601, "message": "Method not found" });
             return self.send_frame(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
@@ -171,7 +178,7 @@ impl AcpScript {
             );
         }
         let option = |kind: &str| {
-            let options = request.params["options"].as_array().into_iter().flatten();
+            let options = request["params"]["options"].as_array().into_iter().flatten();
             options
                 .filter(|option| option["kind"] == kind)
                 .map(|option| option["optionId"].clone())
@@ -202,7 +209,7 @@ impl AcpScript {
     }
 
     fn initialize(&mut self) -> StepResult {
-        self.agent = Some(self.command.start().map_err(|error| {
+        self.agent = Some(AgentProcess::start(&mut self.command).map_err(|error| {
             self.is_over = true;
             format!("it cannot be started: {error}")
         })?);
@@ -222,7 +229,7 @@ impl AcpScript {
     }
 
     fn new_session(&mut self) -> StepResult {
-        let params = json!({ "cwd": self.command.folder, "mcpServers": [] });
+        let params = json!({ "cwd": self.folder, "mcpServers": [] });
         let exchange = self.request("session/new", &params)?;
         let session = result(&exchange).inspect_err(|_| self.is_over = true)?["sessionId"].clone();
         session.as_str().unwrap_or_default().clone_into(&mut self.session);
@@ -244,7 +251,7 @@ impl AcpScript {
         if exchange.questions == 0 {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
-        let written = self.command.folder.join("allowed.txt").exists();
+        let written = self.folder.join("allowed.txt").exists();
         let ended = kinds(&exchange.updates, "tool_call_update")
             .any(|update| update["status"] == "completed");
         if reason != "end_turn" || !written || !ended {
@@ -258,7 +265,7 @@ impl AcpScript {
         if exchange.questions == 0 {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
-        if self.command.folder.join("rejected.txt").exists() {
+        if self.folder.join("rejected.txt").exists() {
             return Err("the file was written after a no".to_owned());
         }
         Ok(StepEnd::Ok("nothing was written after a no".to_owned()))
@@ -269,7 +276,7 @@ impl AcpScript {
         if exchange.questions == 0 {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
-        if reason != "cancelled" || self.command.folder.join("cancelled.txt").exists() {
+        if reason != "cancelled" || self.folder.join("cancelled.txt").exists() {
             return Err(format!("stop reason {reason:?} after session/cancel"));
         }
         let (_, reason) = self.turn("hello", QuestionReply::Reject)?;
@@ -306,7 +313,7 @@ impl AcpScript {
     }
 
     fn exit(&mut self) -> StepResult {
-        let has_ended = self.agent.take().is_none_or(|agent| agent.end(EXIT_LIMIT));
+        let has_ended = self.agent.take().is_none_or(|mut agent| agent.end(EXIT_LIMIT));
         // The next steps need an agent that knows of the session only what is stored.
         self.checker.restart();
         if has_ended {
@@ -323,7 +330,7 @@ impl AcpScript {
         if self.capabilities["sessionCapabilities"]["list"].is_null() {
             return Ok(StepEnd::Skipped("it does not offer that".to_owned()));
         }
-        let exchange = self.request("session/list", &json!({ "cwd": self.command.folder }))?;
+        let exchange = self.request("session/list", &json!({ "cwd": self.folder }))?;
         let sessions = result(&exchange)?["sessions"].as_array().cloned().unwrap_or_default();
         if sessions.iter().any(|listed| listed["sessionId"] == self.session.as_str()) {
             return Ok(StepEnd::Ok("another process lists the session".to_owned()));
@@ -335,8 +342,7 @@ impl AcpScript {
         if self.capabilities["loadSession"] != true {
             return Ok(StepEnd::Skipped("it does not offer that".to_owned()));
         }
-        let params =
-            json!({ "sessionId": self.session, "cwd": self.command.folder, "mcpServers": [] });
+        let params = json!({ "sessionId": self.session, "cwd": self.folder, "mcpServers": [] });
         let exchange = self.request("session/load", &params)?;
         result(&exchange)?;
         self.listen();

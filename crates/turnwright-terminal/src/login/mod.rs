@@ -399,25 +399,21 @@ const MAX_NAME: usize = 16;
 /// beginning of only one name.
 fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
     let answer = answer.trim().to_lowercase();
-    if answer.is_empty() {
-        return Err(format!("Enter a number from 1 to {shown}, or a name"));
-    }
-    if let Ok(number) = answer.parse::<usize>() {
-        let is_shown = (1..=shown).contains(&number);
-        return is_shown
-            .then(|| number - 1)
-            .ok_or_else(|| format!("Enter a number from 1 to {shown}, or a name"));
+    let number = answer.parse::<usize>().ok();
+    if number.is_some() || answer.is_empty() {
+        let index = number.filter(|number| (1..=shown).contains(number)).map(|number| number - 1);
+        return index.ok_or_else(|| format!("Enter a number from 1 to {shown}, or a name"));
     }
     if let Some(exact) = names.iter().position(|name| name.to_lowercase() == answer) {
         return Ok(exact);
     }
-    let all: Vec<usize> = (0..names.len()).collect();
-    let matching = all.iter().filter(|index| names[**index].to_lowercase().starts_with(&answer));
+    let all = 0..names.len();
+    let matching = all.filter(|index| names[*index].to_lowercase().starts_with(&answer));
     match matching.collect::<Vec<_>>()[..] {
-        [one] => Ok(*one),
+        [one] => Ok(one),
         [] => Err(format!("Nothing here is called {}", quoted(&answer))),
         ref several => {
-            let several: Vec<_> = several.iter().map(|index| names[**index]).collect();
+            let several: Vec<_> = several.iter().map(|index| names[*index]).collect();
             Err(format!("`{}` may be {}", answer.escape_debug(), several.join(" or ")))
         }
     }

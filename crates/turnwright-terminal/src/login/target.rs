@@ -109,15 +109,15 @@ impl Login<'_> {
                 target.name()
             )));
         }
-        let list = block_on(list_models(&target.base_url, key))?;
-        if let Some(base_url) = list.corrected_base_url {
+        let (models, corrected_base_url) = block_on(list_models(&target.base_url, key))?;
+        if let Some(base_url) = corrected_base_url {
             target.base_url = base_url;
             prompt::say(&format!(
                 "The base URL lacks its version. The server answers at {}, so that is used.\n",
                 target.name()
             ))?;
         }
-        let trial = Trial::of(&target.name(), list.models);
+        let trial = Trial::of(&target.name(), models);
         if matches!(trial, Trial::Models(_)) && key.is_some() && is_public(target)? {
             prompt::say(&format!(
                 "{} lists its models without a key, too, so the key itself was not tried.\n",
@@ -145,26 +145,22 @@ impl Trial {
 
 /// Returns true if the server lists its models to everybody, as OpenRouter does.
 fn is_public(target: &LoginTarget) -> Result<bool, CliError> {
-    let list = block_on(list_models(&target.base_url, None))?;
-    Ok(list.models.is_ok_and(|models| !models.is_empty()))
+    let (models, _) = block_on(list_models(&target.base_url, None))?;
+    Ok(models.is_ok_and(|models| !models.is_empty()))
 }
 
-/// A server's answer to the question for its models.
-pub(super) struct ServerList {
-    pub(super) models: Result<Vec<String>, LlmError>,
-    /// The base URL that works, if the one that was asked lacks its version.
-    corrected_base_url: Option<String>,
-}
-
-/// Asks a server for its models.
-pub(super) async fn list_models(base_url: &str, key: Option<&Secret>) -> ServerList {
+/// Asks a server for its models. Also returns the base URL that works, if this one lacks its version.
+async fn list_models(
+    base_url: &str,
+    key: Option<&Secret>,
+) -> (Result<Vec<String>, LlmError>, Option<String>) {
     let endpoint = match Endpoint::new(base_url, key.cloned()) {
         Ok(endpoint) => endpoint.with_key_advice(Some("Check the key".to_owned())),
-        Err(error) => return ServerList { models: Err(error), corrected_base_url: None },
+        Err(error) => return (Err(error), None),
     };
     let model = RemoteModel::new(Protocol::Chat, endpoint, ModelSettings::default());
     let models = model.list_models().await;
-    ServerList { models, corrected_base_url: model.corrected_base_url() }
+    (models, model.corrected_base_url())
 }
 
 /// How long all servers together may take to answer.
@@ -180,7 +176,7 @@ pub(super) async fn find_local(base_urls: &[&str], limit: Duration) -> Vec<Optio
 }
 
 async fn count_models(base_url: &str) -> Option<usize> {
-    let models = list_models(base_url, None).await.models.ok()?;
+    let models = list_models(base_url, None).await.0.ok()?;
     Some(models.len()).filter(|count| *count > 0)
 }
 

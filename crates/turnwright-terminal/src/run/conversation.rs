@@ -5,14 +5,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use serde_json::json;
 
 use super::RunOptions;
 use super::exit_status::TurnEnd;
 use super::run_client::{RequestFailure, RunClient};
-use parking_lot::Mutex;
 use rustyline::completion::{Completer, Pair};
 use rustyline::config::{ColorMode, CompletionType};
 use rustyline::error::ReadlineError;
@@ -21,6 +19,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::{DefaultHistory, History};
 use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use turnwright_rpc::RpcMessage;
 use turnwright_types::{private_file, redact};
@@ -139,12 +138,10 @@ async fn read_prompt_line(
     editor: &mut Option<LineEditor>,
 ) -> Result<EditedLine, TurnEnd> {
     let Some(mut used) = editor.take() else { return Err(TurnEnd::Failed) };
-    let leave = LEAVE_COMMANDS.map(|(name, description)| (name.to_owned(), description.to_owned()));
-    let commands = used.commands();
-    commands.set(client.commands().iter().cloned().chain(leave.clone()).collect());
+    let (commands, offered) = watch::channel(offered_commands(client));
     let begun = client.take_typed_rest();
     let mut typing = spawn_blocking(move || {
-        let line = used.read(&begun);
+        let line = used.read(&begun, offered);
         (used, line)
     });
     let mut waiting: VecDeque<RpcMessage> = VecDeque::new();
@@ -163,7 +160,7 @@ async fn read_prompt_line(
                 {
                     waiting.push_back(message);
                 } else {
-                    commands.set(client.commands().iter().cloned().chain(leave.clone()).collect());
+                    commands.send_replace(offered_commands(client));
                 }
             }
         }
@@ -176,6 +173,11 @@ async fn read_prompt_line(
     }
     client.screen.end_turn();
     Ok(line)
+}
+
+fn offered_commands(client: &RunClient) -> Vec<(String, String)> {
+    let leave = LEAVE_COMMANDS.map(|(name, description)| (name.to_owned(), description.to_owned()));
+    client.commands().iter().cloned().chain(leave).collect()
 }
 
 /// How the editing of a line ended.
@@ -191,7 +193,8 @@ enum EditedLine {
 /// The editor of a conversation.
 pub(super) struct LineEditor {
     editor: Editor<SlashCommands, DefaultHistory>,
-    history: PromptHistory,
+    /// The file of the history.
+    history: PathBuf,
 }
 
 impl LineEditor {
@@ -205,23 +208,22 @@ impl LineEditor {
             .history_ignore_space(true)
             .auto_add_history(false)
             .build();
-        let mut editor = Editor::with_config(config)?;
-        editor.set_helper(Some(SlashCommands::default()));
-        let history = PromptHistory::new(state);
-        for entry in history.read() {
+        let mut editor: Editor<SlashCommands, DefaultHistory> = Editor::with_config(config)?;
+        let history = state.join("run_history");
+        for entry in read_history(&history) {
             editor.history_mut().add_owned(entry)?;
         }
         Ok(LineEditor { editor, history })
     }
 
-    /// The slash commands, which may change while the user types.
-    fn commands(&self) -> SlashCommands {
-        self.editor.helper().cloned().unwrap_or_default()
-    }
-
-    /// Lets the user type a line that begins with a text. Blocks. Further lines that come at once, as when
-    /// several are pasted, are kept for the next call.
-    fn read(&mut self, begun: &str) -> io::Result<EditedLine> {
+    /// Lets the user type a line that begins with a text. The slash commands may change meanwhile. Blocks.
+    /// Further lines that come at once, as when several are pasted, are kept for the next call.
+    fn read(
+        &mut self,
+        begun: &str,
+        commands: watch::Receiver<Vec<(String, String)>>,
+    ) -> io::Result<EditedLine> {
+        self.editor.set_helper(Some(SlashCommands(commands)));
         match self.editor.readline_with_initial("> ", (begun, "")) {
             Ok(line) => {
                 self.remember(&line);
@@ -239,15 +241,14 @@ impl LineEditor {
         let mut line = line.trim_end().to_owned();
         redact::redact_in_place(&mut line);
         let is_new = matches!(self.editor.add_history_entry(&line), Ok(true));
-        if is_new && let Err(error) = self.history.append(&line) {
+        if is_new && let Err(error) = append_to_history(&self.history, &line) {
             tracing::debug!(%error, "the history cannot be written");
         }
     }
 }
 
 /// Slash commands, each with a description. Completes them at the beginning of the line.
-#[derive(Clone, Debug, Default)]
-struct SlashCommands(Arc<Mutex<Vec<(String, String)>>>);
+struct SlashCommands(watch::Receiver<Vec<(String, String)>>);
 
 impl Completer for SlashCommands {
     type Candidate = Pair;
@@ -263,15 +264,11 @@ impl Completer for SlashCommands {
 }
 
 impl SlashCommands {
-    fn set(&self, commands: Vec<(String, String)>) {
-        *self.0.lock() = commands;
-    }
-
     fn candidates(&self, typed: &str) -> Vec<Pair> {
         let Some(word) = typed.strip_prefix('/').filter(|word| !word.contains(' ')) else {
             return Vec::new();
         };
-        let commands = self.0.lock();
+        let commands = self.0.borrow();
         let fitting = commands.iter().filter(|(name, _)| name.starts_with(word));
         let pairs = fitting.map(|(name, _)| Pair {
             display: format!("/{name}"),
@@ -287,7 +284,7 @@ impl Hinter for SlashCommands {
     /// Shows the description of the command that is typed.
     fn hint(&self, line: &str, position: usize, _: &Context<'_>) -> Option<String> {
         let name = line.strip_prefix('/').filter(|_| position == line.len())?;
-        let commands = self.0.lock();
+        let commands = self.0.borrow();
         let (_, description) = commands.iter().find(|command| command.0 == name)?;
         Some(format!("  {description}"))
     }
@@ -306,36 +303,23 @@ impl Helper for SlashCommands {}
 /// The most entries that are kept.
 const MAX_ENTRIES: usize = 1_000;
 
-/// The file of the history.
-struct PromptHistory(PathBuf);
-
-impl PromptHistory {
-    fn new(state: &Path) -> PromptHistory {
-        PromptHistory(state.join("run_history"))
+/// Reads the newest entries of the file of the history, and shortens a file that has grown too long.
+fn read_history(path: &Path) -> Vec<String> {
+    let Ok(bytes) = std::fs::read(path) else { return Vec::new() };
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<_> = text.lines().collect();
+    let kept = &lines[lines.len().saturating_sub(MAX_ENTRIES)..];
+    if lines.len() > 2 * MAX_ENTRIES
+        && let Err(error) = private_file::write(path, (kept.join("\n") + "\n").as_bytes())
+    {
+        tracing::debug!(%error, "the history cannot be shortened");
     }
-
-    /// Reads the newest entries, and shortens a file that has grown too long.
-    fn read(&self) -> Vec<String> {
-        let Ok(bytes) = std::fs::read(&self.0) else { return Vec::new() };
-        let text = String::from_utf8_lossy(&bytes);
-        let lines: Vec<_> = text.lines().collect();
-        let kept = &lines[lines.len().saturating_sub(MAX_ENTRIES)..];
-        if lines.len() > 2 * MAX_ENTRIES
-            && let Err(error) = private_file::write(&self.0, (kept.join("\n") + "\n").as_bytes())
-        {
-            tracing::debug!(%error, "the history cannot be shortened");
-        }
-        kept.iter().map(|line| restored_entry(line)).collect()
-    }
-
-    fn append(&self, entry: &str) -> io::Result<()> {
-        private_file::append(&self.0, stored_entry(entry).as_bytes())
-    }
+    kept.iter().map(|line| restored_entry(line)).collect()
 }
 
-/// An entry as a line of the file.
-fn stored_entry(text: &str) -> String {
-    format!("{}\n", text.replace('\\', "\\\\").replace('\n', "\\n"))
+fn append_to_history(path: &Path, entry: &str) -> io::Result<()> {
+    let line = format!("{}\n", entry.replace('\\', "\\\\").replace('\n', "\\n"));
+    private_file::append(path, line.as_bytes())
 }
 
 fn restored_entry(line: &str) -> String {
@@ -378,8 +362,8 @@ mod tests {
     #[test]
     fn commands_are_completed_at_the_beginning_only() {
         let command = |name: &str| (name.to_owned(), String::new());
-        let commands = SlashCommands::default();
-        commands.set(vec![command("mode"), command("model"), command("undo")]);
+        let all = vec![command("mode"), command("model"), command("undo")];
+        let commands = SlashCommands(watch::channel(all).1);
         for (typed, expected) in [
             ("/mo", &["/mode ", "/model "][..]),
             ("/", &["/mode ", "/model ", "/undo "]),
@@ -396,20 +380,22 @@ mod tests {
     #[test]
     fn the_history_keeps_prompts_of_several_lines_and_no_more_than_its_size() {
         let folder = tempfile::tempdir().unwrap();
-        let history = PromptHistory::new(folder.path());
+        let history = folder.path().join("run_history");
         let entries = ["one", "two\nlines \\n", "\\"];
         for entry in entries {
-            history.append(entry).unwrap();
+            append_to_history(&history, entry).unwrap();
         }
-        assert_eq!(history.read(), entries);
-        (0..2 * MAX_ENTRIES).for_each(|number| history.append(&number.to_string()).unwrap());
-        assert_eq!(history.read().len(), MAX_ENTRIES);
-        let text = std::fs::read_to_string(&history.0).unwrap();
+        assert_eq!(read_history(&history), entries);
+        for number in 0..2 * MAX_ENTRIES {
+            append_to_history(&history, &number.to_string()).unwrap();
+        }
+        assert_eq!(read_history(&history).len(), MAX_ENTRIES);
+        let text = std::fs::read_to_string(&history).unwrap();
         assert_eq!((text.lines().count(), text.lines().last()), (MAX_ENTRIES, Some("1999")));
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            let mode = std::fs::metadata(&history.0).unwrap().permissions().mode();
+            let mode = std::fs::metadata(&history).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
     }

@@ -71,15 +71,6 @@ impl TurnEnd {
     }
 }
 
-/// The meaning of a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StopSignal {
-    /// Ctrl-C.
-    Interrupt,
-    /// SIGTERM, or the terminal was closed, or the user logs out.
-    Terminate,
-}
-
 /// The signals that have arrived. As long as it lives, they do not end the process.
 pub(super) struct StopSignals {
     #[cfg(unix)]
@@ -127,20 +118,21 @@ impl StopSignals {
         }
     }
 
-    /// Waits for the next signal.
-    pub(super) async fn next(&mut self) -> StopSignal {
+    /// Waits for the next signal. Returns the end that it means: `Cancelled` for Ctrl-C, and `Terminated` for
+    /// SIGTERM, or if the terminal was closed or the user logs out.
+    pub(super) async fn next(&mut self) -> TurnEnd {
         #[cfg(unix)]
         tokio::select! {
-            _ = self.terminate.recv() => StopSignal::Terminate,
-            Some(()) = async { self.hangup.as_mut()?.recv().await } => StopSignal::Terminate,
-            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => TurnEnd::Terminated,
+            Some(()) = async { self.hangup.as_mut()?.recv().await } => TurnEnd::Terminated,
+            _ = self.interrupt.recv() => TurnEnd::Cancelled,
         }
         #[cfg(windows)]
         tokio::select! {
-            _ = self.interrupt_at_once.recv() => StopSignal::Terminate,
-            _ = self.close.recv() => StopSignal::Terminate,
-            _ = self.shutdown.recv() => StopSignal::Terminate,
-            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.interrupt_at_once.recv() => TurnEnd::Terminated,
+            _ = self.close.recv() => TurnEnd::Terminated,
+            _ = self.shutdown.recv() => TurnEnd::Terminated,
+            _ = self.interrupt.recv() => TurnEnd::Cancelled,
         }
     }
 }

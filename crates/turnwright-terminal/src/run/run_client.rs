@@ -5,13 +5,12 @@ use std::io;
 use std::time::Duration;
 
 use futures_util::future::FutureExt;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::agent_link::{AgentLink, AgentUpdate, list, string};
-use super::exit_status::{StopSignal, StopSignals, TurnEnd};
+use super::exit_status::{StopSignals, TurnEnd};
 use super::permission_answer::{self, AnswerPolicy, AnswerRule, AnswerSource};
 use super::screen::Screen;
 use turnwright_rpc::{ParsedLine, RequestError, RequestId, RpcError, RpcMessage};
@@ -76,15 +75,6 @@ impl TurnState {
             TurnState::Running(end) | TurnState::Cancelled(_, end) => *end,
         }
     }
-}
-
-/// The events that the client waits for.
-enum ClientEvent {
-    Line(Option<ParsedLine>),
-    Answer(Result<Box<RawValue>, RequestError>),
-    Signal(StopSignal),
-    Tick,
-    TimeIsOver,
 }
 
 impl RunClient {
@@ -173,32 +163,21 @@ impl RunClient {
         let answer = peer.request(method, params, REQUEST_TIMEOUT);
         tokio::pin!(answer);
         loop {
-            let event = tokio::select! {
+            tokio::select! {
                 biased;
-                signal = self.signals.next() => ClientEvent::Signal(signal),
-                () = wait_until(self.turn.deadline()) => ClientEvent::TimeIsOver,
-                line = self.link.incoming.next() => ClientEvent::Line(line),
-                answer = &mut answer => ClientEvent::Answer(answer),
-                _ = self.ticks.tick() => ClientEvent::Tick,
-            };
-            match event {
-                ClientEvent::Line(Some(ParsedLine::Message(message))) => {
-                    self.on_message(message).await?;
-                }
-                ClientEvent::Line(Some(ParsedLine::Rejected { .. } | ParsedLine::Ignored)) => {}
-                ClientEvent::Answer(Ok(result)) => {
-                    return Ok(serde_json::from_str(result.get()).unwrap_or_default());
-                }
-                ClientEvent::Answer(Err(RequestError::ErrorResponse(error))) => {
-                    return Err(RequestFailure::Error(error));
-                }
-                ClientEvent::Line(None) | ClientEvent::Answer(Err(_)) => {
-                    self.screen.error(AGENT_ENDED);
-                    return Err(RequestFailure::Ended(TurnEnd::Failed));
-                }
-                ClientEvent::Signal(signal) => self.on_signal(signal)?,
-                ClientEvent::TimeIsOver => self.on_time_over()?,
-                ClientEvent::Tick => self.screen.tick(),
+                end = self.signals.next() => self.on_signal(end)?,
+                () = wait_until(self.turn.deadline()) => self.on_time_over()?,
+                line = self.link.incoming.next() => match line {
+                    Some(ParsedLine::Message(message)) => self.on_message(message).await?,
+                    Some(ParsedLine::Rejected { .. } | ParsedLine::Ignored) => {}
+                    None => return Err(self.agent_has_ended()),
+                },
+                answer = &mut answer => return match answer {
+                    Ok(result) => Ok(serde_json::from_str(result.get()).unwrap_or_default()),
+                    Err(RequestError::ErrorResponse(error)) => Err(RequestFailure::Error(error)),
+                    Err(_) => Err(self.agent_has_ended()),
+                },
+                _ = self.ticks.tick() => self.screen.tick(),
             }
             // An answer that nobody gets must not cost money any more.
             if let Some(end) = self.screen.output_end() {
@@ -207,13 +186,18 @@ impl RunClient {
         }
     }
 
+    fn agent_has_ended(&mut self) -> RequestFailure {
+        self.screen.error(AGENT_ENDED);
+        RequestFailure::Ended(TurnEnd::Failed)
+    }
+
     /// Waits for the next message or signal while the user types a prompt. Returns an end if the program
     /// has to end.
     pub(super) async fn wait_while_editing(&mut self) -> Result<Option<RpcMessage>, TurnEnd> {
         let line = tokio::select! {
-            signal = self.signals.next() => match signal {
-                StopSignal::Interrupt => return Ok(None),
-                StopSignal::Terminate => return Err(TurnEnd::Terminated),
+            end = self.signals.next() => match end {
+                TurnEnd::Cancelled => return Ok(None),
+                end => return Err(end),
             },
             line = self.link.incoming.next() => line.ok_or(TurnEnd::Failed)?,
         };
@@ -389,9 +373,9 @@ impl RunClient {
         else {
             return Ok(None);
         };
-        let event = tokio::select! {
-            signal = self.signals.next() => ClientEvent::Signal(signal),
-            () = wait_until(self.turn.deadline()) => ClientEvent::TimeIsOver,
+        let signal = tokio::select! {
+            end = self.signals.next() => Some(end),
+            () = wait_until(self.turn.deadline()) => None,
             line = &mut reading => {
                 return Ok(Some(line.map_or(String::new(), Result::unwrap_or_default)));
             }
@@ -400,24 +384,22 @@ impl RunClient {
         #[cfg(unix)]
         reading.await.ok();
         self.screen.note("");
-        match event {
-            ClientEvent::TimeIsOver => self.on_time_over()?,
-            ClientEvent::Signal(signal) => self.on_signal(signal)?,
-            _ => {}
+        match signal {
+            Some(end) => self.on_signal(end)?,
+            None => self.on_time_over()?,
         }
         Ok(None)
     }
 
     /// The first Ctrl-C cancels the turn, the second one ends the program.
-    fn on_signal(&mut self, signal: StopSignal) -> Result<(), RequestFailure> {
-        match (signal, &self.turn) {
-            (StopSignal::Terminate, _) => Err(RequestFailure::Ended(TurnEnd::Terminated)),
-            (StopSignal::Interrupt, TurnState::Running(_)) => {
+    fn on_signal(&mut self, end: TurnEnd) -> Result<(), RequestFailure> {
+        match (end, &self.turn) {
+            (TurnEnd::Cancelled, TurnState::Running(_)) => {
                 self.screen.note(CANCELLING);
-                self.cancel_turn(TurnEnd::Cancelled, None);
+                self.cancel_turn(end, None);
                 Ok(())
             }
-            (StopSignal::Interrupt, _) => Err(RequestFailure::Ended(TurnEnd::Cancelled)),
+            _ => Err(RequestFailure::Ended(end)),
         }
     }
 

@@ -1,12 +1,22 @@
 //! Recognises files that are likely to hold secrets by their names. Reading one needs the user's
 //! permission, and searches do not show their contents.
 
-mod home_places;
-
 use std::path::{Components, Path, PathBuf};
+use std::sync::LazyLock;
 
 use crate::secret::is_secret_file;
-use home_places::{HOME_BUILD_CREDENTIALS, HOME_CREDENTIALS, WINDOWS_CREDENTIALS};
+
+/// Where programs keep credentials below a home folder, or private things such as histories and mail, one place a
+/// line. Everything below a place belongs to it. Names count in any folder, so a place must not be one that projects
+/// have, too.
+const PRIVATE_PLACES: &str = include_str!("secrets/private_places.txt");
+const BUILD_PLACES: &str = include_str!("secrets/build_places.txt");
+const WINDOWS_PLACES: &str = include_str!("secrets/windows_places.txt");
+
+/// The places of all lists.
+static ALL_PLACES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES].into_iter().flat_map(listed).collect()
+});
 
 /// The first parts of all places that do not begin with a dot.
 const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
@@ -14,12 +24,17 @@ const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
 /// The places of credentials below a home folder that no program of the model may read. Not all of them
 /// exist.
 pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
-    HOME_CREDENTIALS.iter().map(|place| home.join(place)).collect()
+    listed(PRIVATE_PLACES).map(|place| home.join(place)).collect()
 }
 
 /// Further places, which only the user's own commands need to read.
 pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
-    HOME_BUILD_CREDENTIALS.iter().map(|place| home.join(place)).collect()
+    listed(BUILD_PLACES).map(|place| home.join(place)).collect()
+}
+
+/// The entries of a list, without its comments. An empty one would be the home folder itself.
+fn listed(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
 }
 
 /// Returns true if the path is a place of credentials, or below one, in any folder.
@@ -33,8 +48,7 @@ fn is_in_credential_place(path: &Path) -> bool {
         {
             continue;
         }
-        let all = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS, WINDOWS_CREDENTIALS];
-        if all.into_iter().flatten().any(|place| begins_with_place(first, &rest, place)) {
+        if ALL_PLACES.iter().any(|place| begins_with_place(first, &rest, place)) {
             return true;
         }
     }
@@ -74,110 +88,29 @@ pub fn is_secret_path(path: &Path) -> bool {
 /// Returns true if everything in the folder at this path is likely to be secret.
 pub fn is_secret_folder(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_lowercase());
-    is_secret_path(path)
-        && (is_in_credential_place(path) || !name.is_some_and(|name| is_of_files_only(&name)))
+    let is_of_files_only = name.is_some_and(|name| matches_any(SECRET_NAMES_OF_FILES, &name));
+    is_secret_path(path) && (is_in_credential_place(path) || !is_of_files_only)
 }
 
 /// Returns true if the name of a secret file may end like this, for example with an extension that a pattern such as
-/// `*.json` finds.
+/// `*.json` finds. Left out are names that may have any end, such as `.env.local`.
 pub fn secret_names_may_end_with(end: &str) -> bool {
-    may_end_with(&end.to_lowercase())
+    let end = &*end.to_lowercase();
+    let all = [&**SECRET_NAMES, &**SECRET_NAMES_UNLESS_TEMPLATES, SECRET_NAMES_OF_FILES];
+    all.into_iter().flatten().any(|pattern| match pattern.rsplit_once('*') {
+        Some((_, "")) => false,
+        Some((_, last)) => last.ends_with(end) || end.ends_with(last),
+        None => pattern.ends_with(end),
+    }) || end == ".env"
 }
 
 /// Names in lower case that stand for a secret whatever else is said about the file.
-const SECRET_NAMES: &[&str] = &[
-    // Logins of curl, git, ftp and the like.
-    ".netrc",
-    "_netrc",
-    ".git-credentials",
-    ".htpasswd",
-    ".ftpconfig",
-    "sftp-config.json",
-    // Logins of databases.
-    ".pgpass",
-    ".my.cnf",
-    ".mylogin.cnf",
-    // Tokens for registries of packages and images.
-    ".npmrc",
-    ".pypirc",
-    ".dockercfg",
-    ".dockerconfigjson",
-    // Tokens and values of services: Vault, Cloudflare, Azure Functions, Rails, Dynaconf, Streamlit.
-    ".vault-token",
-    ".dev.vars",
-    ".dev.vars.*",
-    "local.settings.json",
-    "master.key",
-    ".secrets",
-    ".secrets.toml",
-    ".secrets.yml",
-    ".secrets.yaml",
-    ".secrets.json",
-    "secrets.yml",
-    "secrets.yaml",
-    "secrets.json",
-    "secrets.toml",
-    "credentials.json",
-    "credentials.toml",
-    "credentials.yml",
-    "credentials.yaml",
-    // The password of the database and the keys of sessions.
-    "wp-config.php",
-    // Private keys, and stores of keys and passwords. Apple names its keys `AuthKey_ID.p8`.
-    "*.pem",
-    "*.key",
-    "*.p8",
-    "*.pk8",
-    "*.pfx",
-    "*.p12",
-    "*.pkcs12",
-    "*.jks",
-    "*.keystore",
-    "*.bks",
-    "*.kdb",
-    "*.kdbx",
-    "*.psafe3",
-    "*.agilekeychain",
-    "*.keychain",
-    "*.keychain-db",
-    "*.keytab",
-    "*.ppk",
-    "*.asc",
-    "*.gpg",
-    "*.ovpn",
-    "id_rsa*",
-    "id_ed25519*",
-    "id_ecdsa*",
-    "id_dsa*",
-    // Terraform writes all values, passwords among them, in clear.
-    "*.tfvars",
-    "*.tfvars.json",
-    "*.tfstate",
-    "*.tfstate.*",
-];
+static SECRET_NAMES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| listed(include_str!("secrets/secret_names.txt")).collect());
 
 /// Names that stand for a secret unless they say that the file is a template or made up.
-const SECRET_NAMES_UNLESS_TEMPLATES: &[&str] = &[
-    // Keys of service accounts and logins, as Google's and Firebase's consoles and manuals name them.
-    "*service-account*.json",
-    "*service_account*.json",
-    "*serviceaccount*.json",
-    "*firebase-adminsdk*.json",
-    "gcp*key*.json",
-    "gcloud*key*.json",
-    "google*key*.json",
-    "keyfile.json",
-    "*credentials.json",
-    "client_secret*.json",
-    "oauth_creds.json",
-    // Clusters with their tokens and keys.
-    "*.kubeconfig",
-    "*kubeconfig.yaml",
-    "*kubeconfig.yml",
-    "*kubeconfig.json",
-    "kubeconfig*.yaml",
-    "kubeconfig*.yml",
-];
+static SECRET_NAMES_UNLESS_TEMPLATES: LazyLock<Vec<&str>> =
+    LazyLock::new(|| listed(include_str!("secrets/secret_names_unless_templates.txt")).collect());
 
 /// Names without an extension that mean a secret only for a file: folders with source code have them, too.
 const SECRET_NAMES_OF_FILES: &[&str] = &["kubeconfig", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519"];
@@ -193,27 +126,11 @@ const COPY_SUFFIXES: &[&str] = &["~", ".bak", ".backup", ".old", ".orig", ".save
 /// Returns true if a file with this name, in lower case, is likely to hold secrets.
 fn is_secret_name(name: &str) -> bool {
     is_env_file(name)
-        || matches_any(SECRET_NAMES, name)
+        || matches_any(&SECRET_NAMES, name)
         || matches_any(SECRET_NAMES_OF_FILES, name)
-        || matches_any(SECRET_NAMES_UNLESS_TEMPLATES, name)
+        || matches_any(&SECRET_NAMES_UNLESS_TEMPLATES, name)
             && !has_marker(name, TEMPLATE_MARKERS)
             && !has_marker(name, FAKE_MARKERS)
-}
-
-/// Returns true if this name, in lower case, says nothing about a folder.
-fn is_of_files_only(name: &str) -> bool {
-    matches_any(SECRET_NAMES_OF_FILES, name)
-}
-
-/// Returns true if the name of a secret file may end like this, in lower case. Left out are names that may have any
-/// end, such as `.env.local`.
-fn may_end_with(end: &str) -> bool {
-    let all = [SECRET_NAMES, SECRET_NAMES_UNLESS_TEMPLATES, SECRET_NAMES_OF_FILES];
-    all.into_iter().flatten().any(|pattern| match pattern.rsplit_once('*') {
-        Some((_, "")) => false,
-        Some((_, last)) => last.ends_with(end) || end.ends_with(last),
-        None => pattern.ends_with(end),
-    }) || end == ".env"
 }
 
 fn matches_any(patterns: &[&str], name: &str) -> bool {
@@ -368,8 +285,11 @@ mod tests {
 
     #[test]
     fn the_names_of_all_places_begin_alike() {
-        let all = [HOME_CREDENTIALS, HOME_BUILD_CREDENTIALS, WINDOWS_CREDENTIALS];
-        for place in all.into_iter().flatten() {
+        for list in [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES] {
+            assert!(listed(list).count() > 20);
+        }
+        for place in &*ALL_PLACES {
+            assert!(!place.is_empty() && place.trim() == *place);
             assert!(is_secret_path(&Path::new("/ws").join(place)), "{place}");
         }
     }

@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use super::print;
 use crate::cli::CliError;
-use turnwright_config::Config;
-use turnwright_config::jsonc::{self, JsoncError};
+use turnwright_config::{Config, ConfigError, jsonc};
 use turnwright_terminal::{block_on, prompt};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
 use turnwright_types::line_diff::unified_diff;
@@ -302,7 +301,7 @@ fn read(path: &Path) -> io::Result<(PathBuf, Option<String>)> {
 
 /// The text with the entry. Of an entry that is there only what differs is replaced, and its variables and
 /// whatever else the user has added stay.
-fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, JsoncError> {
+fn with_entry(text: &str, keys: &[String], entry: &Value) -> Result<String, ConfigError> {
     let mut path: Vec<&str> = keys.iter().map(String::as_str).collect();
     let whole = jsonc::parse(text)?;
     let found = path.iter().try_fold(&whole, |value, key| value.get(key));

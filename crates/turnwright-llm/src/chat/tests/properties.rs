@@ -5,11 +5,21 @@ use serde_json::{Value, json};
 
 use super::receive;
 use crate::chat::assembler::ChatAssembler;
-use crate::chat::{recorded_context, transcribe};
+use crate::chat::recorded_context;
 use crate::exchange::ReplyContext;
+use crate::internals::read_reply;
 use crate::reply::ReplyReader;
-use crate::{Delta, DeltaBatch, LlmError};
+use crate::{Delta, DeltaBatch, LlmError, Protocol};
 use turnwright_types::message::Arguments;
+
+/// Reads a reply and describes all of it.
+fn transcribe<'a>(
+    model: &str,
+    tools: &[String],
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+) -> String {
+    format!("{:?}", read_reply(Protocol::Chat, model, tools, pieces))
+}
 
 /// Valid and invalid fragments of streams.
 fn fragment() -> impl Strategy<Value = String> {
@@ -363,6 +373,6 @@ fn text_before_a_failed_generation_is_shown_once() {
         json!({ "error": { "message": "m", "code": "tool_use_failed",
             "failed_generation": format!("Let me look.\n{call}") } }),
     );
-    let said = transcribe("llama", &["f".to_owned()], [body.as_bytes()]);
-    assert!(said.starts_with("text \"Let me look.\"\n"), "{said}");
+    let (deltas, _) = read_reply(Protocol::Chat, "llama", &["f".to_owned()], [body.as_bytes()]);
+    assert_eq!(deltas.first(), Some(&Delta::Text("Let me look.".to_owned())));
 }

@@ -16,13 +16,8 @@ use turnwright_types::text;
 /// A tool: its name as the model knows it and the schema of its parameters.
 pub(crate) type DeclaredTool<'a> = (&'a str, &'a Value);
 
-/// A call found in the text.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LeakedCall {
-    pub(crate) name: String,
-    /// Always an object.
-    pub(crate) arguments: Value,
-}
+/// A call found in the text: the name of its tool and its arguments, always an object.
+pub(crate) type LeakedCall = (String, Value);
 
 /// A longer block is not treated as calls.
 const MAX_CALL_BYTES: usize = 1024 * 1024;

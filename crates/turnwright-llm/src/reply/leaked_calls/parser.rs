@@ -337,7 +337,7 @@ impl<'a> CallParser<'a> {
 
     fn add(&mut self, name: &str, arguments: ArgumentMap) -> Option<()> {
         let name = self.declared_name(name)?.to_owned();
-        self.calls.push(LeakedCall { name, arguments: Value::Object(arguments) });
+        self.calls.push((name, Value::Object(arguments)));
         Some(())
     }
 

@@ -11,8 +11,7 @@ fn found(text: &str) -> Option<(usize, Vec<(String, Value)>)> {
     let read = json!({ "properties": {
         "path": { "type": "string" }, "text": { "type": "string" }, "line": { "type": "integer" } } });
     let tools = [("read", &read), ("a-b_c.d", &none), ("exec", &none)];
-    let (start, calls) = find_leaked_calls(text, &tools)?;
-    Some((start, calls.into_iter().map(|call| (call.name, call.arguments)).collect()))
+    find_leaked_calls(text, &tools)
 }
 
 fn calls(text: &str) -> Vec<(String, Value)> {

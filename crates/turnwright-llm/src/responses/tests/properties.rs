@@ -4,10 +4,15 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{assembler, receive};
+use crate::internals::read_reply;
 use crate::reply::ReplyReader;
-use crate::responses::transcribe;
-use crate::{Delta, DeltaBatch, LlmError};
+use crate::{Delta, DeltaBatch, LlmError, Protocol};
 use turnwright_types::message::Arguments;
+
+/// Reads a reply and describes all of it.
+fn transcribe<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+    format!("{:?}", read_reply(Protocol::Responses, "m", &[], pieces))
+}
 
 /// Valid and invalid fragments of streams.
 fn fragment() -> impl Strategy<Value = String> {
@@ -100,7 +105,7 @@ proptest! {
         size in 1_usize..40,
     ) {
         let body = pieces.concat();
-        prop_assert_eq!(transcribe("m", &[], body.as_bytes().chunks(size)), transcribe("m", &[], [body.as_bytes()]));
+        prop_assert_eq!(transcribe(body.as_bytes().chunks(size)), transcribe([body.as_bytes()]));
     }
 
     /// However the events are mixed, each call occurs once and is either an object or unusable with
@@ -277,9 +282,6 @@ fn deep_nesting_is_harmless() {
              data: [DONE]"
         ),
     ] {
-        assert_eq!(
-            transcribe("m", &[], body.as_bytes().chunks(1000)),
-            transcribe("m", &[], [body.as_bytes()])
-        );
+        assert_eq!(transcribe(body.as_bytes().chunks(1000)), transcribe([body.as_bytes()]));
     }
 }

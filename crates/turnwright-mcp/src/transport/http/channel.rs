@@ -5,10 +5,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
@@ -19,7 +17,7 @@ use super::standard_headers::{self, HeaderArguments};
 use super::{CONNECT_TIMEOUT, HttpConnection, HttpError, SESSION_HEADER};
 use crate::features::JsonObject;
 use crate::server::handshake::{self, NEWEST_VERSION};
-use crate::transport::line::{self, LineKind};
+use crate::transport::line;
 use crate::transport::{Peer, PeerError, Response};
 use turnwright_rpc::{
     ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_request,
@@ -53,8 +51,7 @@ pub(crate) struct HttpChannel {
     posts: Semaphore,
     answers: mpsc::Sender<Vec<u8>>,
     /// The arguments of tools that are sent as headers too.
-    // Held only to look up one tool.
-    header_arguments: Mutex<HeaderArguments>,
+    header_arguments: watch::Sender<HeaderArguments>,
     changed: Arc<Notify>,
 }
 
@@ -88,16 +85,15 @@ impl HttpChannel {
         changed: Arc<Notify>,
     ) -> (HttpChannel, WaitingAnswers) {
         let version = version.map(HeaderValue::from_static);
-        let (session, _) = watch::channel(HttpSession { id: None, version });
         let (answers, waiting) = mpsc::channel(MAX_WAITING_ANSWERS);
         let channel = HttpChannel {
             connection,
-            session,
+            session: watch::Sender::new(HttpSession { id: None, version }),
             handshake: OnceLock::new(),
             renewing: Semaphore::new(1),
             posts: Semaphore::new(MAX_POSTS),
             answers,
-            header_arguments: Mutex::default(),
+            header_arguments: watch::Sender::default(),
             changed,
         };
         (channel, waiting)
@@ -144,7 +140,7 @@ impl HttpChannel {
     /// Keeps which arguments of a tool are sent as headers.
     pub(crate) fn set_header_arguments(&self, arguments: HeaderArguments) {
         if self.session.borrow().has_standard_headers() {
-            *self.header_arguments.lock() = arguments;
+            self.header_arguments.send_replace(arguments);
         }
     }
 
@@ -233,7 +229,7 @@ impl HttpChannel {
         let session = self.session.borrow().clone();
         let mut headers = session.headers();
         if session.has_standard_headers() && !method.is_empty() {
-            let arguments = self.header_arguments.lock();
+            let arguments = self.header_arguments.borrow();
             headers.extend(standard_headers::of(method, params, &arguments));
         }
         self.connection.post(message, headers, attempt).await
@@ -345,7 +341,7 @@ impl HttpChannel {
         request: Option<u64>,
     ) -> Result<(), HttpError> {
         let mut others = 0;
-        let mut reopening = Reopening::default();
+        let mut was_at_once = false;
         loop {
             let opened = Instant::now();
             let end = loop {
@@ -372,7 +368,7 @@ impl HttpChannel {
             if events.is_broken() || request.is_some() && events.last_id().is_none() {
                 return end;
             }
-            let at_once = reopening.is_at_once(end.is_err(), opened.elapsed());
+            let at_once = is_opened_at_once(&mut was_at_once, end.is_err(), opened.elapsed());
             events = self.reopen(&events, at_once).await?;
         }
     }
@@ -397,19 +393,12 @@ impl HttpChannel {
     }
 }
 
-/// Decides whether a stream is opened again without a delay.
-#[derive(Default)]
-struct Reopening {
-    was_at_once: bool,
-}
-
-impl Reopening {
-    /// True for a stream that broke off, unless it does so again and again. `lasted` is how long it was open.
-    fn is_at_once(&mut self, broke_off: bool, lasted: Duration) -> bool {
-        let at_once = broke_off && (!self.was_at_once || lasted >= RETRY_DELAY.0);
-        self.was_at_once |= at_once;
-        at_once
-    }
+/// Returns true if a stream is opened again without a delay: one that broke off, unless it does so again and again.
+/// `lasted` is how long it was open.
+fn is_opened_at_once(was_at_once: &mut bool, broke_off: bool, lasted: Duration) -> bool {
+    let at_once = broke_off && (!*was_at_once || lasted >= RETRY_DELAY.0);
+    *was_at_once |= at_once;
+    at_once
 }
 
 /// True if a stream may be opened later.
@@ -442,15 +431,9 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
         }
         return true;
     }
-    match line::classify(data.as_bytes()) {
-        LineKind::Response => peer.receive(data.as_bytes()).await,
-        LineKind::Malformed { replacement } => peer.receive(&replacement).await,
-        LineKind::Other => {
-            peer.receive(data.as_bytes()).await;
-            return true;
-        }
-    }
-    false
+    let response = line::response(data.as_bytes());
+    peer.receive(response.as_deref().unwrap_or(data.as_bytes())).await;
+    response.is_none()
 }
 
 fn request_bytes(id: u64, method: &str, params: &JsonObject) -> Result<Vec<u8>, PeerError> {
@@ -465,13 +448,11 @@ fn read_response(message: &[u8]) -> Option<RpcResponse> {
     if let Some(messages) = line::batch(message) {
         return messages.iter().find_map(|message| read_response(message.get().as_bytes()));
     }
-    let parsed = match line::classify(message) {
-        LineKind::Response => parse_line(message),
-        LineKind::Malformed { replacement } => parse_line(&replacement),
+    let Some(response) = line::response(message) else {
         // An error may have no id, because the server could not read the request.
-        LineKind::Other => return error_without_id(message).map(Err),
+        return error_without_id(message).map(Err);
     };
-    match parsed {
+    match parse_line(&response) {
         ParsedLine::Message(RpcMessage::Response { result, .. }) => Some(result),
         _ => None,
     }
@@ -483,8 +464,7 @@ fn error_without_id(message: &[u8]) -> Option<RpcError> {
         return None;
     }
     let error = message.get_mut("error").filter(|error| error.is_object())?.take();
-    let raw = serde_json::value::to_raw_value::<Value>(&error).ok()?;
-    Some(line::error_object(&RawValue::from_string(raw.get().to_owned()).ok()?))
+    Some(line::error_object(&serde_json::value::to_raw_value(&error).ok()?))
 }
 
 fn transport_error(error: impl std::fmt::Display) -> PeerError {
@@ -497,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_stream_that_breaks_off_again_and_again_is_opened_with_a_delay() {
-        let mut reopening = Reopening::default();
+        let mut was_at_once = false;
         // Each row: did it break off, how long was it open, and is it opened again at once.
         let table = [
             (false, 0, false),
@@ -509,7 +489,8 @@ mod tests {
             (false, 60, false),
         ];
         for (row, (broke_off, seconds, expected)) in table.into_iter().enumerate() {
-            let at_once = reopening.is_at_once(broke_off, Duration::from_secs(seconds));
+            let lasted = Duration::from_secs(seconds);
+            let at_once = is_opened_at_once(&mut was_at_once, broke_off, lasted);
             assert_eq!(at_once, expected, "row {row}");
         }
     }

@@ -40,28 +40,23 @@ const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// Concurrent connections. Browsers open some that they never use.
 const MAX_CONNECTIONS: usize = 16;
 
-#[derive(Clone, Debug, Default)]
-pub struct LoginOptions {
-    /// The client id, for servers where clients are registered beforehand.
-    pub client_id: Option<String>,
-    /// The scopes to request instead of those that the server proposes.
-    pub scopes: Vec<String>,
-}
-
-/// Logs in and stores the credentials. `show` receives the address that the user must open.
+/// Logs in and stores the credentials. The client id is for servers where clients are registered beforehand; the scopes
+/// are requested instead of those that the server proposes. `show` receives the address that the user must open.
 ///
 /// # Errors
 /// If the login fails; the text is for the user.
 pub async fn log_in(
     login: &ServerLogin,
-    options: LoginOptions,
+    client_id: Option<String>,
+    scopes: Vec<String>,
     show: impl FnOnce(&str),
 ) -> Result<(), String> {
     let listener = TcpListener::bind(("127.0.0.1", 0))
         .await
         .map_err(|error| format!("could not open a local port: {error}"))?;
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
-    let starting = start_session(login, options, format!("http://127.0.0.1:{port}/callback"));
+    let redirect = format!("http://127.0.0.1:{port}/callback");
+    let starting = start_session(login, client_id, scopes, redirect);
     let session =
         timeout(STEP_TIMEOUT, starting).await.unwrap_or_else(|_| Err(step_timed_out()))?;
     let address = Url::parse(session.get_authorization_url())
@@ -85,7 +80,8 @@ pub async fn log_in(
 
 async fn start_session(
     login: &ServerLogin,
-    options: LoginOptions,
+    client_id: Option<String>,
+    scopes: Vec<String>,
     redirect: String,
 ) -> Result<AuthorizationSession, String> {
     let mut manager = login.manager().await.map_err(|error| describe_error(&error))?;
@@ -95,8 +91,8 @@ async fn start_session(
     let mut request = AuthorizationRequest::new(redirect)
         .with_client_name("turnwright")
         .with_initial_scope_selection()
-        .with_scopes(options.scopes);
-    if let Some(id) = options.client_id {
+        .with_scopes(scopes);
+    if let Some(id) = client_id {
         request = request.with_preregistered_client(id);
     }
     AuthorizationSession::new(manager, request).await.map_err(|(_, error)| {

@@ -6,15 +6,13 @@ pub(crate) mod login;
 mod reply;
 pub(crate) mod standard_headers;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use rmcp::transport::auth::AuthError;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
-use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use crate::server::connection::ConnectFailure;
@@ -138,9 +136,8 @@ pub(crate) struct HttpConnection {
     /// if a token must not be sent.
     login: Option<ServerLogin>,
     has_key: bool,
-    // Held only to copy a short text.
-    last: Arc<Mutex<Option<RequestFailure>>>,
-    lost: CancellationToken,
+    /// The last failure, or the first that has ended the connection.
+    failure: watch::Sender<Option<RequestFailure>>,
 }
 
 /// Why a request failed.
@@ -151,6 +148,11 @@ pub(crate) struct RequestFailure {
     pub(crate) is_conclusive: bool,
     /// The connection cannot be used any more.
     ends_connection: bool,
+}
+
+/// True if the last failure has ended the connection.
+fn has_ended(last: Option<&RequestFailure>) -> bool {
+    last.is_some_and(|last| last.ends_connection)
 }
 
 impl HttpConnection {
@@ -174,20 +176,20 @@ impl HttpConnection {
             headers: header_map(headers)?,
             login,
             has_key,
-            last: Arc::default(),
-            lost: CancellationToken::new(),
+            failure: watch::Sender::new(None),
         })
     }
 
     /// Waits until the connection cannot be used any more, and returns the reason.
     pub(crate) async fn lost(&self) -> String {
-        self.lost.cancelled().await;
-        let reason = self.last_failure().map_or(ConnectFailure::NeedsLogin, |last| last.reason);
-        reason.why().to_owned()
+        let mut failures = self.failure.subscribe();
+        let failure = failures.wait_for(|last| has_ended(last.as_ref())).await;
+        let why = failure.ok().and_then(|last| Some(last.as_ref()?.reason.why().to_owned()));
+        why.unwrap_or_default()
     }
 
     pub(crate) fn last_failure(&self) -> Option<RequestFailure> {
-        self.last.lock().clone()
+        self.failure.borrow().clone()
     }
 
     /// Records what an error means, and removes the URL from it, which may contain a key.
@@ -198,10 +200,13 @@ impl HttpConnection {
             {
                 why.push_str(&format!(" (through the proxy {proxy})"));
             }
-            if failure.ends_connection {
-                self.lost.cancel();
-            }
-            *self.last.lock() = Some(failure);
+            self.failure.send_if_modified(|last| {
+                let is_open = !has_ended(last.as_ref());
+                if is_open {
+                    *last = Some(failure);
+                }
+                is_open
+            });
         }
         match error {
             HttpError::Request(error) => HttpError::Request(error.without_url()),

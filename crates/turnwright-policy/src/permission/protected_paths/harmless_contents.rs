@@ -1,12 +1,11 @@
 //! Tells the harmless contents of files that may name programs. Contents are read the way the program that obeys the
 //! file reads them. What cannot be parsed, and any unknown setting, counts as harmful.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use jsonc_parser::ast::{ObjectProp, Value};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 
 use crate::shell::{WordList, is_in};
 
@@ -83,27 +82,17 @@ pub(in crate::permission) fn never(_folder: &Path, _text: &str) -> bool {
 
 /// The name of a channel, or TOML.
 pub(super) fn rust_toolchain(_folder: &Path, text: &str) -> bool {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct File {
-        toolchain: Option<Toolchain>,
-    }
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Toolchain {
-        channel: Option<String>,
-        #[serde(rename = "components")]
-        _components: Option<IgnoredAny>,
-        #[serde(rename = "profile")]
-        _profile: Option<IgnoredAny>,
-        #[serde(rename = "targets")]
-        _targets: Option<IgnoredAny>,
-    }
-    let channel = match toml_edit::de::from_str::<File>(text) {
-        Ok(file) => file.toolchain.and_then(|toolchain| toolchain.channel),
-        Err(_) => Some(text.trim().to_owned()),
+    type Tables = HashMap<String, HashMap<String, serde_json::Value>>;
+    let Ok(file) = toml_edit::de::from_str::<Tables>(text) else {
+        return is_plain_word(text.trim());
     };
-    channel.is_none_or(|channel| is_plain_word(&channel))
+    file.iter().all(|(name, settings)| {
+        name == "toolchain"
+            && settings.iter().all(|(key, value)| match key.as_str() {
+                "channel" => value.as_str().is_some_and(is_plain_word),
+                _ => is_in("components profile targets", key),
+            })
+    })
 }
 
 /// A program and its versions in each line.

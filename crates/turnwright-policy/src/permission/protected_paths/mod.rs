@@ -21,16 +21,10 @@ use turnwright_types::git_layout::GitLayout;
 pub struct ProtectedPaths {
     roots: Vec<PathBuf>,
     extra: Vec<String>,
-    /// Made when it is first asked for, and shared by all copies.
-    list: Arc<OnceLock<ProtectedList>>,
-}
-
-/// The protected paths that are known by their names alone.
-#[derive(Debug)]
-struct ProtectedList {
-    /// A folder comes before what it contains.
-    paths: Vec<PathBuf>,
-    leaves: Vec<PathBuf>,
+    // The protected paths that are known by their names alone: made when they are first asked for, and shared by all
+    // copies.
+    paths: Arc<OnceLock<Vec<PathBuf>>>,
+    leaves: Arc<OnceLock<Vec<PathBuf>>>,
 }
 
 const GIT: &str = "git's own files: its hooks and settings say what git runs";
@@ -55,7 +49,7 @@ impl ProtectedPaths {
     /// `roots` are the session's folders and the folders of the repository they lie in; `extra` are paths relative to
     /// each root that the user has added.
     pub fn new(roots: Vec<PathBuf>, extra: Vec<String>) -> ProtectedPaths {
-        ProtectedPaths { roots, extra, list: Arc::default() }
+        ProtectedPaths { roots, extra, ..ProtectedPaths::default() }
     }
 
     /// The session's folders, and the folders of the repository they lie in.
@@ -180,16 +174,7 @@ impl ProtectedPaths {
     /// The protected paths in the session's folders that commands cannot write, whether they exist or not, but for
     /// workspace files. git's own come first, and those of virtual environments last.
     pub fn leaf_paths(&self) -> &[PathBuf] {
-        &self.list().leaves
-    }
-
-    /// The same, with the folders that lead to them: a folder comes before what it contains.
-    pub fn paths(&self) -> &[PathBuf] {
-        &self.list().paths
-    }
-
-    fn list(&self) -> &ProtectedList {
-        self.list.get_or_init(|| {
+        self.leaves.get_or_init(|| {
             let sorted = self.sorted_paths();
             let is_parent = |index: usize| {
                 sorted.get(index + 1).is_some_and(|next| next.starts_with(&sorted[index]))
@@ -199,11 +184,13 @@ impl ProtectedPaths {
                 .map(|index| sorted[index].clone())
                 .filter(|path| !self.is_judged_by_content(path))
                 .collect();
-            ProtectedList {
-                leaves: ProtectedPaths::git_first(leaves),
-                paths: ProtectedPaths::git_first(sorted),
-            }
+            ProtectedPaths::git_first(leaves)
         })
+    }
+
+    /// The same, with the folders that lead to them: a folder comes before what it contains.
+    pub fn paths(&self) -> &[PathBuf] {
+        self.paths.get_or_init(|| ProtectedPaths::git_first(self.sorted_paths()))
     }
 
     /// The protected paths in a `.git` folder, besides the folder itself.

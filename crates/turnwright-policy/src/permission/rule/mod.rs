@@ -125,11 +125,6 @@ impl Pattern {
     pub(crate) fn is_every_command(&self) -> bool {
         matches!(self, Pattern::Exec { words, exact: false } if words.is_empty())
     }
-
-    /// True if rules with this pattern have an effect in this version.
-    pub(crate) fn has_effect(&self) -> bool {
-        !matches!(self, Pattern::Skill(_) | Pattern::Agent(_))
-    }
 }
 
 impl Rule {
@@ -308,12 +303,6 @@ pub struct RuleContext<'a> {
     pub resolve_links: &'a dyn Fn(&Path) -> PathBuf,
 }
 
-impl fmt::Debug for RuleContext<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("RuleContext").field("bases", &self.bases).finish_non_exhaustive()
-    }
-}
-
 /// The rules of a file, and what is wrong with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadedRules {
@@ -385,7 +374,7 @@ impl LoadedRules {
         {
             glob.follow_links(context.bases, context.resolve_links);
         }
-        if !rule.pattern.has_effect() {
+        if matches!(rule.pattern, Pattern::Skill(_) | Pattern::Agent(_)) {
             self.notes.push(format!("`{}` has no effect yet", shorten(spec.when)));
         }
         let check = |samples: &[String], expected: bool, verb: &str| {

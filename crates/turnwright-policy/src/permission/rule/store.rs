@@ -87,15 +87,9 @@ pub enum RuleStoreError {
     /// or cannot be read.
     #[error("{0}")]
     Unusable(String),
-}
-
-/// The state of the file.
-enum FileState {
-    Valid(Vec<StoredRule>),
-    /// It cannot be parsed. It is renamed before a new one is written.
+    /// The file cannot be parsed. It is renamed before a new one is written.
+    #[error("{0}")]
     Corrupt(String),
-    /// It must not be changed.
-    Unusable(String),
 }
 
 impl ProjectRuleStore {
@@ -114,13 +108,11 @@ impl ProjectRuleStore {
     /// says why.
     pub fn load(&self) -> StoredRules {
         match self.read_file() {
-            FileState::Valid(entries) => {
+            Ok(entries) => {
                 let problem = invalid_rule(&entries);
                 StoredRules { entries, problem }
             }
-            FileState::Corrupt(problem) | FileState::Unusable(problem) => {
-                StoredRules { entries: Vec::new(), problem: Some(problem) }
-            }
+            Err(error) => StoredRules { entries: Vec::new(), problem: Some(error.to_string()) },
         }
     }
 
@@ -181,13 +173,12 @@ impl ProjectRuleStore {
         let io_error = |error| RuleStoreError::Io { path: path.display().to_string(), error };
         let _lock = FileLock::acquire(&self.folder.join("permissions.lock")).map_err(io_error)?;
         let mut entries = match self.read_file() {
-            FileState::Valid(entries) => entries,
-            FileState::Unusable(why) => return Err(RuleStoreError::Unusable(why)),
-            FileState::Corrupt(why) => {
+            Err(RuleStoreError::Corrupt(why)) => {
                 tracing::warn!("{why}");
                 std::fs::rename(&path, path.with_extension("json.broken")).map_err(io_error)?;
                 Vec::new()
             }
+            read => read?,
         };
         let before = entries.clone();
         let result = change(&mut entries)?;
@@ -204,43 +195,40 @@ impl ProjectRuleStore {
         Ok(result)
     }
 
-    fn read_file(&self) -> FileState {
+    fn read_file(&self) -> Result<Vec<StoredRule>, RuleStoreError> {
+        use RuleStoreError::{Corrupt, Unusable};
         let path = self.path();
         let name = path.display();
         let text = match private_file::read(&path, MAX_FILE_BYTES) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return FileState::Valid(Vec::new());
-            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                return FileState::Corrupt(format!(
-                    "{name} is not UTF-8 text; its rules are ignored."
-                ));
+                return Err(Corrupt(format!("{name} is not UTF-8 text; its rules are ignored.")));
             }
             Err(error) => {
-                return FileState::Unusable(format!(
+                return Err(Unusable(format!(
                     "{name} cannot be read ({error}); its rules are ignored."
-                ));
+                )));
             }
         };
         let version = serde_json::from_str::<serde_json::Value>(&text)
             .ok()
             .and_then(|document| document.get("version")?.as_u64());
         if version.is_some_and(|version| version > VERSION) {
-            return FileState::Unusable(format!(
+            return Err(Unusable(format!(
                 "{name} was written by a newer turnwright; its rules are ignored."
-            ));
+            )));
         }
         match serde_json::from_str::<RuleFile>(&text) {
-            Ok(file) if file.project != self.project => FileState::Unusable(format!(
-                "{name} belongs to another project; its rules are ignored."
-            )),
-            Ok(file) => FileState::Valid(file.rules.into_iter().take(MAX_STORED_RULES).collect()),
-            Err(error) => FileState::Corrupt(format!(
+            Ok(file) if file.project != self.project => {
+                Err(Unusable(format!("{name} belongs to another project; its rules are ignored.")))
+            }
+            Ok(file) => Ok(file.rules.into_iter().take(MAX_STORED_RULES).collect()),
+            Err(error) => Err(Corrupt(format!(
                 "{name} is not valid ({}); its rules are ignored. The next rule that is saved \
                  replaces the file.",
                 json_error_text(&text, &error)
-            )),
+            ))),
         }
     }
 }

@@ -169,14 +169,8 @@ pub(in crate::shell) fn kills_all_processes(words: Args<'_>) -> Option<&'static 
 }
 
 /// Folders that hold the system or all files of a user, as `cmd` names them.
-const SYSTEM_FOLDERS: &[&str] = &[
-    "%HOMEDRIVE%",
-    "%PROGRAMFILES%",
-    "%SYSTEMDRIVE%",
-    "%SYSTEMROOT%",
-    "%USERPROFILE%",
-    "%WINDIR%",
-];
+const SYSTEM_FOLDERS: WordList =
+    "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR%";
 /// Those below the root of a drive.
 const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
 
@@ -210,7 +204,7 @@ fn is_system(word: &Word) -> bool {
         || name
             .and_then(|name| name.strip_prefix('\\'))
             .is_some_and(|name| SYSTEM_NAMES.contains(&name))
-        || SYSTEM_FOLDERS.contains(&folder)
+        || is_in(SYSTEM_FOLDERS, folder)
 }
 
 #[cfg(test)]

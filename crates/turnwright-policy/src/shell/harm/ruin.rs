@@ -80,9 +80,8 @@ pub fn find_ruinous_text(script: &Script) -> Option<&'static str> {
     let printed: Vec<String> =
         printing.map(|command| command.argv().skip(1).collect::<Vec<_>>().join(" ")).collect();
     texts.extend(printed.iter().map(String::as_str));
-    TextSearch { known: HashSet::new(), budget: MAX_TEXT_BYTES }
-        .ruins(&texts, 0)
-        .then_some(RUINOUS_TEXT)
+    let mut budget = MAX_TEXT_BYTES;
+    has_ruinous_text(&texts, 0, &mut HashSet::new(), &mut budget).then_some(RUINOUS_TEXT)
 }
 
 fn is_echo(command: &SimpleCommand) -> bool {
@@ -468,34 +467,33 @@ const MAX_TEXT_BYTES: usize = 256 * 1024;
 /// How deeply text within text is searched.
 const MAX_TEXT_DEPTH: usize = 3;
 
-/// Searches text for ruinous commands.
-struct TextSearch {
-    known: HashSet<String>,
-    budget: usize,
-}
-
-impl TextSearch {
-    fn ruins(&mut self, texts: &[&str], depth: usize) -> bool {
-        texts.iter().flat_map(|text| candidate_commands(text)).any(|text| {
-            if depth > MAX_TEXT_DEPTH || !self.known.insert(text.clone()) {
-                return false;
-            }
-            let Some(left) = self.budget.checked_sub(text.len()) else { return true };
-            self.budget = left;
-            let found = command_scanner::scan(&text);
-            let is_ruinous = found.commands.iter().any(|command| {
-                matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
-            });
-            is_ruinous || {
-                let words = found.commands.iter().flat_map(|command| &command.words);
-                let inner: Vec<&str> = words
-                    .map(|word| word.text.as_str())
-                    .filter(|text| text.contains([' ', '\t', '\n']))
-                    .collect();
-                self.ruins(&inner, depth + 1)
-            }
-        })
-    }
+/// Returns true if a text contains a ruinous command. `known` are the texts that were searched, and `budget` is the
+/// number of bytes that may still be.
+fn has_ruinous_text(
+    texts: &[&str],
+    depth: usize,
+    known: &mut HashSet<String>,
+    budget: &mut usize,
+) -> bool {
+    texts.iter().flat_map(|text| candidate_commands(text)).any(|text| {
+        if depth > MAX_TEXT_DEPTH || !known.insert(text.clone()) {
+            return false;
+        }
+        let Some(left) = budget.checked_sub(text.len()) else { return true };
+        *budget = left;
+        let found = command_scanner::scan(&text);
+        let is_ruinous = found.commands.iter().any(|command| {
+            matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
+        });
+        is_ruinous || {
+            let words = found.commands.iter().flat_map(|command| &command.words);
+            let inner: Vec<&str> = words
+                .map(|word| word.text.as_str())
+                .filter(|text| text.contains([' ', '\t', '\n']))
+                .collect();
+            has_ruinous_text(&inner, depth + 1, known, budget)
+        }
+    })
 }
 
 /// The number of ` rm ` occurrences within a text that are tried as the start of a command.

@@ -5,10 +5,11 @@
 
 use std::path::Path;
 
-use super::super::args::{self, Args, git_subcommand, is_option, name, operands};
+use super::super::args::{self, Args, git_subcommand, is_option, name, operands, split_at_dashes};
 use super::super::programs::{self, is_in};
 use super::super::syntax::known_words;
 use super::super::{SimpleCommand, Word, network, read_only};
+use super::has_option;
 
 /// The harm that is done to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +49,8 @@ fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> V
 }
 
 pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
-    let options = words.iter().take_while(|word| word.text != "--");
-    options
-        .into_iter()
-        .any(|word| is_option(&word.text, 'r', "--recursive") || is_option(&word.text, 'R', ""))
+    let (options, _) = split_at_dashes(words);
+    has_option(options, 'r', "--recursive") || has_option(options, 'R', "")
 }
 
 /// `rm -r`.
@@ -77,13 +76,13 @@ pub(in crate::shell) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
 
 /// `zip -m`: everything but the archive.
 pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let moves = words.iter().any(|word| is_option(&word.text, 'm', "--move"));
+    let moves = has_option(words, 'm', "--move");
     targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
 }
 
 /// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
 pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
-    let is_deep = words.iter().any(|word| is_option(&word.text, 'R', "--recursive"));
+    let is_deep = has_option(words, 'R', "--recursive");
     targets_with_harm(
         operands(words),
         if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
@@ -174,7 +173,7 @@ fn path_on_host(word: &Word) -> &str {
 pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
     let own = &words[..words.len() - rest.len()];
-    let is_dry = rest.iter().any(|word| is_option(&word.text, 'n', "--dry-run"));
+    let is_dry = has_option(rest, 'n', "--dry-run");
     let mut folders = option_values(own, 'C', "");
     folders.extend(option_values(own, '\0', "--work-tree"));
     folders.retain(|_| !is_dry);
@@ -279,56 +278,43 @@ const SYSTEM_FOLDERS: &str = "bin boot dev etc home lib lib32 lib64 mnt media op
 const HARMLESS_DEVICES: &str =
     "null zero full random urandom console ptmx tty std fd pts shm mqueue";
 
-/// The first parts of a normalised absolute path, and the number of all of them. A final `*` is
+/// The parts of a normalised absolute path. `None` if it is relative and the folder is unknown. A final `*` is
 /// dropped: it stands for everything in the folder.
-struct PathParts<'a> {
-    parts: [&'a str; 3],
-    count: usize,
-}
-
-/// Normalises a path. `None` if it is relative and the folder is unknown.
-fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<PathParts<'a>> {
-    let mut path = PathParts { parts: [""; 3], count: 0 };
+fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str>> {
+    let mut parts = Vec::new();
     if !text.starts_with('/') {
         let folder = folder.filter(|folder| folder.has_root())?;
-        path.push_folder(folder.to_str()?, cfg!(windows));
+        push_folder(&mut parts, folder.to_str()?, cfg!(windows));
     }
-    let whole = without_process_root(text);
+    let whole = below_process_root(text).unwrap_or(text);
     let named = whole
         .strip_suffix('*')
         .filter(|rest| rest.ends_with('/') || rest.is_empty())
         .unwrap_or(whole);
-    path.push(named);
-    Some(path)
+    push_parts(&mut parts, named.split('/'));
+    Some(parts)
 }
 
-impl<'a> PathParts<'a> {
-    fn push(&mut self, path: &'a str) {
-        path.split('/').for_each(|part| self.push_part(part));
+/// Pushes a path of this system, which is written as the system writes it, and not as a shell does. On
+/// Windows the drive is left out: what is below its root is judged like what is below `/`.
+fn push_folder<'a>(parts: &mut Vec<&'a str>, path: &'a str, is_windows: bool) {
+    if !is_windows {
+        return push_parts(parts, path.split('/'));
     }
+    let plain = path.strip_prefix(r"\\?\").unwrap_or(path);
+    let below_drive =
+        plain.split_once(':').filter(|parts| parts.0.len() == 1).map_or(plain, |parts| parts.1);
+    push_parts(parts, below_drive.split(['/', '\\']));
+}
 
-    /// Pushes a path of this system, which is written as the system writes it, and not as a shell does. On
-    /// Windows the drive is left out: what is below its root is judged like what is below `/`.
-    fn push_folder(&mut self, path: &'a str, is_windows: bool) {
-        if !is_windows {
-            return self.push(path);
-        }
-        let plain = path.strip_prefix(r"\\?\").unwrap_or(path);
-        let below_drive =
-            plain.split_once(':').filter(|parts| parts.0.len() == 1).map_or(plain, |parts| parts.1);
-        below_drive.split(['/', '\\']).for_each(|part| self.push_part(part));
-    }
-
-    fn push_part(&mut self, part: &'a str) {
+fn push_parts<'a>(parts: &mut Vec<&'a str>, path: impl Iterator<Item = &'a str>) {
+    for part in path {
         match part {
             "" | "." => {}
-            ".." => self.count = self.count.saturating_sub(1),
-            part => {
-                if let Some(slot) = self.parts.get_mut(self.count) {
-                    *slot = part;
-                }
-                self.count += 1;
+            ".." => {
+                parts.pop();
             }
+            part => parts.push(part),
         }
     }
 }
@@ -344,12 +330,11 @@ pub(super) fn is_system(text: &str, folder: Option<&Path>) -> bool {
 }
 
 fn is_system_path(text: &str, folder: Option<&Path>) -> bool {
-    let Some(path) = path_parts(text, folder) else { return false };
     let is_any = |part: &str, names: &str| names.split(' ').any(|name| may_be(part, name));
-    match path.count {
-        0 => true,
-        1 => is_any(path.parts[0], SYSTEM_FOLDERS),
-        2 => may_be(path.parts[0], "usr") && is_any(path.parts[1], "bin sbin lib lib64 share"),
+    match path_parts(text, folder).as_deref() {
+        Some([]) => true,
+        Some([name]) => is_any(name, SYSTEM_FOLDERS),
+        Some([folder, name]) => may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share"),
         _ => false,
     }
 }
@@ -371,31 +356,23 @@ pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
     if let Some(rest) = rest.or_else(in_home) {
         return is_everything(rest);
     }
-    path_parts(text, folder)
-        .is_some_and(|path| path.count == 2 && ["home", "Users"].contains(&path.parts[0]))
+    matches!(path_parts(text, folder).as_deref(), Some(["home" | "Users", _]))
 }
 
 pub(super) fn is_disk(text: &str) -> bool {
-    let Some(path) = path_parts(text, None) else { return false };
-    let name = name(text);
     let prefixes = ["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "md", "dm-"];
-    let is_disk_name = prefixes.iter().any(|prefix| {
-        name.strip_prefix(prefix)
-            .is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_alphanumeric()))
-    });
-    match path.count {
-        2 => path.parts[0] == "dev" && is_disk_name,
-        3 => path.parts[0] == "dev" && ["mapper", "disk"].contains(&path.parts[1]),
-        4.. => path.parts[..2] == ["dev", "disk"],
+    match path_parts(text, None).as_deref() {
+        Some(["dev", _]) => prefixes.iter().any(|prefix| {
+            name(text)
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_alphanumeric()))
+        }),
+        Some(["dev", "mapper", _] | ["dev", "disk", _, ..]) => true,
         _ => false,
     }
 }
 
-/// `/proc/self/root` and `/proc/1/root` are the root folder by other names.
-fn without_process_root(text: &str) -> &str {
-    below_process_root(text).unwrap_or(text)
-}
-
+/// The path below `/proc/self/root` or `/proc/1/root`, which are the root folder by other names.
 fn below_process_root(text: &str) -> Option<&str> {
     let (process, below) = text.strip_prefix("/proc/")?.split_once('/')?;
     let is_process = process.ends_with("self") || process.bytes().all(|byte| byte.is_ascii_digit());
@@ -406,11 +383,12 @@ fn below_process_root(text: &str) -> Option<&str> {
 
 /// True for a device whose content or machine could suffer from being written to.
 pub(super) fn is_device(text: &str) -> bool {
-    let Some(path) = path_parts(text, None).filter(|path| path.count > 1 && path.parts[0] == "dev")
-    else {
-        return false;
-    };
-    !HARMLESS_DEVICES.split(' ').any(|device| path.parts[1].starts_with(device))
+    match path_parts(text, None).as_deref() {
+        Some(["dev", name, ..]) => {
+            !HARMLESS_DEVICES.split(' ').any(|device| name.starts_with(device))
+        }
+        _ => false,
+    }
 }
 
 /// True for a word that stands for everything in a folder, or for the folder itself or one above it.
@@ -425,9 +403,9 @@ mod tests {
     #[test]
     fn a_folder_has_the_parts_that_the_system_sees() {
         let parts = |path: &str, is_windows: bool| {
-            let mut parts = PathParts { parts: [""; 3], count: 0 };
-            parts.push_folder(path, is_windows);
-            (parts.count, parts.parts[..parts.count.min(3)].join(" "))
+            let mut parts = Vec::new();
+            push_folder(&mut parts, path, is_windows);
+            (parts.len(), parts[..parts.len().min(3)].join(" "))
         };
         for (path, on_windows, elsewhere) in [
             ("/home/u/project", (3, "home u project"), (3, "home u project")),

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::shell::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::Word;
 use crate::shell::args;
 use crate::shell::args::{Args, operands};
-use crate::shell::file_use::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::prefix::Grant;
 use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
 use crate::shell::read_only::UnknownArgs::NameFiles;
-use crate::shell::read_only::{FilesRead, ReadPaths};
+use crate::shell::read_only::{FilesRead, add_path};
 
 use super::{ANYTHING, Program, is_in, program};
 use crate::shell::harm::targets::is_everything;
@@ -266,7 +266,7 @@ pub(super) const PROGRAMS: &[Program] = &[
 fn strings(words: &[Word]) -> FilesRead {
     let are_plain =
         words.iter().all(|word| !word.text.starts_with('@') && !args::may_be_option(word));
-    are_plain.then(|| Files.files(STRINGS, words, ReadPaths::default()))?
+    are_plain.then(|| Files.files(STRINGS, words))?
 }
 
 /// `tar tzf a.tgz`: lists an archive. A name with a colon is one of another machine.
@@ -293,8 +293,7 @@ fn are_names(archive: &Word, members: &[Word]) -> bool {
 }
 
 fn tree(words: &[Word]) -> FilesRead {
-    (!words.iter().any(hides_options))
-        .then(|| FilesOrHere.files(TREE, words, ReadPaths::default()))?
+    (!words.iter().any(hides_options)).then(|| FilesOrHere.files(TREE, words))?
 }
 
 /// `tree`: true if letters follow one that takes a value. `tree` takes them for options and the
@@ -309,7 +308,7 @@ fn hides_options(word: &Word) -> bool {
 /// file.
 fn xxd(words: &[Word]) -> FilesRead {
     const WITHOUT_VALUE: &str = "-a -b -e -E -i -p -ps -plain -u -C -d";
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         if word.is_glob {
@@ -317,14 +316,14 @@ fn xxd(words: &[Word]) -> FilesRead {
         } else if is_in("-c -g -l -s -o", &word.text) {
             words.next().filter(|word| is_offset(&word.text))?;
         } else if !word.text.starts_with('-') || word.text == "-" {
-            reads.add_path(&word.text);
-            return words.next().is_none().then_some(reads.0);
+            add_path(&mut reads, &word.text);
+            return words.next().is_none().then_some(reads);
         } else if !is_in(WITHOUT_VALUE, &word.text) {
             let value = word.text.strip_prefix(['-'])?.strip_prefix(['c', 'g', 'l', 's', 'o'])?;
             is_offset(value).then_some(())?;
         }
     }
-    Some(reads.0)
+    Some(reads)
 }
 
 /// True for `64`, `-16`, `0x1f`.

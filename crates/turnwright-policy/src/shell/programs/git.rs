@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::{is_secret_path, secret_names_may_end_with};
 
+use crate::shell::OperandUse;
 use crate::shell::args::{self, Argument, OptionTable, arguments};
-use crate::shell::args::{
-    Args, first_operand, git_subcommand, is_option, operands, split_at_dashes,
-};
-use crate::shell::file_use::OperandUse;
+use crate::shell::args::{Args, first_operand, git_subcommand, operands, split_at_dashes};
 use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
 use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::{FilesRead, ReadPaths, Reads};
+use crate::shell::read_only::{FilesRead, Reads};
 use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
@@ -269,15 +267,8 @@ pub(super) const PLAIN: &str = "add branch checkout clone commit diff fetch init
 /// Those that set the remote branch that another one follows.
 const TRACKING: &str = "branch checkout fetch pull push switch worktree";
 /// Options that name a program, settings or a folder of hooks, or start an editor.
-const STARTING: [&str; 7] = [
-    "--exec",
-    "--receive-pack",
-    "--upload-pack",
-    "--strategy",
-    "--edit-description",
-    "--config",
-    "--template",
-];
+const STARTING: &str =
+    "--exec --receive-pack --upload-pack --strategy --edit-description --config --template";
 
 /// True for git with arguments that start no other program: by an option, by an alias, or by the settings
 /// and hooks of another repository.
@@ -303,13 +294,11 @@ fn plain_subcommand(command: &SimpleCommand) -> Option<&str> {
         "merge" | "pull" | "rebase" => "s",
         _ => "",
     };
-    let starts_another = words.iter().any(|word| {
-        args::may_be_option(word)
-            || STARTING.iter().any(|name| is_option(&word.text, '\0', name))
-            || letters.chars().any(|letter| is_option(&word.text, letter, ""))
-            || word.text.contains("::")
-            || word.text.starts_with("file:")
-    });
+    let starts_another = STARTING.split(' ').any(|name| has_option(words, '\0', name))
+        || letters.chars().any(|letter| has_option(words, letter, ""))
+        || words.iter().any(|word| {
+            args::may_be_option(word) || word.text.contains("::") || word.text.starts_with("file:")
+        });
     (is_in(PLAIN, &sub.text) && !starts_another).then_some(&sub.text)
 }
 
@@ -330,9 +319,9 @@ fn reads(words: &[Word]) -> FilesRead {
             if may_show_kept_secret(&sub.text, options, words) {
                 return None;
             }
-            let mut reads = repository();
-            reads.0.extend(words.iter().filter_map(secret_file));
-            operands.files(options, words, reads)
+            let secrets = words.iter().filter_map(secret_file);
+            let files = operands.files(options, words)?;
+            Some(repository().chain(secrets).chain(files).collect())
         }
         Reads::Check(check) => check(words),
         Reads::Unknown => None,
@@ -395,10 +384,8 @@ fn secret_file(word: &Word) -> Option<PathBuf> {
 }
 
 /// Every subcommand reads the repository.
-fn repository() -> ReadPaths {
-    let mut reads = ReadPaths::default();
-    reads.add_current_folder();
-    reads
+fn repository() -> impl Iterator<Item = PathBuf> {
+    std::iter::once(PathBuf::from("."))
 }
 
 /// True if a word makes git verify signatures, for which it runs another program.
@@ -439,7 +426,8 @@ fn config(words: &[Word]) -> FilesRead {
         [name] => name.contains('.'),
         _ => false,
     };
-    is_fine.then(|| Any.files(&[CONFIG], words, repository()))?
+    let files = is_fine.then(|| Any.files(&[CONFIG], words))??;
+    Some(repository().chain(files).collect())
 }
 
 fn clean(words: Args<'_>) -> Option<&'static str> {
@@ -484,15 +472,12 @@ fn looks_like_path(text: &str) -> bool {
 }
 
 fn push(words: Args<'_>) -> Option<&'static str> {
-    let is_forced = words.iter().any(|word| {
-        let text = word.text.as_str();
-        text.starts_with("--force")
-            || is_option(text, 'f', "--force")
-            || is_option(text, 'd', "--delete")
-            || is_option(text, '\0', "--mirror")
-            || is_option(text, '\0', "--prune")
-            || text.starts_with(['+', ':'])
-    });
+    let is_forced = has_option(words, 'f', "--force")
+        || has_option(words, 'd', "--delete")
+        || has_option(words, '\0', "--mirror")
+        || has_option(words, '\0', "--prune")
+        || words.iter().any(|word| word.text.starts_with("--force"))
+        || words.iter().any(|word| word.text.starts_with(['+', ':']));
     is_forced.then_some("overwrites or deletes what others may have pulled")
 }
 

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use super::git::{GLOBAL, PLAIN, subcommand};
 use super::{WordList, is_in};
 use crate::shell::args::{
-    Argument, arguments, first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
+    Argument, arguments, first_operand, git_subcommand, name, operands, split_at_dashes,
 };
+use crate::shell::harm::has_option;
 use crate::shell::read_only::Reads;
 use crate::shell::{SimpleCommand, Word};
 
@@ -35,15 +36,12 @@ const SUMMARIES: &str = "s --stat --shortstat --numstat --dirstat --cumulative -
 /// Which content of revisions and of the index a command shows without naming each file, as `git diff` and
 /// `git log -p` do; `None` if it shows none.
 pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitContentQuery> {
-    let (program, words) = command.words.split_first()?;
-    let words = (name(&program.text) == "git").then_some(words)?;
-    let (sub, after) = git_subcommand(words)?;
-    let global = &words[..words.len() - after.len() - 1];
+    let (global, named) = split_git(command)?;
+    let (sub, words) = named?;
     let is_unlisted = |word: &&Word| word.text.starts_with('-') && !is_in(GLOBAL, &word.text);
     // Options other than `-C` lead to other repositories, or change what paths mean.
     let has_others = global.iter().filter(is_unlisted).any(|word| word.text != "-C");
     let is_elsewhere = global.iter().any(|word| is_unlisted(&word));
-    let words = after;
     // A search for a change tells, too, whether the content has the text.
     let shows_patch = match sub {
         "diff" | "show" | "range-diff" => true,
@@ -96,32 +94,31 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
 
 /// The folder that the options `-C` of git lead to from the one it is started in, empty without them.
 pub(in crate::shell) fn git_folder(command: &SimpleCommand) -> PathBuf {
-    let Some((program, words)) = command.words.split_first() else { return PathBuf::new() };
-    let after = git_subcommand(words).map_or(0, |sub| sub.1.len() + 1);
-    let global = &words[..words.len() - after];
-    let options =
-        global.windows(2).filter(|pair| pair[0].text == "-C" && name(&program.text) == "git");
+    let global = split_git(command).map_or(&[][..], |git| git.0);
+    let options = global.windows(2).filter(|pair| pair[0].text == "-C");
     options.map(|pair| &pair[1].text).collect()
 }
 
 /// Returns true if global options of git lead to another repository, or to another working tree.
 pub(in crate::shell) fn leads_elsewhere(command: &SimpleCommand) -> bool {
-    let Some((program, words)) = command.words.split_first() else { return false };
-    let after = git_subcommand(words).map_or(0, |sub| sub.1.len() + 1);
-    name(&program.text) == "git"
-        && words[..words.len() - after].iter().any(|word| {
-            ["--git-dir", "--work-tree", "--exec-path="]
-                .iter()
-                .any(|option| word.text.starts_with(option))
-        })
+    let leading = ["--git-dir", "--work-tree", "--exec-path="];
+    split_git(command).is_some_and(|(global, _)| {
+        global.iter().any(|word| leading.iter().any(|option| word.text.starts_with(option)))
+    })
+}
+
+/// The global options of git, and its subcommand with the arguments, if there is one; `None` for another program.
+fn split_git(command: &SimpleCommand) -> Option<(&[Word], Option<(&str, &[Word])>)> {
+    let (program, words) = command.words.split_first()?;
+    let named = git_subcommand(words);
+    let after = named.map_or(0, |(_, arguments)| arguments.len() + 1);
+    (name(&program.text) == "git").then(|| (&words[..words.len() - after], named))
 }
 
 /// Returns true if git may show content that the words of the command do not limit, in a way that is not looked into.
 /// In a line that is not understood, its words and the variables that it finds are not known either.
 pub fn may_show_any_content(command: &SimpleCommand, is_understood: bool) -> bool {
-    let Some((program, words)) = command.words.split_first() else { return false };
-    let is_git = name(&program.text) == "git";
-    let Some((sub, words)) = git_subcommand(words).filter(|_| is_git) else { return false };
+    let Some((_, Some((sub, words)))) = split_git(command) else { return false };
     let has_unknown = command.has_unknown_args
         || !is_understood
             && words.iter().any(|word| word.is_glob || word.text.contains(['$', '`']));
@@ -160,16 +157,11 @@ const SHOWING_NOTHING: &str = "apply check-mailmap check-ref-format column commi
 /// Returns true if a subcommand may show content that its words do not limit. An unknown one may be an alias of any
 /// other.
 fn shows_all(sub: &str, words: &[Word]) -> bool {
+    let (options, _) = split_at_dashes(words);
     let has = |names: &str| {
-        split_at_dashes(words).0.iter().any(|word| {
-            names.split(' ').any(|name| {
-                let letter = name.chars().next().unwrap_or_default();
-                if name.len() == 1 {
-                    is_option(&word.text, letter, "")
-                } else {
-                    is_option(&word.text, '\0', name)
-                }
-            })
+        names.split(' ').any(|name| match name.chars().next() {
+            Some(letter) if name.len() == 1 => has_option(options, letter, ""),
+            _ => has_option(options, '\0', name),
         })
     };
     match sub {
@@ -306,10 +298,9 @@ impl GitUse {
     }
 
     fn of_plain(command: &SimpleCommand) -> Option<GitUse> {
-        let (program, words) = command.words.split_first()?;
-        let is_git = name(&program.text) == "git" && command.wrappers.is_empty();
-        let (subcommand, arguments) = git_subcommand(words).filter(|_| is_git)?;
-        let mut global = words[..words.len() - arguments.len() - 1].iter();
+        let (global, named) = split_git(command).filter(|_| command.wrappers.is_empty())?;
+        let (subcommand, arguments) = named?;
+        let mut global = global.iter();
         while let Some(word) = global.next() {
             // A folder follows; its repository is the one that is looked at.
             let is_folder = word.text == "-C" && global.next().is_some();
@@ -318,9 +309,8 @@ impl GitUse {
             }
         }
         let short = if subcommand == "rebase" { 'x' } else { '\0' };
-        let runs_words = arguments.iter().any(|word| {
-            is_option(&word.text, short, "--exec") || is_option(&word.text, '\0', "--trailer")
-        });
+        let runs_words =
+            has_option(arguments, short, "--exec") || has_option(arguments, '\0', "--trailer");
         let row = ROWS
             .iter()
             .find(|(names, _)| is_in(names, subcommand))

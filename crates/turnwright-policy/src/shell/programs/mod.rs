@@ -13,14 +13,13 @@ mod text;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::SimpleCommand;
 use super::args::{Args, OptionTable};
-use super::file_use::OperandUse;
 use super::harm::Danger;
 use super::harm::targets::FindTargets;
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
+use super::{OperandUse, SimpleCommand};
 
 pub(super) use git::{starts_no_other, tracks_branches};
 pub use git_use::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
@@ -29,57 +28,83 @@ pub(super) use git_use::{git_folder, leads_elsewhere, shown_files};
 /// Words that are separated by blanks.
 pub(crate) type WordList = &'static str;
 
-/// Says what a program with these arguments would do to the whole system, if anything, whatever files it is
-/// given.
-pub(super) type CatastropheCheck = fn(Args<'_>) -> Option<&'static str>;
+/// Declares the rows of programs. A line for each field has its type, the value that it has in a row that says nothing
+/// about it, and the method that returns a row with another value, if that is no more than to set it. A line for each
+/// flag, which is false in such a row, has the method that returns a row in which it is true.
+macro_rules! program_rows {
+    (
+        $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr $(=> $method:ident)?,)*;
+        $($(#[$flag_doc:meta])* $flag:ident => $flag_method:ident,)*
+    ) => {
+        /// The row of a program, or of a subcommand of one.
+        #[derive(Clone, Copy)]
+        pub(super) struct Program {
+            $($(#[$doc])* pub(super) $field: $type,)*
+            $($(#[$flag_doc])* pub(super) $flag: bool,)*
+        }
 
-/// The row of a program, or of a subcommand of one.
-#[derive(Clone, Copy)]
-pub(super) struct Program {
-    names: WordList,
+        const fn program(names: WordList) -> Program {
+            Program { $($field: $default,)* $($flag: false,)* }.with_names(names)
+        }
+
+        impl Program {
+            $($(const fn $method(self, $field: $type) -> Program {
+                Program { $field, ..self }
+            })?)*
+            $(const fn $flag_method(self) -> Program {
+                Program { $flag: true, ..self }
+            })*
+        }
+    };
+}
+
+program_rows! {
+    names: WordList = "" => with_names,
     /// The arguments with which it only reads.
-    pub(super) reads: Reads,
+    reads: Reads = Reads::Unknown,
     /// The effect of unknown arguments on what it reads.
-    pub(super) unknown_args: UnknownArgs,
+    unknown_args: UnknownArgs = UnknownArgs::Refused => unknown_args,
     /// The arguments with each of which it prints its version, and runs nothing from the current
     /// folder. Others, such as yarn, Maven and .NET, run the version that the folder names.
-    pub(super) version: WordList,
+    version: WordList = "" => version,
     /// Arguments with which it destroys or publishes something.
-    pub(super) dangers: &'static [Danger],
-    pub(super) catastrophe: CatastropheCheck,
+    dangers: &'static [Danger] = &[] => dangers,
+    /// Says what it would do to the whole system with these arguments, if anything, whatever files it is given.
+    catastrophe: fn(Args<'_>) -> Option<&'static str> = |_| None => catastrophe,
     /// The files that it deletes, changes or overwrites, as far as that can ruin a system.
-    pub(super) targets: FindTargets,
+    targets: FindTargets = |_| Vec::new() => targets,
     /// The use that it makes of the files that its operands name.
-    pub(super) operand_use: OperandUse,
+    operand_use: OperandUse = OperandUse::Unknown => operand_use,
     /// Destruction that every mode asks about.
-    pub(super) ruins: &'static [Danger],
-    pub(super) network: NetworkUse,
+    ruins: &'static [Danger] = &[] => ruins,
+    network: NetworkUse = NetworkUse::Never => network,
     /// Words with which it works without the network all the same.
-    pub(super) offline_words: WordList,
+    offline_words: WordList = "" => offline_words,
     /// Options, as `has_exceeding_option` finds them, that a lasting permission does not cover.
-    pub(super) options_outside_grant: WordList,
-    /// True if it runs code that its operands name. A lasting permission covers only those in the folder.
-    pub(super) runs_files: bool,
-    /// True if it takes the names of tasks, each of which runs commands.
-    pub(super) runs_tasks: bool,
+    options_outside_grant: WordList = "" => options_outside_grant,
     /// Options of a task runner whose value is the next word.
-    pub(super) task_options_with_value: WordList,
-    /// True if an argument such as `SHELL=x` acts like an option.
-    pub(super) takes_variables: bool,
+    task_options_with_value: WordList = "" => task_options_with_value,
     /// The extent of a lasting permission for it.
-    pub(super) grant: Grant,
+    grant: Grant = Grant::Guessed => grant,
     /// The words after which it runs a program that is installed in the project; `""` if that
     /// follows its own name.
-    pub(super) runs_installed_after: &'static [&'static str],
-    pub(super) starts: Starts,
+    runs_installed_after: &'static [&'static str] = &[] => runs_installed_after,
+    starts: Starts = Starts::Nothing => starts,
+    /// Counts the words that belong to it if it is a wrapper; `None` if that is not clear.
+    wrapper_words: fn(&SimpleCommand) -> Option<usize> = |_| None => wrapper_words,
+    subcommands: &'static [Program] = &[] => subcommands,
+    ;
+    /// True if it runs code that its operands name. A lasting permission covers only those in the folder.
+    runs_files => runs_files,
+    /// True if it takes the names of tasks, each of which runs commands.
+    runs_tasks => runs_tasks,
+    /// True if an argument such as `SHELL=x` acts like an option.
+    takes_variables => takes_variables,
     /// True if a dangerous command is searched for among its arguments. It is not known which of its
     /// options take a value.
-    pub(super) is_searched: bool,
-    /// Counts the words that belong to it if it is a wrapper; `None` if that is not clear.
-    pub(super) wrapper_words: fn(&SimpleCommand) -> Option<usize>,
+    is_searched => searched,
     /// True if rustup provides a proxy for it.
-    pub(super) is_rustup_proxy: bool,
-    subcommands: &'static [Program],
+    is_rustup_proxy => rustup_proxy,
 }
 
 /// The commands that a program starts.
@@ -94,65 +119,6 @@ pub(super) enum Starts {
     Program,
 }
 
-const fn program(names: WordList) -> Program {
-    Program {
-        names,
-        reads: Reads::Unknown,
-        unknown_args: UnknownArgs::Refused,
-        version: "",
-        dangers: &[],
-        catastrophe: |_| None,
-        targets: |_| Vec::new(),
-        operand_use: OperandUse::Unknown,
-        ruins: &[],
-        network: NetworkUse::Never,
-        offline_words: "",
-        options_outside_grant: "",
-        runs_files: false,
-        runs_tasks: false,
-        task_options_with_value: "",
-        takes_variables: false,
-        grant: Grant::Guessed,
-        runs_installed_after: &[],
-        starts: Starts::Nothing,
-        is_searched: false,
-        wrapper_words: |_| None,
-        is_rustup_proxy: false,
-        subcommands: &[],
-    }
-}
-
-/// Methods that return the row with another value in the field after the arrow.
-macro_rules! setters {
-    ($($method:ident($type:ty) -> $field:ident,)*) => {
-        impl Program {
-            $(const fn $method(self, $field: $type) -> Program {
-                Program { $field, ..self }
-            })*
-        }
-    };
-}
-
-setters! {
-    with_names(WordList) -> names,
-    unknown_args(UnknownArgs) -> unknown_args,
-    version(WordList) -> version,
-    dangers(&'static [Danger]) -> dangers,
-    catastrophe(CatastropheCheck) -> catastrophe,
-    targets(FindTargets) -> targets,
-    operand_use(OperandUse) -> operand_use,
-    ruins(&'static [Danger]) -> ruins,
-    network(NetworkUse) -> network,
-    offline_words(WordList) -> offline_words,
-    options_outside_grant(WordList) -> options_outside_grant,
-    task_options_with_value(WordList) -> task_options_with_value,
-    grant(Grant) -> grant,
-    runs_installed_after(&'static [&'static str]) -> runs_installed_after,
-    starts(Starts) -> starts,
-    wrapper_words(fn(&SimpleCommand) -> Option<usize>) -> wrapper_words,
-    subcommands(&'static [Program]) -> subcommands,
-}
-
 impl Program {
     const fn reads(self, options: OptionTable, operands: Operands) -> Program {
         Program { reads: Reads::Options(options, operands), ..self }
@@ -162,28 +128,8 @@ impl Program {
         Program { reads: Reads::Check(check), ..self }
     }
 
-    const fn runs_files(self) -> Program {
-        Program { runs_files: true, ..self }
-    }
-
-    const fn runs_tasks(self) -> Program {
-        Program { runs_tasks: true, ..self }
-    }
-
-    const fn takes_variables(self) -> Program {
-        Program { takes_variables: true, ..self }
-    }
-
     const fn grantable_prefixes(self, forms: &'static [Form]) -> Program {
         Program { grant: Grant::Forms(forms), ..self }
-    }
-
-    const fn searched(self) -> Program {
-        Program { is_searched: true, ..self }
-    }
-
-    const fn rustup_proxy(self) -> Program {
-        Program { is_rustup_proxy: true, ..self }
     }
 
     pub(super) fn subcommand(&self, name: &str) -> &'static Program {

@@ -1,8 +1,8 @@
 //! Programs that build, check, package and publish projects.
 
+use crate::shell::OperandUse;
 use crate::shell::Word;
 use crate::shell::args::{Args, first_operand, operands};
-use crate::shell::file_use::OperandUse;
 use crate::shell::network::{self, NetworkUse};
 use crate::shell::prefix::{Grant, form};
 use crate::shell::read_only::FilesRead;

@@ -1,7 +1,7 @@
 //! Programs that talk to other machines, containers and databases.
 
+use crate::shell::OperandUse;
 use crate::shell::args::{Args, operands};
-use crate::shell::file_use::OperandUse;
 use crate::shell::network::{NetworkUse, is_remote};
 use crate::shell::prefix::form;
 

@@ -1,9 +1,9 @@
 //! Builtins of the shell, programs that start others, and programs about the machine.
 
+use crate::shell::OperandUse;
 use crate::shell::args::{Argument, arguments};
-use crate::shell::file_use::OperandUse;
 use crate::shell::read_only::Operands::{self, Format, Words};
-use crate::shell::read_only::{FilesRead, ReadPaths, UnknownArgs, glob_folders};
+use crate::shell::read_only::{FilesRead, UnknownArgs, add_path, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, is_in, program};
@@ -157,7 +157,7 @@ const FILE_COMPARISONS: &str = "-nt -ot -ef";
 
 /// `test` without `-v` and `-R`.
 fn test(words: &[Word]) -> FilesRead {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     for (index, word) in words.iter().enumerate() {
         let text = word.text.as_str();
         let near =
@@ -173,10 +173,10 @@ fn test(words: &[Word]) -> FilesRead {
         let is_file = is_in(FILE_OPERATORS, before)
             || beside.iter().any(|word| is_in(FILE_COMPARISONS, word));
         if is_file && !is_operator {
-            reads.add_path(text);
+            add_path(&mut reads, text);
         }
     }
-    Some(reads.0)
+    Some(reads)
 }
 
 /// `[`, which is `test` with a final `]`.
@@ -194,19 +194,19 @@ fn printf(words: &[Word]) -> FilesRead {
 
 /// `cd`. Later commands run in the folder, so it must be one that may be read.
 fn cd(words: &[Word]) -> FilesRead {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     let mut count = 0;
     for argument in arguments(&["-LP"], words) {
         match argument? {
             Argument::Operand(word) if !word.is_glob => {
                 count += 1;
-                reads.add_path(&word.text);
+                add_path(&mut reads, &word.text);
             }
             Argument::Option(_) => {}
             _ => return None,
         }
     }
-    (count <= 1).then_some(reads.0)
+    (count <= 1).then_some(reads)
 }
 
 /// `set` with the options that scripts usually begin with.

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use crate::shell::OperandUse;
 use crate::shell::args::{self, Args};
 use crate::shell::args::{Argument, OptionTable, arguments};
-use crate::shell::file_use::OperandUse;
 use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
-use crate::shell::read_only::{self, FilesRead, ReadPaths, UnknownArgs, command_after_exec};
+use crate::shell::read_only::{
+    self, FilesRead, UnknownArgs, add_operand, add_path, add_value, command_after_exec,
+};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, WordList, is_in, program, projects};
@@ -108,30 +110,26 @@ const FD: OptionTable = &[
     "--base-directory< --version --help",
 ];
 
-/// The command line syntax of a search program.
-struct SearchSyntax {
+/// The files that a search program reads. With `pattern_options` no operand is the pattern; with `recursive_options` it
+/// is recursive, as it always is if there are none.
+fn files_of_search(
+    words: &[Word],
     options: OptionTable,
-    /// Options that give the pattern, so that no operand does.
     pattern_options: WordList,
-    /// Options that make it recursive; `None` if it always is.
     recursive_options: Option<WordList>,
-    /// True if it may be called without a pattern.
     pattern_is_optional: bool,
-}
-
-fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
-    let mut reads = ReadPaths::default();
+) -> FilesRead {
+    let mut reads = Vec::new();
     let mut operands = Vec::new();
     let mut has_pattern = false;
-    let mut is_recursive = syntax.recursive_options.is_none();
-    for argument in arguments(syntax.options, words) {
+    let mut is_recursive = recursive_options.is_none();
+    for argument in arguments(options, words) {
         match argument? {
             Argument::Option(option) => {
-                has_pattern |= is_in(syntax.pattern_options, option);
-                is_recursive |=
-                    syntax.recursive_options.is_some_and(|options| is_in(options, option));
+                has_pattern |= is_in(pattern_options, option);
+                is_recursive |= recursive_options.is_some_and(|options| is_in(options, option));
             }
-            Argument::FileValue(word, name) => reads.add_value(word, name)?,
+            Argument::FileValue(word, name) => add_value(&mut reads, word, name)?,
             Argument::Operand(word) => operands.push(word),
         }
     }
@@ -139,45 +137,30 @@ fn files_of_search(syntax: &SearchSyntax, words: &[Word]) -> FilesRead {
     if !has_pattern {
         match operands.next() {
             Some(pattern) if pattern.is_glob => return None,
-            None if !syntax.pattern_is_optional => return None,
+            None if !pattern_is_optional => return None,
             _ => {}
         }
     }
     if operands.len() == 0 && is_recursive {
-        reads.add_current_folder();
+        reads.push(PathBuf::from("."));
     }
-    operands.try_for_each(|operand| reads.add_operand(operand))?;
-    Some(reads.0)
+    operands.try_for_each(|operand| add_operand(&mut reads, operand))?;
+    Some(reads)
 }
 
 fn grep(words: &[Word]) -> FilesRead {
-    let syntax = SearchSyntax {
-        options: GREP,
-        pattern_options: "e f --regexp --file --version --help",
-        recursive_options: Some("r R d --recursive --dereference-recursive --directories"),
-        pattern_is_optional: false,
-    };
-    files_of_search(&syntax, words)
+    let recursive = "r R d --recursive --dereference-recursive --directories";
+    let patterns = "e f --regexp --file --version --help";
+    files_of_search(words, GREP, patterns, Some(recursive), false)
 }
 
 fn rg(words: &[Word]) -> FilesRead {
-    let syntax = SearchSyntax {
-        options: RG,
-        pattern_options: "e f V h --regexp --file --files --type-list --version --help",
-        recursive_options: None,
-        pattern_is_optional: false,
-    };
-    files_of_search(&syntax, words)
+    let patterns = "e f V h --regexp --file --files --type-list --version --help";
+    files_of_search(words, RG, patterns, None, false)
 }
 
 fn fd(words: &[Word]) -> FilesRead {
-    let syntax = SearchSyntax {
-        options: FD,
-        pattern_options: "",
-        recursive_options: None,
-        pattern_is_optional: true,
-    };
-    files_of_search(&syntax, words)
+    files_of_search(words, FD, "", None, true)
 }
 
 /// The expressions of `find` that take no argument and only test or print.
@@ -196,17 +179,17 @@ const FIND_WITH_FILE: &str = "-newer -anewer -cnewer -samefile";
 
 /// `find` with expressions that only test files and print to standard output.
 fn find(words: &[Word]) -> FilesRead {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     if words.iter().any(|word| word.is_glob) {
         return None;
     }
     let mut rest = words.iter().map(|word| word.text.as_str()).peekable();
     while rest.next_if(|word| ["-H", "-P"].contains(word)).is_some() {}
     while let Some(start) = rest.next_if(|word| !word.starts_with(['-', '(', ')', '!', ','])) {
-        reads.add_path(start);
+        add_path(&mut reads, start);
     }
-    if reads.0.is_empty() {
-        reads.add_current_folder();
+    if reads.is_empty() {
+        reads.push(PathBuf::from("."));
     }
     while let Some(word) = rest.next() {
         if word == "-exec" {
@@ -216,12 +199,12 @@ fn find(words: &[Word]) -> FilesRead {
         } else if is_in(FIND_WITH_WORD, word) {
             rest.next()?;
         } else if is_in(FIND_WITH_FILE, word) {
-            reads.add_path(rest.next()?);
+            add_path(&mut reads, rest.next()?);
         } else if !is_in(FIND_WITHOUT_ARGUMENT, word) {
             return None;
         }
     }
-    Some(reads.0)
+    Some(reads)
 }
 
 /// True if a command only reads, whatever files it is given.
@@ -246,20 +229,20 @@ fn reads_after_script(
     words: &[Word],
     is_harmless: impl Fn(&str) -> bool,
 ) -> FilesRead {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     let mut has_script = false;
     for argument in arguments(options, words) {
         match argument? {
             Argument::Option(_) => {}
-            Argument::FileValue(word, name) => reads.add_value(word, name)?,
-            Argument::Operand(word) if has_script => reads.add_operand(word)?,
+            Argument::FileValue(word, name) => add_value(&mut reads, word, name)?,
+            Argument::Operand(word) if has_script => add_operand(&mut reads, word)?,
             Argument::Operand(word) => {
                 has_script = !word.is_glob && is_harmless(&word.text);
                 has_script.then_some(())?;
             }
         }
     }
-    has_script.then_some(reads.0)
+    has_script.then_some(reads)
 }
 
 /// `sed` with scripts that select lines by their numbers or by a plain regular expression, and replace
@@ -273,10 +256,7 @@ fn sed(words: &[Word]) -> FilesRead {
     if scripts.is_empty() {
         return reads_after_script(options, &words, is_harmless);
     }
-    scripts
-        .iter()
-        .all(|script| is_harmless(script))
-        .then(|| Files.files(options, &words, ReadPaths::default()))?
+    scripts.iter().all(|script| is_harmless(script)).then(|| Files.files(options, &words))?
 }
 
 /// Removes `-e SCRIPT`.
@@ -403,7 +383,7 @@ fn jq(words: &[Word]) -> FilesRead {
 
 /// Removes `--arg name value` and similar options. Also returns the files that they read.
 fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
-    let mut reads = ReadPaths::default();
+    let mut reads = Vec::new();
     let mut kept = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -419,13 +399,13 @@ fn split_variables(words: &[Word]) -> Option<(Vec<Word>, Vec<PathBuf>)> {
                 return None;
             }
             if is_file {
-                reads.add_path(&value.text);
+                add_path(&mut reads, &value.text);
             }
         } else {
             kept.push(word.clone());
         }
     }
-    Some((kept, reads.0))
+    Some((kept, reads))
 }
 
 /// `python -m pip install`.

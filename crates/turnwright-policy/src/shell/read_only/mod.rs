@@ -146,22 +146,16 @@ impl Reads {
     fn files(self, words: &[Word]) -> FilesRead {
         match self {
             Reads::Unknown => None,
-            Reads::Options(options, operands) => {
-                operands.files(options, words, ReadPaths::default())
-            }
+            Reads::Options(options, operands) => operands.files(options, words),
             Reads::Check(check) => check(words),
         }
     }
 }
 
 impl Operands {
-    /// The files that a program reads with these arguments, in addition to `reads`.
-    pub(super) fn files(
-        self,
-        options: OptionTable,
-        words: &[Word],
-        mut reads: ReadPaths,
-    ) -> FilesRead {
+    /// The files that a program reads with these arguments.
+    pub(super) fn files(self, options: OptionTable, words: &[Word]) -> FilesRead {
+        let mut reads = Vec::new();
         let mut count = 0;
         let mut is_listing = false;
         for argument in arguments(options, words) {
@@ -169,7 +163,7 @@ impl Operands {
                 // Some versions take an option after the first operand for the second operand.
                 Argument::Option(_) if count > 0 && self == Operands::OneFile => return None,
                 Argument::Option(option) => is_listing |= self.is_listing_option(option),
-                Argument::FileValue(word, name) => reads.add_value(word, name)?,
+                Argument::FileValue(word, name) => add_value(&mut reads, word, name)?,
                 Argument::Operand(word) => {
                     count += 1;
                     self.add(word, count, &mut reads)?;
@@ -177,7 +171,7 @@ impl Operands {
             }
         }
         if count == 0 && self == Operands::FilesOrHere {
-            reads.add_current_folder();
+            reads.push(PathBuf::from("."));
         }
         let is_fine = match self {
             Operands::Listed(_) => count == 0 || is_listing,
@@ -185,21 +179,21 @@ impl Operands {
             Operands::First(known) => words.first().is_some_and(|word| is_in(known, &word.text)),
             _ => true,
         };
-        is_fine.then_some(reads.0)
+        is_fine.then_some(reads)
     }
 
     fn is_listing_option(self, option: &str) -> bool {
         matches!(self, Operands::Listed(options) if is_in(options, option))
     }
 
-    fn add(self, word: &Word, count: usize, reads: &mut ReadPaths) -> Option<()> {
+    fn add(self, word: &Word, count: usize, reads: &mut Vec<PathBuf>) -> Option<()> {
         match self {
             Operands::None => None,
             Operands::Any => Some(()),
-            Operands::Files | Operands::FilesOrHere => reads.add_operand(word),
+            Operands::Files | Operands::FilesOrHere => add_operand(reads, word),
             _ if word.is_glob => None,
             Operands::Words | Operands::Listed(_) => Some(()),
-            Operands::OneFile => (count == 1).then(|| reads.add_operand(word))?,
+            Operands::OneFile => (count == 1).then(|| add_operand(reads, word))?,
             Operands::Format => word.text.starts_with('+').then_some(()),
             Operands::One => (count == 1).then_some(()),
             Operands::First(known) | Operands::FirstOrNone(known) => {
@@ -224,36 +218,25 @@ fn literal_folder(text: &str) -> PathBuf {
     if length == 0 { PathBuf::from(".") } else { PathBuf::from(&text[..length]) }
 }
 
-/// Collects the paths that a command reads.
-#[derive(Default)]
-pub(super) struct ReadPaths(pub(super) Vec<PathBuf>);
-
-impl ReadPaths {
-    /// Adds the folder in which the command runs.
-    pub(super) fn add_current_folder(&mut self) {
-        self.0.push(PathBuf::from("."));
+/// Adds an operand that is a path or a glob to the paths that a command reads.
+pub(super) fn add_operand(reads: &mut Vec<PathBuf>, word: &Word) -> Option<()> {
+    if word.is_glob {
+        reads.push(glob_folder(&word.text)?);
+        return Some(());
     }
+    add_path(reads, &word.text);
+    Some(())
+}
 
-    /// Adds an operand that is a path or a glob.
-    pub(super) fn add_operand(&mut self, word: &Word) -> Option<()> {
-        if word.is_glob {
-            self.0.push(glob_folder(&word.text)?);
-            return Some(());
-        }
-        self.add_path(&word.text);
-        Some(())
-    }
+/// Adds the value of an option, which is a path.
+pub(super) fn add_value(reads: &mut Vec<PathBuf>, word: &Word, name: &str) -> Option<()> {
+    (!word.is_glob).then(|| add_path(reads, name))
+}
 
-    /// Adds the value of an option, which is a path.
-    pub(super) fn add_value(&mut self, word: &Word, name: &str) -> Option<()> {
-        (!word.is_glob).then(|| self.add_path(name))
-    }
-
-    pub(super) fn add_path(&mut self, name: &str) {
-        let is_no_file = ["", "-", "/dev/null", "/dev/stdin"].contains(&name);
-        if !is_no_file {
-            self.0.push(PathBuf::from(name));
-        }
+pub(super) fn add_path(reads: &mut Vec<PathBuf>, name: &str) {
+    let is_no_file = ["", "-", "/dev/null", "/dev/stdin"].contains(&name);
+    if !is_no_file {
+        reads.push(PathBuf::from(name));
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 
+use super::super::programs::{WordList, is_in};
 use super::super::{Redirect, SimpleCommand, Word};
 use super::command_scanner;
 use super::lexer::Ambiguity;
@@ -15,44 +16,21 @@ pub(in crate::shell) const NOT_UNDERSTOOD: Ambiguity =
     "it is for cmd, whose command lines are not analysed";
 
 /// Commands whose arguments may contain another command.
-const STARTERS: &[&str] = &[
-    "call",
-    "cmd",
-    "conhost",
-    "do",
-    "else",
-    "for",
-    "forfiles",
-    "if",
-    "in",
-    "not",
-    "powershell",
-    "pwsh",
-    "runas",
-    "start",
-    "wsl",
-];
+const STARTERS: WordList =
+    "call cmd conhost do else for forfiles if in not powershell pwsh runas start wsl";
 /// Names that are a device in every folder.
-const DEVICES: &[&str] = &["nul", "con", "aux", "prn"];
+const DEVICES: WordList = "nul con aux prn";
 /// Extensions that may be left out.
 const EXTENSIONS: [&str; 4] = [".exe", ".cmd", ".bat", ".com"];
 /// The maximum number of words that are repeated because they may be a command within another.
 const MAX_REPEATED_WORDS: usize = 100_000;
 
-/// How a line is split. No single way is right, because it depends on the program.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
-    /// Quotes keep a word together, and blanks end it.
-    Quoted,
-    /// Quotes mean nothing, as in a line that quotes another one, and every delimiter ends a word.
-    Split,
-}
-
 /// Everything that could be a command in a line.
 pub(in crate::shell) fn scan(line: &str) -> Vec<SimpleCommand> {
     let mut all = Vec::new();
-    for reading in [Reading::Quoted, Reading::Split] {
-        let mut scanner = CmdScanner::new(reading);
+    // No single way to split a line is right, because it depends on the program.
+    for obeys_quotes in [true, false] {
+        let mut scanner = CmdScanner { obeys_quotes, ..CmdScanner::default() };
         scanner.read(line);
         all.append(&mut scanner.found);
     }
@@ -69,8 +47,11 @@ pub(in crate::shell) fn scan(line: &str) -> Vec<SimpleCommand> {
     all
 }
 
+#[derive(Default)]
 struct CmdScanner {
-    reading: Reading,
+    /// True if quotes keep a word together, and blanks end it. Otherwise quotes mean nothing, as in a line that quotes
+    /// another one, and every delimiter ends a word.
+    obeys_quotes: bool,
     found: Vec<SimpleCommand>,
     words: Vec<Word>,
     redirects: Vec<Redirect>,
@@ -79,24 +60,11 @@ struct CmdScanner {
     redirect_is_write: Option<bool>,
     /// True if a command has changed the folder.
     has_left_folder: bool,
-    /// The number of words that may still be repeated.
-    budget: usize,
+    /// The number of words that were repeated.
+    repeated: usize,
 }
 
 impl CmdScanner {
-    fn new(reading: Reading) -> CmdScanner {
-        CmdScanner {
-            reading,
-            found: Vec::new(),
-            words: Vec::new(),
-            redirects: Vec::new(),
-            word: None,
-            redirect_is_write: None,
-            has_left_folder: false,
-            budget: MAX_REPEATED_WORDS,
-        }
-    }
-
     fn read(&mut self, line: &str) {
         let mut chars = line.chars().peekable();
         let mut is_quoted = false;
@@ -104,7 +72,7 @@ impl CmdScanner {
             match char {
                 '"' => {
                     self.word.get_or_insert_default();
-                    is_quoted = self.reading == Reading::Quoted && !is_quoted;
+                    is_quoted = self.obeys_quotes && !is_quoted;
                 }
                 // A quoted part ends with the line.
                 '\n' => {
@@ -117,7 +85,7 @@ impl CmdScanner {
                     Some(next) => self.push(next),
                 },
                 '&' | '|' | '(' | ')' => self.end_command(),
-                ';' if self.reading == Reading::Split => self.end_command(),
+                ';' if !self.obeys_quotes => self.end_command(),
                 '>' | '<' => {
                     // The number of a file handle is no word.
                     self.word.take_if(|word| {
@@ -131,7 +99,7 @@ impl CmdScanner {
                         self.redirect_is_write = Some(char == '>');
                     }
                 }
-                ',' | '=' if self.reading == Reading::Split => self.end_word(),
+                ',' | '=' if !self.obeys_quotes => self.end_word(),
                 // These end the name of a command whatever follows.
                 ',' | ';' | '=' if self.words.is_empty() => self.end_word(),
                 char if char.is_whitespace() => self.end_word(),
@@ -148,7 +116,7 @@ impl CmdScanner {
     fn end_word(&mut self) {
         let Some(text) = self.word.take() else { return };
         match self.redirect_is_write.take() {
-            Some(_) if DEVICES.contains(&text.to_ascii_lowercase().as_str()) => {}
+            Some(_) if is_in(DEVICES, &text.to_ascii_lowercase()) => {}
             Some(is_write) => {
                 self.redirects.push(Redirect { path: PathBuf::from(text), is_write });
             }
@@ -176,10 +144,10 @@ impl CmdScanner {
         let mut redirects = Some(redirects);
         for (index, first) in words.iter().enumerate() {
             let rest = &words[index..];
-            if !may_start || index > 0 && self.budget < rest.len() {
+            if !may_start || index > 0 && self.repeated + rest.len() > MAX_REPEATED_WORDS {
                 break;
             }
-            self.budget = self.budget.saturating_sub(if index > 0 { rest.len() } else { 0 });
+            self.repeated += if index > 0 { rest.len() } else { 0 };
             let name = program_name(&first.text);
             // `rd/s` and `cd\` are a command and its argument.
             let (short, argument) = split_name(&first.text);
@@ -197,9 +165,7 @@ impl CmdScanner {
             self.has_left_folder |= matches!(short.as_str(), "cd" | "chdir" | "pushd" | "popd")
                 || first.text.ends_with(':');
             // After a starter, each argument may be the command.
-            may_start &= index > 0
-                || STARTERS.contains(&name.as_str())
-                || STARTERS.contains(&short.as_str());
+            may_start &= index > 0 || is_in(STARTERS, &name) || is_in(STARTERS, &short);
             let mut named = vec![Word::plain(name)];
             named.extend_from_slice(&rest[1..]);
             self.found.push(SimpleCommand {

@@ -18,13 +18,9 @@ const MAX_DEPTH: usize = 8;
 /// All commands that can be found in a line, and its other text that could be commands.
 pub(in crate::shell) fn scan(line: &str) -> Script {
     let mut scan = CommandScanner {
-        texts: vec![(line.to_owned(), 0, ShellFolder::start())],
-        found: Vec::new(),
-        program_texts: Vec::new(),
-        data: Vec::new(),
-        assigned: Vec::new(),
-        folder: ShellFolder::start(),
+        texts: vec![(line.to_owned(), 0, ShellFolder::default())],
         budget: MAX_RESULT_BYTES,
+        ..CommandScanner::default()
     };
     while let Some((text, depth, folder)) = scan.texts.pop() {
         scan.folder = folder;
@@ -39,6 +35,7 @@ pub(in crate::shell) fn scan(line: &str) -> Script {
     Script { commands, ambiguity: None, texts }
 }
 
+#[derive(Default)]
 struct CommandScanner {
     /// The texts that are still to be read, with their depths and the folders in which they run.
     texts: Vec<(String, usize, ShellFolder)>,
@@ -230,8 +227,9 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
 }
 
 /// The end of the command that is being read.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Closer {
+    #[default]
     EndOfText,
     /// The `)` of a command or process substitution.
     Substitution,
@@ -241,6 +239,7 @@ enum Closer {
 }
 
 /// A command while it is read.
+#[derive(Default)]
 struct Frame {
     closer: Closer,
     /// True if it began within double quotes.
@@ -257,19 +256,6 @@ struct Frame {
 }
 
 impl Frame {
-    fn new(closer: Closer, is_quoted: bool, outer_folder: ShellFolder) -> Frame {
-        Frame {
-            outer_folder,
-            closer,
-            is_quoted,
-            words: Vec::new(),
-            redirects: Vec::new(),
-            word: None,
-            redirect_is_write: None,
-            has_expansion: false,
-        }
-    }
-
     fn push(&mut self, character: char) {
         self.word.get_or_insert_default().text.push(character);
     }
@@ -297,27 +283,22 @@ struct TextReader<'a> {
     rest: std::str::Chars<'a>,
     depth: usize,
     frames: Vec<Frame>,
-    /// The delimiters of the here-documents that begin on the next line.
-    here_delimiters: Vec<HereDelimiter>,
+    /// The delimiters of the here-documents that begin on the next line, each with true if it is quoted, so that the text
+    /// of the document is not expanded.
+    here_delimiters: Vec<(String, bool)>,
     /// The number of commands that had been found when the current line began.
     line_start: usize,
 }
 
-struct HereDelimiter {
-    text: String,
-    /// True if the text of the document is not expanded.
-    is_quoted: bool,
-}
-
 impl<'a> TextReader<'a> {
     fn new(text: &'a str, depth: usize, line_start: usize) -> TextReader<'a> {
-        let frames = vec![Frame::new(Closer::EndOfText, false, ShellFolder::start())];
+        let frames = vec![Frame::default()];
         TextReader { rest: text.chars(), depth, frames, here_delimiters: Vec::new(), line_start }
     }
 
     fn top(&mut self) -> &mut Frame {
         if self.frames.is_empty() {
-            self.frames.push(Frame::new(Closer::EndOfText, false, ShellFolder::start()));
+            self.frames.push(Frame::default());
         }
         let last = self.frames.len() - 1;
         &mut self.frames[last]
@@ -476,7 +457,13 @@ impl<'a> TextReader<'a> {
     fn open(&mut self, scan: &CommandScanner, closer: Closer, is_quoted: &mut bool) {
         self.top().has_expansion = true;
         if self.frames.len() < MAX_DEPTH * 8 {
-            self.frames.push(Frame::new(closer, *is_quoted, scan.folder.clone()));
+            let outer_folder = scan.folder.clone();
+            self.frames.push(Frame {
+                closer,
+                is_quoted: *is_quoted,
+                outer_folder,
+                ..Frame::default()
+            });
         }
         *is_quoted = false;
     }
@@ -542,20 +529,21 @@ impl<'a> TextReader<'a> {
             .find(|char: char| char.is_whitespace() || ";&|<>()".contains(char))
             .map_or(rest.len(), |length| closing + length);
         let (word, after) = rest.split_at(end);
-        let text = word.replace(['\'', '"', '\\'], "");
-        self.here_delimiters.push(HereDelimiter { is_quoted: text.len() < word.len(), text });
+        let delimiter = word.replace(['\'', '"', '\\'], "");
+        let is_quoted = delimiter.len() < word.len();
+        self.here_delimiters.push((delimiter, is_quoted));
         self.rest = after.chars();
     }
 
     /// Skips the here-documents that begin here. A shell runs them, another program may run them, and those
     /// that only take data do not; the shell that runs the line expands them.
     fn here_documents(&mut self, scan: &mut CommandScanner) {
-        for end in std::mem::take(&mut self.here_delimiters) {
+        for (delimiter, is_quoted) in std::mem::take(&mut self.here_delimiters) {
             let rest = self.rest.as_str();
             let mut length = 0;
             let mut after = rest.len();
             for line in rest.split_inclusive('\n') {
-                if line.trim_start_matches('\t').trim_end_matches('\n') == end.text {
+                if line.trim_start_matches('\t').trim_end_matches('\n') == delimiter {
                     after = length + line.len();
                     break;
                 }
@@ -572,7 +560,7 @@ impl<'a> TextReader<'a> {
                 Reader::Data if scan.spend(text.len()) => scan.data.push(text.to_owned()),
                 Reader::Data => {}
             }
-            if !end.is_quoted && text.contains(['$', '`']) {
+            if !is_quoted && text.contains(['$', '`']) {
                 let quoted = format!(": \"{}\"", text.replace('"', " "));
                 scan.scan_later(quoted, self.depth);
             }

@@ -1,7 +1,7 @@
 //! Loops, conditions and groups. Each part is read as a list of commands, as often as a loop has words.
 //! A line with one is unambiguous only if all of its commands only read.
 
-use super::super::{SimpleCommand, Word};
+use super::super::Word;
 use super::known_words;
 use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
 use super::parser::{INCOMPLETE, LineState, SETS_VARIABLE, UNKNOWN_FOLDER, parse_list};
@@ -14,48 +14,36 @@ const MAX_DEPTH: usize = 4;
 const MAX_LISTS: usize = 64;
 
 /// Reads a loop, a condition or a group without what follows it. False if there is none.
-pub(in crate::shell) fn parse(
-    lexer: &mut Lexer<'_>,
-    state: &LineState,
-    commands: &mut Vec<SimpleCommand>,
-) -> Result<bool, Ambiguity> {
-    let before = commands.len();
+pub(super) fn parse(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<bool, Ambiguity> {
+    let before = state.commands.len();
     if lexer.open_group()? {
         lexer.expansion.get_or_insert(GROUP);
-        group(lexer, state, commands)?;
+        group(lexer, state)?;
         return Ok(true);
     } else if lexer.eat_keyword("for") {
         lexer.expansion.get_or_insert(KEYWORD);
-        for_loop(lexer, state, commands)?;
+        for_loop(lexer, state)?;
     } else if lexer.eat_keyword("if") {
         lexer.expansion.get_or_insert(KEYWORD);
-        condition(lexer, state, commands)?;
+        condition(lexer, state)?;
     } else {
         return Ok(false);
     }
     // It may run any number of times, so the folder after it is not known either.
-    let moves = commands[before..].iter().any(changes_folder);
+    let moves = state.commands[before..].iter().any(changes_folder);
     if moves { Err(UNKNOWN_FOLDER) } else { Ok(true) }
 }
 
 /// Reads up to the bracket that ends a group or substitution.
-pub(in crate::shell) fn group(
-    lexer: &mut Lexer<'_>,
-    state: &LineState,
-    commands: &mut Vec<SimpleCommand>,
-) -> Result<(), Ambiguity> {
+pub(super) fn group(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<(), Ambiguity> {
     let was_in_brackets = std::mem::replace(&mut lexer.is_in_brackets, true);
-    list(lexer, state, &[], commands)?;
+    list(lexer, state, &[])?;
     lexer.is_in_brackets = was_in_brackets;
     lexer.close_group()
 }
 
 /// `for NAME in WORDS; do LIST; done`.
-fn for_loop(
-    lexer: &mut Lexer<'_>,
-    state: &LineState,
-    commands: &mut Vec<SimpleCommand>,
-) -> Result<(), Ambiguity> {
+fn for_loop(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<(), Ambiguity> {
     let name = match lexer.next()? {
         Token::Word(raw) if !raw.is_quoted && !raw.touches_redirect => raw.text,
         _ => return Err(KEYWORD),
@@ -64,7 +52,7 @@ fn for_loop(
         return Err(KEYWORD);
     }
     let values = values(lexer)?;
-    commands.append(&mut lexer.substituted);
+    state.commands.append(&mut lexer.substituted);
     lexer.skip_newlines();
     if !lexer.eat_keyword("do") || values.is_empty() {
         return Err(INCOMPLETE);
@@ -74,7 +62,7 @@ fn for_loop(
         lexer.position = body;
         let known = lexer.variables.len();
         add_variable(lexer, (name.clone(), value))?;
-        list(lexer, state, &["done"], commands)?;
+        list(lexer, state, &["done"])?;
         lexer.variables.truncate(known);
     }
     Ok(())
@@ -97,16 +85,12 @@ fn values(lexer: &mut Lexer<'_>) -> Result<Vec<Option<Word>>, Ambiguity> {
 }
 
 /// `if LIST; then LIST; elif LIST; then LIST; else LIST; fi`.
-fn condition(
-    lexer: &mut Lexer<'_>,
-    state: &LineState,
-    commands: &mut Vec<SimpleCommand>,
-) -> Result<(), Ambiguity> {
+fn condition(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<(), Ambiguity> {
     loop {
-        list(lexer, state, &["then"], commands)?;
-        match list(lexer, state, &["elif", "else", "fi"], commands)? {
+        list(lexer, state, &["then"])?;
+        match list(lexer, state, &["elif", "else", "fi"])? {
             "elif" => {}
-            "else" => return list(lexer, state, &["fi"], commands).map(drop),
+            "else" => return list(lexer, state, &["fi"]).map(drop),
             _ => return Ok(()),
         }
     }
@@ -115,9 +99,8 @@ fn condition(
 /// Reads a list in which the folder is known, and after which the variables are as before.
 fn list(
     lexer: &mut Lexer<'_>,
-    state: &LineState,
+    state: &mut LineState,
     until: &[&'static str],
-    commands: &mut Vec<SimpleCommand>,
 ) -> Result<&'static str, Ambiguity> {
     lexer.list_count += 1;
     if lexer.depth == MAX_DEPTH || lexer.list_count > MAX_LISTS {
@@ -126,7 +109,9 @@ fn list(
     lexer.depth += 1;
     let known = lexer.variables.len();
     let mut inner = LineState::new(state.folder.clone().ok_or(UNKNOWN_FOLDER)?);
-    let keyword = parse_list(lexer, &mut inner, until, commands)?;
+    inner.commands = std::mem::take(&mut state.commands);
+    let keyword = parse_list(lexer, &mut inner, until)?;
+    state.commands = inner.commands;
     lexer.variables.truncate(known);
     lexer.depth -= 1;
     Ok(keyword)

@@ -9,7 +9,7 @@ use super::lexer::{
     check_characters,
 };
 use super::shell_state::changes_folder;
-use super::wrappers::{ShellLine, strip_wrappers};
+use super::wrappers::strip_wrappers;
 use super::{compound, known_words};
 use turnwright_types::shell_script::ShellDialect;
 
@@ -42,11 +42,10 @@ pub(in crate::shell) fn parse(
     let mut lexer = Lexer::new(line, dialect);
     lexer.shell_depth = depth;
     let mut state = LineState::new(folder);
-    let mut commands = Vec::new();
-    parse_list(&mut lexer, &mut state, &[], &mut commands)?;
+    parse_list(&mut lexer, &mut state, &[])?;
     match lexer.expansion {
-        Some(expansion) if !only_reads(&commands) => Err(expansion),
-        _ => Ok(commands),
+        Some(expansion) if !only_reads(&state.commands) => Err(expansion),
+        _ => Ok(state.commands),
     }
 }
 
@@ -64,10 +63,10 @@ fn only_reads(commands: &[SimpleCommand]) -> bool {
 pub(super) fn parse_substitution(lexer: &mut Lexer<'_>) -> Result<Vec<SimpleCommand>, Ambiguity> {
     let folder = lexer.folder.clone().ok_or(UNKNOWN_FOLDER)?;
     let outer = std::mem::take(&mut lexer.substituted);
-    let mut commands = Vec::new();
-    compound::group(lexer, &LineState::new(folder.clone()), &mut commands)?;
+    let mut state = LineState::new(folder.clone());
+    compound::group(lexer, &mut state)?;
     (lexer.folder, lexer.substituted) = (Some(folder), outer);
-    Ok(commands)
+    Ok(state.commands)
 }
 
 /// Reads commands up to one of the keywords, which is returned, or to the end of the text if there are
@@ -76,7 +75,6 @@ pub(super) fn parse_list(
     lexer: &mut Lexer<'_>,
     state: &mut LineState,
     until: &[&'static str],
-    commands: &mut Vec<SimpleCommand>,
 ) -> Result<&'static str, Ambiguity> {
     loop {
         lexer.folder.clone_from(&state.folder);
@@ -85,15 +83,15 @@ pub(super) fn parse_list(
         {
             return Ok(keyword);
         }
-        let end = if compound::parse(lexer, state, commands)? {
+        let end = if compound::parse(lexer, state)? {
             let end_after_compound = end_of_compound(lexer)?;
             state.advance(None, end_after_compound);
             end_after_compound
         } else {
-            simple_command(lexer, state, commands)?
+            simple_command(lexer, state)?
         };
-        let word_count: usize = commands.iter().map(|command| command.words.len()).sum();
-        if commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
+        let word_count: usize = state.commands.iter().map(|command| command.words.len()).sum();
+        if state.commands.len() > MAX_COMMANDS || word_count > MAX_WORDS {
             return Err("it has more than 64 commands or 1024 words");
         }
         if end == Terminator::EndOfLine {
@@ -102,18 +100,14 @@ pub(super) fn parse_list(
     }
 }
 
-fn simple_command(
-    lexer: &mut Lexer<'_>,
-    state: &mut LineState,
-    commands: &mut Vec<SimpleCommand>,
-) -> Result<Terminator, Ambiguity> {
+fn simple_command(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<Terminator, Ambiguity> {
     let (command, end) = next_command(lexer)?;
-    commands.append(&mut lexer.substituted);
+    state.commands.append(&mut lexer.substituted);
     match command {
         Some(command) if command.words.is_empty() => {
             state.set_variable(lexer, command.assigned, end)?;
         }
-        Some(command) => state.run(command, end, lexer.shell_depth, commands)?,
+        Some(command) => state.run(command, end, lexer.shell_depth)?,
         None if !state.may_be_empty(end) => return Err(INCOMPLETE),
         None if !state.is_continued() => state.last = end,
         None => {}
@@ -277,8 +271,9 @@ pub(in crate::shell) fn redirect(
     }
 }
 
-/// The state after the commands read so far.
+/// The commands read so far, and the state after them.
 pub(in crate::shell) struct LineState {
+    pub(super) commands: Vec<SimpleCommand>,
     /// The end of the last command.
     last: Terminator,
     /// The folder in which the next command runs, if it is known.
@@ -298,6 +293,7 @@ pub(in crate::shell) struct LineState {
 impl LineState {
     pub(in crate::shell) fn new(folder: PathBuf) -> LineState {
         LineState {
+            commands: Vec::new(),
             last: Terminator::Newline,
             chain_folder: Some(folder.clone()),
             folder: Some(folder),
@@ -322,7 +318,6 @@ impl LineState {
         command: PartialCommand,
         end: Terminator,
         depth: usize,
-        commands: &mut Vec<SimpleCommand>,
     ) -> Result<(), Ambiguity> {
         let PartialCommand { words, redirects, stdout_is_file, has_unknown_args, .. } = command;
         let folder = Some(self.folder.clone().ok_or(UNKNOWN_FOLDER)?);
@@ -334,16 +329,15 @@ impl LineState {
             ..SimpleCommand::default()
         };
         let inner = strip_wrappers(&mut simple, stdout_is_file)?;
-        let target = if changes_folder(&simple) {
-            Some(self.changed_folder(&simple, end, commands)?)
-        } else {
-            None
-        };
+        let target =
+            if changes_folder(&simple) { Some(self.changed_folder(&simple, end)?) } else { None };
         match inner {
-            Some(line) => parse_nested(simple, &line, depth, commands)?,
+            Some((line, dialect)) => {
+                self.commands.append(&mut parse_nested(simple, &line, dialect, depth)?);
+            }
             None => {
-                commands.extend(read_only::started_by_find(&simple));
-                commands.push(simple);
+                self.commands.extend(read_only::started_by_find(&simple));
+                self.commands.push(simple);
             }
         }
         self.advance(target, end);
@@ -366,19 +360,18 @@ impl LineState {
         Ok(())
     }
 
-    /// The folder that a command changes to. `before` are the commands before it.
+    /// The folder that a command changes to.
     fn changed_folder(
         &mut self,
         simple: &SimpleCommand,
         end: Terminator,
-        before: &[SimpleCommand],
     ) -> Result<PathBuf, Ambiguity> {
         if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
             return Err(UNKNOWN_FOLDER);
         }
         let here = self.folder.clone().ok_or(UNKNOWN_FOLDER)?;
         // If the folder that a path leads back to was moved, the shell follows it.
-        let is_unmoved = || before.iter().all(|command| read_only::reads(command).is_some());
+        let is_unmoved = || self.commands.iter().all(|command| read_only::reads(command).is_some());
         let words: Vec<_> = simple.argv().collect();
         let folder = match (words.as_slice(), simple.words.last()) {
             (["cd", "-"], _) => self.previous.clone().filter(|_| is_unmoved()),
@@ -386,11 +379,8 @@ impl LineState {
             (["cd" | "pushd", target], Some(word))
                 if !word.is_glob && !target.is_empty() && !target.starts_with(['-', '+']) =>
             {
-                match join(&here, Path::new(target)) {
-                    Some(JoinedFolder::Below(folder)) => Some(folder),
-                    Some(JoinedFolder::Back(folder)) if is_unmoved() => Some(folder),
-                    _ => None,
-                }
+                let joined = join(&here, Path::new(target));
+                joined.filter(|(_, goes_back)| !goes_back || is_unmoved()).map(|joined| joined.0)
             }
             _ => None,
         };
@@ -437,32 +427,24 @@ impl LineState {
 /// Parses a line for a nested shell. The redirects of that shell are added to its first command.
 fn parse_nested(
     outer: SimpleCommand,
-    line: &ShellLine,
+    line: &str,
+    dialect: ShellDialect,
     depth: usize,
-    commands: &mut Vec<SimpleCommand>,
-) -> Result<(), Ambiguity> {
+) -> Result<Vec<SimpleCommand>, Ambiguity> {
     let SimpleCommand { folder, redirects, wrappers, .. } = outer;
-    let mut inner = parse(&line.text, line.dialect, folder.unwrap_or_default(), depth + 1)?;
+    let mut inner = parse(line, dialect, folder.unwrap_or_default(), depth + 1)?;
     let first = inner.first_mut().ok_or(INCOMPLETE)?;
     first.redirects.splice(0..0, redirects);
     for simple in &mut inner {
         simple.wrappers.splice(0..0, wrappers.iter().cloned());
     }
-    commands.append(&mut inner);
-    Ok(())
-}
-
-/// Where a `cd` leads.
-#[derive(Debug, PartialEq)]
-enum JoinedFolder {
-    Below(PathBuf),
-    /// Through a `..` behind a folder, which shells resolve by the text of the path.
-    Back(PathBuf),
+    Ok(inner)
 }
 
 /// The target of `cd` from a folder, as shells resolve it: by the text of the path, and not by following links as other
-/// programs do. Within one word the folder in front of a `..` need not exist, so then the target is unknown.
-fn join(here: &Path, target: &Path) -> Option<JoinedFolder> {
+/// programs do; and true if it leads through a `..` behind a folder. Within one word the folder in front of a `..` need
+/// not exist, so then the target is unknown.
+fn join(here: &Path, target: &Path) -> Option<(PathBuf, bool)> {
     let mut folder = if target.is_absolute() { PathBuf::new() } else { here.to_path_buf() };
     let mut goes_back = false;
     let mut goes_below = false;
@@ -485,5 +467,5 @@ fn join(here: &Path, target: &Path) -> Option<JoinedFolder> {
             }
         }
     }
-    Some(if goes_back { JoinedFolder::Back(folder) } else { JoinedFolder::Below(folder) })
+    Some((folder, goes_back))
 }

@@ -19,11 +19,14 @@ pub(super) struct ShellFolder {
     pub(super) is_home: bool,
 }
 
-impl ShellFolder {
-    pub(super) fn start() -> ShellFolder {
+impl Default for ShellFolder {
+    /// The folder of the line.
+    fn default() -> ShellFolder {
         ShellFolder { path: Some(PathBuf::new()), is_home: false }
     }
+}
 
+impl ShellFolder {
     /// The folder in which wrappers run a command.
     pub(super) fn follow_wrappers(&mut self, words: &[Word]) {
         let program = words.first().map_or("", |word| known_words::name(&word.text));

@@ -13,18 +13,12 @@ const MAX_WRAPPERS: usize = 8;
 
 const UNKNOWN_WRAPPER: Ambiguity = "it starts another program in a way that is not understood";
 
-/// The line that a nested shell runs.
-pub(super) struct ShellLine {
-    pub(super) text: String,
-    pub(super) dialect: ShellDialect,
-}
-
 /// Takes the wrappers off a command. If a shell with a line of its own is left (`sh -c`), it is
-/// taken off, too, and the line is returned.
+/// taken off, too, and the line is returned with its dialect.
 pub(super) fn strip_wrappers(
     simple: &mut SimpleCommand,
     stdout_is_file: bool,
-) -> Result<Option<ShellLine>, Ambiguity> {
+) -> Result<Option<(String, ShellDialect)>, Ambiguity> {
     loop {
         check_program(simple)?;
         let program = simple.program();
@@ -121,7 +115,7 @@ fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
 }
 
 /// The line of `sh -c LINE`. `None` for a script file, which is an operand like others.
-fn shell_line(simple: &mut SimpleCommand) -> Result<Option<ShellLine>, Ambiguity> {
+fn shell_line(simple: &mut SimpleCommand) -> Result<Option<(String, ShellDialect)>, Ambiguity> {
     let is_script = !word(simple, 1).starts_with(['-', '+']);
     if is_script && !simple.has_unknown_args && !simple.words.iter().any(|word| word.is_glob) {
         return Ok(None);
@@ -135,5 +129,5 @@ fn shell_line(simple: &mut SimpleCommand) -> Result<Option<ShellLine>, Ambiguity
     let dialect = if simple.program() == "bash" { ShellDialect::Bash } else { ShellDialect::Posix };
     let mut words = std::mem::take(&mut simple.words).into_iter().map(|word| word.text);
     simple.wrappers.extend(words.next());
-    Ok(words.nth(1).map(|text| ShellLine { text, dialect }))
+    Ok(words.nth(1).map(|line| (line, dialect)))
 }

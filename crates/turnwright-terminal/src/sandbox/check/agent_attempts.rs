@@ -2,14 +2,15 @@
 //! installers. They are made by commands of a whole agent, which is asked over MCP.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
-use std::time::Duration;
+use std::process::Command;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use crate::agent_check::AgentProcess;
 use turnwright_sandbox::escape_tests::{AttemptResult, SECRET};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
@@ -136,10 +137,9 @@ fn write_script(place: &Path, script: &str) -> io::Result<()> {
     fs::write(place.join("project/attempt"), script)
 }
 
-/// An agent that runs commands for this process. It is killed on drop.
+/// An agent that runs commands for this process.
 struct AskedAgent {
-    process: Child,
-    lines: Receiver<String>,
+    process: AgentProcess,
     last_id: u64,
 }
 
@@ -151,29 +151,18 @@ impl AskedAgent {
     fn start(place: &Path, mode: &str) -> io::Result<AskedAgent> {
         let program = exec::launcher_program().ok_or(io::ErrorKind::NotFound)?;
         let project = place.join("project");
-        let mut process = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["mcp-server", "--mode", mode, "--root"])
             .arg(&project)
             .current_dir(&project)
-            .env("TURNWRIGHT_HOME", place.join("home"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let (sender, lines) = channel();
-        let output = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        thread::Builder::new().spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        })?;
-        let mut agent = AskedAgent { process, lines, last_id: 0 };
+            .env("TURNWRIGHT_HOME", place.join("home"));
+        let mut agent = AskedAgent { process: AgentProcess::start(&mut command)?, last_id: 0 };
         let about = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
             "clientInfo": { "name": "doctor", "version": "1" } });
         agent.ask("initialize", &about)?;
-        agent.send(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }))?;
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        agent.process.send(&initialized.to_string());
         Ok(agent)
     }
 
@@ -202,9 +191,11 @@ impl AskedAgent {
     fn ask(&mut self, method: &str, params: &Value) -> io::Result<Value> {
         self.last_id += 1;
         let id = self.last_id;
-        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))?;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.process.send(&request.to_string());
         loop {
-            let line = self.lines.recv_timeout(TIMEOUT + TIMEOUT).map_err(|error| match error {
+            let end = Instant::now() + TIMEOUT + TIMEOUT;
+            let line = self.process.next_line(end).map_err(|error| match error {
                 RecvTimeoutError::Timeout => io::Error::from(io::ErrorKind::TimedOut),
                 RecvTimeoutError::Disconnected => io::Error::other("the agent has ended"),
             })?;
@@ -214,17 +205,11 @@ impl AskedAgent {
             }
         }
     }
-
-    fn send(&mut self, message: &Value) -> io::Result<()> {
-        let input = self.process.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        writeln!(input, "{message}")
-    }
 }
 
 impl Drop for AskedAgent {
     fn drop(&mut self) {
         // It ends, and removes what it has made, when its input ends.
-        drop(self.process.stdin.take());
-        self.process.wait().ok();
+        self.process.end(TIMEOUT);
     }
 }

@@ -18,7 +18,7 @@ use turnwright_sandbox::escape_tests::{
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file::is_locked;
-use turnwright_workspace::exec::{self, CommandSpec, Environment, ProcessGroup, RunningCommand};
+use turnwright_workspace::exec::{self, CommandSpec, ProcessGroup, RunningCommand};
 
 /// How long one attempt may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -106,9 +106,7 @@ pub(crate) fn check_sandbox(config: &Config, without_sandbox: bool) -> SandboxRe
 }
 
 fn run_all(config: &Config, without_sandbox: bool) -> io::Result<Vec<TestedAttempt>> {
-    let values = config.snapshot().secrets();
-    let secrets: Vec<_> = values.iter().map(String::as_str).collect();
-    let environment = Environment::scrubbed(config.inherited.iter().cloned(), &secrets);
+    let environment = super::environment(config);
     let runtime = crate::runtime()?;
     let mut all = Vec::new();
     // Each attempt gets a fixture of its own, so that one that succeeds does not affect the next.

@@ -11,8 +11,9 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-use turnwright_types::look_alike::{compatible, composed, first_cluster, is_invisible, is_mark};
-use turnwright_types::text::without_entities;
+use turnwright_types::look_alike::{
+    compatible, composed, first_cluster, is_invisible, is_mark, without_entities,
+};
 
 use lines::{carry_over_edit, lines_of};
 

@@ -1,11 +1,19 @@
-//! Records what was decided about calls: lines in the audit log, and rules for the project.
+//! The records of calls: lines in the audit log about what was decided, and the answers that a recording keeps. If kept
+//! answers are given, no part of the tool runs that could touch a file, a command or a server.
 
-use super::runner::{CallOrigin, CallRunner, sandboxed_command};
+use serde_json::Value;
+
+use super::runner::{CallRunner, sandboxed_command};
+use crate::tools::{
+    ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview, read_view,
+    view_json,
+};
 use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Decision, Denial, Mode, Pass, Verdict, decide,
 };
+use turnwright_recording::outside::{AnswerKind, Keeping, KeptAnswers};
 use turnwright_types::client::{ChoiceKind, PermissionAnswer};
-use turnwright_types::effect::Effect;
+use turnwright_types::effect::{CallContent, CallView, Effect};
 use turnwright_types::refusal::ToolRefusal;
 
 impl CallRunner {
@@ -20,7 +28,7 @@ impl CallRunner {
     pub(super) fn audit_run(&self, pass: &Pass) {
         let sandbox = sandboxed_command(pass);
         let is_remote = pass.effects().iter().any(|effect| matches!(effect, Effect::Remote(_)));
-        if self.origin == CallOrigin::McpClient || sandbox.is_some() || is_remote {
+        if self.is_for_mcp_client || sandbox.is_some() || is_remote {
             self.record(AuditEvent::Ran, pass.effects(), pass.decision(), |entry| {
                 entry.sandbox = sandbox;
             });
@@ -89,5 +97,74 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
         PermissionAnswer::Chosen(ChoiceKind::RejectSession) => "reject in this session",
         PermissionAnswer::Cancelled => "withdrawn",
         PermissionAnswer::Unclear(_) => "unclear",
+    }
+}
+
+/// A call and its kept answers.
+pub(super) struct KeptCall<'a> {
+    answers: &'a dyn KeptAnswers,
+    tool: &'a str,
+    arguments: &'a Value,
+}
+
+impl<'a> KeptCall<'a> {
+    /// The call, if it has arguments to find it by.
+    pub(super) fn of(
+        ctx: &'a ToolCtx,
+        tool: &'a str,
+        arguments: Option<&'a Value>,
+    ) -> Option<KeptCall<'a>> {
+        let answers = ctx.env.shared.process.answers.as_ref();
+        arguments.map(|arguments| KeptCall { answers, tool, arguments })
+    }
+
+    /// Returns true if kept answers take the place of the tool.
+    pub(super) fn is_played(&self) -> bool {
+        self.answers.keeping(self.tool) == Keeping::Given
+    }
+
+    /// The view of the call: the kept one if it is given, else this one, which is kept.
+    pub(super) fn view(&self, now: CallView) -> CallView {
+        if self.is_played() {
+            return self.given(AnswerKind::View).map_or(now, |given| read_view(&given));
+        }
+        self.note(AnswerKind::View, &|| view_json(&now));
+        now
+    }
+
+    /// The kept preview of the call; `None` if the tool gives it.
+    pub(super) fn recorded_preview(&self) -> Option<Result<Vec<CallContent>, ToolRefusal>> {
+        if !self.is_played() {
+            return None;
+        }
+        let given = self.given(AnswerKind::Preview);
+        Some(given.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
+    }
+
+    /// The kept answer of the tool.
+    pub(super) async fn recorded_outcome(&self) -> ToolOutcome {
+        match self.answers.given_result(self.tool, self.arguments).await {
+            Ok(outcome) => read_outcome(&outcome),
+            Err(why) => ToolOutcome::failed(why),
+        }
+    }
+
+    pub(super) fn record_preview(&self, preview: &Result<Vec<CallContent>, ToolRefusal>) {
+        // Most tools have nothing to show before they run.
+        if preview.as_ref().map_or(true, |content| !content.is_empty()) {
+            self.note(AnswerKind::Preview, &|| preview_json(preview));
+        }
+    }
+
+    pub(super) fn record_outcome(&self, outcome: &ToolOutcome) {
+        self.note(AnswerKind::Result, &|| outcome_json(outcome));
+    }
+
+    fn given(&self, kind: AnswerKind) -> Option<Value> {
+        self.answers.given(kind, self.tool, self.arguments)
+    }
+
+    fn note(&self, kind: AnswerKind, answer: &dyn Fn() -> Value) {
+        self.answers.note(kind, self.tool, self.arguments, answer);
     }
 }

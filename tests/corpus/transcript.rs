@@ -1,5 +1,4 @@
-//! Describes a recorded reply as text: for the corpus of recorded streams, the fuzz targets and bug
-//! reports. Does no I/O.
+//! A recorded reply as text.
 //!
 //! Adjacent deltas of one kind make one line, so the text does not depend on how the stream was cut.
 //! The end of the reply follows:
@@ -13,40 +12,24 @@
 //!   0 "call_1" "read_file" {"path":"src/main.rs"}
 //! ```
 
-use super::{Delta, DeltaBatch, EndReason, LlmError, Reply, ReplyCall};
-use crate::reply::{ReplyAssembler, ReplyReader};
+use turnwright_llm::internals::read_reply;
+use turnwright_llm::{Delta, EndReason, LlmError, Protocol, Reply, ReplyCall};
 use turnwright_types::message::{Arguments, ProviderState, TokenUsage};
 
-/// Reads a reply from its pieces and describes it.
-pub(super) fn transcribe<'a, A: ReplyAssembler>(
-    assembler: A,
+/// Reads a reply of a model that was offered these tools from its pieces, and describes it.
+pub(crate) fn transcribe<'a>(
+    protocol: Protocol,
+    model: &str,
+    tools: &[String],
     pieces: impl IntoIterator<Item = &'a [u8]>,
 ) -> String {
-    let (batch, outcome) = read_reply(assembler, pieces);
-    let mut lines: Vec<String> = batch.deltas.iter().map(delta_line).collect();
+    let (deltas, outcome) = read_reply(protocol, model, tools, pieces);
+    let mut lines: Vec<String> = deltas.iter().map(delta_line).collect();
     match outcome {
         Ok(reply) => lines.extend(reply_lines(&reply)),
         Err(error) => lines.push(error_line(&error)),
     }
     lines.join("\n") + "\n"
-}
-
-/// Reads a reply from its pieces, up to its end or the first error.
-pub(super) fn read_reply<'a, A: ReplyAssembler>(
-    assembler: A,
-    pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> (DeltaBatch, Result<Reply, LlmError>) {
-    let mut reader = ReplyReader::new(assembler);
-    let mut batch = DeltaBatch::default();
-    for piece in pieces {
-        match reader.feed(piece, &mut batch) {
-            Ok(None) => {}
-            Ok(Some(reply)) => return (batch, Ok(reply)),
-            Err(error) => return (batch, Err(error)),
-        }
-    }
-    let outcome = reader.finish(&mut batch);
-    (batch, outcome)
 }
 
 fn delta_line(delta: &Delta) -> String {
@@ -130,39 +113,4 @@ fn error_line(error: &LlmError) -> String {
     let transient = if error.is_transient() { ", transient" } else { "" };
     let wait = error.retry_after().map(|wait| format!(" after {wait:?}")).unwrap_or_default();
     format!("{variant}{status}{kind}{window}{transient}{wait}: {error}")
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn provider_state_is_shown() {
-        let call = ReplyCall {
-            slot: 0,
-            provider_id: "a".to_owned(),
-            name: "f".to_owned(),
-            arguments: Arguments::Object(json!({})),
-            extra: Some(json!({ "signature": "s" })),
-        };
-        let usage = Some(TokenUsage { input: 7, output: 2, cached: 5, thought: 0 });
-        let mut reply = Reply {
-            end: EndReason::Complete,
-            calls: vec![call],
-            usage,
-            cost: None,
-            provider_state: ProviderState::default(),
-        };
-        let lines = ["complete 7+2 cached 5", r#"  0 "a" "f" {} extra={"signature":"s"}"#];
-        assert_eq!(reply_lines(&reply), lines);
-        reply.provider_state.blobs = vec![json!({ "data": "x" }), json!("y")];
-        assert_eq!(reply_lines(&reply)[2], r#"provider-state blobs=[{"data":"x"},"y"]"#);
-        reply.provider_state.field = Some("reasoning".to_owned());
-        assert_eq!(
-            reply_lines(&reply)[2],
-            r#"provider-state field=reasoning blobs=[{"data":"x"},"y"]"#
-        );
-    }
 }

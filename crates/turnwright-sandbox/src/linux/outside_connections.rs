@@ -15,6 +15,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use super::syscalls::{self, SocketOption};
 use crate::Network;
@@ -147,6 +148,25 @@ pub(super) fn is_worth_noting(socket: BorrowedFd<'_>, address: SocketAddr) -> bo
     let kind = syscalls::socket_option(socket, libc::SO_TYPE);
     let is_stream = kind.is_ok_and(|kind| kind == libc::SOCK_STREAM);
     address.port() == NAMESERVER_PORT || is_stream && address.port() > 0
+}
+
+/// Returns true if a connection has ended. Its error is not consumed.
+pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
+    const CLOSED: u8 = 7;
+    let mut state = [0];
+    let option = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    syscalls::get_option(socket, option, &mut state).is_ok() && state == [CLOSED]
+}
+
+/// The time that a socket waits when it connects; `None` if it waits for ever.
+pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
+    let mut value = [0; size_of::<libc::timeval>()];
+    syscalls::get_option(socket, (libc::SOL_SOCKET, libc::SO_SNDTIMEO), &mut value).ok()?;
+    let (seconds, microseconds) = value.split_first_chunk()?;
+    let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
+    let microseconds = u64::try_from(i64::from_ne_bytes(microseconds.try_into().ok()?)).ok()?;
+    let timeout = Duration::from_secs(seconds) + Duration::from_micros(microseconds);
+    (!timeout.is_zero()).then_some(timeout)
 }
 
 /// Returns true if an address is of the machine, of one of its links, or of its cloud.

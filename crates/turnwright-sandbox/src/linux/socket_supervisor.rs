@@ -43,7 +43,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use seccompiler::sock_filter;
 
-use super::outside_connections::{self, Destination, OutsideConnections, is_worth_noting};
+use super::outside_connections::{
+    self, Destination, OutsideConnections, connect_timeout, is_closed, is_worth_noting,
+};
 use super::socket_address::Address;
 use super::supervised_call::{
     Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT, ThreadIdentity, close_on_exec_flag,
@@ -271,7 +273,7 @@ impl SocketSupervisor {
     fn note(&self, call: &SuspendedCall, error: i32, memory: &mut Memory) {
         // Whoever does not wait learns it later.
         let error = match error {
-            libc::EINPROGRESS if syscalls::is_closed(call.socket.as_fd()) => libc::ECONNREFUSED,
+            libc::EINPROGRESS if is_closed(call.socket.as_fd()) => libc::ECONNREFUSED,
             error => error,
         };
         if let Some(address) = call.address.internet()
@@ -403,7 +405,7 @@ impl SocketSupervisor {
         let deadline = match connection.deadline {
             Some(deadline) => Some(deadline),
             None => {
-                let timeout = syscalls::connect_timeout(socket).unwrap_or(Duration::MAX);
+                let timeout = connect_timeout(socket).unwrap_or(Duration::MAX);
                 Instant::now().checked_add(timeout)
             }
         };

@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -553,13 +553,6 @@ pub(super) fn get_option<'a>(
     buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns true if a connection has ended. Its error is not consumed.
-pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
-    const CLOSED: u8 = 7;
-    let mut state = [0];
-    get_option(socket, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut state).is_ok() && state == [CLOSED]
-}
-
 /// Sets an option of a socket.
 pub(super) fn set_option(
     socket: BorrowedFd<'_>,
@@ -577,25 +570,6 @@ pub(super) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result
     let mut value = [0; size_of::<c_int>()];
     get_option(socket, (libc::SOL_SOCKET, option), &mut value)?;
     Ok(c_int::from_ne_bytes(value))
-}
-
-/// An address of the internet, as the kernel writes it; `None` for other families.
-pub(super) fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
-    let (family, rest) = bytes.split_first_chunk()?;
-    let (port, rest) = rest.split_first_chunk()?;
-    let port = u16::from_be_bytes(*port);
-    match i32::from(libc::sa_family_t::from_ne_bytes(*family)) {
-        libc::AF_INET => Some((*rest.first_chunk::<4>()?, port).into()),
-        libc::AF_INET6 => {
-            let address: &[u8; 16] = rest.get(4..)?.first_chunk()?;
-            let scope = rest
-                .get(20..)
-                .and_then(|rest| rest.first_chunk())
-                .map_or(0, |scope| u32::from_ne_bytes(*scope));
-            Some(SocketAddrV6::new((*address).into(), port, 0, scope).into())
-        }
-        _ => None,
-    }
 }
 
 /// Writes an address into a buffer, as the kernel reads it.
@@ -646,17 +620,6 @@ pub(super) fn watch(
 pub(super) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into())
-}
-
-/// The time that a socket waits when it connects; `None` if it waits for ever.
-pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
-    let mut value = [0; size_of::<libc::timeval>()];
-    get_option(socket, (libc::SOL_SOCKET, libc::SO_SNDTIMEO), &mut value).ok()?;
-    let (seconds, microseconds) = value.split_first_chunk()?;
-    let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
-    let microseconds = u64::try_from(i64::from_ne_bytes(microseconds.try_into().ok()?)).ok()?;
-    let timeout = Duration::from_secs(seconds) + Duration::from_micros(microseconds);
-    (!timeout.is_zero()).then_some(timeout)
 }
 
 extern "C" fn do_nothing(_: c_int) {}

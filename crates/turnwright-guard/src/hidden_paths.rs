@@ -58,7 +58,7 @@ pub(crate) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
 /// The secret and denied paths below these folders, except those in `named`, with all their names
 /// there, and true if these are all. If not, there are too many files or too many secrets. `known` has what earlier
 /// searches have found. Looks files up: not for the runtime's thread.
-pub fn hidden_below(
+pub(crate) fn hidden_below(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
@@ -70,17 +70,17 @@ pub fn hidden_below(
 /// The files in these folders that rules deny whose paths have to be looked up: by patterns, or by names
 /// at any depth.
 #[derive(Debug, Default)]
-pub struct DeniedFiles {
-    pub unreadable: Vec<PathBuf>,
+pub(crate) struct DeniedFiles {
+    pub(crate) unreadable: Vec<PathBuf>,
     /// Without files that ignore rules exclude: builds write them.
-    pub unwritable: Vec<PathBuf>,
+    pub(crate) unwritable: Vec<PathBuf>,
     /// True if these are all.
-    pub is_complete: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// Searches for files that rules deny, and for other names of the files from which secrets of this process come.
 /// Looks files up: not for the runtime's thread.
-pub fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
+pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
     let (reads, edits) = denied.denied_patterns();
     let mut found = DeniedFiles::default();
     found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable)
@@ -239,7 +239,7 @@ const MAX_KNOWN: usize = 20_000;
 
 /// The findings of the last search.
 #[derive(Debug)]
-pub struct KnownFolders {
+pub(crate) struct KnownFolders {
     folders: HashMap<PathBuf, KnownFolder>,
     /// Folders that changed less than this ago are not remembered.
     least_age: Duration,

@@ -19,10 +19,9 @@ pub mod signing;
 mod watch;
 
 pub use command_site::CommandSite;
-pub use confinement::linked_files::{linked_packages, note_about_other_names};
-pub use confinement::sandbox_profile::SessionAccess;
+pub use confinement::linked_files::note_about_other_names;
+pub use confinement::sandbox_profile::server_profile;
 pub use confinement::{CommandConfinement, ConfinementSettings, confine, makes_environments};
-pub use hidden_paths::{DeniedFiles, KnownFolders, denied_below, hidden_below};
 pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use watch::server_watch::ServerWatch;

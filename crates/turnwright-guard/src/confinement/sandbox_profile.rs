@@ -8,9 +8,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use turnwright_policy::permission::DeniedPaths;
+use turnwright_policy::permission::{DeniedPaths, PolicyRules};
 use turnwright_sandbox::{PrivateLayer, PrivateTmp, SandboxProfile};
-use turnwright_types::effect::{PathScope, ResolvedPath};
+use turnwright_types::effect::{PathScope, ResolvedPath, build_credential_paths};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret::secret_files;
@@ -18,22 +18,24 @@ use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{Roots, ShownOnce};
 use turnwright_workspace::{FolderNames, RealPaths};
 
+use super::linked_files::linked_packages;
 use super::{ConfinementBuilder, ConfinementSettings, silent_reads};
+use crate::hidden_paths::{KnownFolders, denied_below, hidden_below};
 use crate::repository;
 
 /// The part of a session that decides what its programs may touch.
 #[derive(Clone, Copy, Debug)]
-pub struct SessionAccess<'a> {
-    pub confinement: &'a ConfinementSettings,
-    pub roots: &'a Roots,
-    pub denied_paths: &'a DeniedPaths,
-    pub real_paths: &'a RealPaths,
+pub(super) struct SessionAccess<'a> {
+    pub(super) confinement: &'a ConfinementSettings,
+    pub(super) roots: &'a Roots,
+    pub(super) denied_paths: &'a DeniedPaths,
+    pub(super) real_paths: &'a RealPaths,
 }
 
 impl SessionAccess<'_> {
     /// The folders that every program of the session with write access may write: the session's
     /// own and the ones of the settings. Looks files up: not for the runtime's thread.
-    pub fn writable_folders(&self) -> Vec<PathBuf> {
+    pub(super) fn writable_folders(&self) -> Vec<PathBuf> {
         let roots = self.roots.folders().map(Path::to_path_buf);
         roots.chain(self.existing(self.confinement.writable.iter())).collect()
     }
@@ -52,7 +54,7 @@ impl SessionAccess<'_> {
     /// paths that it may not read or change, and folders that it may read although they lie below hidden ones. With
     /// `has_caches` it may change caches for itself. `may_write_protected` and `may_read_hidden` return true for paths
     /// that others may not change or read. Looks files up: not for the runtime's thread.
-    pub fn profile(
+    pub(super) fn profile(
         &self,
         program: SandboxProfile,
         has_caches: bool,
@@ -120,6 +122,37 @@ impl SessionAccess<'_> {
     ) -> impl Iterator<Item = PathBuf> {
         paths.filter_map(|path| self.real_paths.get(path))
     }
+}
+
+/// The sandbox profile of a server. Like a command it may write to the session's folders and
+/// the caches, but a server runs beside all calls, so it never gets access to protected files,
+/// nor to permission rules, pins, notes and other sessions. Unless its settings name them, it does
+/// not read secrets of the project, nor settings with credentials that builds need. Blocks.
+pub fn server_profile(
+    confinement: &ConfinementSettings,
+    roots: &Roots,
+    policy: &PolicyRules,
+    home: Option<&Path>,
+) -> SandboxProfile {
+    let denied_paths = &DeniedPaths::from_rules(policy);
+    let real_paths = &RealPaths::default();
+    let session = SessionAccess { confinement, roots, denied_paths, real_paths };
+    let mut hidden = confinement.read_only.clone();
+    hidden.extend(home.map(build_credential_paths).unwrap_or_default());
+    let folders: Vec<_> = roots.folders().map(Path::to_path_buf).collect();
+    hidden.extend(hidden_below(&folders, denied_paths, &[], &mut KnownFolders::default()).0);
+    let mut read_only = denied_below(&folders, denied_paths).unwritable;
+    read_only.extend(linked_packages(roots.folders()));
+    // Sessions share a server only if their profiles are equal.
+    hidden.sort();
+    let program = SandboxProfile {
+        writable: session.writable_folders(),
+        network: confinement.network,
+        hidden,
+        read_only,
+        ..SandboxProfile::default()
+    };
+    session.profile(program, true, &|_| false, &|_| false)
 }
 
 /// At most this many paths of a line are looked up.

@@ -14,14 +14,14 @@ use super::{
     CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
     live_output,
 };
-use turnwright_guard::command::{self, CommandPath, Escalation, RestrictedFiles, TOO_MANY_FILES};
-use turnwright_guard::{CommandConfinement, command_network, confine};
-use turnwright_policy::permission::{DeniedPaths, Pass, PolicyRules};
+use turnwright_guard::command::{self, Escalation, TOO_MANY_FILES};
+use turnwright_guard::{command_network, confine};
+use turnwright_policy::permission::Pass;
 use turnwright_policy::shell::{self, Script};
 use turnwright_sandbox::SessionNetwork;
 use turnwright_types::effect::{
-    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ShellCommand, ToolKind,
-    escape_hidden, escape_hidden_line, fenced, fenced_command,
+    CallContent, CallView, Effect, Location, PathScope, ResolvedPath, ToolKind, escape_hidden,
+    escape_hidden_line, fenced, fenced_command,
 };
 use turnwright_types::look_alike::without_entities;
 use turnwright_types::patience::sleep_until;
@@ -107,10 +107,6 @@ impl Exec {
         self.script = OnceLock::from(Arc::new(script));
     }
 
-    fn named_paths(&self) -> Vec<CommandPath> {
-        command::paths_in_script(self.script(), Path::new(self.workdir()), &self.escalate)
-    }
-
     fn workdir(&self) -> &str {
         self.workdir.as_deref().filter(|folder| !folder.trim().is_empty()).unwrap_or(".")
     }
@@ -166,15 +162,19 @@ impl Tool for Exec {
         self.escalate.expand_home(env.shared.process.folders.home.as_deref());
         let workdir = site.resolve(PathBuf::from(self.workdir()));
         self.parse(&workdir, roots);
-        let named = self.named_paths();
-        let targets: Vec<_> =
-            named.iter().map(|place| site.resolve(place.path().to_owned())).collect();
+        let named_folder = Path::new(self.workdir());
+        let wanted = self.escalate.paths.iter().map(|path| named_folder.join(path));
+        let writes: Vec<_> = wanted.map(|path| site.resolve(path)).collect();
+        let files = command::named_files(self.script(), named_folder, |path| site.resolve(path));
         let refusal =
-            self.escalate.refusal_of_paths(&targets, &env.shared.confinement, roots, &rules);
+            self.escalate.refusal_of_paths(&writes, &env.shared.confinement, roots, &rules);
         self.escalate.refusal = self.escalate.refusal.take().or(refusal);
-        let command = inspect(self, &workdir, &rules, env);
-        let effects =
-            command::effects(command, &workdir, &self.escalate, named.into_iter().zip(targets));
+        let script = self.script();
+        let environment = &env.shared.command_environment;
+        let (command, has_too_many_files) =
+            command::inspect(&self.command, script, &workdir.path, environment, roots, &rules);
+        self.has_too_many_files = has_too_many_files;
+        let effects = command::effects(command, &workdir, &self.escalate, writes, files);
         CallPlan { view: view(self, &workdir, roots), effects }
     }
 
@@ -237,9 +237,7 @@ impl Tool for Exec {
         let (job, mut live) = begin(&spec, ctx).await?;
         let env = &ctx.env;
         let ports = std::mem::take(&mut confinement.publishes);
-        start_signing(&mut confinement, &job, env);
-        let site = env.command_site();
-        site.guard.watch(&job, pass, confinement, &site.tracker, site.quarantine_folder());
+        env.command_site().watch(&job, pass, confinement);
         // Stops the command if the call that waits for it is dropped.
         let stop_on_drop = job.stop_on_drop();
         let published = publish(ports, spec.network.as_ref(), &job, env).await;
@@ -270,30 +268,6 @@ impl Tool for Exec {
     }
 }
 
-/// The command with the facts about it that only the disk tells. Blocks.
-fn inspect(
-    args: &mut Exec,
-    workdir: &ResolvedPath,
-    rules: &PolicyRules,
-    env: &ToolEnv,
-) -> ShellCommand {
-    let script = Arc::clone(args.script());
-    let roots = env.files.roots();
-    let denied = DeniedPaths::restricted(rules);
-    let restricted = RestrictedFiles::of_command(&script, &workdir.path, roots, rules);
-    let (changes, reads) = restricted.split();
-    args.has_too_many_files = restricted.is_incomplete;
-    let mut command = ShellCommand::new(&args.command, &workdir.path, Arc::clone(&script));
-    command.reads = command::secrets_shown_by_git(&script, &workdir.path, roots, &denied);
-    command.reads.extend(reads);
-    command.changes = changes;
-    command.edits = command::edited_files(&script, &workdir.path, roots);
-    let line = (&*script, args.command.as_str());
-    let environment = &env.shared.command_environment;
-    command.uncertainty = command::uncertainty_of(line, &workdir.path, environment, &denied);
-    command
-}
-
 fn view(args: &Exec, workdir: &ResolvedPath, roots: &Roots) -> CallView {
     let title = match args.command.trim() {
         "" => Exec::PENDING_TITLE.to_owned(),
@@ -310,12 +284,12 @@ fn view(args: &Exec, workdir: &ResolvedPath, roots: &Roots) -> CallView {
 /// the sandbox that it has met.
 pub(super) async fn add_findings(outcome: &mut ToolOutcome, job: &Job, env: &ToolEnv) {
     let output = outcome.raw.get("output").and_then(Value::as_str).unwrap_or_default();
-    let findings = env.shared.guard.findings(job, output, outcome.ok).await;
-    if let Some(report) = findings.report {
+    let (report, limit) = env.shared.guard.findings(job, output, outcome.ok).await;
+    if let Some(report) = report {
         outcome.ok = false;
         outcome.append_note(report);
     }
-    if let Some(limit) = findings.limit {
+    if let Some(limit) = limit {
         outcome.add_line(&limit.for_model);
         outcome.content.push(CallContent::Text(limit.for_user));
     }
@@ -335,13 +309,6 @@ async fn wait_for(job: &Job, in_background: bool) {
         job.wait_until_quiet(QUIET_PERIOD).await;
     } else {
         job.wait_for_end().await;
-    }
-}
-
-/// Signs for a command while it runs, if it may sign.
-fn start_signing(confinement: &mut CommandConfinement, job: &Arc<Job>, env: &ToolEnv) {
-    if let Some(signing) = confinement.signing.take_service() {
-        env.shared.guard.run_while_running(Arc::clone(job), signing.serve());
     }
 }
 

@@ -104,7 +104,9 @@ pub(crate) fn tool<T: Tool>() -> Arc<dyn AnyTool> {
 
 /// A call of a built-in tool: its arguments. The model reads the doc comments of the type and of its fields as the
 /// descriptions.
-pub trait Tool: Debug + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+pub(crate) trait Tool:
+    Debug + DeserializeOwned + JsonSchema + Send + Sync + 'static
+{
     const NAME: &'static str;
     const KIND: ToolKind;
     /// The title of the card while the arguments are still being streamed.
@@ -174,7 +176,7 @@ pub trait Tool: Debug + DeserializeOwned + JsonSchema + Send + Sync + 'static {
 }
 
 /// The result of a preview for the run of the call and for its card, or why it cannot run.
-pub type Previewed<T> = Result<(T, Vec<CallContent>), ToolRefusal>;
+pub(crate) type Previewed<T> = Result<(T, Vec<CallContent>), ToolRefusal>;
 
 /// A call as it is shown to the user and judged.
 #[derive(Clone, Debug)]
@@ -205,7 +207,7 @@ impl CallPlan {
 
 /// The place where a call is planned. It remembers every path that was resolved, so that the place that the user is
 /// shown, the place that is judged and the place that is touched are the same.
-pub struct CallSite<'a> {
+pub(crate) struct CallSite<'a> {
     pub(crate) env: &'a ToolEnv,
     /// The paths as the call names them.
     paths: Vec<PathBuf>,
@@ -255,7 +257,7 @@ impl<'a> CallSite<'a> {
 }
 
 /// A path among the arguments of a call.
-pub struct PathArgument<'a> {
+pub(crate) struct PathArgument<'a> {
     text: &'a mut String,
     /// True if it may be the path of a new file.
     may_be_new: bool,

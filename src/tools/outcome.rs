@@ -28,7 +28,7 @@ pub struct ToolOutcome {
 }
 
 /// The end of a call that ran: the outcome, or why it failed. The user reads the first sentence of a reason.
-pub type ToolAnswer = Result<ToolOutcome, ToolRefusal>;
+pub(crate) type ToolAnswer = Result<ToolOutcome, ToolRefusal>;
 
 impl ToolOutcome {
     /// A call that did what was asked.

@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::repository::{self, Obeyed};
+use crate::repository;
 use turnwright_policy::permission::{
     DeniedPaths, IDIOMATIC_VERSION_FILES, PolicyRules, ProtectedPaths,
 };
@@ -55,25 +55,19 @@ fn is_workdir(word: &str, workdir: &Path, roots: &Roots) -> bool {
     path == workdir || workdir == roots.real_cwd() && path == roots.cwd()
 }
 
-/// A path that a call names.
-pub enum CommandPath {
-    /// The line names it.
-    File(NamedFile),
-    /// `escalate` asks to make it writable.
-    WriteOutsideSandbox(PathBuf),
-}
-
-/// The paths that a call names when its line runs in `workdir`, `escalate`'s first. Deterministic: the same words give
+/// The files that a line names when it runs in `workdir`, with their resolved paths. Deterministic: the same words give
 /// the same list.
-pub fn paths_in_script(
+pub fn named_files(
     script: &shell::Script,
     workdir: &Path,
-    escalation: &Escalation,
-) -> Vec<CommandPath> {
-    let wanted =
-        escalation.paths.iter().map(|path| CommandPath::WriteOutsideSandbox(workdir.join(path)));
-    let files = shell::named_files(script, workdir).into_iter().map(CommandPath::File);
-    wanted.chain(files).collect()
+    mut resolve: impl FnMut(PathBuf) -> ResolvedPath,
+) -> Vec<(NamedFile, ResolvedPath)> {
+    let files = shell::named_files(script, workdir).into_iter();
+    let resolved = files.map(|file| {
+        let target = resolve(file.path.clone());
+        (file, target)
+    });
+    resolved.collect()
 }
 
 /// Variables that lead git to another repository, or to other objects, files or settings.
@@ -107,7 +101,7 @@ const SETTERS: [&str; 12] = [
 /// Why a line may run programs that its words do not name, or git in a repository that nobody has looked at; `None` if
 /// it does not. Git obeys the config of the repository that it runs in; rustup and other version managers obey files in
 /// a folder. Reads the disk.
-pub fn uncertainty_of(
+fn uncertainty_of(
     (script, line): (&shell::Script, &str),
     workdir: &Path,
     environment: &Environment,
@@ -151,7 +145,7 @@ pub fn uncertainty_of(
             continue;
         }
         let uncertainty = match &place {
-            (folder, Some(git)) => repository::program_risk(folder, Obeyed::By { git, only_reads }),
+            (folder, Some(git)) => repository::program_risk(folder, Some(git), only_reads),
             (folder, None) => untrusted_toolchain_reason(folder).map(Uncertainty::from),
         };
         match uncertainty {
@@ -197,7 +191,7 @@ fn secret_kept_in(folder: &Path, restricted: &DeniedPaths) -> Option<String> {
 
 /// The tracked files whose content commands such as `git diff` and `git log -p` would show without naming them, if they
 /// hold secrets or rules restrict who reads them, and the files that the line asks git to show. Reads the disk.
-pub fn secrets_shown_by_git(
+fn secrets_shown_by_git(
     script: &shell::Script,
     workdir: &Path,
     roots: &Roots,
@@ -306,39 +300,34 @@ fn in_folder(folder: &Path, name: &Path) -> PathBuf {
 
 /// The effects of a line that runs in the project, to show how it would be judged. Reads the disk.
 pub fn command_line_effects(line: &str, roots: &Roots, policy: &PolicyRules) -> Vec<Effect> {
-    let restricted = &DeniedPaths::restricted(policy);
     let workdir = roots.resolve(".");
     let script = Arc::new(parse_line(line, &workdir, roots));
-    let mut command = ShellCommand::new(line, &workdir.path, script);
-    let named = paths_in_script(&command.script, Path::new("."), &Escalation::default());
-    let targets: Vec<_> = named.iter().map(|touched| roots.resolve(touched.path())).collect();
-    command.uncertainty =
-        uncertainty_of((&command.script, line), &workdir.path, &Environment::default(), restricted);
-    command.reads = secrets_shown_by_git(&command.script, &workdir.path, roots, restricted);
-    let files = RestrictedFiles::of_command(&command.script, &workdir.path, roots, policy);
-    command.edits = edited_files(&command.script, &workdir.path, roots);
-    let (changes, reads) = files.split();
-    command.changes = changes;
-    command.reads.extend(reads);
-    effects(command, &workdir, &Escalation::default(), named.into_iter().zip(targets))
+    let named = named_files(&script, Path::new("."), |path| roots.resolve(path));
+    let environment = Environment::default();
+    let (command, _) = inspect(line, &script, &workdir.path, &environment, roots, policy);
+    effects(command, &workdir, &Escalation::default(), Vec::new(), named)
 }
 
-impl CommandPath {
-    pub fn path(&self) -> &Path {
-        match self {
-            CommandPath::File(file) => &file.path,
-            CommandPath::WriteOutsideSandbox(path) => path,
-        }
-    }
-}
-
-/// The files that a line edits and copies, if it does nothing else except reading.
-pub fn edited_files(
-    script: &shell::Script,
+/// The command of a line with the facts about it that only the disk tells, and true if it concerns more files than can
+/// be looked at. Blocks.
+pub fn inspect(
+    line: &str,
+    script: &Arc<shell::Script>,
     workdir: &Path,
+    environment: &Environment,
     roots: &Roots,
-) -> Option<Vec<ResolvedPath>> {
-    shell::edited_files(script, workdir, &Disk(roots))
+    policy: &PolicyRules,
+) -> (ShellCommand, bool) {
+    let denied = DeniedPaths::restricted(policy);
+    let restricted = RestrictedFiles::of_command(script, workdir, roots, policy);
+    let (changes, reads) = restricted.split();
+    let mut command = ShellCommand::new(line, workdir, Arc::clone(script));
+    command.reads = secrets_shown_by_git(script, workdir, roots, &denied);
+    command.reads.extend(reads);
+    command.changes = changes;
+    command.edits = shell::edited_files(script, workdir, &Disk(roots));
+    command.uncertainty = uncertainty_of((script, line), workdir, environment, &denied);
+    (command, restricted.is_incomplete)
 }
 
 /// Looks at the disk, except where that would connect to something else.
@@ -362,25 +351,19 @@ impl LookUp for Disk<'_> {
     }
 }
 
-/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk.
+/// The effects of a line whose paths are resolved. `command` has the facts that were read from the disk, `writes` are
+/// the paths of `escalation`.
 pub fn effects(
     mut command: ShellCommand,
     workdir: &ResolvedPath,
     escalation: &Escalation,
-    touched: impl Iterator<Item = (CommandPath, ResolvedPath)>,
+    writes: Vec<ResolvedPath>,
+    files: Vec<(NamedFile, ResolvedPath)>,
 ) -> Vec<Effect> {
     if workdir.scope != PathScope::Workspace {
         // An allow rule for the project does not apply elsewhere; and whether a folder exists there
         // is information that needs a permission, too.
         command.reads.push(workdir.clone());
-    }
-    let mut files = Vec::new();
-    let mut writes = Vec::new();
-    for (touch, target) in touched {
-        match touch {
-            CommandPath::File(file) => files.push((file, target)),
-            CommandPath::WriteOutsideSandbox(_) => writes.push(target),
-        }
     }
     command.extra_access = escalation.access(writes);
     shell::effects_with_files(command, files)

@@ -130,13 +130,13 @@ async fn accept(listener: TcpListener, network: Arc<SessionNetwork>, port: u16) 
 }
 
 #[cfg(target_os = "linux")]
-fn open_socket(network: &SessionNetwork, host: IpAddr) -> io::Result<tokio::net::TcpSocket> {
+fn open_socket(network: &Arc<SessionNetwork>, host: IpAddr) -> io::Result<tokio::net::TcpSocket> {
     let socket = std::net::TcpStream::from(network.open_socket(host.is_ipv6())?);
     socket.set_nonblocking(true)?;
     Ok(tokio::net::TcpSocket::from_std_stream(socket))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn open_socket(network: &SessionNetwork, _: IpAddr) -> io::Result<tokio::net::TcpSocket> {
-    match *network {}
+fn open_socket(network: &Arc<SessionNetwork>, _: IpAddr) -> io::Result<tokio::net::TcpSocket> {
+    match **network {}
 }

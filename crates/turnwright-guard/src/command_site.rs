@@ -72,7 +72,7 @@ impl CommandSite {
     }
 
     /// The folder that keeps a copy of what commands wrote into protected places.
-    pub fn quarantine_folder(&self) -> PathBuf {
+    pub(crate) fn quarantine_folder(&self) -> PathBuf {
         self.outputs.join("protected")
     }
 }

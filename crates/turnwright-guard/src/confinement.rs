@@ -4,7 +4,6 @@
 mod kept_places;
 pub(crate) mod linked_files;
 pub(crate) mod package_managers;
-mod private_tmp;
 mod network;
 pub(crate) mod sandbox_profile;
 mod signing;
@@ -21,16 +20,14 @@ use crate::command_site::CommandSite;
 use crate::hidden_paths::DeniedFiles;
 use crate::protected_snapshot::ProtectedSnapshot;
 use crate::watch::kept_history::KeptHistory;
-use crate::watch::unfinished_commands::RunningMark;
 use crate::watch::{self, AllowedChanges};
 use crate::{command, hidden_paths, repository};
 use linked_files::{ChangedLayers, SharedPlaces};
-use network::{SSH_AGENT_VARIABLE, only_connects, proxy_addresses, ssh_agents};
+use network::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use package_managers::environment_use;
 pub use package_managers::makes_environments;
-use sandbox_profile::{ProgramAccess, SessionAccess};
-pub use signing::CommandSigning;
-use silent_reads::LinkTargets;
+use sandbox_profile::SessionAccess;
+pub(crate) use signing::CommandSigning;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};
@@ -109,10 +106,9 @@ pub struct CommandConfinement {
     /// The ports that programs of this machine may reach while it runs.
     pub publishes: Vec<u16>,
     /// The service that signs for the command while it runs, or the reason why there is none.
-    pub signing: CommandSigning,
+    pub(crate) signing: CommandSigning,
     /// The private network that it shares with the session's other commands.
     pub network: Option<Arc<SessionNetwork>>,
-    pub(crate) running: Option<RunningMark>,
     /// Lets only this command see places in the machine's `/tmp`.
     pub(crate) shown: Option<ShownOnce>,
 }
@@ -256,7 +252,7 @@ impl ConfinementBuilder<'_> {
                 Vec::new()
             },
         };
-        let (running, history) = self.running_with_history();
+        let history = self.keep_history();
         Ok(CommandConfinement {
             profile: Some(profile),
             environment: environment.without(removed_variables),
@@ -269,15 +265,13 @@ impl ConfinementBuilder<'_> {
             publishes: self.further.publishes,
             signing,
             network: self.site.network.get(self.site.settings.memory),
-            running,
             shown,
         })
     }
 
     fn take_snapshot(&self) -> Arc<ProtectedSnapshot> {
-        let quarantine = self.site.quarantine_folder();
-        self.site.guard.begin_ignored_search(&self.site.tracker, quarantine);
-        self.site.guard.take_snapshot(self.site, self.site.tracker.repositories())
+        self.site.begin_ignored_search();
+        self.site.take_snapshot(self.site.tracker.repositories())
     }
 
     /// The places where the command may write. Adds the variables that point programs there.
@@ -358,30 +352,26 @@ impl ConfinementBuilder<'_> {
             .iter()
             .flat_map(|folder| ProtectedPaths::environment_programs(folder))
             .filter(|program| !may_write_protected(program) && program.is_dir());
-        let network = self.network();
-        let mut machine_addresses = self.further.connects.clone();
-        if network.reaches_other_machines() {
-            machine_addresses.extend(proxy_addresses(environment));
-        }
         // The files that a command without write access may read are restricted below.
         let denied = if self.may_write { self.denied_files()? } else { DeniedFiles::default() };
-        let mut profile = self.session_access().profile(ProgramAccess {
+        let program = SandboxProfile {
             writable,
-            has_caches: self.may_write,
-            network,
+            network: self.network(),
             debug: self.further.debug,
-            machine_addresses,
+            machine_addresses: self.machine_addresses(environment),
             sockets: if uses_ssh { ssh_agents(environment) } else { Vec::new() },
-            may_write_protected: &may_write_protected,
-            may_read_hidden: &|path| uses_ssh && path.ends_with(".ssh"),
-            hidden: &denied.unreadable,
-            read_only: denied.unwritable,
+            hidden: denied.unreadable,
+            read_only: denied.unwritable.into_iter().chain(unchanged).chain(programs).collect(),
             unhidden: vec![self.site.outputs.clone()],
             layers: layers.layers(),
             private_tmp,
-        });
+            ..SandboxProfile::default()
+        };
+        let mut profile =
+            self.session_access().profile(program, self.may_write, &may_write_protected, &|path| {
+                uses_ssh && path.ends_with(".ssh")
+            });
         self.remove_program_layers(&mut profile);
-        profile.read_only.extend(unchanged.into_iter().chain(programs));
         profile.hidden.extend(self.other_names_of_secrets());
         let reads_unasked = self.is_silent || self.reads_beside_edits();
         if reads_unasked {
@@ -408,7 +398,8 @@ impl ConfinementBuilder<'_> {
             environment,
             &self.command.script,
             &self.real_paths,
-            &LinkTargets { fixed: &opened.fixed_places(), writable: &writable },
+            &opened.fixed_places(),
+            &writable,
         );
         let list = profile.readable.get_or_insert_default();
         // It lies in the session's `/tmp`, where a search would otherwise fail.
@@ -444,13 +435,10 @@ impl ConfinementBuilder<'_> {
         }
         let named: Vec<_> = reads.iter().map(|target| target.path.clone()).collect();
         let folders = silent_reads::project_folders(&self.site.roots, environment);
-        let found = hidden_paths::hidden_below(
-            &folders,
-            &self.denied_paths,
-            &named,
-            &self.site.guard.known_folders,
-        );
-        if !found.is_complete {
+        let (paths, is_complete) = self.site.guard.with_known_folders(|known| {
+            hidden_paths::hidden_below(&folders, &self.denied_paths, &named, known)
+        });
+        if !is_complete {
             return Err(
                 "Nothing was run: the project has too many files to hide those with secrets \
                         from a command that runs without a question. Use the file tools, or call \
@@ -458,7 +446,7 @@ impl ConfinementBuilder<'_> {
                     .into(),
             );
         }
-        Ok(found.paths)
+        Ok(paths)
     }
 
     /// The protected paths that the user has explicitly allowed, and the folders that an installer of conda changes. A

@@ -6,10 +6,7 @@ use std::collections::HashMap;
 use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-#[cfg(unix)]
-use std::time::SystemTime;
 
-use parking_lot::Mutex;
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell;
 use turnwright_types::effect::{ResolvedPath, is_secret_folder, is_secret_path};
@@ -31,14 +28,6 @@ const NAMING_PROGRAMS: &[&str] = &[
 
 /// Programs that edit files and, given a folder, show or pack its content.
 const FOLDER_READERS: &[&str] = &["gofmt", "shfmt", "tar"];
-
-/// The paths to hide.
-#[derive(Debug, Default)]
-pub struct HiddenPaths {
-    pub paths: Vec<PathBuf>,
-    /// True if these are all. If not, there are too many files or too many secrets.
-    pub is_complete: bool,
-}
 
 /// Returns true if a command that only reads may read files that it does not name. `named` are the files that
 /// it names. Looks them up: not for the runtime's thread.
@@ -67,31 +56,31 @@ pub(crate) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
 }
 
 /// The secret and denied paths below these folders, except those in `named`, with all their names
-/// there. `known` has what earlier searches have found. Looks files up: not for the runtime's thread.
-pub fn hidden_below(
+/// there, and true if these are all. If not, there are too many files or too many secrets. `known` has what earlier
+/// searches have found. Looks files up: not for the runtime's thread.
+pub(crate) fn hidden_below(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
-    known: &KnownFolders,
-) -> HiddenPaths {
-    let limits = Limits { visited: MAX_VISITED, hidden: MAX_HIDDEN };
-    search(roots, denied, named, known, limits)
+    known: &mut KnownFolders,
+) -> (Vec<PathBuf>, bool) {
+    search(roots, denied, named, known, (MAX_VISITED, MAX_HIDDEN))
 }
 
 /// The files in these folders that rules deny whose paths have to be looked up: by patterns, or by names
 /// at any depth.
 #[derive(Debug, Default)]
-pub struct DeniedFiles {
-    pub unreadable: Vec<PathBuf>,
+pub(crate) struct DeniedFiles {
+    pub(crate) unreadable: Vec<PathBuf>,
     /// Without files that ignore rules exclude: builds write them.
-    pub unwritable: Vec<PathBuf>,
+    pub(crate) unwritable: Vec<PathBuf>,
     /// True if these are all.
-    pub is_complete: bool,
+    pub(crate) is_complete: bool,
 }
 
 /// Searches for files that rules deny, and for other names of the files from which secrets of this process come.
 /// Looks files up: not for the runtime's thread.
-pub fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
+pub(crate) fn denied_below(roots: &[PathBuf], denied: &DeniedPaths) -> DeniedFiles {
     let (reads, edits) = denied.denied_patterns();
     let mut found = DeniedFiles::default();
     found.is_complete = add_unreadable(roots, &reads, MAX_VISITED, &mut found.unreadable)
@@ -122,28 +111,23 @@ fn add_unreadable(
         })
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Limits {
-    visited: usize,
-    hidden: usize,
-}
-
+/// At most `max_visited` entries are visited, and `max_hidden` paths found.
 fn search(
     roots: &[PathBuf],
     denied: &DeniedPaths,
     named: &[PathBuf],
-    known: &KnownFolders,
-    limits: Limits,
-) -> HiddenPaths {
-    let (mut paths, mut is_complete) = known.search(roots, limits.visited);
-    is_complete &= add_unreadable(roots, denied, limits.visited, &mut paths);
+    known: &mut KnownFolders,
+    (max_visited, max_hidden): (usize, usize),
+) -> (Vec<PathBuf>, bool) {
+    let (mut paths, mut is_complete) = known.search(roots, max_visited);
+    is_complete &= add_unreadable(roots, denied, max_visited, &mut paths);
     paths.retain(|path| !named.contains(path));
     outermost(&mut paths);
     let mut linked = linked_secret_files();
     let mut note = |path: &Path| {
         linked.extend(file_id(path).filter(|(_, names)| *names > 1).map(|(id, _)| id));
     };
-    is_complete &= walk(&paths, limits.visited, |path, kind| {
+    is_complete &= walk(&paths, max_visited, |path, kind| {
         if kind.is_file() {
             note(path);
         }
@@ -152,10 +136,10 @@ fn search(
     for path in &paths {
         note(path);
     }
-    is_complete &= add_other_names(roots, &linked, limits.visited, &mut paths);
-    is_complete &= paths.len() <= limits.hidden;
-    paths.truncate(limits.hidden);
-    HiddenPaths { paths, is_complete }
+    is_complete &= add_other_names(roots, &linked, max_visited, &mut paths);
+    is_complete &= paths.len() <= max_hidden;
+    paths.truncate(max_hidden);
+    (paths, is_complete)
 }
 
 /// Adds all names below these folders of the files that have more than one. Returns true if everything was visited.
@@ -211,13 +195,12 @@ pub(crate) const TIMESTAMP_AGE: Duration = Duration::from_secs(3);
 /// The stamp of a folder that changed long enough ago.
 #[cfg(unix)]
 pub(crate) fn folder_stamp(folder: &Path, least_age: Duration) -> Option<FolderStamp> {
+    use crate::watch::server_watch::change_time;
     use std::os::unix::fs::MetadataExt;
     let found = fs::symlink_metadata(folder).ok()?;
     let modified = (found.mtime(), found.mtime_nsec());
     let changed = (found.ctime(), found.ctime_nsec());
-    let seconds = u64::try_from(changed.0).ok()?;
-    let then = SystemTime::UNIX_EPOCH + Duration::new(seconds, u32::try_from(changed.1).ok()?);
-    let is_past = then.elapsed().is_ok_and(|age| age >= least_age);
+    let is_past = change_time(&found)?.elapsed().is_ok_and(|age| age >= least_age);
     is_past.then_some((found.dev(), found.ino(), modified, changed))
 }
 
@@ -256,15 +239,15 @@ const MAX_KNOWN: usize = 20_000;
 
 /// The findings of the last search.
 #[derive(Debug)]
-pub struct KnownFolders {
-    folders: Mutex<HashMap<PathBuf, KnownFolder>>,
+pub(crate) struct KnownFolders {
+    folders: HashMap<PathBuf, KnownFolder>,
     /// Folders that changed less than this ago are not remembered.
     least_age: Duration,
 }
 
 impl Default for KnownFolders {
     fn default() -> KnownFolders {
-        KnownFolders { folders: Mutex::default(), least_age: TIMESTAMP_AGE }
+        KnownFolders { folders: HashMap::new(), least_age: TIMESTAMP_AGE }
     }
 }
 
@@ -280,10 +263,8 @@ struct KnownFolder {
 
 impl KnownFolders {
     /// The secrets below these folders, and true if these are all. At most `limit` entries are visited.
-    fn search(&self, roots: &[PathBuf], limit: usize) -> (Vec<PathBuf>, bool) {
-        // A search at the same time finds nothing known, and visits everything.
-        let mut before = std::mem::take(&mut *self.folders.lock());
-        let mut known = HashMap::new();
+    fn search(&mut self, roots: &[PathBuf], limit: usize) -> (Vec<PathBuf>, bool) {
+        let mut before = std::mem::take(&mut self.folders);
         let mut secrets = Vec::new();
         let mut count = 0;
         let mut pending = roots.to_vec();
@@ -297,11 +278,10 @@ impl KnownFolders {
             }
             pending.extend(found.folders.iter().cloned());
             secrets.extend(found.secrets.iter().cloned());
-            if found.stamp.is_some() && known.len() < MAX_KNOWN {
-                known.insert(path, found);
+            if found.stamp.is_some() && self.folders.len() < MAX_KNOWN {
+                self.folders.insert(path, found);
             }
         }
-        *self.folders.lock() = known;
         (secrets, true)
     }
 }
@@ -344,9 +324,9 @@ mod tests {
         let hidden = |named: &[PathBuf]| {
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
-            let found = hidden_below(roots, &denied, named, &KnownFolders::default());
-            assert!(found.is_complete);
-            let mut all = found.paths;
+            let (mut all, is_complete) =
+                hidden_below(roots, &denied, named, &mut KnownFolders::default());
+            assert!(is_complete);
             all.sort();
             all
         };
@@ -386,12 +366,9 @@ mod tests {
         let roots = std::slice::from_ref(&project);
         let found = denied_below(roots, &DeniedPaths::default());
         assert_eq!(found.unreadable, [project.join("sub/notes")], "for a command that may write");
-        let found = hidden_below(roots, &DeniedPaths::default(), &[], &KnownFolders::default());
-        assert_eq!(
-            found.paths,
-            [project.join("sub/notes")],
-            "for one that reads, and for a server"
-        );
+        let (found, _) =
+            hidden_below(roots, &DeniedPaths::default(), &[], &mut KnownFolders::default());
+        assert_eq!(found, [project.join("sub/notes")], "for one that reads, and for a server");
     }
 
     #[test]
@@ -410,11 +387,12 @@ mod tests {
             fs::write(base.join(name), "x").unwrap();
         }
         for (visited, hidden, expected) in [(4, 2, true), (3, 2, false), (4, 1, false)] {
-            let limits = Limits { visited, hidden };
+            let limits = (visited, hidden);
             let roots = std::slice::from_ref(&base);
             let denied = DeniedPaths::default();
-            let found = search(roots, &denied, &[], &KnownFolders::default(), limits);
-            assert_eq!(found.is_complete, expected, "{limits:?}");
+            let mut known = KnownFolders::default();
+            let (_, is_complete) = search(roots, &denied, &[], &mut known, limits);
+            assert_eq!(is_complete, expected, "{limits:?}");
         }
     }
 
@@ -458,18 +436,18 @@ mod tests {
     fn what_is_known_is_used_until_the_folder_changes() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
-        let known = KnownFolders { least_age: Duration::ZERO, ..KnownFolders::default() };
+        let mut known = KnownFolders { least_age: Duration::ZERO, ..KnownFolders::default() };
         fs::create_dir(&inner).unwrap();
         fs::write(inner.join(".env"), "x").unwrap();
-        let search = || {
+        let search = |known: &mut KnownFolders| {
             let (mut found, is_complete) = known.search(&[folder.path().to_path_buf()], 100);
             assert!(is_complete);
             found.sort();
             found
         };
-        assert_eq!(search(), [inner.join(".env")]);
-        assert_eq!(known.folders.lock().len(), 2);
-        assert_eq!(search(), [inner.join(".env")]);
+        assert_eq!(search(&mut known), [inner.join(".env")]);
+        assert_eq!(known.folders.len(), 2);
+        assert_eq!(search(&mut known), [inner.join(".env")]);
 
         let before = folder_stamp(&inner, Duration::ZERO);
         let key = inner.join("server.key");
@@ -478,15 +456,15 @@ mod tests {
             fs::remove_file(&key).ok();
             fs::write(&key, "x").unwrap();
         }
-        assert_eq!(search(), [inner.join(".env"), key]);
+        assert_eq!(search(&mut known), [inner.join(".env"), key]);
         fs::rename(&inner, folder.path().join("other")).unwrap();
         let other = folder.path().join("other");
-        assert_eq!(search(), [other.join(".env"), other.join("server.key")]);
-        assert_eq!(known.folders.lock().len(), 2);
+        assert_eq!(search(&mut known), [other.join(".env"), other.join("server.key")]);
+        assert_eq!(known.folders.len(), 2);
 
-        let recent = KnownFolders::default();
+        let mut recent = KnownFolders::default();
         recent.search(&[folder.path().to_path_buf()], 100);
-        assert!(recent.folders.lock().is_empty(), "the folders have just changed");
+        assert!(recent.folders.is_empty(), "the folders have just changed");
     }
 
     #[cfg(unix)]

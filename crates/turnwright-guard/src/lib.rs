@@ -19,14 +19,11 @@ pub mod signing;
 mod watch;
 
 pub use command_site::CommandSite;
-pub use confinement::linked_files::{linked_packages, note_about_other_names};
-pub use confinement::sandbox_profile::{ProgramAccess, SessionAccess};
-pub use confinement::{
-    CommandConfinement, CommandSigning, ConfinementSettings, confine, makes_environments,
-};
-pub use hidden_paths::{DeniedFiles, HiddenPaths, KnownFolders, denied_below, hidden_below};
+pub use confinement::linked_files::note_about_other_names;
+pub use confinement::sandbox_profile::server_profile;
+pub use confinement::{CommandConfinement, ConfinementSettings, confine, makes_environments};
 pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use watch::server_watch::ServerWatch;
 pub use watch::unfinished_commands::report_unfinished;
-pub use watch::{ChangingCall, CommandFindings, ConfinementGuard, ReachedLimit, RemoteCallGuard};
+pub use watch::{ChangingCall, ConfinementGuard, ReachedLimit, RemoteCallGuard};

@@ -45,6 +45,8 @@ pub(crate) struct ProtectedChanges {
     /// The folder with what was written, if anything was quarantined.
     pub(crate) quarantine: Option<PathBuf>,
     pub(crate) paths: Vec<PathBuf>,
+    /// False if the changes were only reported.
+    is_undone: bool,
 }
 
 impl ProtectedSnapshot {
@@ -157,24 +159,22 @@ impl ProtectedSnapshot {
             || self.protected.leaf_paths().iter().any(|leaf| path.starts_with(leaf))
     }
 
-    /// Finds the changes, except under `allowed`. If `restores` is set, moves the new entries
-    /// below `quarantine` and puts back the old ones; otherwise only reports them. Returns `None`
-    /// if nothing has changed. Blocks: not for the runtime's thread.
+    /// Finds the changes, except under `allowed`. With a quarantine, moves the new entries below it
+    /// and puts back the old ones; otherwise only reports them. Returns `None` if nothing has
+    /// changed. Blocks: not for the runtime's thread.
     pub(crate) fn check(
         &self,
         allowed: &[PathBuf],
-        quarantine: &Path,
-        restores: bool,
+        quarantine: Option<&Path>,
     ) -> Option<ProtectedChanges> {
-        self.check_if(allowed, quarantine, restores, &|_| true)
+        self.check_if(allowed, quarantine, &|_| true)
     }
 
     /// The same, but only for the changed paths for which `is_suspect` holds.
     pub(crate) fn check_if(
         &self,
         allowed: &[PathBuf],
-        quarantine: &Path,
-        restores: bool,
+        quarantine: Option<&Path>,
         is_suspect: &dyn Fn(&Path) -> bool,
     ) -> Option<ProtectedChanges> {
         let mut scan = ProtectedScan::default();
@@ -193,7 +193,8 @@ impl ProtectedSnapshot {
                     path.starts_with(place) || place.starts_with(path) && is_folder(&now, path)
                 })
         };
-        let mut changes = ProtectedChanges::default();
+        let is_undone = quarantine.is_some();
+        let mut changes = ProtectedChanges { is_undone, ..ProtectedChanges::default() };
         for place in overfull.iter().filter(|place| !is_allowed(place)) {
             // Folders of repositories are reported each time, because new repositories are not looked at.
             let is_told = self.overfull.contains(place) && !holds_git_folders(place);
@@ -215,9 +216,9 @@ impl ProtectedSnapshot {
         if paths.is_empty() {
             return (!changes.not_restored.is_empty()).then_some(changes);
         }
-        let mut quarantined = entries::Quarantine::new(quarantine);
-        self.restore(&paths, &now, restores.then_some(&mut quarantined), &mut changes);
-        changes.quarantine = quarantined.into_folder();
+        let mut quarantined = quarantine.map(entries::Quarantine::new);
+        self.restore(&paths, &now, quarantined.as_mut(), &mut changes);
+        changes.quarantine = quarantined.and_then(entries::Quarantine::into_folder);
         changes.paths = paths.into_iter().cloned().collect();
         Some(changes)
     }
@@ -480,17 +481,17 @@ impl ProtectedChanges {
     }
 
     /// The report for the model and for the user.
-    pub(crate) fn message(&self, restores: bool) -> String {
+    pub(crate) fn message(&self) -> String {
         let hint = "Other programs run what is there. If the change is wanted, make it with the file tools, \
                     or call again with the path as \"escalate\"; the user is asked.";
-        self.message_about("the command", hint, restores)
+        self.message_about("the command", hint)
     }
 
     /// The same report about something other than a command.
-    pub(crate) fn message_about(&self, who: &str, hint: &str, restores: bool) -> String {
+    pub(crate) fn message_about(&self, who: &str, hint: &str) -> String {
         let mut text = format!("[protected: {who} {}", join_first(&self.restored, MAX_NAMED));
         if !self.restored.is_empty() {
-            text.push_str(if restores {
+            text.push_str(if self.is_undone {
                 ". This was undone"
             } else {
                 ". It was not undone, because an allowed action may have caused it"

@@ -20,7 +20,7 @@ use turnwright_workspace::files::read_head;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::real_path;
 
-use settings::{GitConfigError, GitSetting};
+use settings::GitSetting;
 
 pub(crate) use settings::only_changes_tracking;
 
@@ -40,13 +40,13 @@ const MAX_TRACKED_SECRETS: usize = 4_096;
 pub(crate) fn untrusted_config(folder: &Path) -> Option<Uncertainty> {
     let Some(found) = GitRepository::at(folder).ok().flatten().filter(|found| found.is_elsewhere)
     else {
-        return program_risk(folder, Obeyed::Always);
+        return program_risk(folder, None, false);
     };
     if is_of_known_repository(&found) {
         // git writes the way back to the working tree later, so it says nothing yet about whose this is.
-        return config_risk(&found, Obeyed::Always);
+        return config_risk(&found, None, false);
     }
-    program_risk(folder, Obeyed::Always).or_else(|| {
+    program_risk(folder, None, false).or_else(|| {
         let reason = "its .git leads to a folder that is no part of a repository around it";
         Some(reason.to_owned().into())
     })
@@ -130,7 +130,7 @@ fn read_index(
     }
     let bytes = read_index_file(&index)?;
     let config = read_text(&common_folder(found)?.join("config"), MAX_CONFIG_BYTES);
-    let settings = settings::parse(&config.unwrap_or_default()).ok()?;
+    let settings = settings::parse(&config.unwrap_or_default())?;
     let has_long_names = settings.iter().any(|setting| {
         setting.key == "extensions.objectformat" && setting.value.as_deref() == Some("sha256")
     });
@@ -251,7 +251,7 @@ fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
 /// Returns true if the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
     let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
-    let Ok(all) = settings::parse(&text) else { return false };
+    let Some(all) = settings::parse(&text) else { return false };
     let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
     let named = setting.and_then(|setting| setting.value.as_ref());
     named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
@@ -384,51 +384,24 @@ fn read_text(path: &Path, limit: usize) -> Option<String> {
         .map(|head| head.text)
 }
 
-/// Which settings of a repository are obeyed.
-#[derive(Clone, Copy)]
-pub(crate) enum Obeyed<'a> {
-    /// Settings that matter to any program of git, now or later.
-    Always,
-    /// Settings that matter to one command. A command that only reads gets settings in place of the repository's hooks
-    /// and file system monitor.
-    By { git: &'a GitUse, only_reads: bool },
-}
+/// The settings for which a command that only reads gets others in their place.
+const REPLACED_FOR_READERS: [&str; 2] = ["core.fsmonitor", "core.hookspath"];
 
-impl Obeyed<'_> {
-    fn is_risky(self, setting: &GitSetting, fetches_on_demand: bool) -> bool {
-        let Obeyed::By { git, .. } = self else { return !setting.is_harmless() };
-        setting.matters_to(git) || fetches_on_demand && setting.matters_to(&GitUse::FETCH)
-    }
-
-    /// The same in a submodule. A git that is started there does not get the settings for readers.
-    fn within(self, is_submodule: bool) -> Self {
-        match self {
-            Obeyed::By { git, only_reads } => {
-                Obeyed::By { git, only_reads: only_reads && !is_submodule }
-            }
-            Obeyed::Always => Obeyed::Always,
-        }
-    }
-
-    /// Returns true if the settings that readers get replace this one.
-    fn is_replaced(self, setting: &GitSetting) -> bool {
-        matches!(self, Obeyed::By { only_reads: true, .. })
-            && ["core.fsmonitor", "core.hookspath"].contains(&setting.key.as_str())
-    }
-}
-
-/// Why git may start a program of the repository's choice when it runs in this real folder. Reads
-/// the disk: not for the runtime's thread.
-pub(crate) fn program_risk(folder: &Path, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
-    let mut at = Some(folder);
-    while let Some(folder) = at {
+/// Why git may start a program of the repository's choice when it runs in this real folder: in this use, by a command
+/// that `only_reads` or not, or without a use in any, now or later. Reads the disk: not for the runtime's thread.
+pub(crate) fn program_risk(
+    folder: &Path,
+    git: Option<&GitUse>,
+    only_reads: bool,
+) -> Option<Uncertainty> {
+    for folder in folder.ancestors() {
         if GitLayout::of(folder).is_repository() {
             let reason = "git would obey this folder's own settings as those of a repository";
             return Some(reason.to_owned().into());
         }
         match GitRepository::at(folder) {
-            Ok(Some(found)) => return repository_risk(found, obeyed),
-            Ok(None) => at = folder.parent(),
+            Ok(Some(found)) => return repository_risk(found, git, only_reads),
+            Ok(None) => {}
             Err(reason) => return Some(reason.to_string().into()),
         }
     }
@@ -436,14 +409,19 @@ pub(crate) fn program_risk(folder: &Path, obeyed: Obeyed<'_>) -> Option<Uncertai
 }
 
 /// Why git may start a program in this repository or in one of its submodules, in which git runs itself.
-fn repository_risk(found: GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+fn repository_risk(
+    found: GitRepository,
+    git: Option<&GitUse>,
+    only_reads: bool,
+) -> Option<Uncertainty> {
     let mut pending = vec![found];
     let mut count = 0;
     let mut of_settings = None;
     while let Some(repository) = pending.pop() {
-        let is_submodule = count > 0;
+        // A git that is started in a submodule does not get the settings for readers.
+        let only_reads = only_reads && count == 0;
         let foreign = foreign_content_risk(&repository).map(Uncertainty::from);
-        match foreign.or_else(|| config_risk(&repository, obeyed.within(is_submodule))) {
+        match foreign.or_else(|| config_risk(&repository, git, only_reads)) {
             Some(risk) if risk.only_runs_programs => of_settings = of_settings.or(Some(risk)),
             Some(risk) => return Some(risk),
             None => {}
@@ -465,7 +443,11 @@ fn repository_risk(found: GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertain
 }
 
 /// Why git may start a program because of the settings of a repository and of its submodules.
-fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty> {
+fn config_risk(
+    found: &GitRepository,
+    git: Option<&GitUse>,
+    only_reads: bool,
+) -> Option<Uncertainty> {
     let Some(common) = common_folder(found) else { return Some(not_understood()) };
     let is_its_tree = is_worktree(&common, &found.top);
     let own = [common.join("config"), found.git.join("config.worktree")];
@@ -473,19 +455,23 @@ fn config_risk(found: &GitRepository, obeyed: Obeyed<'_>) -> Option<Uncertainty>
     if !is_complete {
         return Some(not_understood());
     }
-    let (Ok(own), Ok(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
+    let (Some(own), Some(of_modules)) = (read_settings(&own), read_settings(&configs)) else {
         return Some(not_understood());
     };
     let fetches_on_demand = own.iter().any(GitSetting::fetches_on_demand);
+    let is_risky = |setting: &GitSetting| match git {
+        None => !setting.is_harmless(),
+        Some(git) => {
+            setting.matters_to(git) || fetches_on_demand && setting.matters_to(&GitUse::FETCH)
+        }
+    };
     let risky = own.iter().find(|setting| {
         let is_known_tree = is_its_tree && setting.key == "core.worktree";
-        !is_known_tree
-            && !obeyed.is_replaced(setting)
-            && obeyed.is_risky(setting, fetches_on_demand)
+        let is_replaced = only_reads && REPLACED_FOR_READERS.contains(&setting.key.as_str());
+        !is_known_tree && !is_replaced && is_risky(setting)
     });
-    let mut risky_of_modules = of_modules.iter().filter(|setting| {
-        setting.key != "core.worktree" && obeyed.is_risky(setting, fetches_on_demand)
-    });
+    let mut risky_of_modules =
+        of_modules.iter().filter(|setting| setting.key != "core.worktree" && is_risky(setting));
     risky.or_else(|| risky_of_modules.next()).map(setting_risk)
 }
 
@@ -493,14 +479,14 @@ fn setting_risk(setting: &GitSetting) -> Uncertainty {
     Uncertainty { reason: setting.reason(), only_runs_programs: setting.is_program() }
 }
 
-/// All settings of config files. Missing files have none.
-fn read_settings(files: &[PathBuf]) -> Result<Vec<GitSetting>, GitConfigError> {
+/// All settings of config files; `None` if one is not understood. Missing files have none.
+fn read_settings(files: &[PathBuf]) -> Option<Vec<GitSetting>> {
     let mut all = Vec::new();
     for file in files.iter().filter(|file| fs::symlink_metadata(file).is_ok()) {
-        let text = read_text(file, MAX_CONFIG_BYTES).ok_or(GitConfigError)?;
+        let text = read_text(file, MAX_CONFIG_BYTES)?;
         all.extend(settings::parse(&text)?);
     }
-    Ok(all)
+    Some(all)
 }
 
 /// Why git may start a program because of the settings in the own folder of a repository that has just
@@ -509,7 +495,7 @@ pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
     let is_submodule = git.ancestors().any(|folder| folder.ends_with(".git/modules"));
     let config = git.join("config");
     settings_file_risk(&config, is_submodule).or_else(|| {
-        let all = read_settings(&[config]).ok()?;
+        let all = read_settings(&[config])?;
         all.iter().find(|setting| setting.key == "core.hookspath").map(setting_risk)
     })
 }
@@ -517,7 +503,7 @@ pub(crate) fn new_repository_risk(git: &Path) -> Option<Uncertainty> {
 /// Why git may start a program because of one settings file. If `is_tree` is true, the working tree that the
 /// file names is the repository's own.
 pub(crate) fn settings_file_risk(file: &Path, is_tree: bool) -> Option<Uncertainty> {
-    let Ok(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
+    let Some(all) = read_settings(&[file.to_path_buf()]) else { return Some(not_understood()) };
     let risky = all.iter().find(|setting| {
         let is_known_tree = is_tree && setting.key == "core.worktree";
         !is_known_tree && !setting.is_harmless()

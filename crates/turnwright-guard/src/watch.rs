@@ -24,19 +24,18 @@ use crate::confinement::{CommandConfinement, CommandSigning};
 use crate::hidden_paths::KnownFolders;
 use crate::protected_snapshot::ProtectedSnapshot;
 use kept_history::{HistoryKeeper, KeptHistory};
-use protected_check::{IgnoredSearch, OtherChanges, ProtectedCheck, SearchPlace};
+use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use sandbox_denial::DenialNote;
-use server_watch::{ServerWatch, WatchedServers};
+use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::Effect;
-use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Job, JobEnd, Jobs};
 use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
-use unfinished_commands::OtherCommands;
+use unfinished_commands::RunningMark;
 
 pub use protected_check::ChangingCall;
 pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
@@ -57,22 +56,37 @@ const MAX_ALLOWED: usize = 1_000;
 /// The running commands of a session and what is known of their effect on protected paths.
 #[derive(Debug, Default)]
 pub struct ConfinementGuard {
+    // Locked only to look something up or to note it.
+    state: Mutex<GuardState>,
     temp: Mutex<Option<PrivateTempFolder>>,
-    watches: Mutex<HashMap<String, Arc<CommandWatch>>>,
-    last_snapshot: Mutex<Option<Arc<ProtectedSnapshot>>>,
-    /// The results of searches for secrets in the session's folders.
-    pub(crate) known_folders: KnownFolders,
     /// The results of searches for files with names outside the session's folders.
     pub(crate) linked_files: Mutex<LinkedFiles>,
     history: Mutex<HistoryKeeper>,
-    pub(crate) servers: Arc<WatchedServers>,
-    pub(crate) others: Arc<OtherChanges>,
-    ignored: IgnoredSearch,
     /// Set when the use of the private caches was noted.
     has_noted_caches: AtomicBool,
     /// Set when the missing caches of this session's commands were made.
     pub(crate) has_made_caches: AtomicBool,
+    /// Set when a command without a sandbox was allowed: changes meanwhile may be its work.
+    has_unconfined_command: AtomicBool,
+    /// Cancelled when the session is closed.
+    stop: CancellationToken,
     tracker: TaskTracker,
+}
+
+/// The commands and calls of a session, and the changes of protected paths that are known of.
+#[derive(Debug, Default)]
+struct GuardState {
+    /// The commands, and the calls of servers, by their names.
+    watches: HashMap<String, Arc<CommandWatch>>,
+    last_snapshot: Option<Arc<ProtectedSnapshot>>,
+    changes: KnownChanges,
+    ignored: IgnoredSearch,
+    /// The results of searches for secrets in the session's folders.
+    known_folders: KnownFolders,
+    /// The reports about commands, by their names, until they are told.
+    reports: HashMap<String, String>,
+    /// The report about changes while servers ran, until it is told.
+    server_report: String,
 }
 
 /// The advice to the model when an MCP call, not a command, has changed protected paths.
@@ -127,16 +141,6 @@ struct CommandWatch {
     is_in_background: AtomicBool,
     /// Cancelled when the check after the command's end is done.
     checked: CancellationToken,
-    report: Mutex<Option<String>>,
-}
-
-/// The findings about a command that has ended.
-#[derive(Debug, Default)]
-pub struct CommandFindings {
-    /// The report about changes in protected places.
-    pub report: Option<String>,
-    /// The limit of the sandbox that seems to be why it failed.
-    pub limit: Option<ReachedLimit>,
 }
 
 /// A limit of the sandbox, in a line for the model and one for the user.
@@ -236,36 +240,25 @@ impl ConfinementGuard {
         self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
     }
 
+    /// Searches for secrets with what earlier searches have found. Another search at the same time finds nothing known,
+    /// and visits everything.
+    pub(crate) fn with_known_folders<T>(&self, search: impl FnOnce(&mut KnownFolders) -> T) -> T {
+        let mut known = std::mem::take(&mut self.state.lock().known_folders);
+        let found = search(&mut known);
+        self.state.lock().known_folders = known;
+        found
+    }
+
     /// Keeps the history of repositories before a command. Blocks.
     pub(crate) fn keep_history(
         &self,
         repositories: Vec<PathBuf>,
         place: &Path,
         may_prune: bool,
-        others: Option<OtherCommands>,
+        mark: Option<RunningMark>,
     ) -> KeptHistory {
-        let is_alone = !self.watches.lock().values().any(|watch| watch.is_checking());
-        self.history.lock().keep(repositories, place, (may_prune, is_alone), others)
-    }
-
-    /// Takes a snapshot of the protected paths before a command runs. Blocks.
-    pub(crate) fn take_snapshot(
-        &self,
-        site: &CommandSite,
-        repositories: Arc<BTreeSet<PathBuf>>,
-    ) -> Arc<ProtectedSnapshot> {
-        let confinement = &site.settings;
-        let programs = site.environment.get("PATH").map(std::env::split_paths);
-        let previous = self.last_snapshot.lock().clone();
-        let protected = &confinement.protected;
-        let tmp = site.roots.session_tmp().and_then(SessionTmp::known_folder);
-        let temp = self.known_temp_folder().into_iter().chain(tmp.map(Path::to_path_buf));
-        let writable = confinement.writable.iter().chain([&confinement.private_caches]);
-        let taken = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
-            .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
-        let snapshot = Arc::new(taken);
-        *self.last_snapshot.lock() = Some(Arc::clone(&snapshot));
-        snapshot
+        let is_alone = !self.state.lock().watches.values().any(|watch| watch.is_checking());
+        self.history.lock().keep(repositories, place, (may_prune, is_alone), mark)
     }
 
     /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.
@@ -279,18 +272,147 @@ impl ConfinementGuard {
         }
     }
 
-    /// Registers a command that was started and checks the protected paths when it has ended.
-    pub fn watch(
-        &self,
-        job: &Arc<Job>,
+    /// Notes that a command goes on in the background: the protected paths are also checked while it
+    /// runs.
+    pub fn note_background(&self, job: &str) {
+        if let Some(watch) = self.state.lock().watches.get(job) {
+            watch.is_in_background.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if that command is unconfined or unknown.
+    pub fn is_unconfined(&self, job: &str) -> bool {
+        self.state.lock().watches.get(job).is_none_or(|watch| watch.is_unconfined)
+    }
+
+    /// Returns true if that command has more access than the sandbox gives, or is unknown.
+    pub fn has_extra_access(&self, job: &str) -> bool {
+        self.state.lock().watches.get(job).is_none_or(|watch| watch.has_extra_access)
+    }
+
+    /// Notes the changes that `pass` permits for as long as its call runs, so that they are not blamed on the commands
+    /// and servers that run meanwhile.
+    pub fn note_allowed(
+        self: &Arc<Self>,
         pass: &Pass,
-        confinement: CommandConfinement,
-        checkpoint: &ChangeTracker,
-        quarantine: PathBuf,
-    ) {
-        self.servers.allow(confinement.changes.paths.iter().cloned(), LONGEST_COMMAND);
+        protected: &ProtectedPaths,
+    ) -> Option<ChangingCall> {
+        let changed = pass.effects().iter().filter_map(|effect| match effect {
+            Effect::Write(target) | Effect::Delete(target)
+                if protected.reason(&target.path).is_some() =>
+            {
+                Some(Some(target.path.clone()))
+            }
+            Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
+                self.has_unconfined_command.store(true, Ordering::Relaxed);
+                Some(None)
+            }
+            _ => None,
+        });
+        let changed: Vec<_> = changed.take(MAX_ALLOWED).collect();
+        (!changed.is_empty()).then(|| ChangingCall::begin(self, changed))
+    }
+
+    /// Waits for the check after the command's end. Returns its report, and the limit of the sandbox that the command
+    /// seems to have met, judging by its output. `is_success` is true if it did what was asked.
+    pub async fn findings(
+        &self,
+        job: &Job,
+        output: &str,
+        is_success: bool,
+    ) -> (Option<String>, Option<ReachedLimit>) {
+        let watch = self.state.lock().watches.get(job.id()).cloned();
+        let Some(watch) = watch else { return (None, None) };
+        watch.checked.cancelled().await;
+        let report = self.state.lock().reports.remove(job.id());
+        let limit = watch.reached_limit(output, is_success && report.is_none(), job.end());
+        (report, limit)
+    }
+
+    /// The reports about commands that no call waits for; each is returned once.
+    pub fn take_reports(&self, jobs: &Jobs) -> Option<String> {
+        let mut state = self.state.lock();
+        let issued = state.reports.extract_if(|job, _| jobs.has_issued(job));
+        let mut text: String = issued.map(|(job, report)| format!("{job}: {report}\n")).collect();
+        if !state.server_report.is_empty() {
+            text.push_str(&std::mem::take(&mut state.server_report));
+            text.push('\n');
+        }
+        text.push_str(&std::mem::take(&mut state.ignored.report));
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// Notes that the present changes of these paths were told. Blocks.
+    fn note_told(&self, paths: &[PathBuf]) {
+        let now: Vec<_> =
+            paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))).collect();
+        self.state.lock().changes.note_told(now);
+    }
+
+    /// Watches the protected paths from now on until the session is closed, for as long as its confined
+    /// servers run.
+    pub fn watch_servers(&self, watch: ServerWatch) {
+        self.tracker.spawn(watch.run(self.stop.clone()));
+    }
+
+    /// Returns true if a call of a server, or else a command, runs, not in the background, that checks the protected
+    /// paths at its end.
+    fn is_checking_now(&self, is_call: bool) -> bool {
+        let state = self.state.lock();
+        state.watches.values().any(|watch| watch.is_checking_now() && watch.is_call == is_call)
+    }
+
+    /// Waits for the last check and removes the temporary folder. All commands must have ended.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tracker.close();
+        self.tracker.wait().await;
+        let temp = self.temp.lock().take();
+        spawn_blocking(move || drop(temp)).await.ok();
+    }
+}
+
+impl GuardState {
+    /// Returns true if a running command or call was allowed to change this path. Installed files are judged later, at
+    /// its end.
+    fn is_allowed(&self, path: &Path) -> bool {
+        self.watches.values().any(|watch| {
+            let mut places = watch.changes.paths.iter().chain(&watch.changes.installs_in);
+            watch.is_checking() && places.any(|place| path.starts_with(place))
+        })
+    }
+}
+
+impl CommandSite {
+    /// Takes a snapshot of the protected paths before a command runs. Blocks.
+    pub(crate) fn take_snapshot(
+        &self,
+        repositories: Arc<BTreeSet<PathBuf>>,
+    ) -> Arc<ProtectedSnapshot> {
+        let confinement = &self.settings;
+        let programs = self.environment.get("PATH").map(std::env::split_paths);
+        let previous = self.guard.state.lock().last_snapshot.clone();
+        let protected = &confinement.protected;
+        let tmp = self.roots.session_tmp().and_then(SessionTmp::known_folder);
+        let temp = self.guard.known_temp_folder().into_iter().chain(tmp.map(Path::to_path_buf));
+        let writable = confinement.writable.iter().chain([&confinement.private_caches]);
+        let taken = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
+            .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
+        let snapshot = Arc::new(taken);
+        self.guard.state.lock().last_snapshot = Some(Arc::clone(&snapshot));
+        snapshot
+    }
+
+    /// Registers a command that was started, signs for it, and checks the protected paths when it has ended.
+    pub fn watch(&self, job: &Arc<Job>, pass: &Pass, mut confinement: CommandConfinement) {
+        let guard = &self.guard;
+        if let Some(service) = confinement.signing.take_service() {
+            guard.run_while_running(Arc::clone(job), service.serve());
+        }
+        let allowed = confinement.changes.paths.iter().cloned();
+        guard.state.lock().changes.allow(allowed, LONGEST_COMMAND);
         if let Some(shown) = confinement.shown {
-            self.keep_while_running(Arc::clone(job), shown);
+            guard.keep_while_running(Arc::clone(job), shown);
         }
         let profile = confinement.profile.as_ref();
         let watch = Arc::new(CommandWatch {
@@ -306,98 +428,29 @@ impl ConfinementGuard {
         });
         match confinement.snapshot {
             Some(snapshot) => {
-                let search = self.search_place(checkpoint, quarantine.clone());
                 let check = ProtectedCheck {
+                    site: self.clone(),
+                    job: Arc::clone(job),
                     watch: Arc::clone(&watch),
                     snapshot,
-                    quarantine,
-                    ignored: (self.ignored.clone(), search),
-                    layers: Arc::new(confinement.layers),
-                    history: Arc::new(confinement.history),
-                    others: Arc::clone(&self.others),
-                    _running: Arc::new(confinement.running),
-                    servers: Arc::clone(&self.servers),
+                    layers: confinement.layers,
+                    history: confinement.history,
                 };
-                self.tracker.spawn(check.run(Arc::clone(job), checkpoint.clone()));
+                guard.tracker.spawn(Arc::new(check).run());
             }
             None => {
                 watch.checked.cancel();
                 if watch.is_unconfined {
-                    let changes = self.others.begin([None]);
-                    let job = Arc::clone(job);
-                    self.tracker.spawn(async move {
-                        job.wait_for_end().await;
-                        drop(changes);
-                    });
+                    let changes = ChangingCall::begin(guard, [None]);
+                    guard.keep_while_running(Arc::clone(job), changes);
                 }
             }
         }
-        let mut watches = self.watches.lock();
+        let GuardState { watches, reports, .. } = &mut *guard.state.lock();
         if watches.len() >= MAX_WATCHES {
-            watches.retain(|_, old| !old.checked.is_cancelled() || old.report.lock().is_some());
+            watches.retain(|job, old| !old.checked.is_cancelled() || reports.contains_key(job));
         }
         watches.insert(job.id().to_owned(), watch);
-    }
-
-    /// Notes that a command goes on in the background: the protected paths are also checked while it
-    /// runs.
-    pub fn note_background(&self, job: &str) {
-        if let Some(watch) = self.watches.lock().get(job) {
-            watch.is_in_background.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns true if that command is unconfined or unknown.
-    pub fn is_unconfined(&self, job: &str) -> bool {
-        self.watches.lock().get(job).is_none_or(|watch| watch.is_unconfined)
-    }
-
-    /// Returns true if that command has more access than the sandbox gives, or is unknown.
-    pub fn has_extra_access(&self, job: &str) -> bool {
-        self.watches.lock().get(job).is_none_or(|watch| watch.has_extra_access)
-    }
-
-    /// Notes the changes that `pass` permits for as long as its call runs, so that they are not blamed on the commands
-    /// and servers that run meanwhile.
-    pub fn note_allowed(&self, pass: &Pass, protected: &ProtectedPaths) -> Option<ChangingCall> {
-        let changed = pass.effects().iter().filter_map(|effect| match effect {
-            Effect::Write(target) | Effect::Delete(target)
-                if protected.reason(&target.path).is_some() =>
-            {
-                Some(Some(target.path.clone()))
-            }
-            Effect::Exec(_) if *pass.confinement() == Confinement::Unconfined => {
-                self.servers.note_unconfined_command();
-                Some(None)
-            }
-            _ => None,
-        });
-        let changed: Vec<_> = changed.take(MAX_ALLOWED).collect();
-        (!changed.is_empty()).then(|| self.others.begin(changed))
-    }
-
-    /// Waits for the check after the command's end. Returns its report, and the limit of the sandbox that the command
-    /// seems to have met, judging by its output. `is_success` is true if it did what was asked.
-    pub async fn findings(&self, job: &Job, output: &str, is_success: bool) -> CommandFindings {
-        let watch = self.watches.lock().get(job.id()).cloned();
-        let Some(watch) = watch else { return CommandFindings::default() };
-        watch.checked.cancelled().await;
-        let report = watch.report.lock().take();
-        let limit = watch.reached_limit(output, is_success && report.is_none(), job.end());
-        CommandFindings { report, limit }
-    }
-
-    /// The reports about commands that no call waits for; each is returned once.
-    pub fn take_reports(&self, jobs: &Jobs) -> Option<String> {
-        let watches = self.watches.lock();
-        let issued = watches.iter().filter(|(job, _)| jobs.has_issued(job));
-        let reports = issued.filter_map(|(job, watch)| {
-            let report = watch.report.lock().take()?;
-            Some(format!("{job}: {report}\n"))
-        });
-        let servers = self.servers.take_report().map(|report| format!("{report}\n"));
-        let text: String = reports.chain(servers).chain(self.ignored.take_report()).collect();
-        (!text.is_empty()).then_some(text)
     }
 
     /// Checks repositories, and files in subfolders, that have appeared during a confined call: takes away
@@ -408,76 +461,23 @@ impl ConfinementGuard {
         &self,
         (new, may_be_more): (Vec<PathBuf>, bool),
         (allowed, makes_environments): (&[PathBuf], bool),
-        quarantine: &Path,
     ) -> Option<String> {
-        let reference = self.last_snapshot.lock().clone();
+        let reference = self.guard.state.lock().last_snapshot.clone();
         let environments: Vec<_> = environments_of(&new).filter(|_| makes_environments).collect();
         let new = ProtectedSnapshot::without_repositories(new, reference);
         let made = new.accepted_programs(environments, false);
-        self.servers.note_told(&made);
-        let allowed = [allowed, &self.servers.allowed_now(), &made].concat();
-        let changes = new.check(&allowed, quarantine, true);
+        self.guard.note_told(&made);
+        let allowed_now = self.guard.state.lock().changes.allowed_now();
+        let allowed = [allowed, &allowed_now, &made].concat();
+        let changes = new.check(&allowed, Some(&self.quarantine_folder()));
         let report = changes.map(|changes| {
             tracing::warn!(?changes, "a command made what starts programs");
-            changes.message(true)
+            changes.message()
         });
         match (report, may_be_more.then(|| NOT_SEARCHED.to_owned())) {
             (Some(report), Some(more)) => Some(format!("{report}\n{more}")),
             (report, more) => report.or(more),
         }
-    }
-
-    /// Searches the ignored folders for repositories, beside the calls.
-    pub(crate) fn search_ignored(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
-        self.ignored.request(self.search_place(checkpoint, quarantine));
-    }
-
-    /// Notes the repositories in ignored folders before the first command.
-    pub(crate) fn begin_ignored_search(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) {
-        self.ignored.begin(self.search_place(checkpoint, quarantine));
-    }
-
-    fn search_place(&self, checkpoint: &ChangeTracker, quarantine: PathBuf) -> SearchPlace {
-        SearchPlace {
-            checkpoint: checkpoint.clone(),
-            quarantine,
-            tracker: self.tracker.clone(),
-            stop: self.servers.stopped(),
-        }
-    }
-
-    /// Watches the protected paths from now on until the session is closed, for as long as its confined
-    /// servers run.
-    pub fn watch_servers(&self, watch: ServerWatch) {
-        self.tracker.spawn(watch.run(self.servers.stopped()));
-    }
-
-    /// Returns true if a command runs, not in the background, that checks the protected paths meanwhile and at its end.
-    pub(crate) fn is_checking_command(&self) -> bool {
-        self.watches.lock().values().any(|watch| watch.is_checking_now() && !watch.is_call)
-    }
-
-    /// Returns true if a call of a server runs that checks the protected paths at its end.
-    pub(crate) fn is_checking_call(&self) -> bool {
-        self.watches.lock().values().any(|watch| watch.is_checking_now() && watch.is_call)
-    }
-
-    /// Returns true if a running command or call was allowed to change this path. Installed files are judged later, at
-    /// its end.
-    pub(crate) fn is_allowed(&self, path: &Path) -> bool {
-        self.watches.lock().values().any(|watch| {
-            let mut places = watch.changes.paths.iter().chain(&watch.changes.installs_in);
-            watch.is_checking() && places.any(|place| path.starts_with(place))
-        })
-    }
-
-    /// Waits for the last check and removes the temporary folder. All commands must have ended.
-    pub async fn close(&self) {
-        self.servers.stop();
-        self.tracker.close();
-        self.tracker.wait().await;
-        let temp = self.temp.lock().take();
-        spawn_blocking(move || drop(temp)).await.ok();
     }
 }
 
@@ -492,8 +492,7 @@ impl CommandWatch {
 }
 
 /// Adds a text to a report, unless it has the text already.
-fn add_to_report(report: &mut Option<String>, text: &str) {
-    let report = report.get_or_insert_default();
+fn add_to_report(report: &mut String, text: &str) {
     if report.contains(text) {
         return;
     }

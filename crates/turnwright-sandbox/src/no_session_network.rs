@@ -12,14 +12,6 @@ impl NoSessionNetwork {
     ///
     /// # Errors
     /// Always: this system has no private networks.
-    pub fn create() -> io::Result<NoSessionNetwork> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Fails.
-    ///
-    /// # Errors
-    /// Always: this system has no private networks.
     pub fn create_within(_memory_limit: Option<u64>) -> io::Result<NoSessionNetwork> {
         Err(io::ErrorKind::Unsupported.into())
     }

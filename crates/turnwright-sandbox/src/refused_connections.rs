@@ -1,4 +1,5 @@
-//! The connections of a program that failed because of its sandbox, for the process that started it.
+//! The connections of a program that failed because of its sandbox. Its supervisor notes them in a pipe, and the process
+//! that has started the program reads them.
 
 use std::io::{PipeReader, Read};
 use std::net::{IpAddr, SocketAddr};
@@ -29,9 +30,29 @@ impl RefusedConnections {
     }
 }
 
+/// The addresses that were noted already, at most so many that a pipe always holds them.
+#[cfg(target_os = "linux")]
+pub(crate) type NotedConnections = [Option<SocketAddr>; 16];
+
+/// Notes an address in the pipe, once. Makes system calls only.
+#[cfg(target_os = "linux")]
+pub(crate) fn note_refused(
+    address: SocketAddr,
+    notes: &std::io::PipeWriter,
+    noted: &mut NotedConnections,
+) {
+    if noted.contains(&Some(address)) {
+        return;
+    }
+    let Some(free) = noted.iter_mut().find(|place| place.is_none()) else { return };
+    *free = Some(address);
+    // Without it, the user is told less.
+    rustix::io::write(notes, &encode(address)).ok();
+}
+
 /// The bytes of an address in the pipe.
 #[cfg(target_os = "linux")]
-pub(crate) fn encode(address: SocketAddr) -> [u8; LENGTH] {
+fn encode(address: SocketAddr) -> [u8; LENGTH] {
     let host = match address.ip() {
         IpAddr::V4(host) => host.to_ipv6_mapped(),
         IpAddr::V6(host) => host,

@@ -202,7 +202,7 @@ impl RepositoryCheck {
     fn run(&self, changes: &CallChanges) -> Option<String> {
         let new = (changes.new_repositories.clone(), changes.may_have_more_repositories);
         let allowed = (self.allowed.as_slice(), self.makes_environments);
-        self.site.guard.check_repositories(new, allowed, &self.site.quarantine_folder())
+        self.site.check_repositories(new, allowed)
     }
 }
 

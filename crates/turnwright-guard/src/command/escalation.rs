@@ -25,6 +25,8 @@ const VALUES: &str = "Nothing was run. Values of \"escalate\": network, a file o
                       localhost:PORT or IP:PORT (of the user's machine), publish:PORT (of your server, for the user), \
                       full; several as a list.";
 
+const NO_PORT: &str = "a port is a number from 1 to 65535";
+
 /// Words that ask for access that commands have anyway: the sandbox has a loopback of its own.
 const NOTHING: [&str; 12] = [
     "",
@@ -58,19 +60,6 @@ pub struct Escalation {
     pub refusal: Option<ToolRefusal>,
 }
 
-/// A value that is not a path.
-enum Known {
-    Nothing,
-    Network,
-    Debug,
-    Sign,
-    Full,
-    Connect(Vec<SocketAddr>),
-    Publish(u16),
-    /// It can only be meant as an address or port, and is none.
-    Wrong(&'static str),
-}
-
 impl<'de> Deserialize<'de> for Escalation {
     /// Reads a text or a list of texts. Anything else is refused when the call is inspected, with the possible values.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Escalation, D::Error> {
@@ -102,7 +91,7 @@ impl Escalation {
         }
         let parts: Vec<_> =
             text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
-        let has_known = parts.iter().any(|part| Known::of(part).is_some());
+        let has_known = parts.iter().any(|part| access_of(part).is_some());
         let are_absolute =
             parts.iter().all(|part| part.starts_with("~/") || Path::new(part).is_absolute());
         let are_separate = parts.len() > 1 && (has_known || are_absolute);
@@ -111,7 +100,7 @@ impl Escalation {
         }
         let words: Vec<_> =
             text.split([',', ' ', '\t', '\n']).filter(|part| !part.is_empty()).collect();
-        if Known::of(text).is_none() && words.iter().all(|word| Known::of(word).is_some()) {
+        if access_of(text).is_none() && words.iter().all(|word| access_of(word).is_some()) {
             return Escalation::of_words(words);
         }
         Escalation::of_words(vec![text])
@@ -136,26 +125,23 @@ impl Escalation {
 
     fn add(&mut self, word: &str) {
         let access = &mut self.access;
-        match Known::of(word) {
-            Some(Known::Nothing) => {}
-            Some(Known::Network) => access.network = true,
-            Some(Known::Debug) => access.debug = true,
-            Some(Known::Sign) => access.sign = true,
-            Some(Known::Full) => access.unsandboxed = true,
-            Some(Known::Connect(addresses)) => {
-                for address in addresses {
-                    if !access.connects.contains(&address) {
-                        access.connects.push(address);
-                    }
+        match access_of(word) {
+            Some(Ok(more)) => {
+                access.network |= more.network;
+                access.debug |= more.debug;
+                access.sign |= more.sign;
+                access.unsandboxed |= more.unsandboxed;
+                for address in more.connects {
+                    add_new(&mut access.connects, address);
+                }
+                for port in more.publishes {
+                    add_new(&mut access.publishes, port);
                 }
             }
-            Some(Known::Publish(port)) if access.publishes.contains(&port) => {}
-            Some(Known::Publish(port)) => access.publishes.push(port),
-            Some(Known::Wrong(why)) => {
+            Some(Err(why)) => {
                 self.refusal = Some(format!("{}: {why}. {VALUES}", quoted(word)).into());
             }
-            None if self.paths.iter().any(|path| path == word) => {}
-            None => self.paths.push(word.to_owned()),
+            None => add_new(&mut self.paths, word.to_owned()),
         }
     }
 
@@ -230,69 +216,70 @@ fn quoted(word: &str) -> String {
     format!("`{}`", text::clip(escape_hidden_line(word), MAX_QUOTED_CHARS))
 }
 
-impl Known {
-    /// Reads a value; `None` if it is a path.
-    fn of(word: &str) -> Option<Known> {
-        let word = word.trim().to_lowercase();
-        let spaced = word.replace(['-', '_'], " ");
-        if NOTHING.contains(&&*spaced) {
-            return Some(Known::Nothing);
-        }
-        if NETWORK.contains(&&*spaced) {
-            return Some(Known::Network);
-        }
-        if DEBUG.contains(&&*spaced) {
-            return Some(Known::Debug);
-        }
-        if SIGN.contains(&&*spaced) {
-            return Some(Known::Sign);
-        }
-        if FULL.contains(&&*spaced) {
-            return Some(Known::Full);
-        }
-        if let Some(port) = word.strip_prefix("publish:") {
-            return Some(match port.trim().parse() {
-                Ok(0) | Err(_) => Known::Wrong("a port is a number from 1 to 65535"),
-                Ok(port) => Known::Publish(port),
-            });
-        }
-        Known::of_address(&word)
+fn add_new<T: PartialEq>(all: &mut Vec<T>, new: T) {
+    if !all.contains(&new) {
+        all.push(new);
     }
+}
 
-    /// Reads `HOST:PORT`, also in a URL without a path.
-    fn of_address(word: &str) -> Option<Known> {
-        let schemes = ["http://", "https://", "tcp://"];
-        let rest = schemes.iter().find_map(|scheme| word.strip_prefix(scheme));
-        let place = rest.map_or(word, |rest| rest.strip_suffix('/').unwrap_or(rest));
-        let (host, port) = place.rsplit_once(':')?;
-        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-        let is_name = !host.is_empty()
-            && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
-        let is_address = host.starts_with('[') && host.ends_with(']');
-        if !is_number || !is_name && !is_address {
-            return None;
-        }
-        let Some(port) = port.parse().ok().filter(|port| *port != 0) else {
-            return Some(Known::Wrong("a port is a number from 1 to 65535"));
-        };
-        if host == "localhost" {
-            let both = [
-                SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-                SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
-            ];
-            return Some(Known::Connect(both.to_vec()));
-        }
-        let Ok(address) = place.parse::<SocketAddr>() else {
-            return Some(Known::Wrong(
-                "only localhost and IP addresses can be named; other hosts need `network`",
-            ));
-        };
-        let ip = address.ip().to_canonical();
-        if ip.is_unspecified() || ip.is_multicast() {
-            return Some(Known::Wrong("nothing can be reached there; name localhost:PORT"));
-        }
-        Some(Known::Connect(vec![SocketAddr::new(ip, port)]))
+/// The access that a value asks for, or why it asks for none although it can only be meant as an address or port; `None`
+/// if it is a path.
+fn access_of(word: &str) -> Option<Result<ExtraAccess, &'static str>> {
+    let word = word.trim().to_lowercase();
+    let spaced = word.replace(['-', '_'], " ");
+    let words = [
+        (&NOTHING[..], ExtraAccess::default()),
+        (&NETWORK[..], ExtraAccess::network()),
+        (&DEBUG[..], ExtraAccess { debug: true, ..ExtraAccess::default() }),
+        (&SIGN[..], ExtraAccess::sign()),
+        (&FULL[..], ExtraAccess::unsandboxed()),
+    ];
+    let known = words.into_iter().find(|(words, _)| words.contains(&&*spaced));
+    if let Some((_, access)) = known {
+        return Some(Ok(access));
     }
+    if let Some(port) = word.strip_prefix("publish:") {
+        return Some(match port.trim().parse() {
+            Ok(0) | Err(_) => Err(NO_PORT),
+            Ok(port) => Ok(ExtraAccess { publishes: vec![port], ..ExtraAccess::default() }),
+        });
+    }
+    let found = addresses_of(&word)?;
+    Some(found.map(|connects| ExtraAccess { connects, ..ExtraAccess::default() }))
+}
+
+/// Reads `HOST:PORT`, also in a URL without a path.
+fn addresses_of(word: &str) -> Option<Result<Vec<SocketAddr>, &'static str>> {
+    let schemes = ["http://", "https://", "tcp://"];
+    let rest = schemes.iter().find_map(|scheme| word.strip_prefix(scheme));
+    let place = rest.map_or(word, |rest| rest.strip_suffix('/').unwrap_or(rest));
+    let (host, port) = place.rsplit_once(':')?;
+    let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = !host.is_empty()
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte));
+    let is_address = host.starts_with('[') && host.ends_with(']');
+    if !is_number || !is_name && !is_address {
+        return None;
+    }
+    let Some(port) = port.parse().ok().filter(|port| *port != 0) else {
+        return Some(Err(NO_PORT));
+    };
+    if host == "localhost" {
+        return Some(Ok(vec![
+            SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, port)),
+        ]));
+    }
+    let Ok(address) = place.parse::<SocketAddr>() else {
+        return Some(Err(
+            "only localhost and IP addresses can be named; other hosts need `network`",
+        ));
+    };
+    let ip = address.ip().to_canonical();
+    if ip.is_unspecified() || ip.is_multicast() {
+        return Some(Err("nothing can be reached there; name localhost:PORT"));
+    }
+    Some(Ok(vec![SocketAddr::new(ip, port)]))
 }
 
 #[cfg(test)]

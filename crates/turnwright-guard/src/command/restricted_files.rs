@@ -38,7 +38,7 @@ impl RestrictedFiles {
     }
 
     /// Looks at and below the paths that the words of a command name. Blocks.
-    pub fn of_command(
+    pub(super) fn of_command(
         script: &Script,
         workdir: &Path,
         roots: &Roots,
@@ -58,7 +58,7 @@ impl RestrictedFiles {
     }
 
     /// The files that the call changes, and the files that it only reads.
-    pub fn split(&self) -> (Vec<ResolvedPath>, Vec<ResolvedPath>) {
+    pub(super) fn split(&self) -> (Vec<ResolvedPath>, Vec<ResolvedPath>) {
         let mut changes = Vec::new();
         let mut reads = Vec::new();
         for effect in &self.effects {

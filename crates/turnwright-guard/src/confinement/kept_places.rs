@@ -59,33 +59,23 @@ impl ConfinementBuilder<'_> {
         names
     }
 
-    fn running_mark(&self) -> Option<RunningMark> {
-        let made = RunningMark::new(&running_commands(&self.site.settings));
-        made.inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked")).ok()
-    }
-
-    /// Marks a command that may write as running, and keeps the history before it. The mark prevents other agents from
-    /// forgetting the history that it needs.
-    pub(super) fn running_with_history(&self) -> (Option<RunningMark>, KeptHistory) {
+    /// Marks a command that may write as running, and keeps the history of the session's repositories before it. Tells
+    /// the user once if that is not possible.
+    pub(super) fn keep_history(&self) -> KeptHistory {
         if !self.may_write {
-            return (None, KeptHistory::default());
+            return KeptHistory::default();
         }
-        let running = self.running_mark();
-        let history = self.keep_history(running.as_ref());
-        (running, history)
-    }
-
-    /// Keeps the history of the session's repositories, and tells the user once if that is not possible.
-    fn keep_history(&self, running: Option<&RunningMark>) -> KeptHistory {
+        let mark = RunningMark::new(&running_commands(&self.site.settings))
+            .inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked"))
+            .ok();
         let folders = self.site.roots.folders();
         let mut repositories: Vec<_> = folders.flat_map(repository::history_folders).collect();
         repositories.extend(self.nested_repositories());
         let mut seen = BTreeSet::new();
         repositories.retain(|git| seen.insert(git.clone()));
         let place = self.site.settings.private_caches.join("history");
-        let others = running.map(RunningMark::others);
         let may_prune = may_prune(&self.command.script.commands);
-        let kept = self.site.guard.keep_history(repositories, &place, may_prune, others);
+        let kept = self.site.guard.keep_history(repositories, &place, may_prune, mark);
         for git in &kept.incomplete {
             let notice = format!(
                 "The history in {} cannot be kept as a whole, so a command could lose it: it is on another disk than the agent's \

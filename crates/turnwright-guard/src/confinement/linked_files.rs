@@ -128,7 +128,7 @@ fn search_again(
 
 /// Returns the usual folders of packages, directly in the roots and in their subfolders, that share files with places
 /// outside. Blocks.
-pub fn linked_packages<'a>(roots: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
+pub(super) fn linked_packages<'a>(roots: impl Iterator<Item = &'a Path>) -> Vec<PathBuf> {
     let mut left = MAX_SERVER_ENTRIES;
     let mut packages = Vec::new();
     for root in roots {

@@ -22,13 +22,22 @@ impl ConfinementBuilder<'_> {
             other => other,
         }
     }
+
+    /// The addresses of this machine that the command may connect to: those that it asks for, and proxies.
+    pub(super) fn machine_addresses(&self, environment: &Environment) -> Vec<SocketAddr> {
+        let mut addresses = self.further.connects.clone();
+        if self.network().reaches_other_machines() {
+            addresses.extend(proxy_addresses(environment));
+        }
+        addresses
+    }
 }
 
 /// The variables that name proxies, in capitals or not.
 const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "ftp_proxy"];
 
 /// The addresses of the proxies that programs are told to use, if the proxies may run on this machine.
-pub(super) fn proxy_addresses(environment: &Environment) -> Vec<SocketAddr> {
+fn proxy_addresses(environment: &Environment) -> Vec<SocketAddr> {
     let names = PROXY_VARIABLES.iter().flat_map(|name| [(*name).to_owned(), name.to_uppercase()]);
     let values = names.filter_map(|name| Some(environment.get(&name)?.to_str()?.to_owned()));
     values.flat_map(|value| addresses_of(&value)).collect()

@@ -14,7 +14,7 @@ use turnwright_workspace::real_path;
 
 /// The means by which git gets its signatures in a command.
 #[derive(Debug, Default)]
-pub struct CommandSigning {
+pub(crate) struct CommandSigning {
     /// Signs while the command runs; taken when that has begun.
     service: Option<SigningService>,
     /// True if there is, or was, a service.
@@ -24,7 +24,7 @@ pub struct CommandSigning {
 }
 
 impl CommandSigning {
-    pub fn take_service(&mut self) -> Option<SigningService> {
+    pub(crate) fn take_service(&mut self) -> Option<SigningService> {
         self.service.take()
     }
 

@@ -24,21 +24,16 @@ const TOOLCHAINS: [&str; 8] =
 const TOOLCHAIN_VARIABLES: [&str; 6] =
     ["RUSTUP_HOME", "GOROOT", "JAVA_HOME", "NVM_DIR", "PYENV_ROOT", "RBENV_ROOT"];
 
-/// The places by which the target of a link is trusted.
-pub(crate) struct LinkTargets<'a> {
-    pub(crate) fixed: &'a FixedPlaces,
-    /// The places that commands of this session can write. Those of other sessions are not open to it.
-    pub(crate) writable: &'a [PathBuf],
-}
-
 /// The places besides the system's own: the session's folders with their repositories, the user's git
-/// settings, and the programs that `environment` names. Looks files up: not for the runtime's thread.
+/// settings, and the programs that `environment` names. Links are trusted if they are `fixed`, or lead to what commands
+/// of this session can write; those of other sessions are not open to it. Looks files up: not for the runtime's thread.
 pub(crate) fn readable(
     roots: &Roots,
     environment: &Environment,
     script: &Script,
     real_paths: &RealPaths,
-    trusted: &LinkTargets<'_>,
+    fixed: &FixedPlaces,
+    writable: &[PathBuf],
 ) -> Vec<PathBuf> {
     let home = environment.get("HOME").map(Path::new);
     let mut all = project_folders(roots, environment);
@@ -56,7 +51,8 @@ pub(crate) fn readable(
     for command in &script.commands {
         let folders = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
         let named = folders.map(|folder| folder.join(command.program()));
-        let mut targets = named.filter_map(|path| trusted_target(&path, real_paths, trusted));
+        let mut targets =
+            named.filter_map(|path| trusted_target(&path, real_paths, fixed, writable));
         // A shell passes over files that it cannot run.
         let program = targets.find(|target| is_program(target));
         all.extend(program.into_iter().flat_map(|program| places_of_program(program, home)));
@@ -64,7 +60,7 @@ pub(crate) fn readable(
     // Seatbelt knows a file only by its real path.
     let absolute = all.iter().filter(|path| path.is_absolute());
     let mut real: Vec<_> =
-        absolute.filter_map(|path| trusted_target(path, real_paths, trusted)).collect();
+        absolute.filter_map(|path| trusted_target(path, real_paths, fixed, writable)).collect();
     outermost(&mut real);
     real
 }
@@ -89,12 +85,13 @@ pub(crate) fn project_folders(roots: &Roots, environment: &Environment) -> Vec<P
 fn trusted_target(
     path: &Path,
     real_paths: &RealPaths,
-    trusted: &LinkTargets<'_>,
+    fixed: &FixedPlaces,
+    writable: &[PathBuf],
 ) -> Option<PathBuf> {
     let target = real_paths.get(path)?;
     let is_trusted = target == path
-        || trusted.fixed.is_fixed(path)
-        || trusted.writable.iter().any(|folder| target.starts_with(folder));
+        || fixed.is_fixed(path)
+        || writable.iter().any(|folder| target.starts_with(folder));
     is_trusted.then_some(target)
 }
 
@@ -181,9 +178,9 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         assert_eq!(project_folders(&session, &environment), std::slice::from_ref(&top));
-        let trusted = LinkTargets { fixed: &FixedPlaces::default(), writable: &[] };
+        let fixed = FixedPlaces::default();
         let places =
-            readable(&session, &environment, &script("ls"), &RealPaths::default(), &trusted);
+            readable(&session, &environment, &script("ls"), &RealPaths::default(), &fixed, &[]);
         assert!(places.contains(&top));
     }
 
@@ -216,8 +213,8 @@ mod tests {
         let environment = Environment::default().with("PATH", path);
         let session = Roots::new(&links).unwrap();
         let line = script("go version; own");
-        let trusted = LinkTargets { fixed: &FixedPlaces::default(), writable: &[] };
-        let places = readable(&session, &environment, &line, &RealPaths::default(), &trusted);
+        let fixed = FixedPlaces::default();
+        let places = readable(&session, &environment, &line, &RealPaths::default(), &fixed, &[]);
         for (path, is_open) in [
             (sdk.join("go"), true),
             (top.join("sdk/lib"), true),
@@ -264,9 +261,10 @@ mod tests {
             (Some(&private), top.join("tools"), false),
         ] {
             let opened = of_others.into_iter().cloned().chain([writable.clone()]).collect();
-            let trusted = LinkTargets { fixed: &FixedPlaces::new(opened), writable: &[writable] };
+            let fixed = FixedPlaces::new(opened);
             let line = script("x");
-            let found = readable(&session, &environment, &line, &RealPaths::default(), &trusted);
+            let real_paths = RealPaths::default();
+            let found = readable(&session, &environment, &line, &real_paths, &fixed, &[writable]);
             assert_eq!(found.iter().any(|place| place.starts_with(&private)), is_open, "{found:?}");
             // A link within the installation is as good as a folder.
             assert!(found.contains(&top.join("tools/real")), "{found:?}");

@@ -115,8 +115,8 @@ impl EnvironmentJudge {
         let Some(text) = read_whole(script, MAX_SCRIPT_BYTES) else { return false };
         let accepts = |templates: &Templates| templates.accept(&text, environment, &self.places);
         // `uv` writes the scripts before the file of the environment.
-        let of_interpreter = home.map(|home| Templates::of_interpreter(home, &self.places));
-        of_interpreter.as_ref().is_some_and(accepts)
+        let prefix = home.and_then(Path::parent).map(Path::to_path_buf);
+        accepts(&Templates::below(prefix, &self.places))
             || accepts(
                 self.templates.get_or_init(|| Templates::of_programs(&self.folders, &self.places)),
             )
@@ -279,11 +279,6 @@ const MAKERS: &[&str] =
 struct Templates(Vec<Vec<u8>>);
 
 impl Templates {
-    /// The templates that belong to an interpreter in this folder.
-    fn of_interpreter(home: &Path, places: &FixedPlaces) -> Templates {
-        Templates::below(home.parent().map(Path::to_path_buf), places)
-    }
-
     /// The templates that the programs in these folders bring along.
     fn of_programs(folders: &[PathBuf], places: &FixedPlaces) -> Templates {
         let mut prefixes = BTreeSet::new();

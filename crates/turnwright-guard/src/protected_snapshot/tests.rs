@@ -124,8 +124,8 @@ fn changes_to_protected_paths_are_undone_and_quarantined() {
         let mode = || fs::metadata(disk.ws.join(".envrc")).unwrap().permissions().mode();
         let mode_before = mode();
         attack(&disk);
-        let changes = snapshot.check(&[], &disk.quarantine, true).expect(expected);
-        let text = changes.message(true);
+        let changes = snapshot.check(&[], Some(&disk.quarantine)).expect(expected);
+        let text = changes.message();
         let (verb, path) = expected.split_once(' ').unwrap();
         let expected = format!("{verb} {}", disk.ws.join(path).display());
         assert!(text.contains(&expected), "{expected}: {text}");
@@ -145,7 +145,7 @@ fn changes_to_protected_paths_are_undone_and_quarantined() {
         }
         assert_eq!(mode(), mode_before);
         assert_eq!(
-            snapshot.check(&[], &disk.quarantine, true),
+            snapshot.check(&[], Some(&disk.quarantine)),
             None,
             "{expected}: not all was undone"
         );
@@ -168,14 +168,14 @@ fn usual_work_is_not_reported() {
     disk.file(".git/rebase-merge/git-rebase-todo", "pick 1234 exec\n");
     let config = "[core]\n\tbare = false\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n";
     disk.file(".git/config", config);
-    assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None);
 
     let empty = TestProject::new();
     let snapshot = ProtectedSnapshot::take(&empty.protected(), Arc::default(), None);
     empty.repository();
-    assert_eq!(snapshot.check(&[], &empty.quarantine, true), None, "a new repository");
+    assert_eq!(snapshot.check(&[], Some(&empty.quarantine)), None, "a new repository");
     empty.file(".git/config", "[core]\nfsmonitor = x\n");
-    assert!(snapshot.check(&[], &empty.quarantine, true).is_some(), "a new trap");
+    assert!(snapshot.check(&[], Some(&empty.quarantine)).is_some(), "a new trap");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_git_would_run_in_another_repository_is_taken_away() {
         disk.file("old/.git/hooks/pre-commit", "x"),
     ];
     let good = disk.file(".git/modules/c/config", "[core]\n\tworktree = ../../../c\n");
-    assert!(snapshot.check(&[], &disk.quarantine, true).is_some());
+    assert!(snapshot.check(&[], Some(&disk.quarantine)).is_some());
     assert!(traps.iter().all(|trap| !trap.exists()) && good.exists());
     assert_eq!(fs::read_to_string(known).unwrap(), plain);
 
@@ -214,7 +214,7 @@ fn what_git_would_run_in_another_repository_is_taken_away() {
     let new = ["new/.git", "trap/.git", "link/.git", "bare", "bad", "hooked/.git"];
     let new = new.map(|path| disk.ws.join(path));
     let snapshot = ProtectedSnapshot::without_repositories(new.into(), None);
-    let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
     assert_eq!(changes.restored.len(), traps.len(), "{changes:?}");
     assert!(traps.iter().all(|trap| !trap.exists()) && good.iter().all(|file| file.exists()));
 }
@@ -235,11 +235,11 @@ fn many_new_submodules_and_working_trees_do_not_hide_what_happens_in_the_known_o
     for snapshot in [first, second] {
         let hook = disk.file(".git/modules/sub/hooks/post-checkout", "x");
         let config = disk.file(".git/worktrees/b/config.worktree", "[core]\n\tfsmonitor = x\n");
-        let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+        let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
         assert!(!hook.exists() && !config.exists(), "{changes:?}");
         let mut places = vec!["modules", "worktrees"].into_iter();
         assert!(
-            places.all(|place| changes.message(true).contains(&format!(".git/{place} (too many"))),
+            places.all(|place| changes.message().contains(&format!(".git/{place} (too many"))),
             "{changes:?}"
         );
     }
@@ -256,7 +256,7 @@ fn the_settings_are_compared_that_a_repository_takes_from_another_folder() {
     let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
     disk.file("lib/config", "[core]\n\tfsmonitor = x\n");
     let hook = disk.file("lib/hooks/post-checkout", "x");
-    assert!(snapshot.check(&[], &disk.quarantine, true).is_some());
+    assert!(snapshot.check(&[], Some(&disk.quarantine)).is_some());
     assert!(!hook.exists() && !fs::read_to_string(config).unwrap().contains("fsmonitor"));
 }
 
@@ -265,7 +265,7 @@ fn more_repositories_than_can_be_checked_are_told() {
     let disk = TestProject::new();
     let new = (0..3_000).map(|number| disk.ws.join(format!("{number}/.git"))).collect();
     let changes = ProtectedSnapshot::without_repositories(new, None);
-    let text = changes.check(&[], &disk.quarantine, true).unwrap().message(true);
+    let text = changes.check(&[], Some(&disk.quarantine)).unwrap().message();
     assert!(text.contains("too many entries to check"), "{text}");
 }
 
@@ -276,7 +276,7 @@ fn allowed_changes_stay_and_others_are_undone() {
     let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
     let allowed = disk.file(".git/hooks/pre-commit", "x");
     let other = disk.file(".git/hooks/pre-push", "x");
-    let changes = snapshot.check(std::slice::from_ref(&allowed), &disk.quarantine, true).unwrap();
+    let changes = snapshot.check(std::slice::from_ref(&allowed), Some(&disk.quarantine)).unwrap();
     assert_eq!(changes.restored, [format!("created {}", other.display())]);
     assert!(allowed.exists() && !other.exists());
     let kept = fs::read_dir(changes.quarantine.unwrap()).unwrap().count();
@@ -297,7 +297,7 @@ fn what_cannot_be_copied_or_seems_to_be_unchangeable_is_taken_away_all_the_same(
     disk.file("sub/.vscode/tasks.json", "new");
     let folder = existing.parent().unwrap();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o555)).unwrap();
-    snapshot.check(&[], &disk.quarantine, true).unwrap();
+    snapshot.check(&[], Some(&disk.quarantine)).unwrap();
     assert!(!long.exists() && !unreadable.exists() && !new.exists());
     assert_eq!(fs::read_to_string(existing).unwrap(), "old");
 
@@ -305,9 +305,9 @@ fn what_cannot_be_copied_or_seems_to_be_unchangeable_is_taken_away_all_the_same(
     fs::remove_dir_all(&disk.quarantine).unwrap();
     fs::write(&disk.quarantine, "").unwrap();
     let trap = disk.file(".envrc", "x");
-    let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
     assert!(!trap.exists());
-    assert!(changes.message(true).contains("no copy could be kept"), "{changes:?}");
+    assert!(changes.message().contains("no copy could be kept"), "{changes:?}");
 }
 
 #[test]
@@ -319,9 +319,9 @@ fn changes_beyond_the_copy_limits_are_still_reported() {
     let long = "x".repeat(usize::try_from(MAX_COPY_BYTES).unwrap() + 1);
     disk.file(".envrc", &long);
     let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
-    assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None);
     disk.file(".envrc", "short");
-    let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
     assert_eq!(changes.not_restored.len(), 1, "{changes:?}");
     assert!(disk.ws.join(".envrc").exists(), "what cannot be put back stays");
 }
@@ -339,26 +339,26 @@ fn programs_of_environments_are_compared_and_links_to_an_interpreter_may_change(
     symlink(interpreter, disk.ws.join("env/bin/python3")).unwrap();
     let repositories = Arc::new([file].into());
     let snapshot = ProtectedSnapshot::take(&disk.protected(), repositories, None);
-    assert_eq!(snapshot.check(&[], &disk.quarantine, true), None);
+    assert_eq!(snapshot.check(&[], Some(&disk.quarantine)), None);
     fs::write(&changed, "evil").unwrap();
     fs::write(&large, "evil").unwrap();
     let new = disk.file("env/bin/git", "evil");
     symlink("python3", disk.ws.join("env/bin/python")).unwrap();
     symlink("../../src/evil", disk.ws.join("env/bin/python3.9")).unwrap();
-    let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
     assert_eq!(fs::read_to_string(&changed).unwrap(), "mine", "{changes:?}");
     assert!(!new.exists() && !large.exists(), "{changes:?}");
     assert!(fs::symlink_metadata(disk.ws.join("env/bin/python3.9")).is_err());
     assert!(fs::symlink_metadata(disk.ws.join("env/bin/python")).is_ok());
     let allowed = [disk.ws.join("env")];
     disk.file("env/bin/black", "of an installer");
-    assert!(snapshot.check(&allowed, &disk.quarantine, true).is_none());
+    assert!(snapshot.check(&allowed, Some(&disk.quarantine)).is_none());
     // A moved environment is no new one, whatever its name.
     fs::remove_file(disk.ws.join("env/bin/black")).unwrap();
     fs::rename(disk.ws.join("env"), disk.ws.join("other")).unwrap();
     let moved = vec![disk.ws.join("other/pyvenv.cfg")];
     let moved = ProtectedSnapshot::without_repositories(moved, Some(Arc::new(snapshot)));
-    let changes = moved.check(&[], &disk.quarantine, true);
+    let changes = moved.check(&[], Some(&disk.quarantine));
     let config = disk.ws.join("other/pyvenv.cfg");
     assert!(config.exists(), "{changes:?}");
 }
@@ -393,9 +393,9 @@ fn a_file_is_moved_only_if_its_old_place_is_gone_and_never_into_the_root() {
     }
     let repositories = new.iter().map(|file| disk.ws.join(file)).collect();
     let below = ProtectedSnapshot::without_repositories(repositories, Some(before.into()));
-    below.check(&[], &disk.quarantine, true);
+    below.check(&[], Some(&disk.quarantine));
     let reference = below.reference.as_ref().unwrap();
-    reference.check(&[], &disk.quarantine, true);
+    reference.check(&[], Some(&disk.quarantine));
     new.retain(|file| disk.ws.join(file).exists());
     assert_eq!(new, ["moved/.envrc"]);
 }
@@ -464,7 +464,7 @@ fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
     let snapshot = ProtectedSnapshot::take(&disk.protected(), Arc::default(), None);
     let before = disk.all();
     disk.file(".git/config", "[core]\npager = x\n");
-    let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
     assert_eq!((changes.not_restored.as_slice(), disk.all()), ([].as_slice(), before));
     // Too many files in one folder do not hide changes elsewhere.
     for number in 0..MAX_ENTRIES + 10 {
@@ -472,7 +472,7 @@ fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
     }
     let hook = disk.file(".git/hooks/pre-commit", "x");
     let start = disk.file(".zshrc", "x");
-    let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
+    let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
     assert!(!hook.exists() && !start.exists());
     let left =
         [format!("filled {} (too many entries to check)", disk.ws.join(".agents").display())];
@@ -487,6 +487,6 @@ fn git_is_restored_even_if_other_folders_exhaust_the_limits() {
     {
         fs::remove_file(entry).unwrap();
     }
-    let changes = snapshot.check(&[], &disk.quarantine, true).unwrap();
-    assert!(!changes.message(true).contains("created"), "{changes:?}");
+    let changes = snapshot.check(&[], Some(&disk.quarantine)).unwrap();
+    assert!(!changes.message().contains("created"), "{changes:?}");
 }

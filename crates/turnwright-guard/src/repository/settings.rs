@@ -18,12 +18,8 @@ pub(super) struct GitSetting {
     pub(super) value: Option<String>,
 }
 
-/// The text is no valid git config.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct GitConfigError;
-
-/// Parses a config file.
-pub(super) fn parse(text: &str) -> Result<Vec<GitSetting>, GitConfigError> {
+/// Parses a config file; `None` if the text is none that git takes.
+pub(super) fn parse(text: &str) -> Option<Vec<GitSetting>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let mut rest = GitConfigParser(text.chars().peekable());
     let mut section: Option<(String, Option<String>)> = None;
@@ -34,15 +30,15 @@ pub(super) fn parse(text: &str) -> Result<Vec<GitSetting>, GitConfigError> {
             '#' | ';' => rest.skip_line(),
             '[' => section = Some(rest.section()?),
             char if char.is_ascii_alphabetic() => {
-                let (section, middle) = section.as_ref().ok_or(GitConfigError)?;
+                let (section, middle) = section.as_ref()?;
                 let (key, value) = rest.setting(char)?;
                 let key = format!("{section}.{key}");
                 all.push(GitSetting { key, subsection: middle.clone(), value });
             }
-            _ => return Err(GitConfigError),
+            _ => return None,
         }
     }
-    Ok(all)
+    Some(all)
 }
 
 /// The characters that are not read yet.
@@ -58,69 +54,69 @@ impl GitConfigParser<'_> {
     }
 
     /// Parses a section header; `[` is consumed.
-    fn section(&mut self) -> Result<(String, Option<String>), GitConfigError> {
+    fn section(&mut self) -> Option<(String, Option<String>)> {
         let mut name = String::new();
         loop {
-            match self.0.next().ok_or(GitConfigError)? {
+            match self.0.next()? {
                 ']' => break,
-                ' ' | '\t' => return Ok((name, Some(self.subsection()?))),
+                ' ' | '\t' => return Some((name, Some(self.subsection()?))),
                 char if char.is_ascii_alphanumeric() || "-.".contains(char) => {
                     name.push(char.to_ascii_lowercase());
                 }
-                _ => return Err(GitConfigError),
+                _ => return None,
             }
         }
         // The deprecated `[section.subsection]` syntax.
-        Ok(match name.split_once('.') {
+        Some(match name.split_once('.') {
             Some((section, middle)) => (section.to_owned(), Some(middle.to_owned())),
             None => (name, None),
         })
     }
 
     /// Parses a subsection; the blank after the section's name is consumed.
-    fn subsection(&mut self) -> Result<String, GitConfigError> {
+    fn subsection(&mut self) -> Option<String> {
         self.skip_blanks();
         let mut name = String::new();
         if self.0.next() != Some('"') {
-            return Err(GitConfigError);
+            return None;
         }
         loop {
-            match self.0.next().ok_or(GitConfigError)? {
+            match self.0.next()? {
                 '"' => break,
-                '\n' => return Err(GitConfigError),
-                '\\' => match self.0.next().ok_or(GitConfigError)? {
-                    '\n' => return Err(GitConfigError),
+                '\n' => return None,
+                '\\' => match self.0.next()? {
+                    '\n' => return None,
                     char => name.push(char),
                 },
                 char => name.push(char),
             }
         }
-        if self.0.next() == Some(']') { Ok(name) } else { Err(GitConfigError) }
+        (self.0.next() == Some(']')).then_some(name)
     }
 
     /// Parses a key and its value; the first letter of the key is consumed.
-    fn setting(&mut self, first: char) -> Result<(String, Option<String>), GitConfigError> {
+    fn setting(&mut self, first: char) -> Option<(String, Option<String>)> {
         let mut key = String::from(first.to_ascii_lowercase());
         while let Some(char) = self.0.next_if(|char| char.is_ascii_alphanumeric() || *char == '-') {
             key.push(char.to_ascii_lowercase());
         }
         self.skip_blanks();
         match self.0.next() {
-            None | Some('\n') => Ok((key, None)),
-            Some('=') => Ok((key, Some(self.value()?))),
-            Some(_) => Err(GitConfigError),
+            None | Some('\n') => Some((key, None)),
+            Some('=') => Some((key, Some(self.value()?))),
+            Some(_) => None,
         }
     }
 
     /// Parses a value; `=` is consumed.
-    fn value(&mut self) -> Result<String, GitConfigError> {
+    fn value(&mut self) -> Option<String> {
         let mut value = String::new();
         // The length of the value without trailing blanks.
         let mut kept = 0;
         let mut is_quoted = false;
         loop {
             match self.0.next() {
-                None | Some('\n') if is_quoted => return Err(GitConfigError),
+                None | Some('\n') if is_quoted => return None,
                 None | Some('\n') => break,
                 Some('#' | ';') if !is_quoted => {
                     self.skip_line();
@@ -131,13 +127,13 @@ impl GitConfigParser<'_> {
                     kept = value.len();
                 }
                 Some('\\') => {
-                    match self.0.next().ok_or(GitConfigError)? {
+                    match self.0.next()? {
                         '\n' => continue,
                         'n' => value.push('\n'),
                         't' => value.push('\t'),
                         'b' => value.push('\u{8}'),
                         char @ ('\\' | '"') => value.push(char),
-                        _ => return Err(GitConfigError),
+                        _ => return None,
                     }
                     kept = value.len();
                 }
@@ -153,7 +149,7 @@ impl GitConfigParser<'_> {
             }
         }
         value.truncate(kept);
-        Ok(value)
+        Some(value)
     }
 }
 
@@ -467,7 +463,7 @@ fn is_plain_url(address: &str) -> bool {
 /// Returns true if the only changes from `before` to `after` let branches track remotes that `before`
 /// knows.
 pub(crate) fn only_changes_tracking(before: &str, after: &str) -> bool {
-    let (Ok(before), Ok(after)) = (parse(before), parse(after)) else { return false };
+    let (Some(before), Some(after)) = (parse(before), parse(after)) else { return false };
     let mut new = after.iter().filter(|setting| !before.contains(setting));
     let mut gone = before.iter().filter(|setting| !after.contains(setting));
     new.all(|setting| tracks_known_remote(setting, &before))
@@ -511,13 +507,13 @@ mod tests {
             "[core]\na_b = c",
             "<<<<<<< HEAD",
         ] {
-            assert_eq!(parse(text), Err(GitConfigError), "{text:?}");
+            assert_eq!(parse(text), None, "{text:?}");
         }
     }
 
-    fn risky(text: &str) -> Result<Vec<String>, GitConfigError> {
+    fn risky(text: &str) -> Option<Vec<String>> {
         let all = parse(text)?;
-        Ok(all.iter().filter(|setting| !setting.is_harmless()).map(GitSetting::name).collect())
+        Some(all.iter().filter(|setting| !setting.is_harmless()).map(GitSetting::name).collect())
     }
 
     #[test]
@@ -585,7 +581,7 @@ mod tests {
             "# [core]\n; fsmonitor = x\n",
             "[user]\nname = \"# fsmonitor\"\n",
         ] {
-            assert_eq!(risky(text), Ok(Vec::new()), "{text:?}");
+            assert_eq!(risky(text), Some(Vec::new()), "{text:?}");
         }
     }
 
@@ -669,9 +665,9 @@ mod tests {
             value in "[a-zA-Z0-9 ./:@%-]{0,20}",
             quoted in "[a-z;# \\[\\]]{0,12}",
         ) {
-            parse(&noise).ok();
+            parse(&noise);
             let text = format!("[user]\nname = {value}\nemail = \"{quoted}\"\n[core]\npager=x\n");
-            prop_assert_eq!(risky(&text), Ok(vec!["core.pager".to_owned()]));
+            prop_assert_eq!(risky(&text), Some(vec!["core.pager".to_owned()]));
         }
     }
 }

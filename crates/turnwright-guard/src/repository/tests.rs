@@ -33,7 +33,7 @@ impl TestFolder {
 
     fn reason(&self, folder: &str) -> String {
         fs::create_dir_all(self.base.join(folder)).unwrap();
-        let risk = program_risk(&self.base.join(folder), Obeyed::Always);
+        let risk = program_risk(&self.base.join(folder), None, false);
         risk.map_or(String::new(), |risk| risk.reason)
     }
 
@@ -162,13 +162,12 @@ fn settings_are_risky_only_for_the_commands_that_obey_them() {
     ] {
         let script = shell::parse(line, ShellDialect::Bash);
         let git = GitUse::of(&script.commands[0]);
-        let obeyed = Obeyed::By { git: &git, only_reads };
-        let found = program_risk(&disk.base.join(folder), obeyed);
+        let found = program_risk(&disk.base.join(folder), Some(&git), only_reads);
         assert_eq!(found.is_some(), expected, "{folder}: {line}: {found:?}");
         assert!(found.is_none_or(|risk| risk.only_runs_programs));
     }
     disk.file("super/.git/objects/info/alternates", "../../own/.git/objects\n");
-    let found = program_risk(&disk.base.join("super"), Obeyed::Always).unwrap();
+    let found = program_risk(&disk.base.join("super"), None, false).unwrap();
     assert!(!found.only_runs_programs && found.reason.contains("alternates"));
 }
 
@@ -209,7 +208,7 @@ fn a_new_git_file_leads_into_a_repository_around_it_or_beside_it() {
         }
         fs::create_dir_all(&top).unwrap();
         fs::write(top.join(".git"), format!("gitdir: {}\n", real.display())).unwrap();
-        assert_eq!(program_risk(&top, Obeyed::Always), None, "{git}");
+        assert_eq!(program_risk(&top, None, false), None, "{git}");
         assert_eq!(untrusted_config(&top).is_none(), expected, "{git}");
     }
 }

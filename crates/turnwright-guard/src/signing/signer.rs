@@ -38,13 +38,7 @@ pub(super) struct Signer {
     pub(super) place: PathBuf,
 }
 
-/// The program and the key that the user's settings name.
-#[derive(Debug)]
-struct SigningChoice {
-    program: PathBuf,
-    key: UserKey,
-}
-
+/// The key that the user's settings name.
 #[derive(Debug, PartialEq)]
 enum UserKey {
     /// As gpg and gpgsm find it.
@@ -75,48 +69,29 @@ impl Signer {
         let places = self.opened.fixed_places();
         let looking = blocking(move || Ok(UserPrograms::new(&variables, places)));
         let programs = Arc::new(looking.await?);
-        let choice = self.choose(&programs, request).await?;
-        match choice.key {
+        let (program, key) = self.choose(&programs, request).await?;
+        let mut command_line = vec![program.into_os_string()];
+        let (key_file, literal_key) = match key {
             UserKey::Name(name) => {
-                let mut command_line = vec![choice.program.into_os_string()];
                 command_line.extend(["--status-fd=2", "-bsau", &name].map(OsString::from));
                 let output = programs.run(command_line, &payload).await?;
                 let text = String::from_utf8(output.text).map_err(io::Error::other)?;
                 let signature = (output.is_success && !text.is_empty()).then_some(text);
-                Ok(SigningAnswer { signature, messages: output.messages })
+                return Ok(SigningAnswer { signature, messages: output.messages });
             }
-            UserKey::File(_) | UserKey::Literal(_) => {
-                self.sign_file(&programs, choice, payload).await
-            }
-        }
-    }
-
-    /// Signs with a program that reads a file and writes another one beside it.
-    async fn sign_file(
-        &self,
-        programs: &UserPrograms,
-        choice: SigningChoice,
-        payload: Vec<u8>,
-    ) -> io::Result<SigningAnswer> {
-        let SigningChoice { program, key } = choice;
-        let mut command_line = vec![program.into_os_string()];
-        command_line.extend(["-Y", "sign", "-n", "git", "-f"].map(OsString::from));
-        let place = self.place.clone();
-        let literal_key = match &key {
-            UserKey::Literal(key) => Some(key.clone()),
-            UserKey::Name(_) | UserKey::File(_) => None,
+            UserKey::File(file) => (Some(file), None),
+            UserKey::Literal(key) => (None, Some(key)),
         };
+        // Such a program reads a file and writes another one beside it.
+        let place = self.place.clone();
         let preparing = blocking(move || prepare_files(&place, &payload, literal_key.as_deref()));
         let files = preparing.await?;
-        let message = files.path().join(MESSAGE);
-        match key {
-            UserKey::Name(name) => command_line.push(name.into()),
-            UserKey::File(file) => command_line.push(file.into()),
-            UserKey::Literal(_) => {
-                command_line.extend([files.path().join(LITERAL_KEY).into(), "-U".into()]);
-            }
+        command_line.extend(["-Y", "sign", "-n", "git", "-f"].map(OsString::from));
+        match key_file {
+            Some(file) => command_line.push(file.into()),
+            None => command_line.extend([files.path().join(LITERAL_KEY).into(), "-U".into()]),
         }
-        command_line.push(message.into_os_string());
+        command_line.push(files.path().join(MESSAGE).into_os_string());
         let output = programs.run(command_line, &[]).await?;
         let reading = blocking(move || {
             Ok(fs::read_to_string(files.path().join(MESSAGE).with_extension("sig")).ok())
@@ -125,12 +100,12 @@ impl Signer {
         Ok(SigningAnswer { signature, messages: output.messages })
     }
 
-    /// Returns the user's choice for the first of the session's folders in which that is the key of the request.
+    /// Returns the user's program and key for the first of the session's folders in which that is the key asked for.
     async fn choose(
         &self,
         programs: &Arc<UserPrograms>,
         request: &SigningRequest,
-    ) -> io::Result<SigningChoice> {
+    ) -> io::Result<(PathBuf, UserKey)> {
         let mut refusal = None;
         for folder in &self.folders {
             match choose_in(folder, programs, request).await {
@@ -146,7 +121,7 @@ async fn choose_in(
     folder: &Path,
     programs: &Arc<UserPrograms>,
     request: &SigningRequest,
-) -> io::Result<SigningChoice> {
+) -> io::Result<(PathBuf, UserKey)> {
     let settings = Arc::new(in_time(programs.settings(folder)).await?);
     let format = request.format;
     let command = {
@@ -173,7 +148,7 @@ async fn choose_in(
         if format != SignatureFormat::Ssh {
             programs.check_gpg_settings()?;
         }
-        Ok(SigningChoice { program, key })
+        Ok((program, key))
     });
     choosing.await
 }

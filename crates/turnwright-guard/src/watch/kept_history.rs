@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
-use crate::watch::unfinished_commands::OtherCommands;
+use crate::watch::unfinished_commands::RunningMark;
 use turnwright_types::hash::parse_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_workspace::checkpoint::pack_index_lists;
@@ -62,13 +62,14 @@ struct KeptFolder {
 /// The number of a folder, and when it was made: a new folder may get the number of a deleted one.
 type FolderIdentity = (u64, Option<SystemTime>);
 
-/// The repositories whose history was kept before a command.
+/// The repositories whose history was kept before a command, which counts as running until this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct KeptHistory {
     repositories: Vec<KeptRepository>,
     /// The command may delete old objects.
     may_prune: bool,
-    others: Option<OtherCommands>,
+    /// The mark of the command, if one could be made. It prevents other agents from forgetting this history.
+    mark: Option<RunningMark>,
     /// Reports about what was missing before the command.
     found_before: Vec<String>,
     /// The repositories that can only be kept in part, once in a session.
@@ -93,12 +94,12 @@ impl HistoryKeeper {
         repositories: Vec<PathBuf>,
         place: &Path,
         (may_prune, is_alone): (bool, bool),
-        others: Option<OtherCommands>,
+        mark: Option<RunningMark>,
     ) -> KeptHistory {
-        let mut history = KeptHistory { may_prune, ..KeptHistory::default() };
+        let mut history = KeptHistory { may_prune, mark, ..KeptHistory::default() };
         // Two agents must not keep at the same time: one may need what the other deletes here.
         let lock = FileLock::acquire(&place.join("lock"));
-        let is_alone = is_alone && lock.is_ok() && is_only(others.as_ref());
+        let is_alone = is_alone && lock.is_ok() && history.is_of_only_command();
         if is_alone {
             history.found_before = unfinished(place)
                 .iter()
@@ -122,7 +123,6 @@ impl HistoryKeeper {
             }
             history.repositories.push(repository);
         }
-        history.others = others;
         history
     }
 
@@ -146,7 +146,7 @@ impl KeptHistory {
     /// Puts back what the command has deleted. Returns a report if that mattered. Blocks.
     pub(crate) fn put_back(&self) -> Option<String> {
         let mut reports: BTreeSet<String> = self.found_before.iter().cloned().collect();
-        let is_only = is_only(self.others.as_ref());
+        let is_only = self.is_of_only_command();
         for repository in &self.repositories {
             reports.extend(repository.repair(self.may_prune, BY_COMMAND));
             if is_only {
@@ -154,6 +154,11 @@ impl KeptHistory {
             }
         }
         (!reports.is_empty()).then(|| reports.into_iter().collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Returns true if no other command runs that may have deleted something.
+    fn is_of_only_command(&self) -> bool {
+        self.mark.as_ref().is_some_and(RunningMark::is_only)
     }
 }
 
@@ -448,11 +453,6 @@ fn is_temporary(name: &OsStr) -> bool {
 
 fn remove(path: &Path, metadata: &Metadata) -> io::Result<()> {
     if metadata.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }
-}
-
-/// Returns true if no other command runs that may have deleted something.
-fn is_only(others: Option<&OtherCommands>) -> bool {
-    others.is_some_and(|others| !others.are_running())
 }
 
 /// The repositories in which a command began whose end nobody has seen.

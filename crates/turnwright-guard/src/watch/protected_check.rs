@@ -9,31 +9,29 @@
 //! remembered.
 //! All other changes are made by the programs in the sandbox.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use turnwright_policy::permission::ProtectedPaths;
-use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
+use turnwright_workspace::checkpoint::LiveFolders;
 use turnwright_workspace::exec::Job;
 
 use super::{
-    BACKGROUND_CHECK_PERIOD, CommandWatch, NOT_CHECKED, NOT_SEARCHED, SEARCH_PAUSE_FACTOR,
-    add_to_report, environments_of, inode,
+    AllowedChanges, BACKGROUND_CHECK_PERIOD, CommandWatch, ConfinementGuard, NOT_CHECKED,
+    NOT_SEARCHED, SEARCH_PAUSE_FACTOR, add_to_report, environments_of, inode,
 };
+use crate::command_site::CommandSite;
 use crate::confinement::linked_files::ChangedLayers;
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::kept_history::KeptHistory;
-use crate::watch::server_watch::{WatchedServers, changed_at, changed_near};
-use crate::watch::unfinished_commands::RunningMark;
+use crate::watch::server_watch::{changed_at, changed_near};
 
 /// While a command runs, one part in this many of the time, and of one processor, is spent on looking for traps. There
 /// is a look after the longest pause in any case.
@@ -50,23 +48,19 @@ const STOPPED: &str = "[protected: the command was stopped, because it wrote a f
 pub(crate) const SETTLING_TIME: Duration = Duration::from_millis(5);
 
 /// The checks of the protected paths during and after one command.
-#[derive(Clone)]
 pub(super) struct ProtectedCheck {
+    pub(super) site: CommandSite,
+    pub(super) job: Arc<Job>,
     pub(super) watch: Arc<CommandWatch>,
     pub(super) snapshot: Arc<ProtectedSnapshot>,
-    pub(super) quarantine: PathBuf,
-    pub(super) ignored: (IgnoredSearch, SearchPlace),
-    pub(super) layers: Arc<ChangedLayers>,
-    pub(super) history: Arc<KeptHistory>,
-    pub(super) others: Arc<OtherChanges>,
-    /// Removed when the last check is done.
-    pub(super) _running: Arc<Option<RunningMark>>,
-    pub(super) servers: Arc<WatchedServers>,
+    pub(super) layers: ChangedLayers,
+    pub(super) history: KeptHistory,
 }
 
 impl ProtectedCheck {
-    pub(super) async fn run(self, job: Arc<Job>, checkpoint: ChangeTracker) {
-        let followed = checkpoint.clone();
+    pub(super) async fn run(self: Arc<Self>) {
+        let job = Arc::clone(&self.job);
+        let followed = self.site.tracker.clone();
         let mut live = spawn_blocking(move || followed.live_folders()).await.ok().flatten();
         let mut check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
         let mut search_at = Instant::now();
@@ -84,13 +78,13 @@ impl ProtectedCheck {
                 () = tokio::time::sleep_until(check_at.into()) => {
                     check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
                     if self.watch.is_in_background.load(Ordering::Relaxed) {
-                        self.check_in_background(&checkpoint, &mut search_at).await;
+                        self.check_in_background(&mut search_at).await;
                     }
                     continue;
                 }
             };
             if let Some(followed) = live.take() {
-                let check = self.clone();
+                let check = Arc::clone(&self);
                 let look = spawn_blocking(move || check.look_for_traps(followed)).await;
                 let (followed, traps) =
                     look.map_or((None, Vec::new()), |(live, traps)| (Some(live), traps));
@@ -103,19 +97,19 @@ impl ProtectedCheck {
                 break;
             }
         }
-        let watch = Arc::clone(&self.watch);
-        let done = watch.checked.clone().drop_guard();
-        if spawn_blocking(move || self.at_end(&checkpoint)).await.is_err() {
-            *watch.report.lock() = Some(NOT_CHECKED.to_owned());
+        let guard = Arc::clone(&self.site.guard);
+        let done = self.watch.checked.clone().drop_guard();
+        if spawn_blocking(move || self.at_end()).await.is_err() {
+            guard.state.lock().reports.insert(job.id().to_owned(), NOT_CHECKED.to_owned());
         }
         drop(done);
     }
 
-    async fn check_in_background(&self, checkpoint: &ChangeTracker, search_at: &mut Instant) {
-        let check = self.clone();
+    async fn check_in_background(self: &Arc<Self>, search_at: &mut Instant) {
+        let check = Arc::clone(self);
         let start = Instant::now();
-        let searched = (*search_at <= start).then(|| checkpoint.clone());
-        spawn_blocking(move || check.during(searched.as_ref())).await.ok();
+        let searches = *search_at <= start;
+        spawn_blocking(move || check.during(searches)).await.ok();
         *search_at = (*search_at).max(start + start.elapsed() * SEARCH_PAUSE_FACTOR);
     }
 
@@ -123,10 +117,9 @@ impl ProtectedCheck {
     /// paths. Files that exist only for a moment, because a program has not finished them, are left alone.
     fn look_for_traps(&self, mut live: LiveFolders) -> (LiveFolders, Vec<PathBuf>) {
         let new = live.find_new(self.snapshot.repositories());
-        let allowed = self.watch.changes.paths.clone();
-        let made = environments_of(&new).filter(|_| self.watch.changes.makes_environments);
+        let AllowedChanges { paths, installs_in, .. } = &self.watch.changes;
         let environments: Vec<_> =
-            self.watch.changes.installs_in.iter().cloned().chain(made).collect();
+            installs_in.iter().cloned().chain(self.made_environments(&new)).collect();
         let reference = Some(Arc::clone(&self.snapshot));
         let new = ProtectedSnapshot::without_repositories(new, reference);
         // git writes its steps for a while, and runs them only if it is told to. A missing file is no trap: perhaps the
@@ -134,22 +127,21 @@ impl ProtectedCheck {
         let is_trap = |path: &Path| {
             path.symlink_metadata().is_ok()
                 && !path.ends_with("git-rebase-todo")
-                && self.is_own(path)
+                && self.site.guard.is_own(path)
                 && !self.is_being_made(path, &environments)
         };
-        let look = |restores: bool| {
-            let traps = new.check_if(&allowed, &self.quarantine, restores, &is_trap);
-            let allowed = self.allowed_now();
-            let files = self.snapshot.check_if(&allowed, &self.quarantine, restores, &is_trap);
+        let look = |quarantine: Option<&Path>| {
+            let traps = new.check_if(paths, quarantine, &is_trap);
+            let files = self.snapshot.check_if(&self.allowed_now(), quarantine, &is_trap);
             [traps, files].into_iter().flatten().collect::<Vec<_>>()
         };
-        if look(false).is_empty() {
+        if look(None).is_empty() {
             return (live, Vec::new());
         }
         std::thread::sleep(SETTLING_TIME);
-        let traps = look(true);
+        let traps = look(Some(&self.site.quarantine_folder()));
         for changes in &traps {
-            self.tell(changes, true);
+            self.tell(changes);
         }
         (live, traps.into_iter().flat_map(|changes| changes.paths).collect())
     }
@@ -172,86 +164,77 @@ impl ProtectedCheck {
         is_again
     }
 
-    /// Returns true if a change can only be the command's, so that it is undone.
-    fn is_own(&self, path: &Path) -> bool {
-        let time = changed_near(path);
-        !self.others.are_unknown(time) && !self.others.are_allowed(path, time)
-    }
-
-    /// Returns true if it is not known who made a change.
-    fn is_of_unknown(&self, path: &Path) -> bool {
-        let time = changed_near(path);
-        self.others.are_unknown(time) && !self.others.are_allowed(path, time)
-    }
-
-    /// Undoes changes while the command goes on, also in new repositories if these are to be searched
-    /// for. Changes that cannot be undone are reported at its end.
-    fn during(&self, searched: Option<&ChangeTracker>) {
-        if let Some(checkpoint) = searched {
-            self.ignored.0.request(self.ignored.1.clone());
-            self.check_repositories(checkpoint, true);
+    /// Undoes changes while the command goes on, also in new repositories if `searches` is set.
+    /// Changes that cannot be undone are reported at its end.
+    fn during(&self, searches: bool) {
+        if searches {
+            self.site.search_ignored();
+            self.check_repositories(true);
         }
-        let allowed = self.allowed_now();
-        let changes = self.snapshot.check_if(&allowed, &self.quarantine, true, &|path| {
-            self.is_own(path) && !self.is_being_made(path, &self.watch.changes.installs_in)
+        let quarantine = self.site.quarantine_folder();
+        let environments = &self.watch.changes.installs_in;
+        let changes = self.snapshot.check_if(&self.allowed_now(), Some(&quarantine), &|path| {
+            self.site.guard.is_own(path) && !self.is_being_made(path, environments)
         });
         if let Some(changes) = changes.filter(|changes| !changes.restored.is_empty()) {
-            self.tell(&changes, true);
+            self.tell(&changes);
         }
     }
 
-    fn at_end(&self, checkpoint: &ChangeTracker) {
+    fn at_end(&self) {
+        let guard = &self.site.guard;
         for failed in self.layers.publish() {
             self.add_to_report(&failed);
         }
         if let Some(report) = self.history.put_back() {
             self.add_to_report(&report);
         }
-        let installed = self.installed(false);
+        let environments = self.watch.changes.installs_in.clone();
+        let installed = self.snapshot.accepted_programs(environments, false);
         // From now on, installed files stay as they are, whoever changes them.
-        self.servers.note_told(&installed);
-        self.servers.end_allowed(&self.watch.changes.paths);
+        guard.note_told(&installed);
+        guard.state.lock().changes.end_allowed(&self.watch.changes.paths);
         let allowed = [self.allowed_now(), installed].concat();
-        let quarantine = &self.quarantine;
-        let own = self.snapshot.check_if(&allowed, quarantine, true, &|path| self.is_own(path));
-        if let Some(changes) = own {
-            self.tell(&changes, true);
-        }
-        if self.others.have_been_unknown()
-            && let Some(changes) = self
-                .snapshot
-                .check_if(&allowed, quarantine, false, &|path| self.is_of_unknown(path))
+        self.undo_own(&self.snapshot, &allowed);
+        let is_any_unknown = guard.state.lock().changes.have_been_unknown();
+        if is_any_unknown
+            && let Some(changes) = self.snapshot.check_if(&allowed, None, &|path| {
+                guard.is_of_unknown(path) && !guard.is_of_call(path)
+            })
         {
-            self.tell(&changes, false);
+            self.tell(&changes);
         }
-        self.ignored.0.request(self.ignored.1.clone());
+        self.site.search_ignored();
         // Those that a command makes before its call returns are found with the changes of the call, if these are.
-        if self.watch.is_in_background.load(Ordering::Relaxed) || !checkpoint.compares_files() {
-            self.check_repositories(checkpoint, false);
+        let is_in_background = self.watch.is_in_background.load(Ordering::Relaxed);
+        if is_in_background || !self.site.tracker.compares_files() {
+            self.check_repositories(false);
+        }
+    }
+
+    /// Undoes the changes that can only be the command's.
+    fn undo_own(&self, snapshot: &ProtectedSnapshot, allowed: &[PathBuf]) {
+        let guard = &self.site.guard;
+        let quarantine = self.site.quarantine_folder();
+        let own = snapshot.check_if(allowed, Some(&quarantine), &|path| guard.is_own(path));
+        if let Some(changes) = own {
+            self.tell(&changes);
         }
     }
 
     /// Checks the repositories that have appeared since the command began.
-    fn check_repositories(&self, checkpoint: &ChangeTracker, is_installing: bool) {
-        let (new, may_be_more) = checkpoint.find_new_repositories(self.snapshot.repositories());
+    fn check_repositories(&self, is_installing: bool) {
+        let known = self.snapshot.repositories();
+        let (new, may_be_more) = self.site.tracker.find_new_repositories(known);
         let mut allowed = self.watch.changes.paths.clone();
-        let made = self.made_in_new(&new, is_installing);
-        self.servers.note_told(&made);
+        let made = self.snapshot.accepted_programs(self.made_environments(&new), is_installing);
+        self.site.guard.note_told(&made);
         allowed.extend(made);
         let reference = Some(Arc::clone(&self.snapshot));
-        let snapshot = ProtectedSnapshot::without_repositories(new, reference);
-        let own = snapshot.check_if(&allowed, &self.quarantine, true, &|path| self.is_own(path));
-        if let Some(changes) = own {
-            self.tell(&changes, true);
-        }
+        self.undo_own(&ProtectedSnapshot::without_repositories(new, reference), &allowed);
         if may_be_more {
             self.add_to_report(NOT_SEARCHED);
         }
-    }
-
-    /// The programs that the command has made in the environments that it may change.
-    fn installed(&self, is_installing: bool) -> Vec<PathBuf> {
-        self.snapshot.accepted_programs(self.watch.changes.installs_in.clone(), is_installing)
     }
 
     /// Returns true if an installer that has not finished may have made the file at this path. It writes a package's
@@ -261,10 +244,9 @@ impl ProtectedCheck {
         self.snapshot.accepted_programs(of_path.cloned(), true).iter().any(|made| path == made)
     }
 
-    /// The programs that it has made in new environments, if it may make some.
-    fn made_in_new(&self, new: &[PathBuf], is_installing: bool) -> Vec<PathBuf> {
-        let environments = environments_of(new).filter(|_| self.watch.changes.makes_environments);
-        self.snapshot.accepted_programs(environments, is_installing)
+    /// The new environments among these paths, if the command may make some.
+    fn made_environments(&self, new: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+        environments_of(new).filter(|_| self.watch.changes.makes_environments)
     }
 
     /// The paths that the command may change, and the read-only ones that only others can have changed.
@@ -276,13 +258,14 @@ impl ProtectedCheck {
         allowed
     }
 
-    fn tell(&self, changes: &ProtectedChanges, restores: bool) {
+    fn tell(&self, changes: &ProtectedChanges) {
         tracing::warn!(?changes, "a command changed protected paths");
-        self.add_to_report(&changes.message(restores));
+        self.add_to_report(&changes.message());
     }
 
     fn add_to_report(&self, text: &str) {
-        add_to_report(&mut self.watch.report.lock(), text);
+        let reports = &mut self.site.guard.state.lock().reports;
+        add_to_report(reports.entry(self.job.id().to_owned()).or_default(), text);
     }
 }
 
@@ -307,12 +290,19 @@ pub(crate) async fn changed(live: &mut Option<LiveFolders>) {
 
 /// The clock of file systems may lag behind the system's by this much.
 pub(crate) const CLOCK_LAG: Duration = Duration::from_millis(20);
-/// At most this many changes are remembered; of more, the oldest are forgotten.
+/// At most this many changes are remembered of each kind.
 const MAX_CHANGES: usize = 1_000;
 
-/// The changes that others were allowed to make in a session.
+/// The changes of a session that others were allowed to make, or that were told.
 #[derive(Debug, Default)]
-pub(crate) struct OtherChanges(Mutex<Vec<OtherChange>>);
+pub(super) struct KnownChanges {
+    /// The changes that calls, and commands without a sandbox, were allowed to make.
+    others: Vec<OtherChange>,
+    /// Paths that commands were allowed to change, and the time in which they do.
+    allowed: Vec<(PathBuf, RangeInclusive<SystemTime>)>,
+    /// Changes that were told, with their times.
+    told: HashSet<(PathBuf, SystemTime)>,
+}
 
 #[derive(Debug)]
 struct OtherChange {
@@ -327,30 +317,65 @@ struct OtherChange {
 /// A call that may change protected paths. It is over when this is dropped.
 #[derive(Debug)]
 pub struct ChangingCall {
-    changes: Arc<OtherChanges>,
+    guard: Arc<ConfinementGuard>,
     call: Arc<()>,
 }
 
-impl OtherChanges {
+impl ChangingCall {
     /// Notes that a call changes these paths from now on, or anything if one is `None`.
     pub(super) fn begin(
-        self: &Arc<Self>,
+        guard: &Arc<ConfinementGuard>,
         paths: impl IntoIterator<Item = Option<PathBuf>>,
     ) -> ChangingCall {
         let call = Arc::new(());
+        guard.state.lock().changes.begin(paths, &call);
+        ChangingCall { guard: Arc::clone(guard), call }
+    }
+}
+
+impl ConfinementGuard {
+    /// Returns true if the last change of a path can only be the work of a sandboxed program, so that it is undone.
+    pub(super) fn is_own(&self, path: &Path) -> bool {
+        !self.is_of_unknown(path) && !self.is_of_call(path)
+    }
+
+    /// Returns true if a command without a sandbox was running at the last change of a path.
+    fn is_of_unknown(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        self.state.lock().changes.are_unknown(time)
+    }
+
+    /// Returns true if a call was allowed to make the last change of a path.
+    pub(super) fn is_of_call(&self, path: &Path) -> bool {
+        let time = changed_near(path);
+        self.state.lock().changes.are_allowed(path, time)
+    }
+}
+
+impl Drop for ChangingCall {
+    fn drop(&mut self) {
+        self.guard.state.lock().changes.end(&self.call);
+    }
+}
+
+impl KnownChanges {
+    fn begin(&mut self, paths: impl IntoIterator<Item = Option<PathBuf>>, call: &Arc<()>) {
         let from = SystemTime::now() - CLOCK_LAG;
-        let mut changes = self.0.lock();
         for path in paths {
-            changes.push(OtherChange { path, from, until: None, call: Arc::clone(&call) });
+            self.others.push(OtherChange { path, from, until: None, call: Arc::clone(call) });
         }
-        let more = changes.len().saturating_sub(MAX_CHANGES);
-        changes.drain(..more);
-        ChangingCall { changes: Arc::clone(self), call }
+        forget_oldest(&mut self.others);
+    }
+
+    fn end(&mut self, call: &Arc<()>) {
+        for change in self.others.iter_mut().filter(|change| Arc::ptr_eq(&change.call, call)) {
+            change.until = Some(SystemTime::now() + CLOCK_LAG);
+        }
     }
 
     /// Returns true if a call was allowed to change a path at that time.
-    pub(crate) fn are_allowed(&self, path: &Path, time: SystemTime) -> bool {
-        self.0.lock().iter().any(|change| {
+    pub(super) fn are_allowed(&self, path: &Path, time: SystemTime) -> bool {
+        self.others.iter().any(|change| {
             change.has(time)
                 && change.path.as_ref().is_some_and(|allowed| path.starts_with(allowed))
         })
@@ -358,12 +383,52 @@ impl OtherChanges {
 
     /// Returns true if a command without a sandbox is remembered.
     fn have_been_unknown(&self) -> bool {
-        self.0.lock().iter().any(|change| change.path.is_none())
+        self.others.iter().any(|change| change.path.is_none())
     }
 
     /// Returns true if a command without a sandbox was running at that time.
-    pub(super) fn are_unknown(&self, time: SystemTime) -> bool {
-        self.0.lock().iter().any(|change| change.has(time) && change.path.is_none())
+    fn are_unknown(&self, time: SystemTime) -> bool {
+        self.others.iter().any(|change| change.has(time) && change.path.is_none())
+    }
+
+    /// Notes that commands may change these paths from now on.
+    pub(super) fn allow(&mut self, paths: impl IntoIterator<Item = PathBuf>, limit: Duration) {
+        let now = SystemTime::now();
+        let time = now - CLOCK_LAG..=now + limit;
+        self.allowed.retain(|(_, time)| *time.end() > now);
+        self.allowed.extend(paths.into_iter().map(|path| (path, time.clone())));
+        forget_oldest(&mut self.allowed);
+    }
+
+    /// Notes that the command that was allowed to change these paths has ended.
+    fn end_allowed(&mut self, paths: &[PathBuf]) {
+        let now = SystemTime::now() + CLOCK_LAG;
+        for (path, time) in &mut self.allowed {
+            if paths.contains(path) {
+                *time = *time.start()..=now.min(*time.end());
+            }
+        }
+    }
+
+    /// The paths that commands may change now.
+    pub(super) fn allowed_now(&self) -> Vec<PathBuf> {
+        let now = SystemTime::now();
+        let allowed = self.allowed.iter().filter(|(_, time)| time.contains(&now));
+        allowed.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Notes that these changes were told.
+    pub(super) fn note_told(&mut self, changes: Vec<(PathBuf, SystemTime)>) {
+        if self.told.len() < MAX_CHANGES {
+            self.told.extend(changes);
+        }
+    }
+
+    /// Returns true if a command was allowed to make the change of a path at that time, or if it was told.
+    pub(super) fn are_known(&self, path: &Path, time: SystemTime) -> bool {
+        let mut allowed = self.allowed.iter();
+        allowed.any(|(place, active)| path.starts_with(place) && active.contains(&time))
+            || self.told.contains(&(path.to_owned(), time))
     }
 }
 
@@ -373,24 +438,17 @@ impl OtherChange {
     }
 }
 
-impl Drop for ChangingCall {
-    fn drop(&mut self) {
-        let mut changes = self.changes.0.lock();
-        for change in changes.iter_mut().filter(|change| Arc::ptr_eq(&change.call, &self.call)) {
-            change.until = Some(SystemTime::now() + CLOCK_LAG);
-        }
-    }
+fn forget_oldest<T>(all: &mut Vec<T>) {
+    let more = all.len().saturating_sub(MAX_CHANGES);
+    all.drain(..more);
 }
 
 /// The longest pause between two searches.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// The search of a session. Cloning is cheap.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct IgnoredSearch(Arc<Mutex<SearchState>>);
-
+/// The search of a session for repositories in ignored folders.
 #[derive(Debug, Default)]
-struct SearchState {
+pub(super) struct IgnoredSearch {
     is_running: bool,
     is_due: bool,
     /// The repositories that were there before the first command; `None` until they are known.
@@ -398,90 +456,83 @@ struct SearchState {
     /// The programs that git runs in the repositories that the last search has found.
     snapshot: Option<Arc<ProtectedSnapshot>>,
     has_told_limit: bool,
-    report: Option<String>,
+    /// The report, until it is told.
+    pub(super) report: String,
 }
 
-impl IgnoredSearch {
-    /// Notes what is there, before the first command. Returns at once.
-    pub(crate) fn begin(&self, place: SearchPlace) {
-        if self.0.lock().known.is_none() {
-            self.request(place);
+impl CommandSite {
+    /// Notes the repositories in ignored folders before the first command. Returns at once.
+    pub(crate) fn begin_ignored_search(&self) {
+        let is_known = self.guard.state.lock().ignored.known.is_some();
+        if !is_known {
+            self.search_ignored();
         }
     }
 
-    /// Searches soon. Returns at once.
-    pub(crate) fn request(&self, place: SearchPlace) {
+    /// Searches the ignored folders for repositories soon, beside the calls. Returns at once.
+    pub(super) fn search_ignored(&self) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if place.checkpoint.ignored_folders().is_empty() {
+        if self.tracker.ignored_folders().is_empty() {
             return;
         }
-        let mut state = self.0.lock();
-        state.is_due = true;
-        if !std::mem::replace(&mut state.is_running, true) {
-            let tracker = place.tracker.clone();
-            tracker.spawn_on(self.clone().run(place), &runtime);
+        let search = &mut self.guard.state.lock().ignored;
+        search.is_due = true;
+        if !std::mem::replace(&mut search.is_running, true) {
+            self.guard.tracker.spawn_on(search_while_due(self.clone()), &runtime);
         }
     }
+}
 
-    async fn run(self, place: SearchPlace) {
-        let requested = SystemTime::now();
-        loop {
-            self.0.lock().is_due = false;
-            let start = Instant::now();
-            let search = self.clone();
-            let own = place.clone();
-            let searching = spawn_blocking(move || search.search(&own, requested));
-            if let Err(error) = searching.await {
-                tracing::error!(%error, "the search of ignored folders has failed");
-            }
-            let pause = (start.elapsed() * SEARCH_PAUSE_FACTOR).min(MAX_PAUSE);
-            // At the end of the session what is due is done at once.
-            place.stop.run_until_cancelled(tokio::time::sleep(pause)).await;
-            let mut state = self.0.lock();
-            if !state.is_due {
-                state.is_running = false;
-                return;
-            }
+async fn search_while_due(site: CommandSite) {
+    let requested = SystemTime::now();
+    loop {
+        site.guard.state.lock().ignored.is_due = false;
+        let start = Instant::now();
+        let own = site.clone();
+        if let Err(error) = spawn_blocking(move || search_once(&own, requested)).await {
+            tracing::error!(%error, "the search of ignored folders has failed");
+        }
+        let pause = (start.elapsed() * SEARCH_PAUSE_FACTOR).min(MAX_PAUSE);
+        // At the end of the session what is due is done at once.
+        site.guard.stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+        let search = &mut site.guard.state.lock().ignored;
+        if !search.is_due {
+            search.is_running = false;
+            return;
         }
     }
+}
 
-    fn search(&self, place: &SearchPlace, requested: SystemTime) {
-        let (found, is_complete) = place.checkpoint.find_in_ignored();
-        let state = self.0.lock();
-        let known = state.known.clone();
-        let before = state.snapshot.clone();
-        drop(state);
-        let before = before.as_deref();
-        let changed = before.and_then(|before| undo_changes(before, &place.quarantine));
-        // At the first search, only older repositories count as there before.
-        let known = known.unwrap_or_else(|| {
-            found.iter().filter(|git| is_older(git, requested)).cloned().collect()
-        });
-        let new: Vec<_> = found.difference(&known).cloned().collect();
-        let snapshot = ProtectedSnapshot::without_repositories(new, None);
-        let made = snapshot.check(&[], &place.quarantine, true);
-        let changes: Vec<_> = changed.into_iter().chain(made).collect();
-        if !changes.is_empty() {
-            tracing::warn!(?changes, "a repository in an ignored folder starts programs");
-        }
-        // One that is gone is new when it is there again.
-        let found = if is_complete { found } else { &known | &found };
-        let all = Arc::new(found.clone());
-        let snapshot = ProtectedSnapshot::take(&ProtectedPaths::default(), all, before);
-        let mut state = self.0.lock();
-        state.known = Some(found);
-        state.snapshot = Some(Arc::new(snapshot));
-        let limit = !is_complete && !std::mem::replace(&mut state.has_told_limit, !is_complete);
-        let texts = changes.into_iter().map(|changes| changes.message(true));
-        for text in texts.chain(limit.then(|| NOT_SEARCHED.to_owned())) {
-            let report = state.report.get_or_insert_default();
-            report.push_str(&text);
-            report.push('\n');
-        }
+fn search_once(site: &CommandSite, requested: SystemTime) {
+    let quarantine = site.quarantine_folder();
+    let (found, is_complete) = site.tracker.find_in_ignored();
+    let state = site.guard.state.lock();
+    let known = state.ignored.known.clone();
+    let before = state.ignored.snapshot.clone();
+    drop(state);
+    let before = before.as_deref();
+    let changed = before.and_then(|before| undo_changes(before, &quarantine));
+    // At the first search, only older repositories count as there before.
+    let known = known
+        .unwrap_or_else(|| found.iter().filter(|git| is_older(git, requested)).cloned().collect());
+    let new: Vec<_> = found.difference(&known).cloned().collect();
+    let made = ProtectedSnapshot::without_repositories(new, None).check(&[], Some(&quarantine));
+    let changes: Vec<_> = changed.into_iter().chain(made).collect();
+    if !changes.is_empty() {
+        tracing::warn!(?changes, "a repository in an ignored folder starts programs");
     }
-
-    pub(crate) fn take_report(&self) -> Option<String> {
-        self.0.lock().report.take()
+    // One that is gone is new when it is there again.
+    let found = if is_complete { found } else { &known | &found };
+    let all = Arc::new(found.clone());
+    let snapshot = ProtectedSnapshot::take(&ProtectedPaths::default(), all, before);
+    let search = &mut site.guard.state.lock().ignored;
+    search.known = Some(found);
+    search.snapshot = Some(Arc::new(snapshot));
+    let is_first_limit = !is_complete && !std::mem::replace(&mut search.has_told_limit, true);
+    let limit = is_first_limit.then(|| NOT_SEARCHED.to_owned());
+    for text in changes.iter().map(ProtectedChanges::message).chain(limit) {
+        search.report.push_str(&text);
+        search.report.push('\n');
     }
 }
 
@@ -493,7 +544,7 @@ fn is_older(git: &Path, time: SystemTime) -> bool {
 /// Undoes changes of known repositories that make git run something there. Everything else, such as another
 /// address of a remote, is the work of package managers.
 fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<ProtectedChanges> {
-    let changed: BTreeSet<_> = before.check(&[], quarantine, false)?.paths.into_iter().collect();
+    let changed: BTreeSet<_> = before.check(&[], None)?.paths.into_iter().collect();
     let all = before
         .repositories()
         .iter()
@@ -502,17 +553,8 @@ fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<Protect
         .collect();
     // They are judged as if they were new.
     let new = ProtectedSnapshot::without_repositories(all, None);
-    let risky = new.check_if(&[], quarantine, false, &|path| changed.contains(path))?.paths;
-    before.check_if(&[], quarantine, true, &|path| risky.iter().any(|risky| risky == path))
-}
-
-/// The parts of the session that the search needs.
-#[derive(Clone, Debug)]
-pub(crate) struct SearchPlace {
-    pub(crate) checkpoint: ChangeTracker,
-    pub(crate) quarantine: PathBuf,
-    pub(crate) tracker: TaskTracker,
-    pub(crate) stop: CancellationToken,
+    let risky = new.check_if(&[], None, &|path| changed.contains(path))?.paths;
+    before.check_if(&[], Some(quarantine), &|path| risky.iter().any(|risky| risky == path))
 }
 
 #[cfg(test)]
@@ -521,19 +563,33 @@ mod tests {
 
     #[test]
     fn what_a_call_may_change_it_may_change_only_while_it_runs() {
-        let changes = Arc::new(OtherChanges::default());
+        let mut changes = KnownChanges::default();
         let path = Path::new("/p/.envrc");
         let now = SystemTime::now;
         let before = now() - Duration::from_secs(1);
-        let write = changes.begin([Some(path.to_path_buf())]);
-        let command = changes.begin([None]);
+        let write = Arc::new(());
+        let command = Arc::new(());
+        changes.begin([Some(path.to_path_buf())], &write);
+        changes.begin([None], &command);
         assert!(changes.are_allowed(path, now()) && !changes.are_allowed(path, before));
         assert!(!changes.are_allowed(Path::new("/p/.envrc2"), now()));
         assert!(changes.are_unknown(now()) && !changes.are_unknown(before));
-        drop(write);
-        drop(command);
+        changes.end(&write);
+        changes.end(&command);
         let later = now() + CLOCK_LAG * 2;
         assert!(!changes.are_allowed(path, later) && !changes.are_unknown(later));
         assert!(changes.are_allowed(path, now()) && changes.are_unknown(now()));
+    }
+
+    #[test]
+    fn what_a_command_was_allowed_is_over_when_it_ends() {
+        let mut changes = KnownChanges::default();
+        let path = PathBuf::from("/ws/.envrc");
+        changes.allow([path.clone()], Duration::from_secs(1_800));
+        let during = SystemTime::now();
+        assert!(changes.are_known(&path, during));
+        changes.end_allowed(std::slice::from_ref(&path));
+        assert!(changes.are_known(&path, during));
+        assert!(!changes.are_known(&path, during + Duration::from_secs(2)));
     }
 }

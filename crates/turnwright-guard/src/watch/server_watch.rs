@@ -2,13 +2,14 @@
 //! changes at a time when a server ran are taken away or reported: at all other times it was the
 //! user, or another program.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -26,110 +27,12 @@ use turnwright_workspace::exec::{ActivitySample, ProgramActivity, RunningJobs};
 
 /// At most this many times are remembered. With more, the oldest are taken for one.
 const MAX_TIMES: usize = 10_000;
-/// At most this many paths are remembered of each kind.
-const MAX_PATHS: usize = 1_000;
-
-/// The known changes in a session that are not its servers'.
-#[derive(Debug, Default)]
-pub(crate) struct WatchedServers {
-    // Held only to look something up.
-    changes: Mutex<KnownChanges>,
-    unconfined_command: AtomicBool,
-    stop: CancellationToken,
-}
-
-#[derive(Debug, Default)]
-struct KnownChanges {
-    /// Paths that others were allowed to change, and the time in which they do.
-    allowed: Vec<(PathBuf, ActiveTime)>,
-    /// Changes that were told, with their times.
-    told: HashSet<(PathBuf, SystemTime)>,
-    /// The report about other changes, until it is told.
-    report: Option<String>,
-}
-
-impl WatchedServers {
-    /// Notes that others may change these paths from now on.
-    pub(crate) fn allow(&self, paths: impl IntoIterator<Item = PathBuf>, limit: Duration) {
-        let now = SystemTime::now();
-        let time = ActiveTime { from: now - CLOCK_LAG, until: now + limit };
-        let allowed = &mut self.changes.lock().allowed;
-        allowed.retain(|(_, time)| time.until > now);
-        allowed.extend(paths.into_iter().map(|path| (path, time)));
-        let more = allowed.len().saturating_sub(MAX_PATHS);
-        allowed.drain(..more);
-    }
-
-    /// Notes that the call that was allowed to change these paths has ended.
-    pub(crate) fn end_allowed(&self, paths: &[PathBuf]) {
-        let now = SystemTime::now() + CLOCK_LAG;
-        for (path, time) in &mut self.changes.lock().allowed {
-            if paths.contains(path) {
-                time.until = time.until.min(now);
-            }
-        }
-    }
-
-    /// The paths that others may change now.
-    pub(crate) fn allowed_now(&self) -> Vec<PathBuf> {
-        let now = SystemTime::now();
-        let changes = self.changes.lock();
-        let allowed = changes.allowed.iter().filter(|(_, time)| time.has(now));
-        allowed.map(|(path, _)| path.clone()).collect()
-    }
-
-    /// Notes that a command without a sandbox runs: changes meanwhile may be its work.
-    pub(crate) fn note_unconfined_command(&self) {
-        self.unconfined_command.store(true, Ordering::Relaxed);
-    }
-
-    /// Notes that the present changes of these paths were told.
-    pub(crate) fn note_told(&self, paths: &[PathBuf]) {
-        let now: Vec<_> =
-            paths.iter().filter_map(|path| Some((path.clone(), changed_at(path)?))).collect();
-        let told = &mut self.changes.lock().told;
-        if told.len() < MAX_PATHS {
-            told.extend(now);
-        }
-    }
-
-    pub(crate) fn take_report(&self) -> Option<String> {
-        self.changes.lock().report.take()
-    }
-
-    pub(crate) fn stop(&self) {
-        self.stop.cancel();
-    }
-
-    pub(crate) fn stopped(&self) -> CancellationToken {
-        self.stop.clone()
-    }
-
-    fn is_known(&self, path: &Path, time: SystemTime) -> bool {
-        let changes = self.changes.lock();
-        let mut allowed = changes.allowed.iter();
-        allowed.any(|(place, active)| path.starts_with(place) && active.has(time))
-            || changes.told.contains(&(path.to_owned(), time))
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct ActiveTime {
-    from: SystemTime,
-    until: SystemTime,
-}
-
-impl ActiveTime {
-    fn has(&self, moment: SystemTime) -> bool {
-        (self.from..=self.until).contains(&moment)
-    }
-}
 
 /// The times at which the servers have run since the watch began.
 #[derive(Debug)]
 struct ActiveTimes {
     begin: SystemTime,
-    times: Vec<ActiveTime>,
+    times: Vec<RangeInclusive<SystemTime>>,
 }
 
 impl ActiveTimes {
@@ -137,18 +40,18 @@ impl ActiveTimes {
         let from = from - CLOCK_LAG;
         let until = until + CLOCK_LAG;
         match self.times.last_mut() {
-            Some(last) if last.until >= from => last.until = until,
-            _ => self.times.push(ActiveTime { from, until }),
+            Some(last) if *last.end() >= from => *last = *last.start()..=until,
+            _ => self.times.push(from..=until),
         }
         if self.times.len() > MAX_TIMES {
             let first = self.times.remove(0);
-            self.times[0].from = first.from;
+            self.times[0] = *first.start()..=*self.times[0].end();
         }
     }
 
     fn has(&self, moment: SystemTime) -> bool {
-        let next = self.times.partition_point(|time| time.until < moment);
-        self.times.get(next).is_some_and(|time| time.has(moment))
+        let next = self.times.partition_point(|time| *time.end() < moment);
+        self.times.get(next).is_some_and(|time| time.contains(&moment))
     }
 
     /// Returns true if the entry at a path may have come there while a server ran: it changed then, or it is older
@@ -195,7 +98,7 @@ impl ServerWatch {
         let (repositories, _) = site.tracker.find_new_repositories(&BTreeSet::new());
         let repositories: BTreeSet<_> = repositories.into_iter().collect();
         let known = Arc::new(repositories.clone());
-        let snapshot = site.guard.take_snapshot(&site, known);
+        let snapshot = site.take_snapshot(known);
         ServerWatch {
             site,
             commands,
@@ -264,25 +167,26 @@ impl ServerWatch {
         let mut both = seen.iter().zip(&self.seen);
         let has_run = is_last || both.any(|(now, before)| now.has_run_since(before));
         self.seen = seen;
-        let watched = &self.site.guard.servers;
+        let guard = &self.site.guard;
         let jobs = self.commands.ids();
-        let is_unconfined = jobs.iter().any(|job| self.site.guard.is_unconfined(job));
-        let unconfined = watched.unconfined_command.swap(is_unconfined, Ordering::Relaxed);
+        let is_unconfined = jobs.iter().any(|job| guard.is_unconfined(job));
+        let unconfined = guard.has_unconfined_command.swap(is_unconfined, Ordering::Relaxed);
         if has_run && !unconfined {
             self.active.add(since, SystemTime::now());
             self.is_due = true;
             self.is_search_due = true;
         }
         // The traces of a command are checked while it runs and at its end, and told with its result.
-        if self.site.guard.is_checking_command() {
+        if guard.is_checking_now(false) {
             return has_run;
         }
-        let is_call = self.site.guard.is_checking_call();
+        let is_call = guard.is_checking_now(true);
         if self.is_due {
-            self.take_new_paths();
+            let files: Vec<_> = self.snapshot.files().collect();
+            self.take_away_new(&self.snapshot, &files);
             // Other changes during a call are told with its result.
             if !is_call {
-                self.tell(self.check_paths(&[], false), false);
+                self.tell(self.suspect_changes(&self.snapshot, &[], None));
             }
             self.is_due = is_call;
         }
@@ -292,8 +196,7 @@ impl ServerWatch {
         }
         if self.is_search_due && !is_call && (is_last || self.search_at <= start) {
             self.is_search_due = false;
-            let quarantine = self.site.quarantine_folder();
-            self.site.guard.search_ignored(&self.site.tracker, quarantine);
+            self.site.search_ignored();
             let (new, _) = self.site.tracker.find_new_repositories(&self.repositories);
             self.take_new_repositories(new);
             self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;
@@ -301,63 +204,68 @@ impl ServerWatch {
         has_run
     }
 
-    /// Takes away new entries.
-    fn take_new_paths(&self) {
-        let files: Vec<_> = self.snapshot.files().collect();
-        if self.check_paths(&files, false).is_some() {
-            std::thread::sleep(SETTLING_TIME);
-            self.tell(self.check_paths(&files, true), true);
-        }
-    }
-
-    fn check_paths(&self, known: &[PathBuf], restores: bool) -> Option<ProtectedChanges> {
-        let quarantine = self.site.quarantine_folder();
-        self.snapshot.check_if(known, &quarantine, restores, &|path| self.is_suspect(path))
-    }
-
     fn take_new_repositories(&self, new: Vec<PathBuf>) {
         let new = ProtectedSnapshot::without_repositories(new, Some(Arc::clone(&self.snapshot)));
-        let quarantine = self.site.quarantine_folder();
-        let look =
-            |restores| new.check_if(&[], &quarantine, restores, &|path| self.is_suspect(path));
-        if look(false).is_some() {
+        self.take_away_new(&new, &[]);
+    }
+
+    /// Takes away what is not in a snapshot, except for `known` paths.
+    fn take_away_new(&self, snapshot: &ProtectedSnapshot, known: &[PathBuf]) {
+        if self.suspect_changes(snapshot, known, None).is_some() {
             std::thread::sleep(SETTLING_TIME);
-            self.tell(look(true), true);
+            let quarantine = self.site.quarantine_folder();
+            self.tell(self.suspect_changes(snapshot, known, Some(&quarantine)));
         }
+    }
+
+    fn suspect_changes(
+        &self,
+        snapshot: &ProtectedSnapshot,
+        known: &[PathBuf],
+        quarantine: Option<&Path>,
+    ) -> Option<ProtectedChanges> {
+        snapshot.check_if(known, quarantine, &|path| self.is_suspect(path))
     }
 
     fn is_suspect(&self, path: &Path) -> bool {
+        if !self.active.cover(path) {
+            return false;
+        }
         let time = changed_at(path).unwrap_or(self.active.begin);
-        let guard = &self.site.guard;
-        let is_others = guard.servers.is_known(path, time)
-            || guard.others.are_allowed(path, changed_near(path));
-        self.active.cover(path) && !is_others && !guard.is_allowed(path)
+        let time_nearby = changed_near(path);
+        let state = self.site.guard.state.lock();
+        !state.changes.are_known(path, time)
+            && !state.changes.are_allowed(path, time_nearby)
+            && !state.is_allowed(path)
     }
 
-    fn tell(&self, changes: Option<ProtectedChanges>, restores: bool) {
+    fn tell(&self, changes: Option<ProtectedChanges>) {
         let Some(changes) = changes else { return };
         tracing::warn!(?changes, "protected paths were changed while a server ran");
-        let watched = &self.site.guard.servers;
-        watched.note_told(&changes.paths);
+        let guard = &self.site.guard;
+        guard.note_told(&changes.paths);
         let who = "an MCP server, or another program while it ran,";
-        let text = changes.message_about(who, CALL_HINT, restores);
-        add_to_report(&mut watched.changes.lock().report, &text);
+        let text = changes.message_about(who, CALL_HINT);
+        add_to_report(&mut guard.state.lock().server_report, &text);
     }
 }
 
 /// The time at which the entry at a path was changed, renamed or made. Programs cannot set this time.
-#[cfg(unix)]
 pub(crate) fn changed_at(path: &Path) -> Option<SystemTime> {
+    change_time(&std::fs::symlink_metadata(path).ok()?)
+}
+
+#[cfg(unix)]
+pub(crate) fn change_time(found: &Metadata) -> Option<SystemTime> {
     use std::os::unix::fs::MetadataExt;
-    let found = std::fs::symlink_metadata(path).ok()?;
     let seconds = u64::try_from(found.ctime()).ok()?;
     let nanos = u32::try_from(found.ctime_nsec()).ok()?;
     Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos))
 }
 
 #[cfg(not(unix))]
-pub(crate) fn changed_at(path: &Path) -> Option<SystemTime> {
-    std::fs::symlink_metadata(path).and_then(|found| found.modified()).ok()
+fn change_time(found: &Metadata) -> Option<SystemTime> {
+    found.modified().ok()
 }
 
 /// The same; for an entry that is gone, the time at which its folder has changed.
@@ -381,11 +289,10 @@ impl RemoteCallGuard {
     pub fn new(site: CommandSite, call: &str) -> RemoteCallGuard {
         let name = format!("call {call}");
         let watch = CommandWatch { is_call: true, has_snapshot: true, ..CommandWatch::default() };
-        site.guard.watches.lock().insert(name.clone(), Arc::new(watch));
+        site.guard.state.lock().watches.insert(name.clone(), Arc::new(watch));
         let mut call = RemoteCallGuard(Some(GuardedCall { site, name, snapshot: None }));
         if let Some(call) = &mut call.0 {
-            let repositories = call.site.tracker.repositories();
-            call.snapshot = Some(call.site.guard.take_snapshot(&call.site, repositories));
+            call.snapshot = Some(call.site.take_snapshot(call.site.tracker.repositories()));
         }
         call
     }
@@ -414,31 +321,21 @@ impl Drop for RemoteCallGuard {
 }
 
 impl GuardedCall {
-    /// Removes files that have appeared, unless the user has allowed them. Changes may be the work of
-    /// another program and are only reported.
+    /// Removes files that have appeared. Changes may be the work of another program and are only reported.
     fn check(self) -> Option<String> {
-        let watch = self.site.guard.watches.lock().remove(&self.name)?;
-        let quarantine = self.site.quarantine_folder();
-        let allowed = watch.changes.paths.clone();
+        let guard = &self.site.guard;
+        guard.state.lock().watches.remove(&self.name)?;
         let snapshot = self.snapshot?;
-        let others = &self.site.guard.others;
-        let is_told = |path: &Path| !others.are_allowed(path, changed_near(path));
         // Nearly always nothing has changed, and one look says so.
-        snapshot.check(&allowed, &quarantine, false)?;
-        let known: Vec<_> = allowed.iter().cloned().chain(snapshot.files()).collect();
-        let is_trap = |path: &Path| !others.are_unknown(changed_near(path)) && is_told(path);
-        let new = snapshot.check_if(&known, &quarantine, true, &is_trap);
-        let changed = snapshot.check_if(&allowed, &quarantine, false, &is_told);
-        let undone = new.map(|changes| (changes, true)).into_iter();
-        let found = undone.chain(changed.map(|changes| (changes, false)));
-        let reports = found.map(|(changes, restores)| {
+        snapshot.check(&[], None)?;
+        let known: Vec<_> = snapshot.files().collect();
+        let quarantine = self.site.quarantine_folder();
+        let new = snapshot.check_if(&known, Some(&quarantine), &|path| guard.is_own(path));
+        let changed = snapshot.check_if(&[], None, &|path| !guard.is_of_call(path));
+        let reports = new.into_iter().chain(changed).map(|changes| {
             tracing::warn!(?changes, "protected paths were changed during a call");
-            self.site.guard.servers.note_told(&changes.paths);
-            changes.message_about(
-                "the server, or another program during the call,",
-                CALL_HINT,
-                restores,
-            )
+            guard.note_told(&changes.paths);
+            changes.message_about("the server, or another program during the call,", CALL_HINT)
         });
         let report = reports.collect::<Vec<_>>().join("\n");
         if report.is_empty() {
@@ -456,18 +353,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-
-    #[test]
-    fn what_a_command_was_allowed_is_over_when_it_ends() {
-        let watched = WatchedServers::default();
-        let path = PathBuf::from("/ws/.envrc");
-        watched.allow([path.clone()], Duration::from_secs(1_800));
-        let during = SystemTime::now();
-        assert!(watched.is_known(&path, during));
-        watched.end_allowed(std::slice::from_ref(&path));
-        assert!(watched.is_known(&path, during));
-        assert!(!watched.is_known(&path, during + Duration::from_secs(2)));
-    }
 
     #[test]
     fn only_what_came_while_a_server_ran_is_its_work() {

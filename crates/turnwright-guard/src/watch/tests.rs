@@ -12,6 +12,7 @@ use turnwright_types::client::{
     Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
 use turnwright_types::update::Update;
+use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::files::Roots;
 
 /// A client that notes its updates and answers nothing.
@@ -65,7 +66,7 @@ async fn a_call_that_panics_is_checked_too() {
     assert!(AssertUnwindSafe(call).catch_unwind().await.is_err());
     site.guard.close().await;
     assert!(!trap.exists());
-    assert!(site.guard.watches.lock().is_empty());
+    assert!(site.guard.state.lock().watches.is_empty());
     let updates = client.0.lock();
     assert!(
         matches!(&updates[..], [Update::Notice(text)] if text.contains("created")),

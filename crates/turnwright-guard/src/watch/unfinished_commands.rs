@@ -47,29 +47,11 @@ impl RunningMark {
         Ok(RunningMark { path, _lock: lock })
     }
 
-    /// The other commands of this project.
-    pub(crate) fn others(&self) -> OtherCommands {
-        OtherCommands { own: self.path.clone() }
-    }
-}
-
-/// The commands that run in a project besides one.
-#[derive(Clone, Debug)]
-pub(crate) struct OtherCommands {
-    own: PathBuf,
-}
-
-impl OtherCommands {
-    /// Returns true if one runs, in this agent or another. Blocks.
-    pub(crate) fn are_running(&self) -> bool {
-        let entries = self.own.parent().and_then(|folder| fs::read_dir(folder).ok());
-        let mut others = entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| *path != self.own);
-        others.any(|path| is_locked(&path))
+    /// Returns true if no other command of the project runs, in this agent or another. Blocks.
+    pub(crate) fn is_only(&self) -> bool {
+        let entries = self.path.parent().and_then(|folder| fs::read_dir(folder).ok());
+        let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        !paths.filter(|path| *path != self.path).any(|path| is_locked(&path))
     }
 }
 

@@ -5,6 +5,7 @@ use std::io;
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use super::mount_namespace::is_root;
 use super::syscalls;
 
 /// The capabilities that root keeps: access to files and processes, which the rest of the sandbox restricts.
@@ -18,18 +19,18 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::NET_BIND_SERVICE);
 
 /// Drops all other capabilities. Makes system calls only.
-pub(super) fn drop_capabilities(is_root: bool) -> io::Result<()> {
+pub(super) fn drop_capabilities() -> io::Result<()> {
     let before = rustix::thread::capabilities(None)?;
     if before.permitted.contains(CapabilitySet::SETPCAP) {
         drop_from_bounding_set()?;
     }
     // With `no_new_privs`, no executed program gets more than is permitted here.
-    keep_only(before, kept_by_program(is_root))
+    keep_only(before, kept_by_program())
 }
 
 /// The capabilities that the program keeps. Without root, a process has capabilities only in its own user namespace.
-fn kept_by_program(is_root: bool) -> CapabilitySet {
-    if is_root { KEPT } else { CapabilitySet::empty() }
+fn kept_by_program() -> CapabilitySet {
+    if is_root() { KEPT } else { CapabilitySet::empty() }
 }
 
 fn keep_only(before: CapabilitySets, kept: CapabilitySet) -> io::Result<()> {
@@ -43,8 +44,8 @@ fn keep_only(before: CapabilitySets, kept: CapabilitySet) -> io::Result<()> {
 
 /// Drops all but the program's capabilities and the one to inspect its processes, which a process that acts
 /// for it needs. Makes system calls only.
-pub(super) fn keep_tracing(is_root: bool) -> io::Result<()> {
-    let kept = kept_by_program(is_root) | CapabilitySet::SYS_PTRACE;
+pub(super) fn keep_tracing() -> io::Result<()> {
+    let kept = kept_by_program() | CapabilitySet::SYS_PTRACE;
     keep_only(rustix::thread::capabilities(None)?, kept)
 }
 

@@ -109,8 +109,9 @@ impl EpollEntry {
     fn add(&self, epoll: &OwnedFd, socket: BorrowedFd<'_>) -> io::Result<()> {
         // The number may be in use here, but not in a process that ends at once. The entry stays for as long as the file.
         syscalls::succeeds_in_fork(|| {
-            let epoll = syscalls::duplicate_above(epoll.as_fd(), self.descriptor)?;
-            let socket = syscalls::duplicate_above(socket, self.descriptor)?;
+            let lowest = self.descriptor.saturating_add(1);
+            let epoll = rustix::io::fcntl_dupfd_cloexec(epoll, lowest)?;
+            let socket = rustix::io::fcntl_dupfd_cloexec(socket, lowest)?;
             syscalls::duplicate_as(socket.as_fd(), self.descriptor)?;
             syscalls::watch(epoll.as_fd(), self.descriptor, self.events, self.data)
         })

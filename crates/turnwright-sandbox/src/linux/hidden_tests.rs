@@ -17,7 +17,7 @@ fn a_device_may_be_a_link_to_another() {
     std::os::unix::fs::symlink("/dev/urandom", &link).unwrap();
     let link = std::ffi::CString::new(link.as_os_str().as_bytes()).unwrap();
     let profile = SandboxProfile::default();
-    let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None).unwrap();
+    let planned = MountNamespace::plan(&profile, &[], None).unwrap();
     let is_cloned = succeeds_in_child(move || {
         planned.join()?;
         let clone = mount_namespace::clone_target(&link)?;

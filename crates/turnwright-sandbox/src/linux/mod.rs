@@ -2,7 +2,6 @@
 //! that the child only makes system calls between `fork` and `exec`.
 
 mod capabilities;
-mod connection_notes;
 mod epoll_transfer;
 mod landlock_ruleset;
 mod mount_namespace;
@@ -47,7 +46,7 @@ use super::{
     NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, RefusedConnections,
     SandboxProfile, SandboxSupport, SetupError, namespace_support, sandbox_support,
 };
-use mount_namespace::{MountNamespace, PrivateRights};
+use mount_namespace::MountNamespace;
 use outside_connections::OutsideConnections;
 use private_layer::CacheOverlay;
 pub(super) use private_layer::publish_layer;
@@ -72,7 +71,6 @@ pub struct LinuxSandbox {
     outside: OutsideConnections,
     mount_namespace: Option<MountNamespace>,
     process_namespace: Option<ProcessNamespace>,
-    is_root: bool,
     /// The child writes the index of the step that failed.
     failed_step: (PipeReader, PipeWriter),
 }
@@ -88,7 +86,7 @@ const STEPS: &[SetupStep] = &[
     ("entering the PID namespace", LinuxSandbox::enter_process_namespace),
     // After the supervisor was started, which stays in the network of the machine.
     ("entering the network", LinuxSandbox::enter_network),
-    ("dropping capabilities", |sandbox| capabilities::drop_capabilities(sandbox.is_root)),
+    ("dropping capabilities", |_| capabilities::drop_capabilities()),
     ("no_new_privs", |_| Ok(rustix::thread::set_no_new_privs(true)?)),
     ("Landlock", |sandbox| syscalls::restrict_self(sandbox.ruleset.as_fd())),
     // Last, because it denies the system calls of the other steps.
@@ -142,13 +140,9 @@ impl LinuxSandbox {
         if session_network.is_none() && network == Network::Loopback {
             network = Network::Off;
         }
-        let planned = namespaces.mounts.then(|| {
-            let rights = PrivateRights {
-                write: landlock_ruleset::write_rights_for_abi(abi),
-                terminals: landlock_ruleset::terminal_rights_for_abi(abi),
-            };
-            MountNamespace::plan(profile, &hidden, rights, session_network.clone())
-        });
+        let planned = namespaces
+            .mounts
+            .then(|| MountNamespace::plan(profile, &hidden, session_network.clone()));
         let mount_namespace = planned.transpose()?;
         // The ruleset has to hide them if there is no mount namespace.
         let hidden: &[PathBuf] = if mount_namespace.is_some() { &[] } else { &hidden };
@@ -168,7 +162,6 @@ impl LinuxSandbox {
             session_network,
             mount_namespace,
             process_namespace: None,
-            is_root: mount_namespace::is_root(),
             failed_step: io::pipe()?,
         })
     }
@@ -364,7 +357,7 @@ pub(super) fn probe_namespaces() -> NamespaceSupport {
 
 fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> bool {
     let profile = SandboxProfile::default();
-    let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
+    let planned = MountNamespace::plan(&profile, &[], None);
     let Ok(mut mount_namespace) = planned else { return false };
     if has_processes {
         mount_namespace.isolate_processes();
@@ -382,7 +375,7 @@ pub(super) fn can_layer_caches(folder: &Path) -> bool {
     let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
     let works = prepared.is_ok_and(|overlay| {
         let profile = SandboxProfile::default();
-        let planned = MountNamespace::plan(&profile, &[], PrivateRights::default(), None);
+        let planned = MountNamespace::plan(&profile, &[], None);
         planned.is_ok_and(|namespace| {
             succeeds_in_child(move || {
                 namespace.join()?;

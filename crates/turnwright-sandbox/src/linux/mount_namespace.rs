@@ -15,12 +15,12 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, OpenTreeFlags};
 
-use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile};
+use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile, sandbox_support};
 use super::private_layer::CacheOverlay;
 use super::private_tmp::TmpMounts;
 use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;
-use super::{mounts, raw_devices, syscalls, unix_sockets};
+use super::{landlock_ruleset, mounts, raw_devices, syscalls, unix_sockets};
 
 /// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -40,35 +40,12 @@ const MAX_OPEN: usize = 24;
 /// At most this many caches get a private layer.
 const MAX_CACHES: usize = 24;
 
-/// How this process gets a mount namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NamespaceMethod {
-    /// As root, directly.
-    Root,
-    /// Inside a new user namespace, which maps only this user.
-    User { user: u32, group: u32 },
-}
-
-impl NamespaceMethod {
-    pub(super) fn of_this_process() -> NamespaceMethod {
-        if is_root() {
-            return NamespaceMethod::Root;
-        }
-        NamespaceMethod::User {
-            user: rustix::process::geteuid().as_raw(),
-            group: rustix::process::getegid().as_raw(),
-        }
-    }
-
-    /// The lines for `/proc/self/uid_map` and `gid_map`; `None` without a user namespace.
-    pub(super) fn id_maps(self) -> Option<(String, String)> {
-        match self {
-            NamespaceMethod::Root => None,
-            NamespaceMethod::User { user, group } => {
-                Some((format!("{user} {user} 1"), format!("{group} {group} 1")))
-            }
-        }
-    }
+/// The lines for `/proc/self/uid_map` and `gid_map` of a new user namespace, which maps only this user; `None` for root,
+/// who needs no such namespace.
+pub(super) fn id_maps() -> Option<(String, String)> {
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    (!is_root()).then(|| (format!("{user} {user} 1"), format!("{group} {group} 1")))
 }
 
 pub(super) fn is_root() -> bool {
@@ -93,19 +70,12 @@ pub(super) struct MountNamespace {
     private_tmp: Option<TmpMounts>,
     /// The mounts, in order.
     steps: Vec<MountStep>,
-    rights: PrivateRights,
+    /// The Landlock rights on the shared memory and on caches with a private layer, and on the program's terminals.
+    write_rights: u64,
+    terminal_rights: u64,
     has_private_devices: bool,
     /// True if the program may change the shared memory of its session.
     may_change_memory: bool,
-}
-
-/// The Landlock rights on the program's private places.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PrivateRights {
-    /// On the shared memory and on caches with a private layer.
-    pub(super) write: u64,
-    /// On its terminals.
-    pub(super) terminals: u64,
 }
 
 /// A writable folder whose changes go into a layer. Without a layer it is read-only.
@@ -145,14 +115,13 @@ impl MountNamespace {
     pub(super) fn plan(
         profile: &SandboxProfile,
         hidden: &[PathBuf],
-        rights: PrivateRights,
         session_network: Option<Arc<SessionNetwork>>,
     ) -> io::Result<MountNamespace> {
         // System V shared memory, message queues and semaphores are private, too.
         let mut clone_flags = libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
         let has_user_namespace =
             session_network.as_ref().is_some_and(|network| network.has_user_namespace());
-        let id_maps = NamespaceMethod::of_this_process().id_maps().filter(|_| !has_user_namespace);
+        let id_maps = id_maps().filter(|_| !has_user_namespace);
         if id_maps.is_some() {
             clone_flags |= libc::CLONE_NEWUSER;
         }
@@ -177,6 +146,7 @@ impl MountNamespace {
         steps.extend(seen.iter().filter_map(|path| hide_step(&open, path, folders.contains(path))));
         let mut caches = layered_caches(profile);
         caches.retain(|cache| private_tmp.as_ref().is_none_or(|tmp| tmp.shows(&cache.path)));
+        let abi = sandbox_support().landlock_abi.unwrap_or_default();
         Ok(MountNamespace {
             clone_flags,
             id_maps,
@@ -187,7 +157,8 @@ impl MountNamespace {
             layered_folders: layered_folders(profile),
             private_tmp,
             steps,
-            rights,
+            write_rights: landlock_ruleset::write_rights_for_abi(abi),
+            terminal_rights: landlock_ruleset::terminal_rights_for_abi(abi),
             has_private_devices: raw_devices::are_private(profile),
             may_change_memory: may_change_memory(profile),
         })
@@ -239,13 +210,13 @@ impl MountNamespace {
         self.make_rest_read_only(ruleset)?;
         self.attach_layers(&layers)?;
         if self.has_private_devices {
-            raw_devices::make_private(ruleset, self.rights.terminals)?;
+            raw_devices::make_private(ruleset, self.terminal_rights)?;
         }
         self.mount_all()?;
         if let Some(ruleset) = ruleset {
             let how = OFlags::PATH | OFlags::CLOEXEC;
             let memory = rustix::fs::open(SHARED_MEMORY, how, Mode::empty())?;
-            syscalls::add_rule(ruleset, memory.as_fd(), self.rights.write)?;
+            syscalls::add_rule(ruleset, memory.as_fd(), self.write_rights)?;
         }
         // The working directory still refers to what is below the new mounts.
         syscalls::reenter_working_directory()
@@ -276,7 +247,7 @@ impl MountNamespace {
             let Some(mount) = mount else { continue };
             overlay.attach(mount.as_fd())?;
             if let Some(ruleset) = ruleset {
-                syscalls::add_rule(ruleset, mount.as_fd(), self.rights.write)?;
+                syscalls::add_rule(ruleset, mount.as_fd(), self.write_rights)?;
             }
         }
         for (path, clone) in self.writable.iter().zip(&clones) {

@@ -13,8 +13,9 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use super::syscalls::{self, SocketOption};
 use crate::Network;
@@ -70,7 +71,7 @@ const COPIED_OPTIONS: &[SocketOption] = &[
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// The port of nameservers.
-pub(super) const NAMESERVER_PORT: u16 = 53;
+const NAMESERVER_PORT: u16 = 53;
 
 /// The addresses that a program in a private network reaches outside of it; by default none.
 #[derive(Debug, Default)]
@@ -140,6 +141,32 @@ impl OutsideConnections {
         let is_refused = is_near(host) || target != host && is_near(target);
         if is_refused { Destination::Refused } else { Destination::Outside }
     }
+}
+
+/// Returns true if a socket is one for connections, or for a look-up of a name.
+pub(super) fn is_worth_noting(socket: BorrowedFd<'_>, address: SocketAddr) -> bool {
+    let kind = syscalls::socket_option(socket, libc::SO_TYPE);
+    let is_stream = kind.is_ok_and(|kind| kind == libc::SOCK_STREAM);
+    address.port() == NAMESERVER_PORT || is_stream && address.port() > 0
+}
+
+/// Returns true if a connection has ended. Its error is not consumed.
+pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
+    const CLOSED: u8 = 7;
+    let mut state = [0];
+    let option = (libc::IPPROTO_TCP, libc::TCP_INFO);
+    syscalls::get_option(socket, option, &mut state).is_ok() && state == [CLOSED]
+}
+
+/// The time that a socket waits when it connects; `None` if it waits for ever.
+pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
+    let mut value = [0; size_of::<libc::timeval>()];
+    syscalls::get_option(socket, (libc::SOL_SOCKET, libc::SO_SNDTIMEO), &mut value).ok()?;
+    let (seconds, microseconds) = value.split_first_chunk()?;
+    let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
+    let microseconds = u64::try_from(i64::from_ne_bytes(microseconds.try_into().ok()?)).ok()?;
+    let timeout = Duration::from_secs(seconds) + Duration::from_micros(microseconds);
+    (!timeout.is_zero()).then_some(timeout)
 }
 
 /// Returns true if an address is of the machine, of one of its links, or of its cloud.
@@ -301,13 +328,9 @@ fn request(address: IpAddr, buffer: &mut [u8; REQUEST_BYTES]) -> &[u8] {
 }
 
 fn can_bind(address: IpAddr) -> io::Result<bool> {
-    let domain = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let socket = syscalls::open_socket(domain, libc::SOCK_DGRAM, 0)?;
-    let mut buffer = [0; syscalls::MAX_ADDRESS];
-    let bytes = syscalls::address_bytes(SocketAddr::new(address, 0), &mut buffer);
-    match syscalls::bind(socket.as_fd(), bytes) {
+    match UdpSocket::bind(SocketAddr::new(address, 0)) {
         Err(error) if syscalls::is_errno(&error, &[libc::EADDRNOTAVAIL]) => Ok(false),
-        bound => bound.map(|()| true),
+        bound => bound.map(|_| true),
     }
 }
 

@@ -16,9 +16,8 @@ use rustix::mount::MountFlags;
 use rustix::process::{PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 
 use super::super::NamespaceProcesses;
-use super::mount_namespace;
 use super::socket_supervisor::SocketSupervisor;
-use super::syscalls::{self, Cloned};
+use super::syscalls;
 
 /// The name that `ps` shows for the first process.
 const INIT_NAME: &CStr = c"turnwright-init";
@@ -59,10 +58,7 @@ impl ProcessNamespace {
     pub(super) fn enter(&self) -> io::Result<()> {
         // Until it has closed its descriptors, the first process must not run a handler of the caller.
         let mask = syscalls::block_all_signals()?;
-        let init = match syscalls::clone_sibling()? {
-            Cloned::Child => self.wait_for_ever(),
-            Cloned::Parent(init) => init,
-        };
+        let Some(init) = syscalls::clone_sibling()? else { self.wait_for_ever() };
         match syscalls::continue_in_sibling() {
             Ok(program) => {
                 let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
@@ -79,7 +75,7 @@ impl ProcessNamespace {
     /// Runs the first process. It inherits no confinement, but it executes nothing either.
     fn wait_for_ever(&self) -> ! {
         let supervised = self.prepare_to_wait().and_then(|()| match &self.supervisor {
-            Some(supervisor) => supervisor.supervise(mount_namespace::is_root()),
+            Some(supervisor) => supervisor.supervise(),
             None => Ok(()),
         });
         if supervised.is_err() {

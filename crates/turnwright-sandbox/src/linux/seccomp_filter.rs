@@ -144,20 +144,12 @@ const FIFTH_ARGUMENT_OFFSET: u32 = 48;
 /// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64`.
 const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
-/// A condition on the lower 32 bits of an argument.
-struct ArgCondition {
-    index: u8,
-    comparison: SeccompCmpOp,
-    value: u64,
-}
-
-fn argument(index: u8, comparison: SeccompCmpOp, value: u64) -> ArgCondition {
-    ArgCondition { index, comparison, value }
-}
+/// A condition on the lower 32 bits of an argument: its index, the comparison and the value.
+type ArgCondition = (u8, SeccompCmpOp, u64);
 
 /// The conditions that an argument has none of these values.
 fn none_of(index: u8, values: &[u64]) -> Vec<ArgCondition> {
-    values.iter().map(|value| argument(index, SeccompCmpOp::Ne, *value)).collect()
+    values.iter().map(|value| (index, SeccompCmpOp::Ne, *value)).collect()
 }
 
 fn to_unsigned(constant: libc::c_int) -> u64 {
@@ -209,8 +201,7 @@ fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
         denied.map(|number| (*number, Vec::new())).collect();
     let supervised = if kind.is_supervised { supervised_rules() } else { Vec::new() };
     for (call, conditions) in conditional_rules(kind.network).into_iter().chain(supervised) {
-        let conditions = conditions.into_iter().map(|condition| {
-            let ArgCondition { index, comparison, value } = condition;
+        let conditions = conditions.into_iter().map(|(index, comparison, value)| {
             SeccompCondition::new(index, SeccompCmpArgLen::Dword, comparison, value)
         });
         let rule = SeccompRule::new(conditions.collect::<Result<_, _>>()?)?;
@@ -266,13 +257,13 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
     let mut rules = Vec::new();
     for flag in NAMESPACES.map(to_unsigned) {
-        rules.push((libc::SYS_clone, vec![argument(0, MaskedEq(flag), flag)]));
-        rules.push((libc::SYS_unshare, vec![argument(0, MaskedEq(flag), flag)]));
+        rules.push((libc::SYS_clone, vec![(0, MaskedEq(flag), flag)]));
+        rules.push((libc::SYS_unshare, vec![(0, MaskedEq(flag), flag)]));
     }
-    rules.push((libc::SYS_unshare, vec![argument(0, MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)]));
+    rules.push((libc::SYS_unshare, vec![(0, MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)]));
     // The child would be one of the caller, who finds what a program has started below the program.
-    let sibling = u64::from(libc::CLONE_PARENT.cast_unsigned());
-    rules.push((libc::SYS_clone, vec![argument(0, MaskedEq(sibling), sibling)]));
+    let sibling = to_unsigned(libc::CLONE_PARENT);
+    rules.push((libc::SYS_clone, vec![(0, MaskedEq(sibling), sibling)]));
 
     let unix = to_unsigned(libc::AF_UNIX);
     let netlink = to_unsigned(libc::AF_NETLINK);
@@ -284,37 +275,37 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
         rules.push((libc::SYS_socket, none_of(0, &domains)));
         // Of the netlink protocols only the one that lists interfaces and routes.
         let route = to_unsigned(libc::NETLINK_ROUTE);
-        rules.push((libc::SYS_socket, vec![argument(0, Eq, netlink), argument(2, Ne, route)]));
+        rules.push((libc::SYS_socket, vec![(0, Eq, netlink), (2, Ne, route)]));
     }
 
     for request in TERMINAL_INPUT_REQUESTS {
-        rules.push((libc::SYS_ioctl, vec![argument(1, Eq, request)]));
+        rules.push((libc::SYS_ioctl, vec![(1, Eq, request)]));
     }
     let file_type = u64::from(libc::S_IFMT);
     for device in [libc::S_IFCHR, libc::S_IFBLK].map(u64::from) {
-        rules.push((libc::SYS_mknodat, vec![argument(2, MaskedEq(file_type), device)]));
+        rules.push((libc::SYS_mknodat, vec![(2, MaskedEq(file_type), device)]));
         #[cfg(target_arch = "x86_64")]
-        rules.push((libc::SYS_mknod, vec![argument(1, MaskedEq(file_type), device)]));
+        rules.push((libc::SYS_mknod, vec![(1, MaskedEq(file_type), device)]));
     }
     for bit in [libc::S_ISUID, libc::S_ISGID].map(u64::from) {
         for (call, mode) in CALLS_WITH_MODE {
-            rules.push((*call, vec![argument(*mode, MaskedEq(bit), bit)]));
+            rules.push((*call, vec![(*mode, MaskedEq(bit), bit)]));
         }
         for (call, mode) in OPEN_CALLS {
             for flag in CREATING_FLAGS.map(to_unsigned) {
-                let creates = argument(*mode - 1, MaskedEq(flag), flag);
-                rules.push((*call, vec![creates, argument(*mode, MaskedEq(bit), bit)]));
+                let creates = (*mode - 1, MaskedEq(flag), flag);
+                rules.push((*call, vec![creates, (*mode, MaskedEq(bit), bit)]));
             }
         }
     }
     // The limits of other processes, which Landlock does not protect.
     rules.push((libc::SYS_prlimit64, none_of(0, &[0])));
     // The priority of all processes of the user, also of those outside.
-    rules.push((libc::SYS_setpriority, vec![argument(0, Eq, PRIO_USER)]));
-    rules.push((libc::SYS_ioprio_set, vec![argument(0, Eq, IOPRIO_WHO_USER)]));
+    rules.push((libc::SYS_setpriority, vec![(0, Eq, PRIO_USER)]));
+    rules.push((libc::SYS_ioprio_set, vec![(0, Eq, IOPRIO_WHO_USER)]));
     // Otherwise the memory meter could not list its open files.
-    let dumpable = u64::from(libc::PR_SET_DUMPABLE.cast_unsigned());
-    rules.push((libc::SYS_prctl, vec![argument(0, Eq, dumpable), argument(1, Eq, 0)]));
+    let dumpable = to_unsigned(libc::PR_SET_DUMPABLE);
+    rules.push((libc::SYS_prctl, vec![(0, Eq, dumpable), (1, Eq, 0)]));
     rules.push((libc::SYS_personality, none_of(0, &ALLOWED_PERSONALITIES)));
     rules
 }
@@ -325,23 +316,22 @@ fn supervised_rules() -> Vec<(c_long, Vec<ArgCondition>)> {
     // Socket types without their flags. `SOCK_RAW` is another name of `SOCK_DGRAM` for Unix sockets.
     const TYPE_MASK: u64 = 0xf;
     let mut rules = Vec::new();
-    let unix = u64::from(libc::AF_UNIX.cast_unsigned());
+    let unix = to_unsigned(libc::AF_UNIX);
     for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW].map(to_unsigned) {
         // Datagrams can be sent to any path, also from one of a pair. The path is behind pointers, and
         // a notification for each `sendmsg` would make all sockets slow.
         for call in [libc::SYS_socket, libc::SYS_socketpair] {
-            let conditions = vec![argument(0, Eq, unix), argument(1, MaskedEq(TYPE_MASK), kind)];
-            rules.push((call, conditions));
+            rules.push((call, vec![(0, Eq, unix), (1, MaskedEq(TYPE_MASK), kind)]));
         }
     }
     // A socket outside of the private network could reach any address in this way.
-    let fast_open = u64::from(libc::MSG_FASTOPEN.cast_unsigned());
+    let fast_open = to_unsigned(libc::MSG_FASTOPEN);
     for (call, position) in [(libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)] {
-        rules.push((call, vec![argument(position, MaskedEq(fast_open), fast_open)]));
+        rules.push((call, vec![(position, MaskedEq(fast_open), fast_open)]));
     }
     // The kernel allows one listener only, but for as long as it is open.
     let listens = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
-    rules.push((libc::SYS_seccomp, vec![argument(1, MaskedEq(listens), listens)]));
+    rules.push((libc::SYS_seccomp, vec![(1, MaskedEq(listens), listens)]));
     rules
 }
 

@@ -14,6 +14,7 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +22,7 @@ use rustix::fs::{CWD, MemfdFlags, Mode, OFlags};
 use rustix::mount::{MountPropagationFlags, OpenTreeFlags};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::mount_namespace::{NamespaceMethod, map_ids};
+use super::mount_namespace::{id_maps, is_root, map_ids};
 use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
 use super::{mounts, succeeds_in_child, syscalls};
 
@@ -52,8 +53,8 @@ impl SessionNetwork {
     /// As for [`create`](Self::create).
     pub fn create_within(memory_limit: Option<u64>) -> io::Result<SessionNetwork> {
         let size = size_within(memory_limit);
-        let method = NamespaceMethod::of_this_process();
-        let id_maps = method.id_maps();
+        let id_maps = id_maps();
+        let has_user_namespace = id_maps.is_some();
         let (receiver, sender) = UnixStream::pair()?;
         let memory = SessionMemory::new()?;
         let filled = memory.try_clone()?;
@@ -77,10 +78,8 @@ impl SessionNetwork {
             return Err(io::Error::other("network namespaces are not available"));
         }
         let network_namespace = syscalls::receive_descriptor(receiver.as_fd())?;
-        let user_namespace = match method {
-            NamespaceMethod::Root => None,
-            NamespaceMethod::User { .. } => Some(syscalls::receive_descriptor(receiver.as_fd())?),
-        };
+        let received = has_user_namespace.then(|| syscalls::receive_descriptor(receiver.as_fd()));
+        let user_namespace = received.transpose()?;
         memory.close_if_empty()?;
         Ok(SessionNetwork { network_namespace, user_namespace, memory })
     }
@@ -106,8 +105,7 @@ impl SessionNetwork {
     ) -> io::Result<SessionNetwork> {
         let network_namespace = receive(syscalls::receive_descriptor).await?;
         let user_namespace = receive(syscalls::receive_descriptor).await?;
-        let has_user_namespace = NamespaceMethod::of_this_process() != NamespaceMethod::Root;
-        let user_namespace = has_user_namespace.then_some(user_namespace);
+        let user_namespace = Some(user_namespace).filter(|_| !is_root());
         let taken = receive(syscalls::receive_descriptor).await?;
         let given = receive(syscalls::receive_descriptor).await?;
         let current = receive(syscalls::receive_descriptor).await?;
@@ -119,10 +117,10 @@ impl SessionNetwork {
     ///
     /// # Errors
     /// When the system refuses it.
-    pub fn open_socket(&self, is_ipv6: bool) -> io::Result<OwnedFd> {
+    pub fn open_socket(self: &Arc<Self>, is_ipv6: bool) -> io::Result<OwnedFd> {
         let domain = if is_ipv6 { libc::AF_INET6 } else { libc::AF_INET };
         let (receiver, sender) = UnixStream::pair()?;
-        let network = self.try_clone()?;
+        let network = Arc::clone(self);
         let is_made = succeeds_in_child(move || {
             network.join_user_namespace()?;
             network.join()?;
@@ -133,14 +131,6 @@ impl SessionNetwork {
             return Err(io::Error::other("the network of the session cannot be entered"));
         }
         syscalls::receive_descriptor(receiver.as_fd())
-    }
-
-    fn try_clone(&self) -> io::Result<SessionNetwork> {
-        Ok(SessionNetwork {
-            network_namespace: self.network_namespace.try_clone()?,
-            user_namespace: self.user_namespace.as_ref().map(OwnedFd::try_clone).transpose()?,
-            memory: self.memory.try_clone()?,
-        })
     }
 
     pub(super) fn memory(&self) -> &SessionMemory {

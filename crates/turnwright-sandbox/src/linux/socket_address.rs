@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::process::Pid;
@@ -66,7 +66,21 @@ impl Address {
 
     /// The address, if it is one of the internet.
     pub(super) fn internet(&self) -> Option<SocketAddr> {
-        syscalls::internet_address(self.bytes())
+        let (family, rest) = self.bytes().split_first_chunk()?;
+        let (port, rest) = rest.split_first_chunk()?;
+        let port = u16::from_be_bytes(*port);
+        match i32::from(libc::sa_family_t::from_ne_bytes(*family)) {
+            libc::AF_INET => Some((*rest.first_chunk::<4>()?, port).into()),
+            libc::AF_INET6 => {
+                let address: &[u8; 16] = rest.get(4..)?.first_chunk()?;
+                let scope = rest
+                    .get(20..)
+                    .and_then(|rest| rest.first_chunk())
+                    .map_or(0, |scope| u32::from_ne_bytes(*scope));
+                Some(SocketAddrV6::new((*address).into(), port, 0, scope).into())
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn is_unix(&self) -> bool {

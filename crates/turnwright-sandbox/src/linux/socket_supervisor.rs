@@ -33,7 +33,7 @@
 //!
 //! All runs in a process that was forked without `exec`: it makes system calls only and allocates nothing.
 
-use std::io::{self, PipeReader};
+use std::io::{self, PipeReader, PipeWriter};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -43,8 +43,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use seccompiler::sock_filter;
 
-use super::connection_notes::{ConnectionNotes, NotedConnections, is_worth_noting};
-use super::outside_connections::{self, Destination, OutsideConnections};
+use super::outside_connections::{
+    self, Destination, OutsideConnections, connect_timeout, is_closed, is_worth_noting,
+};
 use super::socket_address::Address;
 use super::supervised_call::{
     Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT, ThreadIdentity, close_on_exec_flag,
@@ -52,6 +53,7 @@ use super::supervised_call::{
 };
 use super::unix_sockets::OpenSockets;
 use super::{capabilities, epoll_transfer, syscalls};
+use crate::refused_connections::{NotedConnections, note_refused};
 
 /// The longest message that is sent for a program at once.
 const MAX_MESSAGE: usize = 64 * 1024;
@@ -67,7 +69,8 @@ const MAX_WAITING: usize = 64;
 pub(super) struct SocketSupervisor {
     sockets: OpenSockets,
     outside: OutsideConnections,
-    refused: ConnectionNotes,
+    /// The notes of connections that failed because of the sandbox, which the first process writes.
+    refused: (PipeReader, PipeWriter),
     /// The ends of the program and of the first process.
     channel: (UnixStream, UnixStream),
 }
@@ -111,18 +114,19 @@ impl SocketSupervisor {
         sockets: OpenSockets,
         outside: OutsideConnections,
     ) -> io::Result<SocketSupervisor> {
-        let refused = ConnectionNotes::new()?;
+        let refused = io::pipe()?;
+        rustix::io::ioctl_fionbio(&refused.0, true)?;
         Ok(SocketSupervisor { sockets, outside, refused, channel: UnixStream::pair()? })
     }
 
     /// The descriptors that the first process keeps open.
     pub(super) fn kept_descriptors(&self) -> [RawFd; 2] {
-        [self.channel.1.as_raw_fd(), self.refused.kept_descriptor()]
+        [self.channel.1.as_raw_fd(), self.refused.1.as_raw_fd()]
     }
 
     /// The notes of connections that failed because of the sandbox.
     pub(super) fn refused(&self) -> io::Result<PipeReader> {
-        self.refused.reader()
+        self.refused.0.try_clone()
     }
 
     /// Installs the filter of the program and hands its listener to the first process.
@@ -133,8 +137,8 @@ impl SocketSupervisor {
 
     /// Makes the connections of the program, in the first process. Returns when no process of the program is left,
     /// and at once if it does not start.
-    pub(super) fn supervise(&self, is_root: bool) -> io::Result<()> {
-        capabilities::keep_tracing(is_root)?;
+    pub(super) fn supervise(&self) -> io::Result<()> {
+        capabilities::keep_tracing()?;
         let received = syscalls::receive_descriptor(self.channel.1.as_fd());
         let Ok(listener) = received.map(ManuallyDrop::new) else { return Ok(()) };
         syscalls::let_alarms_interrupt()?;
@@ -269,14 +273,14 @@ impl SocketSupervisor {
     fn note(&self, call: &SuspendedCall, error: i32, memory: &mut Memory) {
         // Whoever does not wait learns it later.
         let error = match error {
-            libc::EINPROGRESS if syscalls::is_closed(call.socket.as_fd()) => libc::ECONNREFUSED,
+            libc::EINPROGRESS if is_closed(call.socket.as_fd()) => libc::ECONNREFUSED,
             error => error,
         };
         if let Some(address) = call.address.internet()
             && self.outside.is_out_of_reach(address, error)
             && is_worth_noting(call.socket.as_fd(), address)
         {
-            self.refused.note(address, &mut memory.noted);
+            note_refused(address, &self.refused.1, &mut memory.noted);
         }
     }
 
@@ -328,9 +332,8 @@ impl SocketSupervisor {
             return Ok(());
         }
         // A resolver asks all nameservers with one socket. The first has to answer.
-        let mut bytes = [0; syscalls::MAX_ADDRESS];
-        let peer = syscalls::peer_address(socket, &mut bytes).ok().flatten();
-        let is_from_nameserver = peer.is_some_and(|peer| self.outside.is_named(peer));
+        let peer = syscalls::peer_address(socket);
+        let is_from_nameserver = peer.is_ok_and(|peer| self.outside.is_named(peer));
         let target = call.address.internet();
         if is_from_nameserver && target.is_some_and(|target| self.outside.is_named(target)) {
             return Ok(());
@@ -402,7 +405,7 @@ impl SocketSupervisor {
         let deadline = match connection.deadline {
             Some(deadline) => Some(deadline),
             None => {
-                let timeout = syscalls::connect_timeout(socket).unwrap_or(Duration::MAX);
+                let timeout = connect_timeout(socket).unwrap_or(Duration::MAX);
                 Instant::now().checked_add(timeout)
             }
         };

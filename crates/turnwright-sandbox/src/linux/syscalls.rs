@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -116,20 +116,14 @@ pub(super) fn unshare(flags: c_int) -> io::Result<()> {
     check(unsafe { libc::unshare(flags) }.into())
 }
 
-/// The process in which a clone returns.
-pub(super) enum Cloned {
-    Child,
-    /// With the number of the child.
-    Parent(Pid),
-}
-
-/// Clones the process, as `fork` does, but the child gets the parent of the calling process.
-pub(super) fn clone_sibling() -> io::Result<Cloned> {
+/// Clones the process, as `fork` does, but the child gets the parent of the calling process. Returns the number of the
+/// child, and `None` in the child.
+pub(super) fn clone_sibling() -> io::Result<Option<Pid>> {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
     // SAFETY: without `CLONE_VM` and with no stack given, the child goes on with a copy of this one.
     let result = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
     check(result)?;
-    Ok(i32::try_from(result).ok().and_then(Pid::from_raw).map_or(Cloned::Child, Cloned::Parent))
+    Ok(i32::try_from(result).ok().and_then(Pid::from_raw))
 }
 
 /// Ends this process and goes on in a child, which gets the parent and the memory of this one. Returns
@@ -296,13 +290,6 @@ fn interface_request(name: &[u8]) -> libc::ifreq {
 /// Gives the loopback interface of this network namespace further addresses. Resolvers look up names only for families
 /// with another address than loopback.
 pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
-    /// In the kernel's layout.
-    #[repr(C)]
-    struct Ipv6Request {
-        address: [u8; 16],
-        prefix_length: u32,
-        interface: c_int,
-    }
     const LOOPBACK_INDEX: c_int = 1;
     let socket = open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut request = interface_request(b"lo:1");
@@ -317,8 +304,11 @@ pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
     })?;
     // A machine without IPv6 needs none.
     let Ok(socket) = open_socket(libc::AF_INET6, libc::SOCK_DGRAM, 0) else { return Ok(()) };
-    let request =
-        Ipv6Request { address: ipv6.octets(), prefix_length: 128, interface: LOOPBACK_INDEX };
+    let request = libc::in6_ifreq {
+        ifr6_addr: libc::in6_addr { s6_addr: ipv6.octets() },
+        ifr6_prefixlen: 128,
+        ifr6_ifindex: LOOPBACK_INDEX,
+    };
     // SAFETY: reads the request, which has the kernel's layout.
     let result = unsafe {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request).into()
@@ -563,13 +553,6 @@ pub(super) fn get_option<'a>(
     buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Returns true if a connection has ended. Its error is not consumed.
-pub(super) fn is_closed(socket: BorrowedFd<'_>) -> bool {
-    const CLOSED: u8 = 7;
-    let mut state = [0];
-    get_option(socket, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut state).is_ok() && state == [CLOSED]
-}
-
 /// Sets an option of a socket.
 pub(super) fn set_option(
     socket: BorrowedFd<'_>,
@@ -587,25 +570,6 @@ pub(super) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result
     let mut value = [0; size_of::<c_int>()];
     get_option(socket, (libc::SOL_SOCKET, option), &mut value)?;
     Ok(c_int::from_ne_bytes(value))
-}
-
-/// An address of the internet, as the kernel writes it; `None` for other families.
-pub(super) fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
-    let (family, rest) = bytes.split_first_chunk()?;
-    let (port, rest) = rest.split_first_chunk()?;
-    let port = u16::from_be_bytes(*port);
-    match i32::from(libc::sa_family_t::from_ne_bytes(*family)) {
-        libc::AF_INET => Some((*rest.first_chunk::<4>()?, port).into()),
-        libc::AF_INET6 => {
-            let address: &[u8; 16] = rest.get(4..)?.first_chunk()?;
-            let scope = rest
-                .get(20..)
-                .and_then(|rest| rest.first_chunk())
-                .map_or(0, |scope| u32::from_ne_bytes(*scope));
-            Some(SocketAddrV6::new((*address).into(), port, 0, scope).into())
-        }
-        _ => None,
-    }
 }
 
 /// Writes an address into a buffer, as the kernel reads it.
@@ -628,23 +592,8 @@ pub(super) fn address_bytes(address: SocketAddr, buffer: &mut [u8; MAX_ADDRESS])
 }
 
 /// The address that a socket is connected to, if it is one of the internet.
-pub(super) fn peer_address(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-) -> io::Result<Option<SocketAddr>> {
-    let mut length = length_of(buffer)?;
-    let target = buffer.as_mut_ptr().cast();
-    // SAFETY: writes at most `length` bytes to the buffer, which the kernel copies byte by byte.
-    check(unsafe { libc::getpeername(socket.as_raw_fd(), target, &raw mut length) }.into())?;
-    Ok(internet_address(buffer))
-}
-
-/// A copy of a descriptor under a higher number than this one.
-pub(super) fn duplicate_above(descriptor: BorrowedFd<'_>, number: RawFd) -> io::Result<OwnedFd> {
-    let lowest = number.saturating_add(1);
-    // SAFETY: takes numbers.
-    let copy = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
-    owned(copy.into())
+pub(super) fn peer_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    UdpSocket::from(socket.try_clone_to_owned()?).peer_addr()
 }
 
 /// Puts a copy of a descriptor at this number. Only for a process that ends at once: nothing owns the copy, and what was
@@ -671,17 +620,6 @@ pub(super) fn watch(
 pub(super) fn listen(socket: BorrowedFd<'_>, backlog: c_int) -> io::Result<()> {
     // SAFETY: takes numbers.
     check(unsafe { libc::listen(socket.as_raw_fd(), backlog) }.into())
-}
-
-/// The time that a socket waits when it connects; `None` if it waits for ever.
-pub(super) fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
-    let mut value = [0; size_of::<libc::timeval>()];
-    get_option(socket, (libc::SOL_SOCKET, libc::SO_SNDTIMEO), &mut value).ok()?;
-    let (seconds, microseconds) = value.split_first_chunk()?;
-    let seconds = u64::try_from(i64::from_ne_bytes(*seconds)).ok()?;
-    let microseconds = u64::try_from(i64::from_ne_bytes(microseconds.try_into().ok()?)).ok()?;
-    let timeout = Duration::from_secs(seconds) + Duration::from_micros(microseconds);
-    (!timeout.is_zero()).then_some(timeout)
 }
 
 extern "C" fn do_nothing(_: c_int) {}

@@ -4,17 +4,10 @@
 use std::process::Command;
 
 use super::*;
-use crate::watch::unfinished_commands::RunningMark;
 
 struct Project {
     folder: tempfile::TempDir,
     state: tempfile::TempDir,
-}
-
-/// A command of an agent.
-struct Running {
-    mark: RunningMark,
-    history: KeptHistory,
 }
 
 impl Project {
@@ -58,13 +51,13 @@ impl Project {
         self.run("git fsck --full 2>&1; git log --all --format='%s %D'")
     }
 
-    fn begin(&self, agent: &mut HistoryKeeper, may_prune: bool) -> Running {
+    /// Begins a command of an agent.
+    fn begin(&self, agent: &mut HistoryKeeper, may_prune: bool) -> KeptHistory {
         let state = self.state.path();
         let mark = RunningMark::new(&state.join("running")).unwrap();
         let place = state.join("history");
         let flags = (may_prune, true);
-        let history = agent.keep(vec![self.git()], &place, flags, Some(mark.others()));
-        Running { mark, history }
+        agent.keep(vec![self.git()], &place, flags, Some(mark))
     }
 
     /// Runs a script as a command, and returns what is told.
@@ -75,11 +68,9 @@ impl Project {
     }
 }
 
-impl Running {
+impl KeptHistory {
     fn end(self) -> String {
-        let report = self.history.put_back().unwrap_or_default();
-        drop(self.mark);
-        report
+        self.put_back().unwrap_or_default()
     }
 }
 
@@ -224,7 +215,7 @@ fn a_branch_that_makes_place_for_a_folder_of_branches_is_kept() {
         project.run(script);
         let before = project.log();
         let running = project.begin(&mut agent, false);
-        assert_eq!(running.history.incomplete, [] as [PathBuf; 0], "{script}");
+        assert_eq!(running.incomplete, [] as [PathBuf; 0], "{script}");
         project.run("rm -rf .git/refs/heads/a .git/logs");
         running.end();
         assert_eq!(project.log(), before, "{script}");
@@ -247,10 +238,10 @@ fn a_pack_that_is_too_large_for_a_copy_is_told_once_and_keeps_nothing_else_from_
     let before = project.log();
     let mut agent = HistoryKeeper::default();
     let running = project.begin(&mut agent, false);
-    assert_eq!(running.history.incomplete, [project.git()]);
+    assert_eq!(running.incomplete, [project.git()]);
     assert_eq!(running.end(), "");
     let running = project.begin(&mut agent, false);
-    assert_eq!(running.history.incomplete, [] as [PathBuf; 0]);
+    assert_eq!(running.incomplete, [] as [PathBuf; 0]);
     project.run("find .git/objects .git/refs .git/logs -type f ! -name large.pack -delete");
     let report = running.end();
     assert!(report.contains("It is there again"), "{report}");

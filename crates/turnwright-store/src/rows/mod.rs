@@ -356,7 +356,7 @@ pub(super) fn record_changes(
             continue;
         }
         let before = serde_json::to_string(before)?;
-        let after = after.as_ref().map(|state| serde_json::to_string(state)).transpose()?;
+        let after = after.as_ref().map(serde_json::to_string).transpose()?;
         execute(
             connection,
             "INSERT INTO file_versions (session, turn, call, path, before, after) \

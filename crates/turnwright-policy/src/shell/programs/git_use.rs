@@ -107,8 +107,11 @@ pub(in crate::shell) fn leads_elsewhere(command: &SimpleCommand) -> bool {
     })
 }
 
-/// The global options of git, and its subcommand with the arguments, if there is one; `None` for another program.
-fn split_git(command: &SimpleCommand) -> Option<(&[Word], Option<(&str, &[Word])>)> {
+/// A subcommand of git with its arguments.
+type Subcommand<'a> = (&'a str, &'a [Word]);
+
+/// The global options of git, and its subcommand, if there is one; `None` for another program.
+fn split_git(command: &SimpleCommand) -> Option<(&[Word], Option<Subcommand<'_>>)> {
     let (program, words) = command.words.split_first()?;
     let named = git_subcommand(words);
     let after = named.map_or(0, |(_, arguments)| arguments.len() + 1);

@@ -41,7 +41,7 @@ pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
 pub use job::{CommandExit, EndReason, Job, JobEnd, OutputSink, RunningCommand, Signal};
-pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
+pub use jobs::{JobSlot, Jobs, RunningJobs};
 #[cfg(unix)]
 pub use launch::{LaunchError, LaunchSource, launch};
 #[cfg(unix)]

@@ -48,8 +48,7 @@ impl CommandProcess {
             });
             // Also after an error there may be some.
             let processes = sandbox.and_then(Sandbox::processes);
-            let namespace = processes.map(CommandNamespace::open).transpose();
-            Ok((child?, namespace?))
+            (child, processes.map(CommandNamespace::open).transpose())
         })?;
         Ok(CommandProcess { child, namespace, _started: started })
     }

@@ -23,11 +23,9 @@ use turnwright_sandbox::NamespaceProcesses;
 /// How long to wait for killed processes to end. One that waits for a device may take for ever.
 const END_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The processes that were started as children of this one, which their owners wait for.
-static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-
-/// Killed children whose end nothing depends on.
-static ABANDONED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// The children of this process apart from adopted orphans. The flag is true for a killed one whose end nothing
+/// depends on; the owners of the others wait for them.
+static CHILDREN: Mutex<Vec<(Pid, bool)>> = Mutex::new(Vec::new());
 
 /// Makes this process the parent of descendants whose parent ends. Call it before the first command is started.
 /// Returns true if the kernel lists the children of each process.
@@ -44,35 +42,42 @@ pub(super) struct StartedChildren(Vec<Pid>);
 /// Starts a process and the processes of its namespace. The lock is held meanwhile, so that
 /// [`reap_orphans`] knows every child that it sees.
 pub(super) fn start(
-    spawn: impl FnOnce() -> io::Result<(Child, Option<CommandNamespace>)>,
+    spawn: impl FnOnce() -> (io::Result<Child>, io::Result<Option<CommandNamespace>>),
 ) -> io::Result<(Child, Option<CommandNamespace>, StartedChildren)> {
-    let mut started = STARTED.lock();
-    let (child, namespace) = spawn()?;
-    let process = child.id().and_then(pid);
-    let others = namespace.iter().flat_map(CommandNamespace::children);
+    let mut known = CHILDREN.lock();
+    let (child, namespace) = spawn();
+    let process = child.as_ref().ok().and_then(Child::id).and_then(pid);
+    let others = namespace.iter().flatten().flat_map(CommandNamespace::children);
     let all: Vec<_> = process.into_iter().chain(others).collect();
-    started.extend(&all);
-    drop(started);
-    Ok((child, namespace, StartedChildren(all)))
+    known.extend(all.iter().map(|process| (*process, false)));
+    // A namespace that is dropped because of an error takes the lock, too.
+    drop(known);
+    let started = StartedChildren(all);
+    Ok((child?, namespace?, started))
 }
 
 impl Drop for StartedChildren {
     fn drop(&mut self) {
-        STARTED.lock().retain(|process| !self.0.contains(process));
+        CHILDREN
+            .lock()
+            .retain(|(process, is_abandoned)| *is_abandoned || !self.0.contains(process));
     }
 }
 
 /// Leaves a killed child to [`reap_abandoned`].
 fn abandon(child: Pid) {
-    ABANDONED.lock().push(child);
+    CHILDREN.lock().push((child, true));
 }
 
 /// Reaps the abandoned children that have ended.
 fn reap_abandoned() {
-    ABANDONED.lock().retain(|child| match waitpid(Some(*child), WaitOptions::NOHANG) {
-        Ok(Some((_, status))) => !is_end(status),
-        Ok(None) => true,
-        Err(_) => false,
+    CHILDREN.lock().retain(|(child, is_abandoned)| {
+        !is_abandoned
+            || match waitpid(Some(*child), WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => !is_end(status),
+                Ok(None) => true,
+                Err(_) => false,
+            }
     });
 }
 
@@ -86,10 +91,9 @@ pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
     }
     let mut ended = of_this_process().unwrap_or_default();
     ended.retain(|process| is_zombie(*process) && is_ours(*process));
-    // In this order: a child is added to the abandoned ones before it is removed from the others.
-    let mut others = STARTED.lock().clone();
-    others.extend(&*ABANDONED.lock());
-    for child in ended.into_iter().filter(|child| !others.contains(child)) {
+    // A child is abandoned before its owner's guard is dropped, so it is always among these.
+    let known: Vec<_> = CHILDREN.lock().iter().map(|(child, _)| *child).collect();
+    for child in ended.into_iter().filter(|child| !known.contains(child)) {
         reap(child);
     }
 }
@@ -385,10 +389,10 @@ mod tests {
         let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         abandon(id);
         reap_orphans(|_| false);
-        assert!(ABANDONED.lock().contains(&id));
+        assert!(CHILDREN.lock().contains(&(id, true)));
         child.kill().unwrap();
         let begun = Instant::now();
-        while ABANDONED.lock().contains(&id) {
+        while CHILDREN.lock().contains(&(id, true)) {
             assert!(begun.elapsed().as_secs() < 60, "it is not reaped");
             reap_orphans(|_| false);
         }

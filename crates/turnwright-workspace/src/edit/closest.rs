@@ -174,7 +174,7 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
         let sent = old[line - lines.start];
         let same = in_file.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
         let marks = looks_equal_at(in_file, sent, same);
-        let [in_file, sent] = [in_file, sent].map(|line| make_visible(line, same, marks));
+        let [in_file, sent] = [in_file, sent].map(|side| make_visible(side, same, marks));
         let number = line + 1;
         format!("First difference, line {number}: file has \"{in_file}\" you sent \"{sent}\".")
     });

@@ -16,16 +16,7 @@ use crate::shell::harm::targets::is_everything;
 use crate::shell::harm::targets::{self, Target};
 use crate::shell::harm::{Danger, has_option};
 
-const LS: &[&str] = &[
-    "-aAbBcCdDfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape",
-    "--block-size: --ignore-backups --color? --directory --dired --classify? --file-type \
-     --format:",
-    "--full-time --group-directories-first --no-group --human-readable --si --dereference",
-    "--dereference-command-line --hide: --hyperlink? --indicator-style: --inode --ignore:",
-    "--kibibytes --literal --numeric-uid-gid --hide-control-chars --show-control-chars",
-    "--quote-name --quoting-style: --reverse --recursive --size --sort: --time: --time-style:",
-    "--tabsize: --width: --context --zero --help --version",
-];
+const LS: &[&str] = &[include_str!("options/ls.txt")];
 
 const HEAD: &[&str] =
     &["-qvz -# -n: -c: --bytes: --lines: --quiet --silent --verbose --zero-terminated"];
@@ -41,17 +32,7 @@ const CUT: &[&str] = &[
 ];
 
 /// Without `-l`, which runs a pager.
-const DIFF: &[&str] = &[
-    "-qscepynrNiEZbwBaTtdHu -# -C: -U: -W: -F: -L: -I: -D: -x: -X< -S: --normal --brief",
-    "--report-identical-files --context? --unified? --ed --rcs --side-by-side --width:",
-    "--left-column --suppress-common-lines --show-c-function --show-function-line: --label:",
-    "--expand-tabs --initial-tab --tabsize: --suppress-blank-empty --recursive --no-dereference",
-    "--new-file --unidirectional-new-file --ignore-file-name-case --no-ignore-file-name-case",
-    "--exclude: --exclude-from< --starting-file: --from-file< --to-file< --ignore-case",
-    "--ignore-tab-expansion --ignore-trailing-space --ignore-space-change --ignore-all-space",
-    "--ignore-blank-lines --ignore-matching-lines: --text --strip-trailing-cr --minimal",
-    "--horizon-lines: --speed-large-files --color? --palette:",
-];
+const DIFF: &[&str] = &[include_str!("options/diff.txt")];
 
 /// Without `-C`, which compiles a magic file, `-z`, which runs a decompressor, and `-f`, which
 /// names a list of files.
@@ -64,12 +45,7 @@ const FILE: &[&str] = &[
 const STAT: &[&str] =
     &["-LftxqnlrsF -c: --dereference --file-system --format: --printf: --terse --cached:"];
 
-const DU: &[&str] = &[
-    "-0abchHlkLmPsSxDgr -B: -d: -t: -X< -I: --null --all --apparent-size --block-size: --bytes",
-    "--total --dereference-args --max-depth: --human-readable --inodes --count-links",
-    "--dereference --no-dereference --separate-dirs --si --summarize --threshold: --time?",
-    "--time-style: --exclude-from< --exclude: --one-file-system",
-];
+const DU: &[&str] = &[include_str!("options/du.txt")];
 
 const DF: &[&str] = &[
     "-ahHiklPTmg -B: -t: -x: --all --block-size: --human-readable --si --inodes --local",
@@ -84,12 +60,7 @@ const TREE: &[&str] = &[
 ];
 
 /// Without `-o`, `-T`, `--compress-program`, and `--files0-from`, which reads unknown files.
-const SORT: &[&str] = &[
-    "-bdfgiMhnRrVcCmsuz -k: -t: -S: --ignore-leading-blanks --dictionary-order --ignore-case",
-    "--general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort",
-    "--random-sort --random-source< --reverse --sort: --version-sort --check? --key: --merge",
-    "--stable --buffer-size: --field-separator: --parallel: --unique --zero-terminated --debug",
-];
+const SORT: &[&str] = &[include_str!("options/sort.txt")];
 
 const UNIQ: &[&str] = &[
     "-cdDiuz -# -f: -s: -w: --count --repeated --all-repeated? --skip-fields: --group? \
@@ -107,12 +78,7 @@ const SUMS: &[&str] = &[
     "--quiet --status --strict --warn --untagged --raw --base64",
 ];
 
-const NL: &[&str] = &[
-    "-p -b: -d: -f: -h: -i: -l: -n: -s: -v: -w: --body-numbering: --section-delimiter:",
-    "--footer-numbering: --header-numbering: --line-increment: --join-blank-lines: \
-     --number-format:",
-    "--no-renumber --number-separator: --starting-line-number: --number-width:",
-];
+const NL: &[&str] = &[include_str!("options/nl.txt")];
 
 const COLUMN: &[&str] = &[
     "-tenxJLd -s: -o: -c: -N: -l: -R: -T: -W: -H: -O: --table --separator: --output-separator:",

@@ -24,9 +24,9 @@ use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, Client, ClientTerminals, CommandDisplay, EditorBuffers, FormOutcome,
-    HelperSession, HelperView, PermissionAnswer, PermissionRequest, ServerForm, TerminalCommand,
-    TerminalError, TerminalExit, TerminalOutput, UserQuestion, UserReply,
+    BufferError, Client, ClientTerminals, EditorBuffers, FormOutcome, HelperSession, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, TerminalCommand, TerminalError, TerminalExit,
+    TerminalOutput, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden_line};
 use turnwright_types::ids::{self, CallId, TerminalId};
@@ -320,13 +320,9 @@ const TERMINAL_DENIALS: [&str; 5] =
     ["permission denied for", "denied by", "rejected by", "declined by", "not allowed by"];
 
 impl AcpClient {
-    /// How this client shows the output of commands.
-    pub(super) fn display(self: &Arc<Self>) -> CommandDisplay {
-        if self.caps.terminal {
-            CommandDisplay::ClientTerminal(Arc::clone(self) as Arc<dyn ClientTerminals>)
-        } else {
-            CommandDisplay::default()
-        }
+    /// The terminals of this client, if it has any.
+    pub(super) fn terminals(self: &Arc<Self>) -> Option<Arc<dyn ClientTerminals>> {
+        self.caps.terminal.then(|| Arc::clone(self) as Arc<dyn ClientTerminals>)
     }
 
     fn release_terminal(&self, id: &TerminalId) {

@@ -1,9 +1,7 @@
 //! The traits through which a turn reaches the user and their editor. `acp` and `mcp_server` implement
 //! them; tests record what they are given.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -194,27 +192,7 @@ pub enum UserReply {
     Unsupported,
 }
 
-/// How a session shows the output of a running command.
-#[derive(Clone, Default)]
-pub enum CommandDisplay {
-    /// In a terminal that the client draws from the output that we send, if it does so when the command starts, and
-    /// otherwise as text in the call's card, which is updated as output arrives.
-    #[default]
-    Streamed,
-    /// In one of the client's own terminals, in which the client runs the command.
-    ClientTerminal(Arc<dyn ClientTerminals>),
-}
-
-impl fmt::Debug for CommandDisplay {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            CommandDisplay::Streamed => "Streamed",
-            CommandDisplay::ClientTerminal(_) => "ClientTerminal",
-        })
-    }
-}
-
-/// The client's own terminals (R-TERM-1…7).
+/// The client's own terminals, in which it runs commands (R-TERM-1…7).
 pub trait ClientTerminals: Send + Sync + 'static {
     /// Runs a program in a new terminal.
     fn create(&self, command: TerminalCommand) -> BoxFuture<'_, Result<TerminalId, TerminalError>>;

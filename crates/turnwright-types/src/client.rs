@@ -44,8 +44,9 @@ pub trait Client: Send + Sync + 'static {
     /// the future withdraws the question.
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply>;
 
-    /// Shows the conversation of a helper as a session of its own, below this one, if the client can.
-    fn show_helper(&self, _helper: &HelperSession) -> Option<Box<dyn HelperView>> {
+    /// Shows the conversation of a helper as a session of its own, below this one, if the client can. `id` is the
+    /// session that keeps the conversation, and `title` the task in a few words.
+    fn show_helper(&self, _id: &SessionId, _title: &str) -> Option<Box<dyn HelperView>> {
         None
     }
 
@@ -66,15 +67,6 @@ pub struct ClientConnection {
     pub number: u64,
     /// True if it speaks version 2 of the protocol.
     pub is_v2: bool,
-}
-
-/// A helper whose conversation a client may show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HelperSession {
-    /// The session that keeps the conversation.
-    pub id: SessionId,
-    /// The task in a few words.
-    pub title: String,
 }
 
 /// The conversation of a helper, as the client shows it.

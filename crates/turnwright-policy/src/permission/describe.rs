@@ -626,11 +626,12 @@ mod tests {
             - in the sandbox: may change the project; with network"]]
         .assert_eq(&described(&policy(), &command(ExtraAccess::network()), escalated()));
         let there = ResolvedPath { path: "/x".into(), scope: PathScope::Outside };
+        let writing = ExtraAccess { writes: vec![there], ..ExtraAccess::default() };
         expect![[r"
             - ⚠ asks to write `/x`
             - in the sandbox: may change the project, `/x`; no network
             - Outside the project: `/x`"]]
-        .assert_eq(&described(&policy(), &command(ExtraAccess::write(there)), escalated()));
+        .assert_eq(&described(&policy(), &command(writing), escalated()));
         expect![[r"
             - ⚠ asks to run without the sandbox
             - no sandbox: it can change everything that you can, and use the network"]]

@@ -163,7 +163,7 @@ impl ProjectRuleStore {
     ) -> Result<T, RuleStoreError> {
         let path = self.path();
         let name = path.display();
-        let io_error = |error| {
+        let io_error = |error: io::Error| {
             let why = io_error_text(&error);
             RuleStoreError::Unusable(format!("{name} cannot be written: {why}"))
         };

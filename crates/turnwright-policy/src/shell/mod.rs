@@ -43,8 +43,7 @@ pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in};
 
 use args::{Args, git_subcommand, operands};
-use harm::has_option;
-use harm::targets::{Harm, is_recursive, option_values};
+use harm::{Harm, has_option, is_recursive, option_values};
 use programs::Program;
 
 /// The properties of a simple command, as far as its words tell them.

@@ -12,9 +12,7 @@ use crate::shell::read_only::UnknownArgs::NameFiles;
 use crate::shell::read_only::{FilesRead, add_path};
 
 use super::{ANYTHING, Program, is_in, program};
-use crate::shell::harm::targets::is_everything;
-use crate::shell::harm::targets::{self, Target};
-use crate::shell::harm::{Danger, has_option};
+use crate::shell::harm::{self, Danger, Target, has_option, is_everything};
 
 const LS: &[&str] = &[include_str!("options/ls.txt")];
 
@@ -91,8 +89,8 @@ const STRINGS: &[&str] =
 
 const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
-const PERMISSIONS: Program = program("").targets(targets::chmod_targets).operand_use(Changes);
-const DISK: Program = program("").targets(targets::mkfs_targets);
+const PERMISSIONS: Program = program("").targets(harm::chmod_targets).operand_use(Changes);
+const DISK: Program = program("").targets(harm::mkfs_targets);
 const PARTITIONS: Program = program("").targets(partitioned);
 const VOLUME: &str = "destroys a volume with all its data";
 const USER: &str = "deletes all files of a user";
@@ -181,13 +179,13 @@ pub(super) const PROGRAMS: &[Program] = &[
             Danger::UnknownArgs("deletes files that are not known in advance"),
             Danger::Check(rm),
         ])
-        .targets(targets::rm_targets)
+        .targets(harm::rm_targets)
         .operand_use(Takes)
         .grantable_prefixes(&[]),
-    program("srm").targets(targets::rm_targets).operand_use(Takes),
-    program("rimraf trash trash-put").targets(targets::rimraf_targets).operand_use(Takes),
-    program("mv").targets(targets::mv_targets).operand_use(Moves).grantable_prefixes(&[]),
-    program("cp install").targets(targets::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
+    program("srm").targets(harm::rm_targets).operand_use(Takes),
+    program("rimraf trash trash-put").targets(harm::rimraf_targets).operand_use(Takes),
+    program("mv").targets(harm::mv_targets).operand_use(Moves).grantable_prefixes(&[]),
+    program("cp install").targets(harm::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
     program("move ren rename").operand_use(Moves).grant(Grant::Exact),
     program("copy xcopy robocopy").operand_use(Copies).grant(Grant::Exact),
     program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch").operand_use(Changes).grant(Grant::Exact),
@@ -195,15 +193,15 @@ pub(super) const PROGRAMS: &[Program] = &[
     ANYTHING.with_names("ln").operand_use(Links),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
     PERMISSIONS.with_names("chgrp setfacl chcon chattr"),
-    program("dd").dangers(&[Danger::Check(dd)]).targets(targets::dd_targets).grantable_prefixes(&[]),
+    program("dd").dangers(&[Danger::Check(dd)]).targets(harm::dd_targets).grantable_prefixes(&[]),
     DISK.with_names("shred").dangers(&[FOR_GOOD]).operand_use(Changes),
     program("truncate")
-        .targets(targets::tee_targets)
+        .targets(harm::tee_targets)
         .dangers(&[Danger::Always("truncates files")])
         .operand_use(Changes),
-    program("dcfldd").targets(targets::dd_targets),
-    program("tee").targets(targets::tee_targets).operand_use(Changes).grantable_prefixes(&[]),
-    program("sponge").targets(targets::tee_targets).operand_use(Changes),
+    program("dcfldd").targets(harm::dd_targets),
+    program("tee").targets(harm::tee_targets).operand_use(Changes).grantable_prefixes(&[]),
+    program("sponge").targets(harm::tee_targets).operand_use(Changes),
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
     PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
     program("lvremove vgremove pvremove").ruins(&[Danger::Always(VOLUME)]),
@@ -213,7 +211,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         VOLUME,
     )]),
     program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),
-    program("zip").targets(targets::zip_targets).operand_use(Reads),
+    program("zip").targets(harm::zip_targets).operand_use(Reads),
     program("mdadm hdparm").ruins(&[
         Danger::Prefix("--zero-superblock", VOLUME),
         Danger::Prefix("--security-erase", VOLUME),
@@ -318,7 +316,7 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
 /// Programs that show partitions with some options.
 fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
     let shows = has_option(words, 'l', "--list") || has_option(words, 'p', "--print");
-    if shows { Vec::new() } else { targets::mkfs_targets(words) }
+    if shows { Vec::new() } else { harm::mkfs_targets(words) }
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {

@@ -15,7 +15,7 @@ use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
 use super::{Program, is_in, program};
-use crate::shell::harm::{CHANGES, Danger, HISTORY, first_danger, has_option, targets};
+use crate::shell::harm::{self, CHANGES, Danger, HISTORY, first_danger, has_option};
 
 const PATCH: &str = include_str!("options/git_patch.txt");
 
@@ -58,7 +58,7 @@ const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? -
 pub(super) const PROGRAMS: &[Program] = &[program("git")
     .reads_if(reads)
     .dangers(&[Danger::Check(danger)])
-    .targets(targets::git_clean_targets)
+    .targets(harm::git_clean_targets)
     .network(NetworkUse::Check(needs_network))
     .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \

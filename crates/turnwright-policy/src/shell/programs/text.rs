@@ -13,20 +13,20 @@ use crate::shell::read_only::{
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, WordList, is_in, program, projects};
-use crate::shell::harm::{Danger, targets};
+use crate::shell::harm::{self, Danger};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program("grep egrep fgrep").reads_if(grep).unknown_args(UnknownArgs::NameFiles),
     program("rg").reads_if(rg).options_outside_grant("z --pre --hostname-bin --search-zip"),
     program("fd fdfind")
         .reads_if(fd)
-        .targets(targets::fd_targets)
+        .targets(harm::fd_targets)
         .dangers(&[Danger::Check(deletes_found)])
         .options_outside_grant("xX --exec --exec-batch"),
     program("find")
         .reads_if(find)
         .dangers(&[Danger::Check(deletes_found)])
-        .targets(targets::find_targets)
+        .targets(harm::find_targets)
         .options_outside_grant(
             "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
         )

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 
 use super::super::programs::{WordList, is_in};
 
-use super::super::harm::ruin;
+use super::super::harm::{is_home, ruin};
 use super::super::{SimpleCommand, Word};
 use super::known_words;
-use crate::shell::harm::targets::is_home;
 
 /// The folder in which a command runs, relative to that of the line, as far as the commands before it tell.
 #[derive(Clone)]

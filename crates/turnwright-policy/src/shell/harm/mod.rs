@@ -16,7 +16,7 @@ use super::args::{
     self, Args, first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
 };
 use super::programs::{self, WordList, is_in};
-use super::syntax::known_words;
+use super::syntax::shell_state;
 use super::{Script, SimpleCommand, Word, classify, network, read_only};
 
 pub(in crate::shell) const CHANGES: &str = "throws away uncommitted changes";
@@ -311,7 +311,7 @@ pub(in crate::shell) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
     let start_count =
         words.iter().take_while(|word| !word.text.starts_with(['-', '(', '!', '\\'])).count();
     let (starts, rest) = words.split_at(start_count);
-    let exec = rest.iter().position(|word| known_words::is_find_exec(&word.text));
+    let exec = rest.iter().position(|word| shell_state::is_find_exec(&word.text));
     let (tests, started) = rest.split_at(exec.unwrap_or(rest.len()));
     let deletes = rest.iter().any(|word| word.text == "-delete").then_some(Harm::Deletes);
     let harm = deletes.or_else(|| harm_of_command(started.get(1..).unwrap_or_default()));

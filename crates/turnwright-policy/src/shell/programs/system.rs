@@ -10,7 +10,7 @@ use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, WordList, is_in, program};
 use crate::shell::harm::{Danger, SHUTDOWN};
-use crate::shell::syntax::known_words;
+use crate::shell::syntax::shell_state;
 use crate::shell::syntax::wrappers::word;
 
 const SHELL: Program = ANYTHING.starts(Starts::Shell);
@@ -118,7 +118,7 @@ fn printenv(words: &[Word]) -> FilesRead {
         .iter()
         .all(|word| {
             is_in("-0 --null PATH TERM TMPDIR VIRTUAL_ENV", &word.text)
-                || known_words::is_plain_variable(&word.text)
+                || shell_state::is_plain_variable(&word.text)
         })
         .then(Vec::new)
 }
@@ -126,8 +126,8 @@ fn printenv(words: &[Word]) -> FilesRead {
 /// `export` with values that only influence output.
 fn export(words: &[Word]) -> FilesRead {
     let are_harmless = words.iter().all(|word| {
-        let assigned = known_words::assignment(&word.text).filter(|_| !word.is_glob);
-        assigned.is_some_and(|(name, value)| known_words::is_harmless_variable(name, value))
+        let assigned = shell_state::assignment(&word.text).filter(|_| !word.is_glob);
+        assigned.is_some_and(|(name, value)| shell_state::is_harmless_variable(name, value))
     });
     (!words.is_empty() && are_harmless).then(Vec::new)
 }
@@ -240,8 +240,8 @@ fn env(simple: &SimpleCommand) -> Option<usize> {
     let settings = simple.words[1..].iter().take_while(|word| word.text.contains('='));
     let mut count = 1;
     for setting in settings {
-        let (variable, value) = known_words::assignment(&setting.text)?;
-        known_words::is_harmless_variable(variable, value).then_some(())?;
+        let (variable, value) = shell_state::assignment(&setting.text)?;
+        shell_state::is_harmless_variable(variable, value).then_some(())?;
         count += 1;
     }
     Some(count)

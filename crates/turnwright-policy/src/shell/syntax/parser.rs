@@ -10,7 +10,7 @@ use super::lexer::{
 };
 use super::shell_state::changes_folder;
 use super::wrappers::strip_wrappers;
-use super::{compound, known_words};
+use super::{compound, shell_state};
 use turnwright_types::shell_script::ShellDialect;
 
 /// The maximum length of a line in bytes. Longer lines are ambiguous.
@@ -193,14 +193,14 @@ impl PartialCommand {
         }
         if self.words.is_empty() {
             if raw.may_be_assignment
-                && let Some((variable, value)) = known_words::assignment(&raw.text)
+                && let Some((variable, value)) = shell_state::assignment(&raw.text)
             {
-                let is_harmless = known_words::is_harmless_variable(variable, value);
+                let is_harmless = shell_state::is_harmless_variable(variable, value);
                 if is_harmless && !raw.is_unknown {
                     self.sets_variable = true;
                     return Ok(());
                 }
-                let is_own = known_words::is_own_variable(variable) && !raw.is_inherited;
+                let is_own = shell_state::is_own_variable(variable) && !raw.is_inherited;
                 if !is_own || self.assigned.is_some() {
                     return Err(SETS_VARIABLE);
                 }

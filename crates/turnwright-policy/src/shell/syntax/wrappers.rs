@@ -5,8 +5,8 @@ use super::super::args::started_by_git;
 use super::super::programs::{self, Starts};
 use super::super::{Redirect, SimpleCommand, Word, read_only};
 use super::compound::KEYWORD;
-use super::known_words;
 use super::lexer::Ambiguity;
+use super::shell_state;
 use turnwright_types::shell_script::ShellDialect;
 
 const MAX_WRAPPERS: usize = 8;
@@ -27,7 +27,7 @@ pub(super) fn strip_wrappers(
             "command" if has_option(simple, &["-v", "-V"]) => return Ok(None),
             "sh" | "bash" | "dash" => return shell_line(simple),
             _ => {
-                let starts = programs::find(known_words::name(program)).starts;
+                let starts = programs::find(shell_state::program_name(program)).starts;
                 if !matches!(starts, Starts::Program | Starts::Shell) {
                     return Ok(None);
                 }
@@ -60,17 +60,17 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
     if program != "[" && (program.is_empty() || !is_name) {
         return Err("it runs a program whose name is not known");
     }
-    if known_words::is_reserved(program) {
+    if shell_state::is_reserved(program) {
         return Err(KEYWORD);
     }
     // These forms change nothing about which programs later commands run, and on which files.
     let is_harmless =
         || matches!(program, "export" | "set" | "ulimit") && read_only::reads(simple).is_some();
-    if known_words::changes_shell(program) && !is_harmless() {
+    if shell_state::changes_shell(program) && !is_harmless() {
         return Err("it changes the state of the shell");
     }
     let arguments = &simple.words[1..];
-    match known_words::name(program) {
+    match shell_state::program_name(program) {
         // With these options they evaluate an array index in the name of the variable, which may
         // run commands.
         "test" | "["
@@ -82,7 +82,7 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
         }
         "printf" if arguments.first().is_some_and(may_set_variable) => Err("it sets a variable"),
         "find"
-            if simple.argv().any(known_words::is_find_exec)
+            if simple.argv().any(shell_state::is_find_exec)
                 && read_only::reads(simple).is_none() =>
         {
             Err("it runs a command for each file that it finds")

@@ -10,8 +10,8 @@ use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, WordList, is_in, program};
 use crate::shell::harm::{Danger, SHUTDOWN};
+use crate::shell::syntax::parser::word;
 use crate::shell::syntax::shell_state;
-use crate::shell::syntax::wrappers::word;
 
 const SHELL: Program = ANYTHING.starts(Starts::Shell);
 /// The program that it starts is judged.

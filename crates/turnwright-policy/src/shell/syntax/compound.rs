@@ -3,8 +3,8 @@
 
 use super::super::Word;
 use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
-use super::parser::{INCOMPLETE, LineState, SETS_VARIABLE, UNKNOWN_FOLDER, parse_list};
-use super::shell_state::{self, changes_folder};
+use super::parser::{INCOMPLETE, SETS_VARIABLE, parse_list};
+use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
 
 pub(super) const KEYWORD: Ambiguity = "it contains a shell keyword such as `for` or `if`";
 /// How deeply loops, groups and substitutions may be nested.

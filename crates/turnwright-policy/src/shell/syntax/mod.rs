@@ -8,4 +8,3 @@ pub(super) mod command_scanner;
 pub(super) mod lexer;
 pub(super) mod parser;
 pub(super) mod shell_state;
-pub(super) mod wrappers;

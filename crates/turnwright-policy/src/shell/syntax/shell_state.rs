@@ -1,13 +1,14 @@
-//! What the shell itself knows: reserved words, builtins that change it, and variables. Keeps for each command of an
-//! ambiguous line what it takes over from those before it: the folder in which it runs, and the values of variables that
-//! the line sets, so that `d=target; rm -rf "$d"` is judged by what it deletes. A variable with several values makes
-//! several commands.
+//! What the shell itself knows: reserved words, builtins that change it, and variables. Keeps for each command of a line
+//! what it takes over from those before it: the folder in which it runs, and in an ambiguous line also the values of
+//! variables that the line sets, so that `d=target; rm -rf "$d"` is judged by what it deletes. A variable with several
+//! values makes several commands.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use super::super::harm::{is_home, ruin};
 use super::super::programs::{WordList, is_in};
-use super::super::{SimpleCommand, Word};
+use super::super::{SimpleCommand, Word, read_only};
+use super::lexer::{Ambiguity, Terminator};
 
 /// Reserved words, which are not commands.
 const RESERVED: &[&str] = &[
@@ -106,6 +107,143 @@ pub(in crate::shell) fn assignment(word: &str) -> Option<(&str, &str)> {
         && !variable.is_empty()
         && variable.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     is_name.then_some((variable, value))
+}
+
+pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
+
+/// The commands read so far, and the state after them.
+pub(super) struct LineState {
+    pub(super) commands: Vec<SimpleCommand>,
+    /// The end of the last command.
+    pub(super) last: Terminator,
+    /// The folder in which the next command runs, if it is known.
+    pub(super) folder: Option<PathBuf>,
+    /// The folder before that, which `cd -` means, if it is known.
+    previous: Option<PathBuf>,
+    /// The folders that `pushd` has left.
+    left_folders: Vec<PathBuf>,
+    /// The folder in which the current chain of `&&`, `||` and `|` began.
+    chain_folder: Option<PathBuf>,
+    /// True if the current chain has changed the folder.
+    has_moved: bool,
+    /// True if each command of the current chain runs only if all commands before it succeeded.
+    only_and: bool,
+}
+
+impl LineState {
+    pub(super) fn new(folder: PathBuf) -> LineState {
+        LineState {
+            commands: Vec::new(),
+            last: Terminator::Newline,
+            chain_folder: Some(folder.clone()),
+            folder: Some(folder),
+            previous: None,
+            left_folders: Vec::new(),
+            has_moved: false,
+            only_and: true,
+        }
+    }
+
+    /// True if another command must follow.
+    pub(super) fn is_continued(&self) -> bool {
+        matches!(self.last, Terminator::And | Terminator::Or | Terminator::Pipe)
+    }
+
+    pub(super) fn may_be_empty(&self, end: Terminator) -> bool {
+        end == Terminator::Newline || end == Terminator::EndOfLine && !self.is_continued()
+    }
+
+    /// The folder that a command changes to.
+    pub(super) fn changed_folder(
+        &mut self,
+        simple: &SimpleCommand,
+        end: Terminator,
+    ) -> Result<PathBuf, Ambiguity> {
+        if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
+            return Err(UNKNOWN_FOLDER);
+        }
+        let here = self.folder.clone().ok_or(UNKNOWN_FOLDER)?;
+        // If the folder that a path leads back to was moved, the shell follows it.
+        let is_unmoved = || self.commands.iter().all(|command| read_only::reads(command).is_some());
+        let words: Vec<_> = simple.argv().collect();
+        let folder = match (words.as_slice(), simple.words.last()) {
+            (["cd", "-"], _) => self.previous.clone().filter(|_| is_unmoved()),
+            (["popd"], _) => self.left_folders.pop().filter(|_| is_unmoved()),
+            (["cd" | "pushd", target], Some(word))
+                if !word.is_glob && !target.is_empty() && !target.starts_with(['-', '+']) =>
+            {
+                let joined = join(&here, Path::new(target));
+                joined.filter(|(_, goes_back)| !goes_back || is_unmoved()).map(|joined| joined.0)
+            }
+            _ => None,
+        };
+        let folder = folder.ok_or(UNKNOWN_FOLDER)?;
+        if simple.program() == "pushd" {
+            self.left_folders.push(here.clone());
+        }
+        self.previous = Some(here);
+        Ok(folder)
+    }
+
+    pub(super) fn advance(&mut self, target: Option<PathBuf>, end: Terminator) {
+        if let Some(target) = target {
+            self.has_moved = true;
+            self.folder = (end == Terminator::And && self.only_and).then_some(target);
+        }
+        match end {
+            Terminator::And | Terminator::Pipe => {}
+            Terminator::Or => {
+                self.only_and = false;
+                if self.has_moved {
+                    self.folder = None;
+                }
+            }
+            // The whole chain ran in another process, so its `cd` has no effect.
+            Terminator::Background => {
+                self.folder.clone_from(&self.chain_folder);
+                self.previous = None;
+                self.left_folders.clear();
+                (self.has_moved, self.only_and) = (false, true);
+            }
+            Terminator::Semicolon | Terminator::Newline | Terminator::EndOfLine => {
+                if self.has_moved {
+                    self.folder = None;
+                }
+                self.chain_folder.clone_from(&self.folder);
+                (self.has_moved, self.only_and) = (false, true);
+            }
+        }
+        self.last = end;
+    }
+}
+
+/// The target of `cd` from a folder, as shells resolve it: by the text of the path, and not by following links as other
+/// programs do; and true if it leads through a `..` behind a folder. Within one word the folder in front of a `..` need
+/// not exist, so then the target is unknown.
+fn join(here: &Path, target: &Path) -> Option<(PathBuf, bool)> {
+    let mut folder = if target.is_absolute() { PathBuf::new() } else { here.to_path_buf() };
+    let mut goes_back = false;
+    let mut goes_below = false;
+    for part in target.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if folder.components().all(|component| component == Component::ParentDir) =>
+            {
+                folder.push(part);
+            }
+            Component::ParentDir if !goes_below && folder.file_name().is_some() => {
+                folder.pop();
+                goes_back = true;
+            }
+            Component::ParentDir => return None,
+            _ => {
+                folder.push(part);
+                goes_below = true;
+            }
+        }
+    }
+    Some((folder, goes_back))
 }
 
 /// The folder in which a command runs, relative to that of the line, as far as the commands before it tell.

@@ -204,7 +204,7 @@ fn secrets_shown_by_git(
         }
         let shown = class.git_content_shown.filter(|_| script.ambiguity.is_none());
         let Some(shown) = shown else { continue };
-        let folder = real_path(folder.join(&shown.folder)).unwrap_or(folder);
+        let folder = real_path(folder.join(&class.git_folder)).unwrap_or(folder);
         let (paths, excluded, is_search_of_files) = paths_shown_by_git(&shown, &folder);
         let secrets = repository::tracked_secrets(&folder, restricted, is_search_of_files);
         found.extend(secrets.into_iter().filter(|path| {

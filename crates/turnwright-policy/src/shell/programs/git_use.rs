@@ -15,8 +15,6 @@ use crate::shell::{SimpleCommand, Word};
 /// The words of a git command that select what it shows of the content in revisions and in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitContentQuery {
-    /// The folder that options `-C` lead to, empty without them.
-    pub folder: PathBuf,
     /// Words that are revisions or paths: paths if there is such a file.
     pub operands: Vec<String>,
     /// Words that are paths.
@@ -87,8 +85,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let shows = has_patch || shows_patch && !has_summary || sub == "grep";
     is_limited &= !(names_object && ["diff", "show"].contains(&sub));
     let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
-    let query =
-        GitContentQuery { folder: git_folder(command), operands, paths, only_assumed_unchanged };
+    let query = GitContentQuery { operands, paths, only_assumed_unchanged };
     (shows && !names_files).then_some(query)
 }
 

@@ -34,11 +34,7 @@ const DIFF: &[&str] = &[include_str!("options/diff.txt")];
 
 /// Without `-C`, which compiles a magic file, `-z`, which runs a decompressor, and `-f`, which
 /// names a list of files.
-const FILE: &[&str] = &[
-    "-bhikLnNrs0v -F: -m< -P: -e: --brief --mime --mime-type --mime-encoding --dereference",
-    "--no-dereference --keep-going --no-buffer --no-pad --raw --print0 --separator: --extension",
-    "--files-from< --magic-file< --parameter: --exclude: --version",
-];
+const FILE: &[&str] = &[include_str!("options/file.txt")];
 
 const STAT: &[&str] =
     &["-LftxqnlrsF -c: --dereference --file-system --format: --printf: --terse --cached:"];
@@ -51,11 +47,7 @@ const DF: &[&str] = &[
 ];
 
 /// Without `-o` and `-R`, which write files.
-const TREE: &[&str] = &[
-    "-adflxspugDFqNQvtcUrnACSiJXh -L: -P: -I: --noreport --charset: --filelimit: --dirsfirst",
-    "--filesfirst --gitignore --matchdirs --ignore-case --du --si --inodes --device --prune",
-    "--sort: --timefmt: --metafirst --version",
-];
+const TREE: &[&str] = &[include_str!("options/tree.txt")];
 
 /// Without `-o`, `-T`, `--compress-program`, and `--files0-from`, which reads unknown files.
 const SORT: &[&str] = &[include_str!("options/sort.txt")];
@@ -78,11 +70,7 @@ const SUMS: &[&str] = &[
 
 const NL: &[&str] = &[include_str!("options/nl.txt")];
 
-const COLUMN: &[&str] = &[
-    "-tenxJLd -s: -o: -c: -N: -l: -R: -T: -W: -H: -O: --table --separator: --output-separator:",
-    "--output-width: --fillrows --json --table-columns: --table-right: --table-noheadings",
-    "--table-columns-limit: --keep-empty-lines",
-];
+const COLUMN: &[&str] = &[include_str!("options/column.txt")];
 
 const STRINGS: &[&str] =
     &["-afow -n: -t: -e: --all --bytes: --radix: --encoding: --print-file-name"];

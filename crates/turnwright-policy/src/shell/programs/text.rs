@@ -326,11 +326,7 @@ fn has_pipe(text: &str) -> bool {
     text.split("||").any(|part| part.contains('|'))
 }
 
-const JQ: OptionTable = &[
-    "-rjaCMScensRG --raw-output --raw-output0 --join-output --ascii-output --color-output",
-    "--monochrome-output --sort-keys --compact-output --exit-status --null-input --slurp",
-    "--raw-input --tab --indent: --unbuffered --stream --stream-errors --seq",
-];
+const JQ: OptionTable = &[include_str!("options/jq.txt")];
 
 /// `jq` without modules, which may be read from anywhere.
 fn jq(words: &[Word]) -> FilesRead {

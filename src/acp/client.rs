@@ -24,9 +24,9 @@ use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, Client, ClientTerminals, CommandDisplay, EditorBuffers, FormOutcome,
-    HelperSession, HelperView, PermissionAnswer, PermissionRequest, ServerForm, TerminalCommand,
-    TerminalError, TerminalExit, TerminalOutput, UserQuestion, UserReply,
+    BufferError, Client, ClientTerminals, EditorBuffers, FormOutcome, HelperView, PermissionAnswer,
+    PermissionRequest, ServerForm, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
+    UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden_line};
 use turnwright_types::ids::{self, CallId, TerminalId};
@@ -140,8 +140,23 @@ impl Client for AcpClient {
         Box::pin(self.questions.ask(question, || ()))
     }
 
-    fn show_helper(&self, helper: &HelperSession) -> Option<Box<dyn HelperView>> {
-        announce_helper(self, helper)
+    /// Announces a helper, before any update of its conversation. Permissions are asked for by the parent, and the
+    /// client can change nothing about the child.
+    fn show_helper(&self, id: &ids::SessionId, title: &str) -> Option<Box<dyn HelperView>> {
+        if !self.caps.subagents {
+            return None;
+        }
+        let child = ChildSession {
+            peer: self.peer.clone(),
+            // The output of a helper's commands is text.
+            caps: ClientCaps { terminal: false, terminal_output: false, ..self.caps },
+            cwd: self.cwd.clone(),
+            parent: self.session.clone(),
+            id: SessionId::new(id.to_arc()),
+        };
+        let title = escape_hidden_line(title);
+        child.send_state(json!({ "title": title, "state": { "state": "running" } }));
+        Some(Box::new(child))
     }
 
     fn supports_forms(&self) -> bool {
@@ -264,25 +279,6 @@ struct ChildSession {
     id: SessionId,
 }
 
-/// Announces a helper, before any update of its conversation. Permissions are asked for by the parent, and
-/// the client can change nothing about the child.
-fn announce_helper(client: &AcpClient, helper: &HelperSession) -> Option<Box<dyn HelperView>> {
-    if !client.caps.subagents {
-        return None;
-    }
-    let child = ChildSession {
-        peer: client.peer.clone(),
-        // The output of a helper's commands is text.
-        caps: ClientCaps { terminal: false, terminal_output: false, ..client.caps },
-        cwd: client.cwd.clone(),
-        parent: client.session.clone(),
-        id: SessionId::new(helper.id.to_arc()),
-    };
-    let title = escape_hidden_line(&helper.title);
-    child.send_state(json!({ "title": title, "state": { "state": "running" } }));
-    Some(Box::new(child))
-}
-
 impl ChildSession {
     /// Sends these fields of the child, as an update of its parent.
     fn send_state(&self, mut fields: Value) {
@@ -320,13 +316,9 @@ const TERMINAL_DENIALS: [&str; 5] =
     ["permission denied for", "denied by", "rejected by", "declined by", "not allowed by"];
 
 impl AcpClient {
-    /// How this client shows the output of commands.
-    pub(super) fn display(self: &Arc<Self>) -> CommandDisplay {
-        if self.caps.terminal {
-            CommandDisplay::ClientTerminal(Arc::clone(self) as Arc<dyn ClientTerminals>)
-        } else {
-            CommandDisplay::default()
-        }
+    /// The terminals of this client, if it has any.
+    pub(super) fn terminals(self: &Arc<Self>) -> Option<Arc<dyn ClientTerminals>> {
+        self.caps.terminal.then(|| Arc::clone(self) as Arc<dyn ClientTerminals>)
     }
 
     fn release_terminal(&self, id: &TerminalId) {

@@ -27,7 +27,7 @@ use crate::session::{
     SystemPrompt, Takeover, WantedSession,
 };
 use turnwright_rpc::RequestId;
-use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::client::{Client, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
 use turnwright_types::update::ConfigOption;
@@ -91,8 +91,8 @@ pub(super) fn open<R: Serialize + 'static>(
     let silent_reads = Arc::clone(&connection.has_silent_reads);
     let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, wanted.cwd.clone(), silent_reads));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
-    let display = client.display();
-    let client = ClientSide { client, buffers, display };
+    let terminals = client.terminals();
+    let client = ClientSide { client, buffers, terminals };
     let id = wanted.id.clone();
     let request = reply.id().clone();
     let done = reply.done(move |settings: Vec<ConfigOption>| {
@@ -132,7 +132,7 @@ pub(super) fn client_v2(connection: &Connection, wanted: &WantedSession) -> Arc<
 /// The agent reads files and runs commands itself: version 2 has no requests for them.
 pub(super) fn client_side_v2(client: Arc<AcpClientV2>) -> ClientSide {
     let client: Arc<dyn Client> = client;
-    ClientSide { client, buffers: None, display: CommandDisplay::default() }
+    ClientSide { client, buffers: None, terminals: None }
 }
 
 /// Opens a session. If it is open already, it is closed first; one that has lost its connection is taken

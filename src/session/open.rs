@@ -33,7 +33,7 @@ use crate::tools::ToolEnv;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::Modalities;
 use turnwright_mcp::{ServerEnv, ServerSpec};
-use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::client::{Client, ClientTerminals, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::StopReason;
 use turnwright_types::update::ConfigOption;
@@ -97,8 +97,8 @@ pub(crate) struct ClientSide {
     pub client: Arc<dyn Client>,
     /// Access to the client's open buffers, if it provides any.
     pub buffers: Option<Arc<dyn EditorBuffers>>,
-    /// How the client displays commands.
-    pub display: CommandDisplay,
+    /// The terminals in which the client runs commands, if it has any.
+    pub terminals: Option<Arc<dyn ClientTerminals>>,
 }
 
 /// A session that is opening.

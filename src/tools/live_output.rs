@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{ToolCtx, ToolOutcome};
-use turnwright_types::client::{CommandDisplay, TerminalExit};
+use turnwright_types::client::TerminalExit;
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::TerminalId;
@@ -54,7 +54,7 @@ pub(super) async fn start<'a>(
     ctx: &'a ToolCtx,
 ) -> Result<(Box<dyn RunningCommand>, LiveOutput<'a>), ToolRefusal> {
     #[cfg(unix)]
-    if let CommandDisplay::ClientTerminal(terminals) = &ctx.env.display {
+    if let Some(terminals) = &ctx.env.terminals {
         match TerminalRun::start(Arc::clone(terminals), spec).await {
             Ok(run) => {
                 let live = LiveOutput::new(ctx, OutputDisplay::ClientTerminal(run.id().clone()));
@@ -71,8 +71,7 @@ pub(super) async fn start<'a>(
         let place = spec.workdir.display();
         format!("The command could not be started: {fault} (in {place})")
     })?;
-    let is_drawn =
-        matches!(ctx.env.display, CommandDisplay::Streamed) && ctx.env.client.draws_terminals();
+    let is_drawn = ctx.env.terminals.is_none() && ctx.env.client.draws_terminals();
     let display =
         if is_drawn { OutputDisplay::Drawn(DrawnTerminal::default()) } else { OutputDisplay::Text };
     Ok((Box::new(group), LiveOutput::new(ctx, display)))

@@ -15,7 +15,7 @@ use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_recording::outside::{Outside, RealMachine};
 use turnwright_store::SessionLog;
-use turnwright_types::client::{Client, CommandDisplay};
+use turnwright_types::client::{Client, ClientTerminals};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
@@ -35,8 +35,9 @@ pub struct ToolEnv {
     /// The commands of the conversation that were started and not forgotten.
     pub jobs: Jobs,
     pub client: Arc<dyn Client>,
-    /// How the client shows the output of running commands.
-    pub display: CommandDisplay,
+    /// The terminals in which the client runs commands. Without them it is sent their output: for a terminal that it
+    /// draws, if it does so when the command starts, and otherwise as text in the call's card.
+    pub terminals: Option<Arc<dyn ClientTerminals>>,
     pub skills: SkillSet,
     /// The web pages that were fetched last.
     pub pages: PageCache,
@@ -63,7 +64,7 @@ impl ToolEnv {
         session: SessionId,
         files: Files,
         client: Arc<dyn Client>,
-        display: CommandDisplay,
+        terminals: Option<Arc<dyn ClientTerminals>>,
     ) -> ToolEnv {
         let jobs = Jobs::new(Jobs::output_folder(&shared.process.folders.state, &session));
         ToolEnv {
@@ -72,7 +73,7 @@ impl ToolEnv {
             files,
             jobs,
             client,
-            display,
+            terminals,
             skills: SkillSet::default(),
             pages: PageCache::default(),
             helpers: HelperSet::default(),
@@ -94,11 +95,10 @@ impl ToolEnv {
     ) -> ToolEnv {
         // The model may read what is in the folder of its session.
         let shared = Arc::clone(&self.shared);
-        let display = CommandDisplay::default();
         ToolEnv {
             jobs: Jobs::new(self.output_folder()).with_prefix(job_prefix),
             log,
-            ..ToolEnv::new(shared, session, self.files.unseen(), client, display)
+            ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }
     }
 

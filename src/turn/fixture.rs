@@ -24,8 +24,7 @@ use turnwright_llm::{
 };
 use turnwright_store::{SessionLog, SessionRow, Store};
 use turnwright_types::client::{
-    ChoiceKind, Client, CommandDisplay, PermissionAnswer, PermissionRequest, UserQuestion,
-    UserReply,
+    ChoiceKind, Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, ProviderState};
@@ -236,7 +235,7 @@ pub(crate) fn turn_fixture(
         SessionId::from("fixture"),
         Files::new(Roots::new(workspace.path()).unwrap(), None),
         Arc::clone(&client) as Arc<dyn Client>,
-        CommandDisplay::default(),
+        None,
     );
     let conversation = Conversation {
         system_prompt: crate::turn::prompt::SYSTEM_PROMPT.into(),

@@ -16,7 +16,7 @@ use turnwright_policy::permission::{
     DeniedPaths, IDIOMATIC_VERSION_FILES, PolicyRules, ProtectedPaths,
 };
 use turnwright_policy::shell::{
-    self, Classification, GitContentQuery, GitUse, LookUp, NamedFile, NamedPlace, SimpleCommand,
+    self, Classification, GitContentQuery, GitUse, LookUp, NamedPlace, SimpleCommand,
 };
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty};
 use turnwright_workspace::exec::{Environment, dialect};
@@ -55,19 +55,15 @@ fn is_workdir(word: &str, workdir: &Path, roots: &Roots) -> bool {
     path == workdir || workdir == roots.real_cwd() && path == roots.cwd()
 }
 
-/// The files that a line names when it runs in `workdir`, with their resolved paths. Deterministic: the same words give
-/// the same list.
+/// The resolved paths of the files that a line names when it runs in `workdir`, each with true if a redirect writes it.
+/// Deterministic: the same words give the same list.
 pub fn named_files(
     script: &shell::Script,
     workdir: &Path,
     mut resolve: impl FnMut(PathBuf) -> ResolvedPath,
-) -> Vec<(NamedFile, ResolvedPath)> {
+) -> Vec<(ResolvedPath, bool)> {
     let files = shell::named_files(script, workdir).into_iter();
-    let resolved = files.map(|file| {
-        let target = resolve(file.path.clone());
-        (file, target)
-    });
-    resolved.collect()
+    files.map(|(path, is_write)| (resolve(path), is_write)).collect()
 }
 
 /// Variables that lead git to another repository, or to other objects, files or settings.
@@ -208,7 +204,7 @@ fn secrets_shown_by_git(
         }
         let shown = class.git_content_shown.filter(|_| script.ambiguity.is_none());
         let Some(shown) = shown else { continue };
-        let folder = real_path(folder.join(&shown.folder)).unwrap_or(folder);
+        let folder = real_path(folder.join(&class.git_folder)).unwrap_or(folder);
         let (paths, excluded, is_search_of_files) = paths_shown_by_git(&shown, &folder);
         let secrets = repository::tracked_secrets(&folder, restricted, is_search_of_files);
         found.extend(secrets.into_iter().filter(|path| {
@@ -358,7 +354,7 @@ pub fn effects(
     workdir: &ResolvedPath,
     escalation: &Escalation,
     writes: Vec<ResolvedPath>,
-    files: Vec<(NamedFile, ResolvedPath)>,
+    files: Vec<(ResolvedPath, bool)>,
 ) -> Vec<Effect> {
     if workdir.scope != PathScope::Workspace {
         // An allow rule for the project does not apply elsewhere; and whether a folder exists there

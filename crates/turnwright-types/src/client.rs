@@ -1,9 +1,7 @@
 //! The traits through which a turn reaches the user and their editor. `acp` and `mcp_server` implement
 //! them; tests record what they are given.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -46,8 +44,9 @@ pub trait Client: Send + Sync + 'static {
     /// the future withdraws the question.
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply>;
 
-    /// Shows the conversation of a helper as a session of its own, below this one, if the client can.
-    fn show_helper(&self, _helper: &HelperSession) -> Option<Box<dyn HelperView>> {
+    /// Shows the conversation of a helper as a session of its own, below this one, if the client can. `id` is the
+    /// session that keeps the conversation, and `title` the task in a few words.
+    fn show_helper(&self, _id: &SessionId, _title: &str) -> Option<Box<dyn HelperView>> {
         None
     }
 
@@ -68,15 +67,6 @@ pub struct ClientConnection {
     pub number: u64,
     /// True if it speaks version 2 of the protocol.
     pub is_v2: bool,
-}
-
-/// A helper whose conversation a client may show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HelperSession {
-    /// The session that keeps the conversation.
-    pub id: SessionId,
-    /// The task in a few words.
-    pub title: String,
 }
 
 /// The conversation of a helper, as the client shows it.
@@ -194,27 +184,7 @@ pub enum UserReply {
     Unsupported,
 }
 
-/// How a session shows the output of a running command.
-#[derive(Clone, Default)]
-pub enum CommandDisplay {
-    /// In a terminal that the client draws from the output that we send, if it does so when the command starts, and
-    /// otherwise as text in the call's card, which is updated as output arrives.
-    #[default]
-    Streamed,
-    /// In one of the client's own terminals, in which the client runs the command.
-    ClientTerminal(Arc<dyn ClientTerminals>),
-}
-
-impl fmt::Debug for CommandDisplay {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            CommandDisplay::Streamed => "Streamed",
-            CommandDisplay::ClientTerminal(_) => "ClientTerminal",
-        })
-    }
-}
-
-/// The client's own terminals (R-TERM-1…7).
+/// The client's own terminals, in which it runs commands (R-TERM-1…7).
 pub trait ClientTerminals: Send + Sync + 'static {
     /// Runs a program in a new terminal.
     fn create(&self, command: TerminalCommand) -> BoxFuture<'_, Result<TerminalId, TerminalError>>;

@@ -200,11 +200,6 @@ impl ExtraAccess {
         ExtraAccess { sign: true, ..ExtraAccess::default() }
     }
 
-    /// Writing this file or folder and nothing else.
-    pub fn write(target: ResolvedPath) -> ExtraAccess {
-        ExtraAccess { writes: vec![target], ..ExtraAccess::default() }
-    }
-
     /// Returns true if it requests nothing.
     pub fn is_none(&self) -> bool {
         *self == ExtraAccess::default()

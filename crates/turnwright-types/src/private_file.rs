@@ -120,10 +120,10 @@ impl FileLock {
     /// Returns the lock, or `None` if another process holds it. Creates the file if it is missing.
     pub fn try_acquire(path: &Path) -> io::Result<Option<FileLock>> {
         let file = options().write(true).create(true).truncate(false).open(path)?;
-        match lock_now(&file) {
+        match file.try_lock() {
             Ok(()) => Ok(Some(FileLock(file))),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 }
@@ -133,10 +133,7 @@ impl FileLock {
 /// # Errors
 /// `WouldBlock` if somebody else has locked it, or an error of the system.
 pub fn lock_now(file: &File) -> io::Result<()> {
-    file.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
-        TryLockError::Error(error) => error,
-    })
+    Ok(file.try_lock()?)
 }
 
 /// Returns true if there is a file that somebody has locked, or that cannot be locked.

@@ -21,7 +21,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::hash::hex;
-use places::{PlacedKeys, placed_keys};
+use places::{placed_keys, redact_placed};
 
 pub use places::{header_key, url};
 
@@ -97,7 +97,7 @@ pub fn text_with_placed_keys(text: &str) -> Cow<'_, str> {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     };
-    match PlacedKeys::default().take(bytes, true) {
+    match redact_placed(&mut Vec::new(), bytes, true) {
         Cow::Borrowed(_) => Cow::Borrowed(text),
         Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
     }
@@ -369,20 +369,21 @@ pub struct StreamRedactor {
     held: Vec<u8>,
     /// The number of held bytes that also belong to a key that is replaced already.
     covered: usize,
-    placed: PlacedKeys,
+    /// The bytes that are held back because a place of a key may begin there.
+    held_places: Vec<u8>,
 }
 
 impl StreamRedactor {
     /// Takes the next chunk and returns the redacted bytes that are certain so far.
     pub fn push<'a>(&mut self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let bytes = self.take(&loaded(), bytes);
-        self.placed.take(bytes, false)
+        redact_placed(&mut self.held_places, bytes, false)
     }
 
     /// Returns the bytes that were held back, redacted, at the end of the stream.
     pub fn finish(&mut self) -> Vec<u8> {
         let rest = self.take_rest(&loaded());
-        self.placed.take(Cow::Owned(rest), true).into_owned()
+        redact_placed(&mut self.held_places, Cow::Owned(rest), true).into_owned()
     }
 
     fn take<'a>(&mut self, keys: &KeySet, bytes: &'a [u8]) -> Cow<'a, [u8]> {

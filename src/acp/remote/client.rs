@@ -12,10 +12,11 @@ use super::PROMPT_KEYS_PER_CONNECTION;
 use super::journal::Journal;
 use crate::session::Replayed;
 use turnwright_types::client::{
-    BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperSession, HelperView,
-    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+    BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperView, PermissionAnswer,
+    PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, fenced};
+use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptPart;
 use turnwright_types::update::{CallUpdate, PromptKey, Update};
 
@@ -236,8 +237,8 @@ impl Client for RemoteClient {
         }))
     }
 
-    fn show_helper(&self, helper: &HelperSession) -> Option<Box<dyn HelperView>> {
-        self.current()?.client.show_helper(helper)
+    fn show_helper(&self, id: &SessionId, title: &str) -> Option<Box<dyn HelperView>> {
+        self.current()?.client.show_helper(id, title)
     }
 
     fn supports_forms(&self) -> bool {

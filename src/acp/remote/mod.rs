@@ -25,7 +25,7 @@ use turnwright_recording::Recording;
 use turnwright_remote::{
     ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
 };
-use turnwright_types::client::{Client, CommandDisplay, EditorBuffers};
+use turnwright_types::client::{Client, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::PromptKey;
 
@@ -164,11 +164,7 @@ impl RemoteSessions {
         let client = Arc::new(RemoteClient::new(current, cwd, folders));
         self.open.insert(id.clone(), Arc::clone(&client));
         let buffers = Some(Arc::clone(&client) as Arc<dyn EditorBuffers>);
-        ClientSide {
-            client: client as Arc<dyn Client>,
-            buffers,
-            display: CommandDisplay::default(),
-        }
+        ClientSide { client: client as Arc<dyn Client>, buffers, terminals: None }
     }
 
     /// Tells the other connections that this one has the session.

@@ -25,7 +25,7 @@ use turnwright_guard::{ConfinementSettings, report_unfinished};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
 use turnwright_store::{SessionLock, SessionLog};
-use turnwright_types::client::{Client, CommandDisplay};
+use turnwright_types::client::Client;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::SessionId;
@@ -273,7 +273,7 @@ impl SessionHost {
         let mut notices = Vec::new();
         let (policy, confinement) =
             self.load_policy(&self.config().snapshot(), &id, &own_roots, &mut notices);
-        let client = ClientSide { client, buffers: None, display: CommandDisplay::default() };
+        let client = ClientSide { client, buffers: None, terminals: None };
         let env = self.tool_env(id, own_roots, policy, confinement, client);
         if let Some(mode) = mode {
             env.shared.mode.set(mode);
@@ -288,7 +288,7 @@ impl SessionHost {
         roots: Roots,
         policy: EffectivePolicy,
         confinement: ConfinementSettings,
-        ClientSide { client, buffers, display }: ClientSide,
+        ClientSide { client, buffers, terminals }: ClientSide,
     ) -> ToolEnv {
         let mode = SharedMode::new(policy.mode, policy.max_mode);
         let rules = SharedValue::new(policy.rules);
@@ -296,7 +296,7 @@ impl SessionHost {
         let process = Arc::clone(&self.process);
         let environment = self.environment.clone();
         let shared = SessionShared::new(process, environment, mode, rules, confinement);
-        let mut env = ToolEnv::new(Arc::new(shared), id, files, client, display);
+        let mut env = ToolEnv::new(Arc::new(shared), id, files, client, terminals);
         env.helpers = HelperSet::new(policy.helper_types);
         env
     }

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use crate::tools::{HelperTask, QuestionTurn, ToolEnv};
 use turnwright_types::client::{
-    ChoiceKind, Client, FormOutcome, HelperSession, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, UserQuestion, UserReply,
+    ChoiceKind, Client, FormOutcome, HelperView, PermissionAnswer, PermissionRequest, ServerForm,
+    UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -62,8 +62,7 @@ impl HelperClient {
         task: &HelperTask,
         id: &SessionId,
     ) -> HelperClient {
-        let helper = HelperSession { id: id.clone(), title: task.view.title.clone() };
-        let shown = session.client.show_helper(&helper);
+        let shown = session.client.show_helper(id, &task.view.title);
         if let Some(shown) = &shown {
             let part = PromptPart::Text(task.prompt.clone());
             shown.update(Update::UserChunk { message: MessageId::from("task".to_owned()), part });

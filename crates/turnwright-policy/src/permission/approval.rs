@@ -618,7 +618,8 @@ mod tests {
         assert_eq!(title(ExtraAccess::default()), "make");
         assert_eq!(title(ExtraAccess::network()), "[with network] make");
         assert_eq!(title(ExtraAccess::unsandboxed()), "[without the sandbox] make");
-        assert_eq!(title(ExtraAccess::write(outside("/x"))), "[may write /x] make");
+        let writing = ExtraAccess { writes: vec![outside("/x")], ..ExtraAccess::default() };
+        assert_eq!(title(writing), "[may write /x] make");
     }
 
     #[test]

@@ -540,9 +540,6 @@ fn allowed_for_session(what: &str) -> Ruling {
 
 /// Why a line may do more than the list of its commands says.
 fn ambiguity(script: &Script) -> Option<String> {
-    match &script.ambiguity {
-        Some(ambiguity) => Some(ambiguity.clone()),
-        None if script.commands.is_empty() => Some("it contains no command".to_owned()),
-        None => None,
-    }
+    let nothing = script.commands.is_empty().then_some("it contains no command");
+    script.ambiguity.clone().or(nothing.map(str::to_owned))
 }

@@ -322,8 +322,8 @@ fn an_escalation_to_a_protected_place_is_asked_about_with_that_word() {
     let policy = PolicyRules { can_confine: true, protected, ..PolicyRules::default() };
     for (path, expected) in [("/ws/.git/hooks", true), ("/ws", true), ("/ws/a", false)] {
         let mut command = shell::command("make", "/ws", ShellDialect::Bash);
-        command.extra_access =
-            ExtraAccess::write(ResolvedPath { path: path.into(), scope: PathScope::Workspace });
+        let target = ResolvedPath { path: path.into(), scope: PathScope::Workspace };
+        command.extra_access = ExtraAccess { writes: vec![target], ..ExtraAccess::default() };
         let effects = [Effect::Exec(Box::new(command))];
         let decision = decide(&policy, Mode::Auto, &Grants::default(), &effects);
         assert_eq!(decision.verdict(), Verdict::Ask, "{path}");

@@ -296,25 +296,17 @@ impl JudgedCall<'_> {
             && self.effects.iter().any(|effect| matches!(effect, Effect::Exec(_)));
         for finding in self.findings_of(index) {
             let what = markdown_code(&effect_object(effect, &self.policy.bases));
+            let reason = escape_markdown(&describe_reason(finding, self.mode));
+            let is_asked = finding.verdict == Verdict::Ask;
             match &finding.reason {
                 Reason::ProtectedPath(why) => {
                     lines.push(format!("⚠ {what} is protected: {}", escape_markdown(why)));
                 }
-                Reason::SecretPath if finding.verdict == Verdict::Ask => {
+                Reason::SecretPath if is_asked => {
                     lines.push(format!("⚠ {what} is likely to hold keys or passwords"));
                 }
-                Reason::Rule(_) if finding.verdict == Verdict::Ask => {
-                    lines.push(format!(
-                        "? {what} – {}",
-                        escape_markdown(&describe_reason(finding, self.mode))
-                    ));
-                }
-                Reason::ToolChanged if finding.verdict == Verdict::Ask => {
-                    lines.push(format!(
-                        "⚠ {}",
-                        escape_markdown(&describe_reason(finding, self.mode))
-                    ));
-                }
+                Reason::Rule(_) if is_asked => lines.push(format!("? {what} – {reason}")),
+                Reason::ToolChanged if is_asked => lines.push(format!("⚠ {reason}")),
                 _ if is_redirect => written.push(format!("{} {what}", sign(finding))),
                 _ => {}
             }
@@ -626,11 +618,12 @@ mod tests {
             - in the sandbox: may change the project; with network"]]
         .assert_eq(&described(&policy(), &command(ExtraAccess::network()), escalated()));
         let there = ResolvedPath { path: "/x".into(), scope: PathScope::Outside };
+        let writing = ExtraAccess { writes: vec![there], ..ExtraAccess::default() };
         expect![[r"
             - ⚠ asks to write `/x`
             - in the sandbox: may change the project, `/x`; no network
             - Outside the project: `/x`"]]
-        .assert_eq(&described(&policy(), &command(ExtraAccess::write(there)), escalated()));
+        .assert_eq(&described(&policy(), &command(writing), escalated()));
         expect![[r"
             - ⚠ asks to run without the sandbox
             - no sandbox: it can change everything that you can, and use the network"]]

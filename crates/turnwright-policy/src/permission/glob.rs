@@ -185,10 +185,12 @@ impl Glob {
 /// Splits a glob into its base and the pattern below it.
 fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
     if text.chars().any(char::is_control) {
-        return Err(RuleError::ControlCharacter);
+        return Err("it contains a control character".into());
     }
     if text.split('\\').skip(1).any(|rest| rest.starts_with(char::is_alphanumeric)) {
-        return Err(RuleError::Backslash);
+        let why = "folders are separated by `/`, also on Windows; `\\` makes a wildcard an \
+                   ordinary character";
+        return Err(why.into());
     }
     let (base, tail) = if let Some(tail) = text.strip_prefix("//") {
         (GlobBase::Root, tail.to_owned())
@@ -197,9 +199,11 @@ fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
     } else if let Some(tail) = text.strip_prefix('/').or_else(|| text.strip_prefix("./")) {
         (GlobBase::Project, tail.to_owned())
     } else if text.starts_with(['~', '!']) || cfg!(windows) && names_drive(text) {
-        return Err(RuleError::InvalidGlobStart);
+        let why = "a glob must not start with `~`, `!` or a drive, except for `~/`, the home \
+                   folder, and `//C:/`";
+        return Err(why.into());
     } else if text.trim_matches('/').is_empty() {
-        return Err(RuleError::EmptyGlob);
+        return Err("it is empty".into());
     } else {
         (GlobBase::Project, format!("**/{text}"))
     };
@@ -208,7 +212,7 @@ fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
         return Ok((base, "**".to_owned()));
     }
     if tail.split('/').any(|part| part.is_empty() || part == "." || part == "..") {
-        return Err(RuleError::UnmatchablePart);
+        return Err("a part is empty, `.` or `..`, which never matches".into());
     }
     Ok((base, tail.to_owned()))
 }
@@ -289,10 +293,7 @@ fn compile(tail: &str, ignore_case: bool) -> Result<GlobSet, RuleError> {
     let below = if tail.ends_with("/**") || tail == "**" { "" } else { "{,/**}" };
     let glob = build_glob(&format!("{tail}{below}"), ignore_case)?;
     // Unlike `GlobSet`, `GlobMatcher` panics if the compiled glob is too large.
-    GlobSet::builder()
-        .add(glob)
-        .build()
-        .map_err(|error| RuleError::InvalidGlob(error.kind().to_string()))
+    GlobSet::builder().add(glob).build().map_err(|error| error.kind().to_string().into())
 }
 
 fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError> {
@@ -302,7 +303,7 @@ fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError>
         .empty_alternates(true)
         .case_insensitive(ignore_case)
         .build()
-        .map_err(|error| RuleError::InvalidGlob(error.kind().to_string()))
+        .map_err(|error| error.kind().to_string().into())
 }
 
 /// Returns true if a glob consists of nothing but parts that are easy to check. Others are built to see what is wrong

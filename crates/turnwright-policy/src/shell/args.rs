@@ -112,7 +112,7 @@ pub(super) fn git_subcommand(words: Args<'_>) -> Option<(&str, Args<'_>)> {
     None
 }
 
-/// The options of a program, in words separated by blanks. `-ab` are two letters without a value,
+/// The options of a program, in words separated by white space. `-ab` are two letters without a value,
 /// `-n:` is a letter with a value, `-U?` a letter with an optional value in the same word, `-f<` a
 /// letter with the name of a file to read, and `-#` a number after the dash. `--all`, `--lines:`,
 /// `--color?` (only with `=`) and `--file<` are the same for long options. Abbreviations are

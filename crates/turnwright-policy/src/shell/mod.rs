@@ -43,8 +43,7 @@ pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in};
 
 use args::{Args, git_subcommand, operands};
-use harm::has_option;
-use harm::targets::{Harm, is_recursive, option_values};
+use harm::{Harm, has_option, is_recursive, option_values};
 use programs::Program;
 
 /// The properties of a simple command, as far as its words tell them.
@@ -142,30 +141,20 @@ pub fn classify(command: &SimpleCommand) -> Classification {
     }
 }
 
-/// A file that a command line names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedFile {
-    /// The path as it is written, joined to the folder in which it is looked up.
-    pub path: PathBuf,
-    /// True if a redirect writes it; otherwise a redirect or a program reads it.
-    pub is_write: bool,
-}
-
-/// The files that a line names if it runs in `workdir`, in order. A command whose folder is unknown
-/// has none, because its script is ambiguous, and of an ambiguous script only the redirects count.
-pub fn named_files(script: &Script, workdir: &Path) -> Vec<NamedFile> {
+/// The files that a line names if it runs in `workdir`, in order: each path as it is written, joined to the folder in
+/// which it is looked up, and true if a redirect writes it; otherwise a redirect or a program reads it. A command whose
+/// folder is unknown has none, because its script is ambiguous, and of an ambiguous script only the redirects count.
+pub fn named_files(script: &Script, workdir: &Path) -> Vec<(PathBuf, bool)> {
     let mut files = Vec::new();
     for command in &script.commands {
         let Some(folder) = command.folder.as_ref().map(|folder| workdir.join(folder)) else {
             continue;
         };
-        let file = |path: &Path, is_write| NamedFile { path: folder.join(path), is_write };
-        files.extend(
-            command.redirects.iter().map(|redirect| file(&redirect.path, redirect.is_write)),
-        );
+        let redirects = command.redirects.iter();
+        files.extend(redirects.map(|redirect| (folder.join(&redirect.path), redirect.is_write)));
         // A line that is not fully understood needs a question anyway.
         if script.ambiguity.is_none() {
-            files.extend(classify(command).reads.iter().map(|path| file(path, false)));
+            files.extend(classify(command).reads.iter().map(|path| (folder.join(path), false)));
         }
     }
     files
@@ -175,11 +164,11 @@ pub fn named_files(script: &Script, workdir: &Path) -> Vec<NamedFile> {
 /// files, and each file that it writes is an effect of its own.
 pub fn effects_with_files(
     mut command: ShellCommand,
-    files: impl IntoIterator<Item = (NamedFile, ResolvedPath)>,
+    files: impl IntoIterator<Item = (ResolvedPath, bool)>,
 ) -> Vec<Effect> {
     let mut writes = Vec::new();
-    for (file, target) in files {
-        if file.is_write {
+    for (target, is_write) in files {
+        if is_write {
             writes.push(Effect::Write(target));
         } else {
             command.reads.push(target);
@@ -194,10 +183,7 @@ pub fn effects_of(
     mut resolve: impl FnMut(&Path) -> ResolvedPath,
 ) -> Vec<Effect> {
     let named = named_files(&command.script, &command.workdir);
-    let files = named.into_iter().map(|file| {
-        let target = resolve(&file.path);
-        (file, target)
-    });
+    let files = named.into_iter().map(|(path, is_write)| (resolve(&path), is_write));
     effects_with_files(command, files)
 }
 

@@ -26,13 +26,7 @@ pub fn header_key(value: &str) -> Option<&str> {
     value.split_whitespace().next_back()
 }
 
-/// Redacts keys that are recognised by their place.
-#[derive(Debug, Default)]
-pub(super) struct PlacedKeys {
-    held: Vec<u8>,
-}
-
-/// The text before such a key: a scheme, or the name of a header.
+/// The text before a key that is recognised by its place: a scheme, or the name of a header.
 const PLACES: [&str; 2] = ["://", "authorization:"];
 /// A longer text behind a place holds no key.
 const MAX_PLACED_BYTES: usize = 4_096;
@@ -44,28 +38,31 @@ fn find_place(bytes: &[u8], from: usize) -> Option<aho_corasick::Match> {
     finder.as_ref()?.find(Input::new(bytes).range(from..))
 }
 
-impl PlacedKeys {
-    pub(super) fn take<'a>(&mut self, bytes: Cow<'a, [u8]>, is_last: bool) -> Cow<'a, [u8]> {
-        let bytes = if self.held.is_empty() {
-            bytes
-        } else {
-            Cow::Owned([std::mem::take(&mut self.held), bytes.into_owned()].concat())
-        };
-        let (keys, certain) = placed_keys(&bytes, is_last);
-        if keys.is_empty() && certain == bytes.len() {
-            return bytes;
-        }
-        self.held = bytes[certain..].to_vec();
-        let mut clean = Vec::with_capacity(certain);
-        let mut from = 0;
-        for key in keys {
-            clean.extend_from_slice(&bytes[from..key.start]);
-            clean.extend_from_slice(placeholder(&bytes[key.clone()]).as_bytes());
-            from = key.end;
-        }
-        clean.extend_from_slice(&bytes[from..certain]);
-        Cow::Owned(clean)
+/// Redacts keys that are recognised by their place. `held` are the bytes that are held back until the next ones come.
+pub(super) fn redact_placed<'a>(
+    held: &mut Vec<u8>,
+    bytes: Cow<'a, [u8]>,
+    is_last: bool,
+) -> Cow<'a, [u8]> {
+    let bytes = if held.is_empty() {
+        bytes
+    } else {
+        Cow::Owned([std::mem::take(held), bytes.into_owned()].concat())
+    };
+    let (keys, certain) = placed_keys(&bytes, is_last);
+    if keys.is_empty() && certain == bytes.len() {
+        return bytes;
     }
+    *held = bytes[certain..].to_vec();
+    let mut clean = Vec::with_capacity(certain);
+    let mut from = 0;
+    for key in keys {
+        clean.extend_from_slice(&bytes[from..key.start]);
+        clean.extend_from_slice(placeholder(&bytes[key.clone()]).as_bytes());
+        from = key.end;
+    }
+    clean.extend_from_slice(&bytes[from..certain]);
+    Cow::Owned(clean)
 }
 
 /// The keys in a text, and the length of the part in which all of them are known.

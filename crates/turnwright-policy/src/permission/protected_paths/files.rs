@@ -316,10 +316,6 @@ pub(super) fn may_be_of_environment(name: &OsStr) -> bool {
             .any(|file| file.as_bytes().eq_ignore_ascii_case(name))
 }
 
-pub(super) fn is_environment_file_name(name: &OsStr) -> bool {
-    part(name) == ENVIRONMENT_FILE
-}
-
 /// Returns true if a folder is named `.venv`.
 pub(super) fn is_venv(folder: &Path) -> bool {
     part(folder.file_name().unwrap_or_default()) == ".venv"

@@ -22,58 +22,16 @@ const TOKENS: &[(&str, &[&str])] = &[
 const YARN_REGISTRIES: &[&str] =
     &["npmPublishRegistry:", "npmRegistries:", "npmRegistryServer:", "npmScopes:"];
 
-const YARN_SETTINGS: WordList = "catalog catalogs changesetBaseRefs checksumBehavior \
-    compressionLevel defaultProtocol defaultSemverRangePrefix enableColors enableGlobalCache \
-    enableHyperlinks enableImmutableCache enableImmutableInstalls enableInlineBuilds \
-    enableMessageNames enableMirror enableProgressBars enableTelemetry enableTimers \
-    enableTransparentWorkspaces httpRetry httpTimeout immutablePatterns initFields initScope \
-    logFilters networkConcurrency nmHoistingLimits nmMode nmSelfReferences nodeLinker \
-    npmAlwaysAuth npmAuditExcludePackages npmAuditIgnoreAdvisories npmAuthToken npmMinimalAgeGate \
-    npmPreapprovedPackages npmPublishAccess npmPublishRegistry npmRegistries npmRegistryServer \
-    npmScopes packageExtensions pnpFallbackMode pnpIgnorePatterns pnpMode preferDeferredVersions \
-    preferInteractive preferReuse supportedArchitectures tsEnableAutoTypes winLinkType";
-
-const YARN_CLASSIC_SETTINGS: WordList = "--install.frozen-lockfile child-concurrency \
-    disable-self-update-check ignore-engines ignore-optional ignore-platform init-author-email \
-    init-author-name init-license lastUpdateCheck network-timeout registry save-prefix strict-ssl \
-    version-git-message version-git-tag version-tag-prefix workspaces-experimental";
-
-const NPM_SETTINGS: WordList = "access audit audit-level auto-install-peers \
-    dedupe-peer-dependents disallow-workspace-cycles enable-pre-post-scripts engine-strict \
-    fetch-retries fetch-timeout force fund git-checks git-tag-version hoist hoist-pattern[] \
-    ignore-workspace-root-check include-workspace-root init-author-name init-license init-version \
-    inject-workspace-packages install-links install-strategy legacy-peer-deps \
-    link-workspace-packages lockfile lockfile-include-tarball-url loglevel \
-    manage-package-manager-versions message minimum-release-age node-linker omit optional \
-    package-import-method package-lock prefer-frozen-lockfile prefer-offline \
-    prefer-workspace-packages production progress provenance public-hoist-pattern[] \
-    recursive-install registry resolution-mode resolve-peers-from-workspace-root save save-exact \
-    save-prefix save-workspace-protocol shamefully-hoist shared-workspace-lockfile \
-    side-effects-cache sign-git-tag strict-peer-dependencies tag-version-prefix update-notifier \
-    workspaces";
+// The settings of each program that are harmless, one a line.
+const YARN_SETTINGS: &str = include_str!("settings/yarn.txt");
+const YARN_CLASSIC_SETTINGS: &str = include_str!("settings/yarn_classic.txt");
+const NPM_SETTINGS: &str = include_str!("settings/npm.txt");
+const PNPM_SETTINGS: &str = include_str!("settings/pnpm.txt");
+/// Settings of LuaLS, and the first parts of others.
+const LUA_SETTINGS: &str = include_str!("settings/lua.txt");
 
 /// The settings of one registry, after its address.
 const NPM_REGISTRY_SETTINGS: WordList = "_auth _authToken _password always-auth email username";
-
-const PNPM_SETTINGS: WordList = "allowBuilds allowUnusedPatches allowedDeprecatedVersions \
-    auditConfig autoInstallPeers blockExoticSubdeps catalog catalogMode catalogs \
-    cleanupUnusedCatalogs dedupePeerDependents dedupePeers disallowWorkspaceCycles engineStrict \
-    gitChecks hoist hoistPattern ignoreWorkspaceCycles ignoredBuiltDependencies \
-    ignoredOptionalDependencies includeWorkspaceRoot injectWorkspacePackages \
-    linkWorkspacePackages minimumReleaseAge minimumReleaseAgeExclude neverBuiltDependencies \
-    nodeLinker onlyBuiltDependencies overrides packageExtensions packages patchedDependencies \
-    peerDependencyRules preferWorkspacePackages publicHoistPattern resolutionMode \
-    resolvePeersFromWorkspaceRoot saveExact savePrefix saveWorkspaceProtocol shamefullyHoist \
-    sharedWorkspaceLockfile strictDepBuilds strictPeerDependencies supportedArchitectures \
-    trustPolicy trustPolicyExclude updateConfig";
-
-/// Settings of LuaLS, and the first parts of others.
-const LUA_SETTINGS: WordList = "$schema codeLens completion diagnostics doc format hint hover \
-    language nameStyle runtime.builtin runtime.fileEncoding runtime.nonstandardSymbol \
-    runtime.path runtime.pathStrict runtime.special runtime.unicodeName runtime.version semantic \
-    signatureHelp spell telemetry type typeFormat window workspace.checkThirdParty \
-    workspace.ignoreDir workspace.ignoreSubmodules workspace.library workspace.maxPreload \
-    workspace.preloadFileSize workspace.useGitIgnore";
 
 /// Never: the file is a program, or its settings are not told apart.
 pub(in crate::permission) fn never(_folder: &Path, _text: &str) -> bool {
@@ -184,7 +142,7 @@ pub(super) fn yarnrc(_folder: &Path, text: &str) -> bool {
     is_plain_text(text)
         && text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).all(|line| {
             let (key, value) = line.split_once(' ').unwrap_or((line, ""));
-            is_in(YARN_CLASSIC_SETTINGS, key) && is_plain_value(value)
+            is_listed(YARN_CLASSIC_SETTINGS, key) && is_plain_value(value)
         })
 }
 
@@ -207,7 +165,7 @@ pub(super) fn npmrc(_folder: &Path, text: &str) -> bool {
         let scope = key.strip_prefix('@').and_then(|rest| rest.strip_suffix(":registry"));
         let has_own_token = of_registry
             .is_some_and(|(address, _)| is_token_of(address.trim_end_matches('/'), value));
-        let is_harmless = is_in(NPM_SETTINGS, key)
+        let is_harmless = is_listed(NPM_SETTINGS, key)
             || key == "ignore-scripts" && value == "true"
             || scope.is_some_and(is_plain_word)
             || of_registry.is_some_and(|(address, key)| {
@@ -226,7 +184,7 @@ pub(super) fn luarc(_folder: &Path, text: &str) -> bool {
     fn is_harmless(parent: &str, property: &ObjectProp) -> bool {
         let whole_path = format!("{parent}{}", property.name.as_str());
         let path = whole_path.strip_prefix("Lua.").unwrap_or(&whole_path);
-        let is_known = LUA_SETTINGS.split(' ').any(|known| {
+        let is_known = LUA_SETTINGS.lines().any(|known| {
             let rest = path.strip_prefix(known);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         });
@@ -258,13 +216,13 @@ pub(super) fn luarc(_folder: &Path, text: &str) -> bool {
 
 /// Returns true if the top-level keys of a YAML text are all among these. Works line by line: what is indented below a
 /// key, or is an item of its list, belongs to the key, whatever it is.
-fn has_only_yaml_keys(text: &str, known: WordList) -> bool {
+fn has_only_yaml_keys(text: &str, known: &str) -> bool {
     let mut is_below_key = false;
     is_plain_text(text)
         && text.lines().all(|line| {
             let content = line.trim_start_matches(' ');
             let is_key = line.split_once(':').is_some_and(|(key, value)| {
-                is_in(known, key) && (value.is_empty() || value.starts_with(' '))
+                is_listed(known, key) && (value.is_empty() || value.starts_with(' '))
             });
             let belongs = content.len() < line.len() || line.starts_with("- ") || line == "-";
             // Some parsers take a tab for no indentation.
@@ -277,6 +235,11 @@ fn has_only_yaml_keys(text: &str, known: WordList) -> bool {
             is_below_key |= is_key;
             is_harmless
         })
+}
+
+/// Returns true if a list has this setting.
+fn is_listed(settings: &str, key: &str) -> bool {
+    settings.lines().any(|known| known == key)
 }
 
 /// Returns true if a text has no character that ends a line for some programs and not for others.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use files::{
-    FileClass, NAME_FORMS, PYTHON, Protection, file_classes, is_environment_file_name,
-    is_in_environment, is_in_known_environment, is_of_conda, is_venv, may_be_of_environment,
+    FileClass, NAME_FORMS, PYTHON, Protection, file_classes, is_in_environment,
+    is_in_known_environment, is_of_conda, is_venv, may_be_of_environment,
 };
 
 use turnwright_types::git_layout::GitLayout;
@@ -158,7 +158,7 @@ impl ProtectedPaths {
 
     /// Returns true if this is the file that makes its folder a virtual environment.
     pub fn is_environment_file(path: &Path) -> bool {
-        path.file_name().is_some_and(is_environment_file_name)
+        path.file_name().is_some_and(|name| part(name) == ENVIRONMENT_FILE)
     }
 
     /// The folders with the programs of an environment.

@@ -31,22 +31,24 @@ impl Pattern {
     /// If the text is not valid.
     pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, RuleError> {
         if text.len() > MAX_RULE_BYTES {
-            return Err(RuleError::TooLong);
+            return Err(format!("it is longer than {MAX_RULE_BYTES} bytes").into());
         }
         let text = text.trim();
         let (tool, spec) = match text.split_once('(') {
             Some((tool, rest)) => {
-                let spec = rest.strip_suffix(')').ok_or(RuleError::UnclosedBracket)?;
+                let spec = rest.strip_suffix(')').ok_or("it does not end with `)`")?;
                 (tool, Some(spec.trim()))
             }
             None => (text, None),
         };
         if !TOOLS.contains(&tool) {
-            return Err(RuleError::UnknownTool);
+            return Err(format!("unknown tool; the tools are {}", TOOLS.join(", ")).into());
         }
         match spec {
             None => Ok(pattern_for_all(tool)),
-            Some("") => Err(RuleError::EmptyBrackets(tool.to_owned())),
+            Some("") => {
+                Err(format!("the brackets are empty; `{tool}` alone means everything").into())
+            }
             Some(spec) => parse_spec(tool, spec, action),
         }
     }
@@ -87,16 +89,19 @@ fn exec(spec: &str) -> Result<Pattern, RuleError> {
     let (exact, spec) = spec.strip_prefix('=').map_or((false, spec), |rest| (true, rest));
     let (words, has_star) = parse_words(spec)?;
     if exact && (has_star || words.is_empty()) {
-        return Err(RuleError::IncompleteExactCommand);
+        return Err("`=` must be followed by all words of the command, without `*`".into());
     }
     if words.first().is_some_and(String::is_empty) {
-        return Err(RuleError::EmptyProgram);
+        return Err("the name of the program is empty".into());
     }
     Ok(Pattern::Exec { words, exact })
 }
 
 fn fetch(spec: &str) -> Result<Pattern, RuleError> {
-    let domain = spec.strip_prefix("domain:").ok_or(RuleError::NoDomain)?.trim();
+    let domain = spec
+        .strip_prefix("domain:")
+        .ok_or("it must have the form `fetch(domain:HOST)`")?
+        .trim();
     if domain == "*" {
         return Ok(Pattern::Fetch("*".to_owned()));
     }
@@ -105,7 +110,7 @@ fn fetch(spec: &str) -> Result<Pattern, RuleError> {
     let host = Host::parse(host.trim_end_matches('.'))
         .ok()
         .filter(|_| !rest.contains('*'))
-        .ok_or(RuleError::InvalidHost)?;
+        .ok_or("not a valid host")?;
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     Ok(Pattern::Fetch(format!("{wildcard}{host}{port}")))
 }
@@ -113,76 +118,26 @@ fn fetch(spec: &str) -> Result<Pattern, RuleError> {
 fn name(text: &str) -> Result<String, RuleError> {
     let text = text.trim();
     if text.is_empty() || text.chars().any(|char| char.is_control() || char == '/') {
-        return Err(RuleError::InvalidName);
+        return Err("a name is empty or contains `/` or a control character".into());
     }
     Ok(text.to_owned())
 }
 
-/// An error in the text of a rule or a glob. The message stands after the rule and a colon.
+/// Says what is wrong with the text of a rule or a glob, after the rule and a colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum RuleError {
-    /// The rule is too long.
-    #[error("it is longer than {MAX_RULE_BYTES} bytes")]
-    TooLong,
-    /// The bracket after the tool is not closed, or something follows the closing bracket.
-    #[error("it does not end with `)`")]
-    UnclosedBracket,
-    /// There is no such tool.
-    #[error("unknown tool; the tools are {}", TOOLS.join(", "))]
-    UnknownTool,
-    /// The brackets after this tool are empty.
-    #[error("the brackets are empty; `{0}` alone means everything")]
-    EmptyBrackets(String),
-    /// `=` is followed by something other than a complete command.
-    #[error("`=` must be followed by all words of the command, without `*`")]
-    IncompleteExactCommand,
-    /// The first word of a command is empty.
-    #[error("the name of the program is empty")]
-    EmptyProgram,
-    /// This word of a command contains a `*` but is not a lone `*` at the end.
-    #[error("`{0}`: `*` must be a separate word at the end; quote it to match it literally")]
-    MisplacedStar(String),
-    /// A command has too many words, or one of them contains a control character.
-    #[error("it has more than {MAX_WORDS} words, or a control character")]
-    InvalidWords,
-    /// A quote in a command is not closed.
-    #[error("a quote is not closed")]
-    UnclosedQuote,
-    /// A command ends with a backslash that escapes nothing.
-    #[error("it ends with a backslash")]
-    FinalBackslash,
-    /// A rule about hosts does not have the form `fetch(domain:HOST)`.
-    #[error("it must have the form `fetch(domain:HOST)`")]
-    NoDomain,
-    /// The host is not valid.
-    #[error("not a valid host")]
-    InvalidHost,
-    /// The name of a server, tool, skill or agent is not valid.
-    #[error("a name is empty or contains `/` or a control character")]
-    InvalidName,
-    /// A glob contains a control character.
-    #[error("it contains a control character")]
-    ControlCharacter,
-    /// A glob starts with `~`, `!` or, on Windows, a drive.
-    #[error(
-        "a glob must not start with `~`, `!` or a drive, except for `~/`, the home folder, and `//C:/`"
-    )]
-    InvalidGlobStart,
-    /// A backslash in a glob precedes a letter or digit, as in a Windows path.
-    #[error(
-        "folders are separated by `/`, also on Windows; `\\` makes a wildcard an ordinary character"
-    )]
-    Backslash,
-    /// A glob is empty.
-    #[error("it is empty")]
-    EmptyGlob,
-    /// A glob can never match, because of one of its parts.
-    #[error("a part is empty, `.` or `..`, which never matches")]
-    UnmatchablePart,
-    /// The wildcards of a glob cannot be parsed. Contains the reason.
-    #[error("{0}")]
-    InvalidGlob(String),
+#[error("{0}")]
+pub struct RuleError(String);
+
+impl From<String> for RuleError {
+    fn from(text: String) -> RuleError {
+        RuleError(text)
+    }
+}
+
+impl From<&str> for RuleError {
+    fn from(text: &str) -> RuleError {
+        RuleError(text.to_owned())
+    }
 }
 
 /// The maximum number of words in one rule. `may_match` needs a bit for each.
@@ -278,7 +233,7 @@ fn parse_words(text: &str) -> Result<(Vec<String>, bool), RuleError> {
         let (text, has_star) = word.get_or_insert_default();
         match char {
             '\'' | '"' => quoted_part(char, &mut chars, text)?,
-            '\\' => text.push(chars.next().ok_or(RuleError::FinalBackslash)?),
+            '\\' => text.push(chars.next().ok_or("it ends with a backslash")?),
             char => {
                 *has_star |= char == '*';
                 text.push(char);
@@ -288,10 +243,13 @@ fn parse_words(text: &str) -> Result<(Vec<String>, bool), RuleError> {
     words.extend(word);
     let has_more = words.pop_if(|word| word.1 && word.0 == "*").is_some();
     if let Some((word, _)) = words.iter().find(|word| word.1) {
-        return Err(RuleError::MisplacedStar(word.clone()));
+        return Err(format!(
+            "`{word}`: `*` must be a separate word at the end; quote it to match it literally"
+        )
+        .into());
     }
     if words.len() > MAX_WORDS || words.iter().any(|word| word.0.chars().any(char::is_control)) {
-        return Err(RuleError::InvalidWords);
+        return Err(format!("it has more than {MAX_WORDS} words, or a control character").into());
     }
     Ok((words.into_iter().map(|word| word.0).collect(), has_more))
 }
@@ -301,10 +259,11 @@ fn quoted_part(
     chars: &mut std::str::Chars<'_>,
     word: &mut String,
 ) -> Result<(), RuleError> {
+    const UNCLOSED: &str = "a quote is not closed";
     loop {
-        match chars.next().ok_or(RuleError::UnclosedQuote)? {
+        match chars.next().ok_or(UNCLOSED)? {
             char if char == quote => return Ok(()),
-            '\\' if quote == '"' => word.push(chars.next().ok_or(RuleError::UnclosedQuote)?),
+            '\\' if quote == '"' => word.push(chars.next().ok_or(UNCLOSED)?),
             char => word.push(char),
         }
     }

@@ -72,19 +72,11 @@ pub struct StoredRules {
 /// The rules could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleStoreError {
-    /// The file could not be written.
-    #[error("{path} cannot be written: {}", io_error_text(.error))]
-    Io {
-        /// The file.
-        path: String,
-        /// The error of the system.
-        error: io::Error,
-    },
     /// There are too many rules, or a rule is too long.
     #[error("there are {MAX_STORED_RULES} rules for this project already; revoke some first")]
     Full,
-    /// The file must not be changed: it was written by a newer version, belongs to another project,
-    /// or cannot be read.
+    /// The file cannot be written, or must not be changed: it was written by a newer version, belongs to another
+    /// project, or cannot be read.
     #[error("{0}")]
     Unusable(String),
     /// The file cannot be parsed. It is renamed before a new one is written.
@@ -170,7 +162,11 @@ impl ProjectRuleStore {
         change: impl FnOnce(&mut Vec<StoredRule>) -> Result<T, RuleStoreError>,
     ) -> Result<T, RuleStoreError> {
         let path = self.path();
-        let io_error = |error| RuleStoreError::Io { path: path.display().to_string(), error };
+        let name = path.display();
+        let io_error = |error: io::Error| {
+            let why = io_error_text(&error);
+            RuleStoreError::Unusable(format!("{name} cannot be written: {why}"))
+        };
         let _lock = FileLock::acquire(&self.folder.join("permissions.lock")).map_err(io_error)?;
         let mut entries = match self.read_file() {
             Err(RuleStoreError::Corrupt(why)) => {
@@ -395,7 +391,7 @@ mod tests {
         fs::write(state.path().join("projects"), "in the way").unwrap();
         assert!(matches!(
             store(state.path()).add(&[exec("a")], ""),
-            Err(RuleStoreError::Io { .. })
+            Err(RuleStoreError::Unusable(_))
         ));
         let state = tempfile::tempdir().unwrap();
         let many: Vec<_> = (0..=MAX_STORED_RULES).map(|index| exec(&format!("p{index}"))).collect();

@@ -1,19 +1,23 @@
 //! The harm that commands can do. This file has the commands that destroy or publish something irrecoverably, which
 //! are asked about even in modes that ask about little else, and what the first line of a question names of them.
 //! Options are recognised generously, so that rather too much is asked about than too little. The texts complete a
-//! sentence that begins with "it". `ruin` decides whether a command could destroy more than the files of a project.
-//! `targets` finds the paths that a command deletes, changes or overwrites, and knows those that no command of a
-//! project has a reason to destroy.
+//! sentence that begins with "it".
 //!
-//! Commands that would stop or ruin the whole system, on Windows too, are never run, whatever the mode and the rules
-//! say. Their list is short, because a wrong entry cannot be overridden.
+//! It also finds the paths that a command deletes, changes or overwrites, as far as its arguments name them, and knows
+//! those that no command of a project has a reason to destroy: the folders of the system, homes, and disks. `ruin`
+//! decides how bad that is. Each program's row in `programs` refers to the function for its arguments. Pure: nothing is
+//! looked up on this machine.
 
 pub(super) mod ruin;
-pub(super) mod targets;
 
-use super::args::{Args, first_operand, is_option, name, operands};
-use super::programs::{WordList, is_in};
-use super::{Script, SimpleCommand, Word, classify};
+use std::path::Path;
+
+use super::args::{
+    self, Args, first_operand, git_subcommand, is_option, name, operands, split_at_dashes,
+};
+use super::programs::{self, WordList, is_in};
+use super::syntax::shell_state;
+use super::{Script, SimpleCommand, Word, classify, network, read_only};
 
 pub(in crate::shell) const CHANGES: &str = "throws away uncommitted changes";
 pub(in crate::shell) const PUBLISHES: &str = "publishes something";
@@ -21,6 +25,7 @@ pub(in crate::shell) const DATA: &str = "deletes data for good";
 pub(in crate::shell) const INFRASTRUCTURE: &str = "changes or takes down remote infrastructure";
 pub(in crate::shell) const HISTORY: &str = "deletes the data that lost commits are recovered from";
 pub(in crate::shell) const CONTAINERS: &str = "deletes containers, images or volumes for good";
+pub(in crate::shell) const SHUTDOWN: &str = "shuts down the machine";
 
 /// Arguments with which a program destroys or publishes something, and what it does then.
 #[derive(Clone, Copy)]
@@ -45,7 +50,7 @@ pub(in crate::shell) enum Danger {
 
 /// Says what a command destroys or publishes, if anything.
 pub(in crate::shell) fn danger(command: &SimpleCommand) -> Option<&'static str> {
-    super::args::find_behind_wrappers(command, |program, words| {
+    args::find_behind_wrappers(command, |program, words| {
         first_danger(program.dangers, words, command.has_unknown_args)
     })
 }
@@ -122,89 +127,389 @@ fn reads_program(command: &SimpleCommand) -> bool {
     is_in(INTERPRETERS, name(command.program())) && reads_input
 }
 
-const SHUTDOWN: &str = "shuts down the machine";
-
-/// `shutdown`, `reboot` and the like.
-pub(in crate::shell) fn shuts_down(words: Args<'_>) -> Option<&'static str> {
-    (!asks_help(words)).then_some(SHUTDOWN)
+/// The harm that is done to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::shell) enum Harm {
+    /// It is deleted with everything in it.
+    Deletes,
+    /// The files in it that the source folder does not have are deleted, as by `rsync --delete`.
+    DeletesExtraneous,
+    /// Its content is moved away, or its untracked files are deleted.
+    RemovesContents,
+    /// Some of the files in it are deleted.
+    DeletesSome,
+    /// A program is run for each file in it.
+    RunsForEachFile,
+    /// Permissions or owners of everything in it are changed.
+    ChangesPermissionsRecursively,
+    /// Its own permissions or owner are changed.
+    ChangesPermissions,
+    /// The content of the file is replaced.
+    Overwrites,
+    /// The content of the file is replaced by a program that is used for disks.
+    Formats,
 }
 
-/// `init 0`.
-pub(in crate::shell) fn ends_run_level(words: Args<'_>) -> Option<&'static str> {
-    let mut operands = operands(words);
-    let is_end = operands.next().is_some_and(|word| ["0", "6"].contains(&word.text.as_str()));
-    (is_end && operands.next().is_none()).then_some(SHUTDOWN)
+/// A path that a command names, and what happens to it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::shell) struct Target<'a> {
+    pub(in crate::shell) text: &'a str,
+    pub(in crate::shell) harm: Harm,
 }
 
-/// `systemctl poweroff`.
-pub(in crate::shell) fn stops_system(words: Args<'_>) -> Option<&'static str> {
-    let stops = "poweroff reboot halt kexec soft-reboot suspend hibernate";
-    let mut operands = operands(words).map(|word| word.text.as_str());
-    let isolates = operands.clone().nth(1).and_then(|word| word.strip_suffix(".target"));
-    let is_end = operands.next().is_some_and(|word| {
-        is_in(stops, word)
-            || is_in("isolate start", word) && isolates.is_some_and(|target| is_in(stops, target))
+/// Finds the targets among the arguments of a program.
+pub(in crate::shell) type FindTargets = for<'a> fn(&'a [Word]) -> Vec<Target<'a>>;
+
+fn targets_with_harm<'a>(words: impl Iterator<Item = &'a Word>, harm: Harm) -> Vec<Target<'a>> {
+    words.map(|word| Target { text: &word.text, harm }).collect()
+}
+
+pub(in crate::shell) fn is_recursive(words: Args<'_>) -> bool {
+    let (options, _) = split_at_dashes(words);
+    has_option(options, 'r', "--recursive") || has_option(options, 'R', "")
+}
+
+/// `rm -r`.
+pub(in crate::shell) fn rm_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    if is_recursive(words) { targets_with_harm(operands(words), Harm::Deletes) } else { Vec::new() }
+}
+
+/// `rimraf`, which is always recursive.
+pub(in crate::shell) fn rimraf_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Deletes)
+}
+
+/// `mv`: everything but the destination.
+pub(in crate::shell) fn mv_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let sources: Vec<&Word> = operands(words).collect();
+    let given = option_values(words, 't', "--target-directory");
+    let moved = sources.iter().enumerate().filter(|(at, word)| match given.as_slice() {
+        [] => at + 1 < sources.len(),
+        given => !given.contains(&word.text.as_str()),
     });
-    is_end.then_some(SHUTDOWN)
+    targets_with_harm(moved.map(|(_, word)| *word), Harm::RemovesContents)
 }
 
-/// Also true for `shutdown -c`, which cancels one.
-fn asks_help(words: Args<'_>) -> bool {
-    words.first().is_some_and(|word| is_in("--help --version -c", &word.text))
+/// `zip -m`: everything but the archive.
+pub(in crate::shell) fn zip_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let moves = has_option(words, 'm', "--move");
+    targets_with_harm(operands(words).skip(1).filter(|_| moves), Harm::RemovesContents)
 }
 
-/// True for `kill -9 -1`, `kill -s KILL -1` and `kill -- -1`. In `kill -1 7`, `-1` is a signal
-/// number.
-pub(in crate::shell) fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
-    let mut rest = words.iter().map(|word| word.text.as_str()).peekable();
-    let takes_value =
-        rest.next_if(|word| word.starts_with('-') && *word != "--").is_some_and(|option| {
-            // These take the signal as the next word.
-            ["-s", "-n", "--signal"].contains(&option)
-        });
-    if takes_value {
-        rest.next();
+/// `chmod`, `chown`, `chgrp` and the like. Modes and owners do not look like paths.
+pub(in crate::shell) fn chmod_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let is_deep = has_option(words, 'R', "--recursive");
+    targets_with_harm(
+        operands(words),
+        if is_deep { Harm::ChangesPermissionsRecursively } else { Harm::ChangesPermissions },
+    )
+}
+
+/// `tee`, `truncate`.
+pub(in crate::shell) fn tee_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Overwrites)
+}
+
+/// `cp`, `install`. Only the last operand is written.
+pub(in crate::shell) fn cp_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words).next_back().into_iter(), Harm::Overwrites)
+}
+
+/// `mkfs`, `shred`.
+pub(in crate::shell) fn mkfs_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    targets_with_harm(operands(words), Harm::Formats)
+}
+
+/// `dd`.
+pub(in crate::shell) fn dd_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let files = words.iter().filter_map(|word| word.text.strip_prefix("of="));
+    files.map(|text| Target { text, harm: Harm::Formats }).collect()
+}
+
+/// `curl -o`.
+pub(in crate::shell) fn curl_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(words, &[('o', "--output"), ('D', "--dump-header"), ('c', "--cookie-jar")])
+}
+
+/// `wget -O`.
+pub(in crate::shell) fn wget_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    option_targets(
+        words,
+        &[('O', "--output-document"), ('o', "--output-file"), ('a', "--append-output")],
+    )
+}
+
+fn option_targets<'a>(words: Args<'a>, options: &[(char, &str)]) -> Vec<Target<'a>> {
+    let texts = options.iter().flat_map(|option| option_values(words, option.0, option.1));
+    texts.map(|text| Target { text, harm: Harm::Overwrites }).collect()
+}
+
+/// The values of an option: in the next word, after `=`, or after the letter, which may follow others.
+pub(in crate::shell) fn option_values<'a>(
+    words: Args<'a>,
+    letter: char,
+    name: &str,
+) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        if !is_option(&word.text, letter, name) {
+            continue;
+        }
+        let value = if word.text.starts_with("--") {
+            word.text.split_once('=').map(|parts| parts.1)
+        } else {
+            word.text.split_once(letter).map(|parts| parts.1).filter(|value| !value.is_empty())
+        };
+        found.extend(value.or_else(|| words.get(at + 1).map(|word| word.text.as_str())));
     }
-    rest.any(|word| word == "-1").then_some("kills every process")
+    found
 }
 
-/// Folders that hold the system or all files of a user, as `cmd` names them.
-const SYSTEM_FOLDERS: WordList =
-    "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR%";
-/// Those below the root of a drive.
-const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
-
-/// `rd /s C:\`, `del /s C:\*`.
-pub(in crate::shell) fn removes_drive(words: Args<'_>) -> Option<&'static str> {
-    let is_recursive = words.iter().any(|word| {
-        word.text.starts_with('/')
-            && word.text.to_ascii_lowercase().split('/').any(|part| part == "s")
-    });
-    let removes = is_recursive && words.iter().any(is_system);
-    removes.then_some("deletes the system or all of a user's files")
+/// `rsync --delete`: what is at the destination, or at a source with `--remove-source-files`.
+pub(in crate::shell) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let has = |start: &str| words.iter().any(|word| word.text.starts_with(start));
+    let mut sources: Vec<&Word> = operands(words).collect();
+    let destination = sources.pop().filter(|_| has("--del"));
+    sources.retain(|_| has("--remove-s"));
+    let moved = sources.into_iter().map(|source| (source, Harm::RemovesContents));
+    let all = destination.into_iter().map(|target| (target, Harm::DeletesExtraneous)).chain(moved);
+    all.map(|(word, harm)| Target { text: path_on_host(word), harm }).collect()
 }
 
-/// `format C:`.
-pub(in crate::shell) fn formats_drive(words: Args<'_>) -> Option<&'static str> {
-    words.iter().any(|word| is_drive(&word.text)).then_some("destroys the content of a disk")
+/// The path in `host:path`. Without one it is the home folder.
+fn path_on_host(word: &Word) -> &str {
+    match word.text.split_once(':') {
+        Some((_, "")) if network::is_remote(word) => HOME,
+        Some((_, path)) if network::is_remote(word) => path,
+        _ => &word.text,
+    }
 }
 
-fn is_drive(text: &str) -> bool {
-    matches!(text.as_bytes(), [letter, b':'] if letter.is_ascii_alphabetic())
+/// `git clean` in the folder that an option names.
+pub(in crate::shell) fn git_clean_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let Some(("clean", rest)) = git_subcommand(words) else { return Vec::new() };
+    let own = &words[..words.len() - rest.len()];
+    let is_dry = has_option(rest, 'n', "--dry-run");
+    let mut folders = option_values(own, 'C', "");
+    folders.extend(option_values(own, '\0', "--work-tree"));
+    folders.retain(|_| !is_dry);
+    if folders.is_empty() && !is_dry {
+        folders.push(".");
+    }
+    folders.into_iter().map(|text| Target { text, harm: Harm::RemovesContents }).collect()
 }
 
-fn is_system(word: &Word) -> bool {
-    let path = word.text.to_ascii_uppercase().replace('/', "\\");
-    let everything = ["\\*.*", "\\*", "\\"].iter().find_map(|end| path.strip_suffix(end));
-    let folder = everything.unwrap_or(&path);
-    let name = folder.get(2..).filter(|_| folder.get(..2).is_some_and(is_drive));
-    // `\` is the root of the current drive, but `/` begins an option.
-    (everything == Some("") && word.text.starts_with('\\'))
-        || name == Some("")
-        || name
-            .and_then(|name| name.strip_prefix('\\'))
-            .is_some_and(|name| SYSTEM_NAMES.contains(&name))
-        || is_in(SYSTEM_FOLDERS, folder)
+/// Expressions of `find` that do not select files by what they are.
+const FIND_SELECTS_ALL: &str =
+    "-delete -depth -type -xdev -mount -mindepth -maxdepth -print -print0 -ls -noleaf";
+
+/// `find … -delete`, `find … -exec rm {} +`.
+pub(in crate::shell) fn find_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let option_count =
+        words.iter().take_while(|word| ["-L", "-H", "-P"].contains(&word.text.as_str())).count();
+    let words = &words[option_count..];
+    let start_count =
+        words.iter().take_while(|word| !word.text.starts_with(['-', '(', '!', '\\'])).count();
+    let (starts, rest) = words.split_at(start_count);
+    let exec = rest.iter().position(|word| shell_state::is_find_exec(&word.text));
+    let (tests, started) = rest.split_at(exec.unwrap_or(rest.len()));
+    let deletes = rest.iter().any(|word| word.text == "-delete").then_some(Harm::Deletes);
+    let harm = deletes.or_else(|| harm_of_command(started.get(1..).unwrap_or_default()));
+    let is_plain = started.get(1).is_some_and(|word| starts_no_program(&word.text));
+    let selects =
+        tests.iter().any(|word| word.text.starts_with('-') && !is_in(FIND_SELECTS_ALL, &word.text));
+    search_targets(
+        starts,
+        harm.filter(|harm| *harm != Harm::RunsForEachFile || !selects || !is_plain),
+        selects,
+    )
+}
+
+/// `fd … -x rm`. The first operand is a pattern.
+pub(in crate::shell) fn fd_targets(words: Args<'_>) -> Vec<Target<'_>> {
+    let Some(exec) = words.iter().position(|word| is_in("-x -X --exec --exec-batch", &word.text))
+    else {
+        return Vec::new();
+    };
+    let named: Vec<Word> = operands(&words[..exec]).cloned().collect();
+    let selects = named.first().is_some_and(|word| !is_in(". .* *", &word.text));
+    let harm = harm_of_command(&words[exec + 1..]);
+    let starts = words[..exec].iter().filter(|word| !word.text.starts_with('-')).skip(1);
+    starts.flat_map(|start| search_targets(std::slice::from_ref(start), harm, selects)).collect()
+}
+
+/// True for a program that starts no other program. A search may run such a program for the files it selects.
+fn starts_no_program(program: &str) -> bool {
+    programs::find(name(program)).starts == programs::Starts::Nothing
+}
+
+/// The folders in which a search starts, as targets. The default is the working directory.
+fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Target<'_>> {
+    let harm = match harm {
+        None => return Vec::new(),
+        Some(Harm::Deletes | Harm::Formats) if selects => Harm::DeletesSome,
+        Some(Harm::Formats) => Harm::Deletes,
+        Some(Harm::Deletes | Harm::ChangesPermissionsRecursively) if !selects => {
+            harm.unwrap_or(Harm::RunsForEachFile)
+        }
+        Some(_) => Harm::RunsForEachFile,
+    };
+    match starts {
+        [] => vec![Target { text: ".", harm }],
+        starts => targets_with_harm(starts.iter(), harm),
+    }
+}
+
+/// The harm that a program does to the files that it is started for; `None` if it only reads them.
+fn harm_of_command(words: Args<'_>) -> Option<Harm> {
+    let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()));
+    let words = &words[..end.unwrap_or(words.len())];
+    let command =
+        SimpleCommand { words: words.to_vec(), has_unknown_args: true, ..SimpleCommand::default() };
+    if words.is_empty() || read_only::reads(&command).is_some() {
+        return None;
+    }
+    // The search appends paths, which may be folders, so the program is examined with one.
+    let more = ["-R", "x"].map(Word::plain);
+    let searches = ["find", "fd"].map(programs::find);
+    args::find_behind_wrappers(&command, |program, args| {
+        // A search within a search is not looked into, so that a long line does not exhaust the stack.
+        if searches.iter().any(|outer| std::ptr::eq(*outer, program)) {
+            return Some(Harm::RunsForEachFile);
+        }
+        let args = [args, &more].concat();
+        (program.targets)(&args).first().map(|target| target.harm)
+    })
+    .or(Some(Harm::RunsForEachFile))
+}
+
+/// The home folder, where its path is not known.
+pub(in crate::shell) const HOME: &str = "~";
+
+/// Top-level folders that belong to the system, or to all its users.
+const SYSTEM_FOLDERS: &str = "bin boot dev etc home lib lib32 lib64 mnt media opt proc root run sbin \
+    srv sys usr var Applications Library System Users Volumes private";
+
+/// Devices that no data is lost by writing to: everything in such a folder, and names with such a beginning.
+const HARMLESS_DEVICES: &str =
+    "null zero full random urandom console ptmx tty std fd pts shm mqueue";
+
+/// The parts of a normalised absolute path. `None` if it is relative and the folder is unknown. A final `*` is
+/// dropped: it stands for everything in the folder.
+fn path_parts<'a>(text: &'a str, folder: Option<&'a Path>) -> Option<Vec<&'a str>> {
+    let mut parts = Vec::new();
+    if !text.starts_with('/') {
+        let folder = folder.filter(|folder| folder.has_root())?;
+        push_folder(&mut parts, folder.to_str()?, cfg!(windows));
+    }
+    let whole = below_process_root(text).unwrap_or(text);
+    let named = whole
+        .strip_suffix('*')
+        .filter(|rest| rest.ends_with('/') || rest.is_empty())
+        .unwrap_or(whole);
+    push_parts(&mut parts, named.split('/'));
+    Some(parts)
+}
+
+/// Pushes a path of this system, which is written as the system writes it, and not as a shell does. On
+/// Windows the drive is left out: what is below its root is judged like what is below `/`.
+fn push_folder<'a>(parts: &mut Vec<&'a str>, path: &'a str, is_windows: bool) {
+    if !is_windows {
+        return push_parts(parts, path.split('/'));
+    }
+    let plain = path.strip_prefix(r"\\?\").unwrap_or(path);
+    let below_drive =
+        plain.split_once(':').filter(|parts| parts.0.len() == 1).map_or(plain, |parts| parts.1);
+    push_parts(parts, below_drive.split(['/', '\\']));
+}
+
+fn push_parts<'a>(parts: &mut Vec<&'a str>, path: impl Iterator<Item = &'a str>) {
+    for part in path {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+}
+
+/// True for `/` and the folders of the system, for everything in one of them, and for patterns that may
+/// stand for one of them.
+fn is_system(text: &str, folder: Option<&Path>) -> bool {
+    if !text.starts_with('{') {
+        return is_system_path(text, folder);
+    }
+    // Alternatives, maybe with others among them.
+    text.split(',').any(|alternative| is_system_path(alternative.trim_matches(['{', '}']), folder))
+}
+
+fn is_system_path(text: &str, folder: Option<&Path>) -> bool {
+    let is_any = |part: &str, names: &str| names.split(' ').any(|name| may_be(part, name));
+    match path_parts(text, folder).as_deref() {
+        Some([]) => true,
+        Some([name]) => is_any(name, SYSTEM_FOLDERS),
+        Some([folder, name]) => may_be(folder, "usr") && is_any(name, "bin sbin lib lib64 share"),
+        _ => false,
+    }
+}
+
+/// True for this name and for a pattern with the same beginning and end.
+fn may_be(part: &str, name: &str) -> bool {
+    let wildcards = ['*', '?', '[', '{'];
+    let Some(start) = part.find(wildcards) else { return part == name };
+    let end = part.rfind(['*', '?', ']', '}']).map_or("", |at| &part[at + 1..]);
+    name.starts_with(&part[..start]) && name.ends_with(end)
+}
+
+/// True for a home folder, and for everything in one.
+pub(in crate::shell) fn is_home(text: &str, folder: Option<&Path>) -> bool {
+    let starts = ["~root", HOME, "$HOME", "${HOME}", "${HOME:?}"];
+    let rest = starts.iter().find_map(|start| text.strip_prefix(start));
+    let in_home =
+        || text.strip_prefix("./").or(Some(text)).filter(|_| folder == Some(Path::new(HOME)));
+    if let Some(rest) = rest.or_else(in_home) {
+        return is_everything(rest);
+    }
+    matches!(path_parts(text, folder).as_deref(), Some(["home" | "Users", _]))
+}
+
+fn is_disk(text: &str) -> bool {
+    let prefixes = ["sd", "hd", "vd", "xvd", "nvme", "mmcblk", "disk", "rdisk", "md", "dm-"];
+    match path_parts(text, None).as_deref() {
+        Some(["dev", _]) => prefixes.iter().any(|prefix| {
+            name(text)
+                .strip_prefix(prefix)
+                .is_some_and(|rest| rest.starts_with(|char: char| char.is_ascii_alphanumeric()))
+        }),
+        Some(["dev", "mapper", _] | ["dev", "disk", _, ..]) => true,
+        _ => false,
+    }
+}
+
+/// The path below `/proc/self/root` or `/proc/1/root`, which are the root folder by other names.
+fn below_process_root(text: &str) -> Option<&str> {
+    let (process, below) = text.strip_prefix("/proc/")?.split_once('/')?;
+    let is_process = process.ends_with("self") || process.bytes().all(|byte| byte.is_ascii_digit());
+    let rest =
+        below.strip_prefix("root").filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+    is_process.then_some(if rest.is_empty() { "/" } else { rest })
+}
+
+/// True for a device whose content or machine could suffer from being written to.
+fn is_device(text: &str) -> bool {
+    match path_parts(text, None).as_deref() {
+        Some(["dev", name, ..]) => {
+            !HARMLESS_DEVICES.split(' ').any(|device| name.starts_with(device))
+        }
+        _ => false,
+    }
+}
+
+/// True for a word that stands for everything in a folder, or for the folder itself or one above it.
+pub(in crate::shell) fn is_everything(text: &str) -> bool {
+    text.split('/').all(|part| ["", "*", ".*", ".", "..", "**", "[!.]*", "?*"].contains(&part))
 }
 
 #[cfg(test)]
@@ -212,8 +517,6 @@ mod ruin_tests;
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
@@ -439,6 +742,27 @@ mod tests {
                 matches!(ruin_of_command(command, Path::new(""), None), Some(Ruin::Certain(_)))
             });
             assert_eq!(is_found, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_folder_has_the_parts_that_the_system_sees() {
+        let parts = |path: &str, is_windows: bool| {
+            let mut parts = Vec::new();
+            push_folder(&mut parts, path, is_windows);
+            (parts.len(), parts[..parts.len().min(3)].join(" "))
+        };
+        for (path, on_windows, elsewhere) in [
+            ("/home/u/project", (3, "home u project"), (3, "home u project")),
+            // `Path::join` spells a folder and `..` like this on Windows.
+            (r"/home/u/project\..", (2, "home u"), (3, r"home u project\..")),
+            (r"C:\Users\me\project\..", (2, "Users me"), (1, r"C:\Users\me\project\..")),
+            (r"\\?\C:\Users\me", (2, "Users me"), (1, r"\\?\C:\Users\me")),
+            (r"D:\", (0, ""), (1, r"D:\")),
+            (r"/home/u/a\b", (4, "home u a"), (3, r"home u a\b")),
+        ] {
+            assert_eq!(parts(path, true), (on_windows.0, on_windows.1.to_owned()), "{path}");
+            assert_eq!(parts(path, false), (elsewhere.0, elsewhere.1.to_owned()), "{path}");
         }
     }
 }

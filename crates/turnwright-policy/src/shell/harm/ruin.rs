@@ -9,8 +9,10 @@ use super::super::args::{self, Args, is_option, operands};
 use super::super::programs::{Starts, WordList, is_in};
 use super::super::syntax::command_scanner;
 use super::super::{Script, SimpleCommand, Word, read_only};
-use super::targets::{HOME, Harm, Target, is_device, is_disk, is_everything, is_home, is_system};
-use super::{SHUTDOWN, first_danger};
+use super::{
+    HOME, Harm, SHUTDOWN, Target, first_danger, is_device, is_disk, is_everything, is_home,
+    is_system,
+};
 
 const FILES: &str = "deletes the system or all of a user's files";
 const SOME_FILES: &str = "may delete files of the whole system";

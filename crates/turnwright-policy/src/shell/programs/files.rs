@@ -12,20 +12,9 @@ use crate::shell::read_only::UnknownArgs::NameFiles;
 use crate::shell::read_only::{FilesRead, add_path};
 
 use super::{ANYTHING, Program, is_in, program};
-use crate::shell::harm::targets::is_everything;
-use crate::shell::harm::targets::{self, Target};
-use crate::shell::harm::{Danger, has_option};
+use crate::shell::harm::{self, Danger, Target, has_option, is_everything};
 
-const LS: &[&str] = &[
-    "-aAbBcCdDfFgGhHiklLmnNopqQrRsStuUvxXZ1 -I: -T: -w: --all --almost-all --author --escape",
-    "--block-size: --ignore-backups --color? --directory --dired --classify? --file-type \
-     --format:",
-    "--full-time --group-directories-first --no-group --human-readable --si --dereference",
-    "--dereference-command-line --hide: --hyperlink? --indicator-style: --inode --ignore:",
-    "--kibibytes --literal --numeric-uid-gid --hide-control-chars --show-control-chars",
-    "--quote-name --quoting-style: --reverse --recursive --size --sort: --time: --time-style:",
-    "--tabsize: --width: --context --zero --help --version",
-];
+const LS: &[&str] = &[include_str!("options/ls.txt")];
 
 const HEAD: &[&str] =
     &["-qvz -# -n: -c: --bytes: --lines: --quiet --silent --verbose --zero-terminated"];
@@ -41,35 +30,16 @@ const CUT: &[&str] = &[
 ];
 
 /// Without `-l`, which runs a pager.
-const DIFF: &[&str] = &[
-    "-qscepynrNiEZbwBaTtdHu -# -C: -U: -W: -F: -L: -I: -D: -x: -X< -S: --normal --brief",
-    "--report-identical-files --context? --unified? --ed --rcs --side-by-side --width:",
-    "--left-column --suppress-common-lines --show-c-function --show-function-line: --label:",
-    "--expand-tabs --initial-tab --tabsize: --suppress-blank-empty --recursive --no-dereference",
-    "--new-file --unidirectional-new-file --ignore-file-name-case --no-ignore-file-name-case",
-    "--exclude: --exclude-from< --starting-file: --from-file< --to-file< --ignore-case",
-    "--ignore-tab-expansion --ignore-trailing-space --ignore-space-change --ignore-all-space",
-    "--ignore-blank-lines --ignore-matching-lines: --text --strip-trailing-cr --minimal",
-    "--horizon-lines: --speed-large-files --color? --palette:",
-];
+const DIFF: &[&str] = &[include_str!("options/diff.txt")];
 
 /// Without `-C`, which compiles a magic file, `-z`, which runs a decompressor, and `-f`, which
 /// names a list of files.
-const FILE: &[&str] = &[
-    "-bhikLnNrs0v -F: -m< -P: -e: --brief --mime --mime-type --mime-encoding --dereference",
-    "--no-dereference --keep-going --no-buffer --no-pad --raw --print0 --separator: --extension",
-    "--files-from< --magic-file< --parameter: --exclude: --version",
-];
+const FILE: &[&str] = &[include_str!("options/file.txt")];
 
 const STAT: &[&str] =
     &["-LftxqnlrsF -c: --dereference --file-system --format: --printf: --terse --cached:"];
 
-const DU: &[&str] = &[
-    "-0abchHlkLmPsSxDgr -B: -d: -t: -X< -I: --null --all --apparent-size --block-size: --bytes",
-    "--total --dereference-args --max-depth: --human-readable --inodes --count-links",
-    "--dereference --no-dereference --separate-dirs --si --summarize --threshold: --time?",
-    "--time-style: --exclude-from< --exclude: --one-file-system",
-];
+const DU: &[&str] = &[include_str!("options/du.txt")];
 
 const DF: &[&str] = &[
     "-ahHiklPTmg -B: -t: -x: --all --block-size: --human-readable --si --inodes --local",
@@ -77,19 +47,10 @@ const DF: &[&str] = &[
 ];
 
 /// Without `-o` and `-R`, which write files.
-const TREE: &[&str] = &[
-    "-adflxspugDFqNQvtcUrnACSiJXh -L: -P: -I: --noreport --charset: --filelimit: --dirsfirst",
-    "--filesfirst --gitignore --matchdirs --ignore-case --du --si --inodes --device --prune",
-    "--sort: --timefmt: --metafirst --version",
-];
+const TREE: &[&str] = &[include_str!("options/tree.txt")];
 
 /// Without `-o`, `-T`, `--compress-program`, and `--files0-from`, which reads unknown files.
-const SORT: &[&str] = &[
-    "-bdfgiMhnRrVcCmsuz -k: -t: -S: --ignore-leading-blanks --dictionary-order --ignore-case",
-    "--general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort --numeric-sort",
-    "--random-sort --random-source< --reverse --sort: --version-sort --check? --key: --merge",
-    "--stable --buffer-size: --field-separator: --parallel: --unique --zero-terminated --debug",
-];
+const SORT: &[&str] = &[include_str!("options/sort.txt")];
 
 const UNIQ: &[&str] = &[
     "-cdDiuz -# -f: -s: -w: --count --repeated --all-repeated? --skip-fields: --group? \
@@ -107,26 +68,17 @@ const SUMS: &[&str] = &[
     "--quiet --status --strict --warn --untagged --raw --base64",
 ];
 
-const NL: &[&str] = &[
-    "-p -b: -d: -f: -h: -i: -l: -n: -s: -v: -w: --body-numbering: --section-delimiter:",
-    "--footer-numbering: --header-numbering: --line-increment: --join-blank-lines: \
-     --number-format:",
-    "--no-renumber --number-separator: --starting-line-number: --number-width:",
-];
+const NL: &[&str] = &[include_str!("options/nl.txt")];
 
-const COLUMN: &[&str] = &[
-    "-tenxJLd -s: -o: -c: -N: -l: -R: -T: -W: -H: -O: --table --separator: --output-separator:",
-    "--output-width: --fillrows --json --table-columns: --table-right: --table-noheadings",
-    "--table-columns-limit: --keep-empty-lines",
-];
+const COLUMN: &[&str] = &[include_str!("options/column.txt")];
 
 const STRINGS: &[&str] =
     &["-afow -n: -t: -e: --all --bytes: --radix: --encoding: --print-file-name"];
 
 const FOR_GOOD: Danger = Danger::Always("overwrites files beyond recovery");
 
-const PERMISSIONS: Program = program("").targets(targets::chmod_targets).operand_use(Changes);
-const DISK: Program = program("").targets(targets::mkfs_targets);
+const PERMISSIONS: Program = program("").targets(harm::chmod_targets).operand_use(Changes);
+const DISK: Program = program("").targets(harm::mkfs_targets);
 const PARTITIONS: Program = program("").targets(partitioned);
 const VOLUME: &str = "destroys a volume with all its data";
 const USER: &str = "deletes all files of a user";
@@ -215,13 +167,13 @@ pub(super) const PROGRAMS: &[Program] = &[
             Danger::UnknownArgs("deletes files that are not known in advance"),
             Danger::Check(rm),
         ])
-        .targets(targets::rm_targets)
+        .targets(harm::rm_targets)
         .operand_use(Takes)
         .grantable_prefixes(&[]),
-    program("srm").targets(targets::rm_targets).operand_use(Takes),
-    program("rimraf trash trash-put").targets(targets::rimraf_targets).operand_use(Takes),
-    program("mv").targets(targets::mv_targets).operand_use(Moves).grantable_prefixes(&[]),
-    program("cp install").targets(targets::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
+    program("srm").targets(harm::rm_targets).operand_use(Takes),
+    program("rimraf trash trash-put").targets(harm::rimraf_targets).operand_use(Takes),
+    program("mv").targets(harm::mv_targets).operand_use(Moves).grantable_prefixes(&[]),
+    program("cp install").targets(harm::cp_targets).operand_use(Copies).grantable_prefixes(&[]),
     program("move ren rename").operand_use(Moves).grant(Grant::Exact),
     program("copy xcopy robocopy").operand_use(Copies).grant(Grant::Exact),
     program("gzip gunzip bzip2 bunzip2 xz unxz zstd unlink patch").operand_use(Changes).grant(Grant::Exact),
@@ -229,15 +181,15 @@ pub(super) const PROGRAMS: &[Program] = &[
     ANYTHING.with_names("ln").operand_use(Links),
     PERMISSIONS.with_names("chmod chown").grantable_prefixes(&[]),
     PERMISSIONS.with_names("chgrp setfacl chcon chattr"),
-    program("dd").dangers(&[Danger::Check(dd)]).targets(targets::dd_targets).grantable_prefixes(&[]),
+    program("dd").dangers(&[Danger::Check(dd)]).targets(harm::dd_targets).grantable_prefixes(&[]),
     DISK.with_names("shred").dangers(&[FOR_GOOD]).operand_use(Changes),
     program("truncate")
-        .targets(targets::tee_targets)
+        .targets(harm::tee_targets)
         .dangers(&[Danger::Always("truncates files")])
         .operand_use(Changes),
-    program("dcfldd").targets(targets::dd_targets),
-    program("tee").targets(targets::tee_targets).operand_use(Changes).grantable_prefixes(&[]),
-    program("sponge").targets(targets::tee_targets).operand_use(Changes),
+    program("dcfldd").targets(harm::dd_targets),
+    program("tee").targets(harm::tee_targets).operand_use(Changes).grantable_prefixes(&[]),
+    program("sponge").targets(harm::tee_targets).operand_use(Changes),
     DISK.with_names("blkdiscard mkdosfs mkntfs mkswap mke2fs mkfs badblocks"),
     PARTITIONS.with_names("wipefs fdisk sfdisk sgdisk parted gdisk cfdisk"),
     program("lvremove vgremove pvremove").ruins(&[Danger::Always(VOLUME)]),
@@ -247,7 +199,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         VOLUME,
     )]),
     program("btrfs").ruins(&[Danger::InOrder("subvolume delete", VOLUME)]),
-    program("zip").targets(targets::zip_targets).operand_use(Reads),
+    program("zip").targets(harm::zip_targets).operand_use(Reads),
     program("mdadm hdparm").ruins(&[
         Danger::Prefix("--zero-superblock", VOLUME),
         Danger::Prefix("--security-erase", VOLUME),
@@ -352,7 +304,7 @@ fn rm(words: Args<'_>) -> Option<&'static str> {
 /// Programs that show partitions with some options.
 fn partitioned(words: Args<'_>) -> Vec<Target<'_>> {
     let shows = has_option(words, 'l', "--list") || has_option(words, 'p', "--print");
-    if shows { Vec::new() } else { targets::mkfs_targets(words) }
+    if shows { Vec::new() } else { harm::mkfs_targets(words) }
 }
 
 fn dd(words: Args<'_>) -> Option<&'static str> {

@@ -15,38 +15,12 @@ use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
 use super::{Program, is_in, program};
-use crate::shell::harm::{CHANGES, Danger, HISTORY, first_danger, has_option, targets};
+use crate::shell::harm::{self, CHANGES, Danger, HISTORY, first_danger, has_option};
 
-const PATCH: &str = "-p -u -s -U: -z -a -b -w -R -W -M? -C? -B? -D -l: -S: -G: --patch --no-patch \
-    --unified: --raw --patch-with-raw --patch-with-stat --indent-heuristic --no-indent-heuristic \
-    --minimal --patience --histogram --anchored: --diff-algorithm: --stat? --stat-width: \
-    --stat-name-width: --stat-count: --stat-graph-width: --compact-summary --numstat --shortstat \
-    --dirstat? --cumulative --summary --name-only --name-status --color? --no-color \
-    --color-moved? --no-color-moved --color-moved-ws: --word-diff? --word-diff-regex: --color-words? \
-    --no-renames --rename-empty --no-rename-empty --check --ws-error-highlight: --full-index \
-    --binary --abbrev? --no-abbrev --break-rewrites? --find-renames? --find-copies? \
-    --find-copies-harder --irreversible-delete --diff-filter: --find-object: --pickaxe-all \
-    --pickaxe-regex --relative? --no-relative --text --ignore-cr-at-eol --ignore-space-at-eol \
-    --ignore-space-change --ignore-all-space --ignore-blank-lines --ignore-matching-lines: \
-    --inter-hunk-context: --function-context --exit-code --quiet --no-ext-diff --no-textconv \
-    --ignore-submodules? --src-prefix: --dst-prefix: --no-prefix --default-prefix --line-prefix: \
-    --ita-invisible-in-index --merge-base -q -c -m --cc --combined-all-paths --diff-merges: --no-diff-merges";
+const PATCH: &str = include_str!("options/git_patch.txt");
 
 /// Without `--stdin`: what it names is not known.
-const WALK: &str = "-# -n: -i -E -F -P -g -r -t --max-count: --skip: --since: --after: --until: --before: \
-    --author: --committer: --grep: --grep-reflog: --all-match --invert-grep --regexp-ignore-case \
-    --basic-regexp --extended-regexp --fixed-strings --perl-regexp --remove-empty --merges \
-    --no-merges --min-parents: --max-parents: --no-min-parents --no-max-parents --first-parent \
-    --exclude-first-parent-only --not --all --branches? --tags? --remotes? --glob: --exclude: \
-    --reflog --ignore-missing --bisect --cherry-mark --cherry-pick --left-only --right-only \
-    --left-right --cherry --walk-reflogs --merge --boundary --simplify-by-decoration \
-    --show-pulls --full-history --dense --sparse --simplify-merges --ancestry-path? --date-order \
-    --author-date-order --topo-order --reverse --no-walk? --do-walk --relative-date --date: \
-    --parents --children --graph --no-graph --show-linear-break? --pretty? --format: \
-    --abbrev-commit --no-abbrev-commit --oneline --encoding: --expand-tabs? --no-expand-tabs \
-    --notes? --no-notes --follow --decorate? --no-decorate --decorate-refs: --decorate-refs-exclude: \
-    --source --mailmap --no-mailmap --use-mailmap --log-size --full-diff --root -L: --count \
-    --in-commit-order --objects --objects-edge --no-commit-id --always --header --timestamp";
+const WALK: &str = include_str!("options/git_walk.txt");
 
 const LIST: &str = "--contains? --no-contains? --merged? --no-merged? --points-at: --sort: --format: \
     --color? --no-color --column? --no-column -i --ignore-case --omit-empty";
@@ -60,25 +34,14 @@ const BLAME: &str = "-b -c -e -f -k -l -n -p -s -t -w -L: -M? -C? -S< --root --s
     --score-debug --show-name --show-number --show-email --abbrev? --ignore-rev: --color-lines \
     --color-by-age --minimal";
 
-const GREP: &str = "-a -i -I -r -w -v -h -H -E -G -P -F -n -l -L -o -z -c -p -W -q -# -A: -B: -C: -e: -f< \
-    -m: --cached --untracked --no-exclude-standard --exclude-standard --recursive --no-recursive \
-    --text --ignore-case --max-depth: --word-regexp --invert-match --full-name \
-    --extended-regexp --basic-regexp --perl-regexp --fixed-strings --line-number --column \
-    --files-with-matches --name-only --files-without-match --null --only-matching --count --color? \
-    --no-color --break --heading --show-function --context: --after-context: --before-context: \
-    --function-context --threads: --and --or --not --all-match --quiet --max-count: --no-textconv";
+const GREP: &str = include_str!("options/git_grep.txt");
 
 const LS_FILES: &str = "-z -t -v -f -c -d -o -i -s -u -k -m -x: -X< --cached --deleted --others \
     --ignored --stage --unmerged --killed --modified --directory --no-empty-directory --eol \
     --deduplicate --exclude: --exclude-from< --exclude-per-directory: --exclude-standard \
     --error-unmatch --full-name --abbrev? --debug --sparse --format:";
 
-const REV_PARSE: &str = "-q --verify --quiet --short? --abbrev-ref? --symbolic --symbolic-full-name \
-    --all --branches? --tags? --remotes? --glob: --exclude: --absolute-git-dir --git-dir \
-    --git-common-dir --is-inside-git-dir --is-inside-work-tree --is-bare-repository \
-    --is-shallow-repository --show-toplevel --show-prefix --show-cdup --show-superproject-working-tree \
-    --show-object-format? --git-path: --revs-only --no-revs --flags --no-flags --not --since: --until: \
-    --local-env-vars --path-format: --show-ref-format --disambiguate: --default:";
+const REV_PARSE: &str = include_str!("options/git_rev_parse.txt");
 
 const DESCRIBE: &str = "--dirty? --broken? --all --tags --contains --abbrev? --candidates: \
     --exact-match --debug --long --match: --exclude: --always --first-parent";
@@ -95,7 +58,7 @@ const REFS: &str = "-q -s -d --count: --sort: --format: --points-at: --merged? -
 pub(super) const PROGRAMS: &[Program] = &[program("git")
     .reads_if(reads)
     .dangers(&[Danger::Check(danger)])
-    .targets(targets::git_clean_targets)
+    .targets(harm::git_clean_targets)
     .network(NetworkUse::Check(needs_network))
     .options_outside_grant(
         "--output --ext-diff --textconv --exec-path --upload-pack --receive-pack --exec --git-dir \

@@ -15,8 +15,6 @@ use crate::shell::{SimpleCommand, Word};
 /// The words of a git command that select what it shows of the content in revisions and in the index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GitContentQuery {
-    /// The folder that options `-C` lead to, empty without them.
-    pub folder: PathBuf,
     /// Words that are revisions or paths: paths if there is such a file.
     pub operands: Vec<String>,
     /// Words that are paths.
@@ -87,8 +85,7 @@ pub(in crate::shell) fn shown_files(command: &SimpleCommand) -> Option<GitConten
     let shows = has_patch || shows_patch && !has_summary || sub == "grep";
     is_limited &= !(names_object && ["diff", "show"].contains(&sub));
     let (operands, paths) = if is_limited { (operands, paths) } else { Default::default() };
-    let query =
-        GitContentQuery { folder: git_folder(command), operands, paths, only_assumed_unchanged };
+    let query = GitContentQuery { operands, paths, only_assumed_unchanged };
     (shows && !names_files).then_some(query)
 }
 
@@ -241,18 +238,6 @@ pub enum GitProgram {
     Signature,
 }
 
-impl GitProgram {
-    const ALL: [GitProgram; 7] = [
-        GitProgram::Connection,
-        GitProgram::Content,
-        GitProgram::Diff,
-        GitProgram::Fsmonitor,
-        GitProgram::Hook,
-        GitProgram::Interactive,
-        GitProgram::Signature,
-    ];
-}
-
 /// Subcommands, and the programs that each of them may start. Whatever reads the index asks the file system monitor, and
 /// the monitor and hooks may be started by any that does.
 type Row = (WordList, &'static [GitProgram]);
@@ -284,16 +269,17 @@ const ROWS: &[Row] = {
 pub struct GitUse {
     /// Empty if there is none.
     subcommand: String,
-    programs: &'static [GitProgram],
+    /// The programs that the command may start; `None` if it may start any.
+    programs: Option<&'static [GitProgram]>,
 }
 
 impl GitUse {
     /// The use of a command about which nothing is known. It may start any program.
-    pub const ANY: GitUse = GitUse { subcommand: String::new(), programs: &GitProgram::ALL };
+    pub const ANY: GitUse = GitUse { subcommand: String::new(), programs: None };
 
     /// The use of a command that fetches objects which are not here.
     pub const FETCH: GitUse =
-        GitUse { subcommand: String::new(), programs: &[GitProgram::Connection] };
+        GitUse { subcommand: String::new(), programs: Some(&[GitProgram::Connection]) };
 
     /// The use that a command makes of git. One with arguments that are not looked into may start any program.
     pub fn of(command: &SimpleCommand) -> GitUse {
@@ -318,13 +304,13 @@ impl GitUse {
             .iter()
             .find(|(names, _)| is_in(names, subcommand))
             .filter(|_| !runs_words && !command.has_unknown_args);
-        let programs = row.map_or(&GitProgram::ALL[..], |(_, programs)| programs);
+        let programs = row.map(|(_, programs)| *programs);
         Some(GitUse { subcommand: subcommand.to_owned(), programs })
     }
 
     /// Returns true if the command may start a program of this kind.
     pub fn may_start(&self, kind: GitProgram) -> bool {
-        self.programs.contains(&kind)
+        self.programs.is_none_or(|programs| programs.contains(&kind))
     }
 
     /// Returns true if the command may run an alias: its own name may be one, maybe misspelt, or it starts git itself.
@@ -508,6 +494,7 @@ mod tests {
     #[test]
     fn a_subcommand_of_git_starts_certain_programs_and_other_forms_any() {
         use GitProgram::{Connection, Content, Diff, Fsmonitor, Hook, Interactive, Signature};
+        let all = [Connection, Content, Diff, Fsmonitor, Hook, Interactive, Signature];
         for (line, expected) in [
             ("git rev-parse HEAD", &[Fsmonitor, Hook][..]),
             ("git config --get user.name", &[Fsmonitor, Hook]),
@@ -522,7 +509,7 @@ mod tests {
         ] {
             let found = use_of(line);
             let found: Vec<_> =
-                GitProgram::ALL.into_iter().filter(|program| found.may_start(*program)).collect();
+                all.into_iter().filter(|program| found.may_start(*program)).collect();
             assert_eq!(found, expected, "{line}");
         }
         for line in [

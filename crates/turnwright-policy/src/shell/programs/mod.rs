@@ -14,8 +14,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::args::{Args, OptionTable};
-use super::harm::Danger;
-use super::harm::targets::FindTargets;
+use super::harm::{Danger, FindTargets};
 use super::network::NetworkUse;
 use super::prefix::{Form, Grant};
 use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};

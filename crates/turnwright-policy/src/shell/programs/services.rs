@@ -7,8 +7,8 @@ use crate::shell::prefix::form;
 
 use super::{Program, Starts, program};
 use crate::shell::harm::{
-    CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
-    has_subcommand, has_word, targets,
+    self, CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
+    has_subcommand, has_word,
 };
 
 const ONLINE: Program = program("").network(NetworkUse::Always);
@@ -28,11 +28,11 @@ pub(super) const PROGRAMS: &[Program] = &[
     ONLINE.with_names("aria2c dig host lftp mtr nslookup ping ping6 traceroute whois xh"),
     CLIENT.with_names("ftp http https nc ncat netcat sftp telnet"),
     CLIENT.with_names("scp").operand_use(OperandUse::Copies),
-    CLIENT.with_names("wget").targets(targets::wget_targets),
-    CLIENT.with_names("curl").version("--version").targets(targets::curl_targets),
+    CLIENT.with_names("wget").targets(harm::wget_targets),
+    CLIENT.with_names("curl").version("--version").targets(harm::curl_targets),
     CLIENT.with_names("ssh").starts(Starts::Line),
     program("rsync")
-        .targets(targets::rsync_targets)
+        .targets(harm::rsync_targets)
         .operand_use(OperandUse::Copies)
         .network(NetworkUse::Check(|words| operands(words).any(is_remote)))
         .dangers(&[Danger::Prefix("--del", "deletes files that the source does not have")])

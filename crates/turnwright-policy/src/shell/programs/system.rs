@@ -1,18 +1,17 @@
-//! Builtins of the shell, programs that start others, and programs about the machine.
+//! Builtins of the shell, programs that start others, and programs about the machine. Commands that would stop or ruin
+//! the whole system, on Windows too, are never run, whatever the mode and the rules say. Their list is short, because a
+//! wrong entry cannot be overridden.
 
 use crate::shell::OperandUse;
-use crate::shell::args::{Argument, arguments};
+use crate::shell::args::{Args, Argument, arguments, operands};
 use crate::shell::read_only::Operands::{self, Format, Words};
 use crate::shell::read_only::{FilesRead, UnknownArgs, add_path, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 
-use super::{ANYTHING, Program, Starts, is_in, program};
-use crate::shell::harm::{
-    Danger, ends_run_level, formats_drive, kills_all_processes, removes_drive, shuts_down,
-    stops_system,
-};
-use crate::shell::syntax::known_words;
-use crate::shell::syntax::wrappers::word;
+use super::{ANYTHING, Program, Starts, WordList, is_in, program};
+use crate::shell::harm::{Danger, SHUTDOWN};
+use crate::shell::syntax::parser::word;
+use crate::shell::syntax::shell_state;
 
 const SHELL: Program = ANYTHING.starts(Starts::Shell);
 /// The program that it starts is judged.
@@ -119,7 +118,7 @@ fn printenv(words: &[Word]) -> FilesRead {
         .iter()
         .all(|word| {
             is_in("-0 --null PATH TERM TMPDIR VIRTUAL_ENV", &word.text)
-                || known_words::is_plain_variable(&word.text)
+                || shell_state::is_plain_variable(&word.text)
         })
         .then(Vec::new)
 }
@@ -127,8 +126,8 @@ fn printenv(words: &[Word]) -> FilesRead {
 /// `export` with values that only influence output.
 fn export(words: &[Word]) -> FilesRead {
     let are_harmless = words.iter().all(|word| {
-        let assigned = known_words::assignment(&word.text).filter(|_| !word.is_glob);
-        assigned.is_some_and(|(name, value)| known_words::is_harmless_variable(name, value))
+        let assigned = shell_state::assignment(&word.text).filter(|_| !word.is_glob);
+        assigned.is_some_and(|(name, value)| shell_state::is_harmless_variable(name, value))
     });
     (!words.is_empty() && are_harmless).then(Vec::new)
 }
@@ -241,8 +240,8 @@ fn env(simple: &SimpleCommand) -> Option<usize> {
     let settings = simple.words[1..].iter().take_while(|word| word.text.contains('='));
     let mut count = 1;
     for setting in settings {
-        let (variable, value) = known_words::assignment(&setting.text)?;
-        known_words::is_harmless_variable(variable, value).then_some(())?;
+        let (variable, value) = shell_state::assignment(&setting.text)?;
+        shell_state::is_harmless_variable(variable, value).then_some(())?;
         count += 1;
     }
     Some(count)
@@ -320,4 +319,87 @@ fn ps(words: &[Word]) -> FilesRead {
     }
     let shows_environment = words.iter().any(|word| word.text.contains("env"));
     (!shows_environment).then(Vec::new)
+}
+
+/// `shutdown`, `reboot` and the like.
+fn shuts_down(words: Args<'_>) -> Option<&'static str> {
+    (!asks_help(words)).then_some(SHUTDOWN)
+}
+
+/// `init 0`.
+fn ends_run_level(words: Args<'_>) -> Option<&'static str> {
+    let mut operands = operands(words);
+    let is_end = operands.next().is_some_and(|word| ["0", "6"].contains(&word.text.as_str()));
+    (is_end && operands.next().is_none()).then_some(SHUTDOWN)
+}
+
+/// `systemctl poweroff`.
+fn stops_system(words: Args<'_>) -> Option<&'static str> {
+    let stops = "poweroff reboot halt kexec soft-reboot suspend hibernate";
+    let mut operands = operands(words).map(|word| word.text.as_str());
+    let isolates = operands.clone().nth(1).and_then(|word| word.strip_suffix(".target"));
+    let is_end = operands.next().is_some_and(|word| {
+        is_in(stops, word)
+            || is_in("isolate start", word) && isolates.is_some_and(|target| is_in(stops, target))
+    });
+    is_end.then_some(SHUTDOWN)
+}
+
+/// Also true for `shutdown -c`, which cancels one.
+fn asks_help(words: Args<'_>) -> bool {
+    words.first().is_some_and(|word| is_in("--help --version -c", &word.text))
+}
+
+/// True for `kill -9 -1`, `kill -s KILL -1` and `kill -- -1`. In `kill -1 7`, `-1` is a signal
+/// number.
+fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
+    let mut rest = words.iter().map(|word| word.text.as_str()).peekable();
+    let takes_value =
+        rest.next_if(|word| word.starts_with('-') && *word != "--").is_some_and(|option| {
+            // These take the signal as the next word.
+            ["-s", "-n", "--signal"].contains(&option)
+        });
+    if takes_value {
+        rest.next();
+    }
+    rest.any(|word| word == "-1").then_some("kills every process")
+}
+
+/// Folders that hold the system or all files of a user, as `cmd` names them.
+const SYSTEM_FOLDERS: WordList =
+    "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR%";
+/// Those below the root of a drive.
+const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
+
+/// `rd /s C:\`, `del /s C:\*`.
+fn removes_drive(words: Args<'_>) -> Option<&'static str> {
+    let is_recursive = words.iter().any(|word| {
+        word.text.starts_with('/')
+            && word.text.to_ascii_lowercase().split('/').any(|part| part == "s")
+    });
+    let removes = is_recursive && words.iter().any(is_system);
+    removes.then_some("deletes the system or all of a user's files")
+}
+
+/// `format C:`.
+fn formats_drive(words: Args<'_>) -> Option<&'static str> {
+    words.iter().any(|word| is_drive(&word.text)).then_some("destroys the content of a disk")
+}
+
+fn is_drive(text: &str) -> bool {
+    matches!(text.as_bytes(), [letter, b':'] if letter.is_ascii_alphabetic())
+}
+
+fn is_system(word: &Word) -> bool {
+    let path = word.text.to_ascii_uppercase().replace('/', "\\");
+    let everything = ["\\*.*", "\\*", "\\"].iter().find_map(|end| path.strip_suffix(end));
+    let folder = everything.unwrap_or(&path);
+    let name = folder.get(2..).filter(|_| folder.get(..2).is_some_and(is_drive));
+    // `\` is the root of the current drive, but `/` begins an option.
+    (everything == Some("") && word.text.starts_with('\\'))
+        || name == Some("")
+        || name
+            .and_then(|name| name.strip_prefix('\\'))
+            .is_some_and(|name| SYSTEM_NAMES.contains(&name))
+        || is_in(SYSTEM_FOLDERS, folder)
 }

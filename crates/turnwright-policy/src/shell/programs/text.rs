@@ -13,20 +13,20 @@ use crate::shell::read_only::{
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, WordList, is_in, program, projects};
-use crate::shell::harm::{Danger, targets};
+use crate::shell::harm::{self, Danger};
 
 pub(super) const PROGRAMS: &[Program] = &[
     program("grep egrep fgrep").reads_if(grep).unknown_args(UnknownArgs::NameFiles),
     program("rg").reads_if(rg).options_outside_grant("z --pre --hostname-bin --search-zip"),
     program("fd fdfind")
         .reads_if(fd)
-        .targets(targets::fd_targets)
+        .targets(harm::fd_targets)
         .dangers(&[Danger::Check(deletes_found)])
         .options_outside_grant("xX --exec --exec-batch"),
     program("find")
         .reads_if(find)
         .dangers(&[Danger::Check(deletes_found)])
-        .targets(targets::find_targets)
+        .targets(harm::find_targets)
         .options_outside_grant(
             "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
         )
@@ -61,54 +61,14 @@ pub(super) const PROGRAMS: &[Program] = &[
 ];
 
 /// [`OptionTable`] describes the notation.
-const GREP: OptionTable = &[
-    "-EFGPivwxyzcLloqsbHhnTUaIrR -# -e: -f< -m: -A: -B: -C: -d: -D: --extended-regexp",
-    "--fixed-strings --basic-regexp --perl-regexp --regexp: --file< --ignore-case \
-     --no-ignore-case",
-    "--word-regexp --line-regexp --null-data --no-messages --invert-match --max-count:",
-    "--byte-offset --line-number --line-buffered --with-filename --no-filename --label:",
-    "--only-matching --quiet --silent --binary-files: --text --directories: --devices: \
-     --recursive --dereference-recursive",
-    "--include: --exclude: --exclude-from< --exclude-dir:",
-    "--files-without-match --files-with-matches --count --initial-tab --null --before-context:",
-    "--after-context: --context: --group-separator: --no-group-separator --color? --colour?",
-    "-Z --binary --unix-byte-offsets --help --version",
-];
+const GREP: OptionTable = &[include_str!("options/grep.txt")];
 
 /// Without `--pre`, `--hostname-bin` and `-z`, which run programs, and without following symlinks,
 /// which lead out of the named folders.
-const RG: OptionTable = &[
-    "-abcFhHiIlnNopPqsSuUvVwx0. -A: -B: -C: -d: -e: -E: -f< -g: -j: -m: -M: -r: -t: -T:",
-    "--after-context: --before-context: --context: --auto-hybrid-regex --binary --block-buffered",
-    "--byte-offset --case-sensitive --color: --colors: --column --no-column --context-separator:",
-    "--no-context-separator --count --count-matches --crlf --debug --dfa-size-limit:",
-    "--encoding: --engine: --field-context-separator: --field-match-separator: --file<",
-    "--files --files-with-matches --files-without-match --fixed-strings --glob: --iglob:",
-    "--glob-case-insensitive --heading --no-heading --help --hidden --no-hidden \
-     --hyperlink-format:",
-    "--ignore-case --ignore-file< --ignore-file-case-insensitive --include-zero --invert-match",
-    "--json --line-buffered --line-number --no-line-number --line-regexp --max-columns:",
-    "--max-columns-preview --max-count: --max-depth: --max-filesize: --mmap --no-mmap --multiline",
-    "--multiline-dotall --no-config --no-ignore --no-ignore-dot --no-ignore-exclude",
-    "--no-ignore-files --no-ignore-global --no-ignore-messages --no-ignore-parent --no-ignore-vcs",
-    "--no-messages --no-pcre2-unicode --no-require-git --no-unicode --null --null-data",
-    "--one-file-system --only-matching --passthru --path-separator: --pcre2 --pcre2-version \
-     --pretty",
-    "--quiet --regex-size-limit: --regexp: --replace: --smart-case --sort: --sortr: --stats",
-    "--stop-on-nonmatch --text --threads: --trim --type: --type-not: --type-list --unrestricted",
-    "--version --vimgrep --with-filename --no-filename --word-regexp",
-];
+const RG: OptionTable = &[include_str!("options/rg.txt")];
 
 /// Without `-x` and `-X`, which run programs, and `-l`, which runs `ls`.
-const FD: OptionTable = &[
-    "-HIusigFap10qhV -d: -t: -e: -E: -S: -c: -j: --hidden --no-ignore --no-ignore-vcs",
-    "--no-ignore-parent --unrestricted --case-sensitive --ignore-case --glob --regex",
-    "--fixed-strings --absolute-path --full-path --print0 --max-depth: --min-depth:",
-    "--exact-depth: --prune --type: --extension: --size: --changed-within: --changed-before:",
-    "--newer: --older: --exclude: --ignore-file< --color: --threads: --max-results: --quiet",
-    "--show-errors --strip-cwd-prefix? --one-file-system --and: --path-separator: --search-path<",
-    "--base-directory< --version --help",
-];
+const FD: OptionTable = &[include_str!("options/fd.txt")];
 
 /// The files that a search program reads. With `pattern_options` no operand is the pattern; with `recursive_options` it
 /// is recursive, as it always is if there are none.
@@ -366,11 +326,7 @@ fn has_pipe(text: &str) -> bool {
     text.split("||").any(|part| part.contains('|'))
 }
 
-const JQ: OptionTable = &[
-    "-rjaCMScensRG --raw-output --raw-output0 --join-output --ascii-output --color-output",
-    "--monochrome-output --sort-keys --compact-output --exit-status --null-input --slurp",
-    "--raw-input --tab --indent: --unbuffered --stream --stream-errors --seq",
-];
+const JQ: OptionTable = &[include_str!("options/jq.txt")];
 
 /// `jq` without modules, which may be read from anywhere.
 fn jq(words: &[Word]) -> FilesRead {

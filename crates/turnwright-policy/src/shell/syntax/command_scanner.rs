@@ -8,7 +8,7 @@ use super::here_document::Reader;
 use super::lexer::Ambiguity;
 use super::parser::redirect;
 use super::shell_state::{ShellFolder, changes_folder};
-use super::{here_document, known_words, shell_state};
+use super::{here_document, shell_state};
 
 /// The maximum size of the result in bytes, counting each word as often as it is part of a command.
 const MAX_RESULT_BYTES: usize = 8 * 1024 * 1024;
@@ -73,7 +73,7 @@ impl CommandScanner {
 
     /// Notes a variable that is set, for the rest of the line if it is set alone.
     fn assign(&mut self, word: &str, is_alone: bool) {
-        let Some((name, value)) = known_words::assignment(word) else { return };
+        let Some((name, value)) = shell_state::assignment(word) else { return };
         let is_temporary = value == SUBSTITUTED
             && self.found.last().is_some_and(|command| command.program() == "mktemp");
         let value = if is_temporary { "/tmp/mktemp" } else { value };
@@ -89,7 +89,7 @@ impl CommandScanner {
     fn add(&mut self, mut words: Vec<Word>, redirects: Vec<Redirect>, depth: usize) {
         let start = words
             .iter()
-            .position(|word| !known_words::is_prefix(&word.text))
+            .position(|word| !shell_state::is_prefix(&word.text))
             .unwrap_or(words.len());
         // In front of a command an assignment changes nothing in the words of that command.
         let is_alone = start == words.len();
@@ -122,7 +122,7 @@ impl CommandScanner {
 
     /// Schedules arguments that are lines for a shell.
     fn scan_line_arguments(&mut self, simple: &SimpleCommand, depth: usize) {
-        let program = known_words::name(simple.program());
+        let program = shell_state::program_name(simple.program());
         let arguments = simple.argv().skip(1);
         if program == "eval" {
             let words: Vec<&str> = arguments.collect();
@@ -169,7 +169,7 @@ fn without_substitution(words: &mut [Word]) {
 /// assignments.
 fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) {
     let program = simple.program();
-    let adds_unknown = matches!(known_words::name(program), "xargs" | "parallel");
+    let adds_unknown = matches!(shell_state::program_name(program), "xargs" | "parallel");
     let inner = |words: &[Word]| {
         let mut words = words.to_vec();
         without_substitution(&mut words);
@@ -180,9 +180,9 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             ..SimpleCommand::default()
         }
     };
-    if matches!(known_words::name(program), "find" | "fd" | "fdfind") {
+    if matches!(shell_state::program_name(program), "find" | "fd" | "fdfind") {
         let is_start =
-            |text: &str| known_words::is_find_exec(text) || matches!(text, "-x" | "-X" | "--exec");
+            |text: &str| shell_state::is_find_exec(text) || matches!(text, "-x" | "-X" | "--exec");
         for (index, word) in simple.words.iter().enumerate() {
             if is_start(&word.text) {
                 let rest = &simple.words[index + 1..];
@@ -192,7 +192,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             }
         }
     }
-    let name = known_words::name(program);
+    let name = shell_state::program_name(program);
     if name == "set"
         && let Some(at) = simple.words.iter().position(|word| word.text == "--")
     {
@@ -215,7 +215,7 @@ fn add_started_commands(simple: &SimpleCommand, found: &mut Vec<SimpleCommand>) 
             continue;
         }
         let is_number = word.text.starts_with(|char: char| char.is_ascii_digit());
-        if is_number || known_words::is_assignment(&word.text) {
+        if is_number || shell_state::is_assignment(&word.text) {
             is_value = false;
             continue;
         }

@@ -2,10 +2,9 @@
 //! A line with one is unambiguous only if all of its commands only read.
 
 use super::super::Word;
-use super::known_words;
 use super::lexer::{Ambiguity, GROUP, Lexer, Terminator, Token, VARIABLE, Variable};
-use super::parser::{INCOMPLETE, LineState, SETS_VARIABLE, UNKNOWN_FOLDER, parse_list};
-use super::shell_state::changes_folder;
+use super::parser::{INCOMPLETE, SETS_VARIABLE, parse_list};
+use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
 
 pub(super) const KEYWORD: Ambiguity = "it contains a shell keyword such as `for` or `if`";
 /// How deeply loops, groups and substitutions may be nested.
@@ -121,7 +120,7 @@ fn list(
 /// loop or a condition either value may remain.
 pub(super) fn add_variable(lexer: &mut Lexer<'_>, variable: Variable) -> Result<(), Ambiguity> {
     let is_new = lexer.variables.iter().all(|known| known.0 != variable.0);
-    if !is_new || !known_words::is_own_variable(&variable.0) {
+    if !is_new || !shell_state::is_own_variable(&variable.0) {
         return Err(SETS_VARIABLE);
     }
     lexer.expansion.get_or_insert(SETS_VARIABLE);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use turnwright_types::shell_script::ShellDialect;
 
 use super::super::{SimpleCommand, Word};
-use super::known_words;
 use super::parser::parse_substitution;
+use super::shell_state;
 
 /// Why the words of a line do not determine what it does. The text is a sentence about the line,
 /// "it …".
@@ -358,7 +358,7 @@ impl<'a> Lexer<'a> {
         let end = from_name.find(|char: char| !char.is_alphanumeric() && char != '_');
         let name = &from_name[..end.unwrap_or(from_name.len())];
         let whole = if rest.starts_with('{') { format!("{{{name}}}") } else { name.to_owned() };
-        (known_words::is_plain_variable(name) && rest.starts_with(&whole))
+        (shell_state::is_plain_variable(name) && rest.starts_with(&whole))
             .then_some(1 + whole.len())
     }
 

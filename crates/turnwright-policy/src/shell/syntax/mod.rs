@@ -3,10 +3,8 @@
 
 mod compound;
 mod here_document;
-mod shell_state;
 pub(super) mod cmd_scanner;
 pub(super) mod command_scanner;
-pub(super) mod known_words;
 pub(super) mod lexer;
 pub(super) mod parser;
-pub(super) mod wrappers;
+pub(super) mod shell_state;

@@ -1,16 +1,20 @@
 //! The parser: turns words and operators into simple commands, each with its folder and the files
 //! that the shell opens for it. The first ambiguity ends it.
+//!
+//! Wrappers such as `nohup` and `timeout 9` are taken off a command, so that the command that they run is judged. A
+//! wrapper that is not understood exactly is an ambiguity.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
+use super::super::args::started_by_git;
+use super::super::programs::{self, Starts};
 use super::super::{Redirect, SimpleCommand, Word, read_only};
+use super::compound::{self, KEYWORD};
 use super::lexer::{
     Ambiguity, GROUP, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE, Variable,
     check_characters,
 };
-use super::shell_state::changes_folder;
-use super::wrappers::strip_wrappers;
-use super::{compound, known_words};
+use super::shell_state::{self, LineState, UNKNOWN_FOLDER, changes_folder};
 use turnwright_types::shell_script::ShellDialect;
 
 /// The maximum length of a line in bytes. Longer lines are ambiguous.
@@ -19,10 +23,11 @@ const MAX_COMMANDS: usize = 64;
 const MAX_WORDS: usize = 1024;
 /// How deeply `sh -c` may be nested.
 const MAX_DEPTH: usize = 2;
+const MAX_WRAPPERS: usize = 8;
 
 pub(super) const INCOMPLETE: Ambiguity = "it contains an incomplete command";
 pub(super) const SETS_VARIABLE: Ambiguity = "it sets a variable";
-pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
+const UNKNOWN_WRAPPER: Ambiguity = "it starts another program in a way that is not understood";
 
 /// The simple commands of a line that runs in `folder`. `depth` is the number of lines that it is
 /// nested in.
@@ -105,14 +110,30 @@ fn simple_command(lexer: &mut Lexer<'_>, state: &mut LineState) -> Result<Termin
     state.commands.append(&mut lexer.substituted);
     match command {
         Some(command) if command.words.is_empty() => {
-            state.set_variable(lexer, command.assigned, end)?;
+            set_variable(lexer, state, command.assigned, end)?;
         }
-        Some(command) => state.run(command, end, lexer.shell_depth)?,
+        Some(command) => command.run(state, end, lexer.shell_depth)?,
         None if !state.may_be_empty(end) => return Err(INCOMPLETE),
         None if !state.is_continued() => state.last = end,
         None => {}
     }
     Ok(end)
+}
+
+/// Sets a variable for the rest of the list. It must be certain that this happens, in this
+/// shell, and it must not change the value that another part of the line reads.
+fn set_variable(
+    lexer: &mut Lexer<'_>,
+    state: &mut LineState,
+    assigned: Option<Variable>,
+    end: Terminator,
+) -> Result<(), Ambiguity> {
+    let is_certain = matches!(state.last, Terminator::Semicolon | Terminator::Newline)
+        && !matches!(end, Terminator::Or | Terminator::Pipe | Terminator::Background);
+    let assigned = assigned.filter(|_| is_certain).ok_or(SETS_VARIABLE)?;
+    compound::add_variable(lexer, assigned)?;
+    state.advance(None, end);
+    Ok(())
 }
 
 /// A simple command while it is read.
@@ -193,14 +214,14 @@ impl PartialCommand {
         }
         if self.words.is_empty() {
             if raw.may_be_assignment
-                && let Some((variable, value)) = known_words::assignment(&raw.text)
+                && let Some((variable, value)) = shell_state::assignment(&raw.text)
             {
-                let is_harmless = known_words::is_harmless_variable(variable, value);
+                let is_harmless = shell_state::is_harmless_variable(variable, value);
                 if is_harmless && !raw.is_unknown {
                     self.sets_variable = true;
                     return Ok(());
                 }
-                let is_own = known_words::is_own_variable(variable) && !raw.is_inherited;
+                let is_own = shell_state::is_own_variable(variable) && !raw.is_inherited;
                 if !is_own || self.assigned.is_some() {
                     return Err(SETS_VARIABLE);
                 }
@@ -255,6 +276,33 @@ impl PartialCommand {
         }
         Ok(())
     }
+
+    /// Adds the command to those of the line, without its wrappers.
+    fn run(self, state: &mut LineState, end: Terminator, depth: usize) -> Result<(), Ambiguity> {
+        let PartialCommand { words, redirects, stdout_is_file, has_unknown_args, .. } = self;
+        let folder = Some(state.folder.clone().ok_or(UNKNOWN_FOLDER)?);
+        let mut simple = SimpleCommand {
+            words,
+            folder,
+            redirects,
+            has_unknown_args,
+            ..SimpleCommand::default()
+        };
+        let inner = strip_wrappers(&mut simple, stdout_is_file)?;
+        let target =
+            if changes_folder(&simple) { Some(state.changed_folder(&simple, end)?) } else { None };
+        match inner {
+            Some((line, dialect)) => {
+                state.commands.append(&mut parse_nested(simple, &line, dialect, depth)?);
+            }
+            None => {
+                state.commands.extend(read_only::started_by_find(&simple));
+                state.commands.push(simple);
+            }
+        }
+        state.advance(target, end);
+        Ok(())
+    }
 }
 
 /// The file that is opened; `None` for standard streams and `/dev/null`.
@@ -268,159 +316,6 @@ pub(in crate::shell) fn redirect(
             Err("it opens a network connection")
         }
         _ => Ok(Some(Redirect { path: PathBuf::from(path), is_write })),
-    }
-}
-
-/// The commands read so far, and the state after them.
-pub(in crate::shell) struct LineState {
-    pub(super) commands: Vec<SimpleCommand>,
-    /// The end of the last command.
-    last: Terminator,
-    /// The folder in which the next command runs, if it is known.
-    pub(in crate::shell) folder: Option<PathBuf>,
-    /// The folder before that, which `cd -` means, if it is known.
-    previous: Option<PathBuf>,
-    /// The folders that `pushd` has left.
-    left_folders: Vec<PathBuf>,
-    /// The folder in which the current chain of `&&`, `||` and `|` began.
-    chain_folder: Option<PathBuf>,
-    /// True if the current chain has changed the folder.
-    has_moved: bool,
-    /// True if each command of the current chain runs only if all commands before it succeeded.
-    only_and: bool,
-}
-
-impl LineState {
-    pub(in crate::shell) fn new(folder: PathBuf) -> LineState {
-        LineState {
-            commands: Vec::new(),
-            last: Terminator::Newline,
-            chain_folder: Some(folder.clone()),
-            folder: Some(folder),
-            previous: None,
-            left_folders: Vec::new(),
-            has_moved: false,
-            only_and: true,
-        }
-    }
-
-    /// True if another command must follow.
-    fn is_continued(&self) -> bool {
-        matches!(self.last, Terminator::And | Terminator::Or | Terminator::Pipe)
-    }
-
-    fn may_be_empty(&self, end: Terminator) -> bool {
-        end == Terminator::Newline || end == Terminator::EndOfLine && !self.is_continued()
-    }
-
-    fn run(
-        &mut self,
-        command: PartialCommand,
-        end: Terminator,
-        depth: usize,
-    ) -> Result<(), Ambiguity> {
-        let PartialCommand { words, redirects, stdout_is_file, has_unknown_args, .. } = command;
-        let folder = Some(self.folder.clone().ok_or(UNKNOWN_FOLDER)?);
-        let mut simple = SimpleCommand {
-            words,
-            folder,
-            redirects,
-            has_unknown_args,
-            ..SimpleCommand::default()
-        };
-        let inner = strip_wrappers(&mut simple, stdout_is_file)?;
-        let target =
-            if changes_folder(&simple) { Some(self.changed_folder(&simple, end)?) } else { None };
-        match inner {
-            Some((line, dialect)) => {
-                self.commands.append(&mut parse_nested(simple, &line, dialect, depth)?);
-            }
-            None => {
-                self.commands.extend(read_only::started_by_find(&simple));
-                self.commands.push(simple);
-            }
-        }
-        self.advance(target, end);
-        Ok(())
-    }
-
-    /// Sets a variable for the rest of the list. It must be certain that this happens, in this
-    /// shell, and it must not change the value that another part of the line reads.
-    fn set_variable(
-        &mut self,
-        lexer: &mut Lexer<'_>,
-        assigned: Option<Variable>,
-        end: Terminator,
-    ) -> Result<(), Ambiguity> {
-        let is_certain = matches!(self.last, Terminator::Semicolon | Terminator::Newline)
-            && !matches!(end, Terminator::Or | Terminator::Pipe | Terminator::Background);
-        let assigned = assigned.filter(|_| is_certain).ok_or(SETS_VARIABLE)?;
-        compound::add_variable(lexer, assigned)?;
-        self.advance(None, end);
-        Ok(())
-    }
-
-    /// The folder that a command changes to.
-    fn changed_folder(
-        &mut self,
-        simple: &SimpleCommand,
-        end: Terminator,
-    ) -> Result<PathBuf, Ambiguity> {
-        if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
-            return Err(UNKNOWN_FOLDER);
-        }
-        let here = self.folder.clone().ok_or(UNKNOWN_FOLDER)?;
-        // If the folder that a path leads back to was moved, the shell follows it.
-        let is_unmoved = || self.commands.iter().all(|command| read_only::reads(command).is_some());
-        let words: Vec<_> = simple.argv().collect();
-        let folder = match (words.as_slice(), simple.words.last()) {
-            (["cd", "-"], _) => self.previous.clone().filter(|_| is_unmoved()),
-            (["popd"], _) => self.left_folders.pop().filter(|_| is_unmoved()),
-            (["cd" | "pushd", target], Some(word))
-                if !word.is_glob && !target.is_empty() && !target.starts_with(['-', '+']) =>
-            {
-                let joined = join(&here, Path::new(target));
-                joined.filter(|(_, goes_back)| !goes_back || is_unmoved()).map(|joined| joined.0)
-            }
-            _ => None,
-        };
-        let folder = folder.ok_or(UNKNOWN_FOLDER)?;
-        if simple.program() == "pushd" {
-            self.left_folders.push(here.clone());
-        }
-        self.previous = Some(here);
-        Ok(folder)
-    }
-
-    fn advance(&mut self, target: Option<PathBuf>, end: Terminator) {
-        if let Some(target) = target {
-            self.has_moved = true;
-            self.folder = (end == Terminator::And && self.only_and).then_some(target);
-        }
-        match end {
-            Terminator::And | Terminator::Pipe => {}
-            Terminator::Or => {
-                self.only_and = false;
-                if self.has_moved {
-                    self.folder = None;
-                }
-            }
-            // The whole chain ran in another process, so its `cd` has no effect.
-            Terminator::Background => {
-                self.folder.clone_from(&self.chain_folder);
-                self.previous = None;
-                self.left_folders.clear();
-                (self.has_moved, self.only_and) = (false, true);
-            }
-            Terminator::Semicolon | Terminator::Newline | Terminator::EndOfLine => {
-                if self.has_moved {
-                    self.folder = None;
-                }
-                self.chain_folder.clone_from(&self.folder);
-                (self.has_moved, self.only_and) = (false, true);
-            }
-        }
-        self.last = end;
     }
 }
 
@@ -441,31 +336,121 @@ fn parse_nested(
     Ok(inner)
 }
 
-/// The target of `cd` from a folder, as shells resolve it: by the text of the path, and not by following links as other
-/// programs do; and true if it leads through a `..` behind a folder. Within one word the folder in front of a `..` need
-/// not exist, so then the target is unknown.
-fn join(here: &Path, target: &Path) -> Option<(PathBuf, bool)> {
-    let mut folder = if target.is_absolute() { PathBuf::new() } else { here.to_path_buf() };
-    let mut goes_back = false;
-    let mut goes_below = false;
-    for part in target.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir
-                if folder.components().all(|component| component == Component::ParentDir) =>
-            {
-                folder.push(part);
-            }
-            Component::ParentDir if !goes_below && folder.file_name().is_some() => {
-                folder.pop();
-                goes_back = true;
-            }
-            Component::ParentDir => return None,
+/// Takes the wrappers off a command. If a shell with a line of its own is left (`sh -c`), it is
+/// taken off, too, and the line is returned with its dialect.
+fn strip_wrappers(
+    simple: &mut SimpleCommand,
+    stdout_is_file: bool,
+) -> Result<Option<(String, ShellDialect)>, Ambiguity> {
+    loop {
+        check_program(simple)?;
+        let program = simple.program();
+        let own_word_count = match program {
+            "env" if simple.words.len() == 1 && !simple.has_unknown_args => return Ok(None),
+            "command" if has_option(simple, &["-v", "-V"]) => return Ok(None),
+            "sh" | "bash" | "dash" => return shell_line(simple),
             _ => {
-                folder.push(part);
-                goes_below = true;
+                let starts = programs::find(shell_state::program_name(program)).starts;
+                if !matches!(starts, Starts::Program | Starts::Shell) {
+                    return Ok(None);
+                }
+                // A program that is named by its path may be another one than the known wrapper, so
+                // its own words are not looked up.
+                (programs::find(program).wrapper_words)(simple)
             }
+        };
+        let own_word_count =
+            own_word_count.filter(|count| *count < simple.words.len()).ok_or(UNKNOWN_WRAPPER)?;
+        let is_glob = simple.words[..=own_word_count].iter().any(|word| word.is_glob);
+        if is_glob || simple.wrappers.len() == MAX_WRAPPERS {
+            return Err(UNKNOWN_WRAPPER);
         }
+        if simple.program() == "nohup" && !stdout_is_file {
+            // If its output is a terminal, `nohup` writes to a file instead.
+            simple.redirects.push(Redirect { path: "nohup.out".into(), is_write: true });
+        }
+        simple.has_unknown_args |= simple.program() == "xargs";
+        let wrapper = simple.words.drain(..own_word_count).next();
+        simple.wrappers.extend(wrapper.map(|word| word.text));
     }
-    Some((folder, goes_back))
+}
+
+/// Refuses words that are not a program, and programs that do more than their words say.
+fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
+    let program = simple.program();
+    let is_name = !program.starts_with('-')
+        && program.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_./+@,:-".contains(&byte));
+    if program != "[" && (program.is_empty() || !is_name) {
+        return Err("it runs a program whose name is not known");
+    }
+    if shell_state::is_reserved(program) {
+        return Err(KEYWORD);
+    }
+    // These forms change nothing about which programs later commands run, and on which files.
+    let is_harmless =
+        || matches!(program, "export" | "set" | "ulimit") && read_only::reads(simple).is_some();
+    if shell_state::changes_shell(program) && !is_harmless() {
+        return Err("it changes the state of the shell");
+    }
+    let arguments = &simple.words[1..];
+    match shell_state::program_name(program) {
+        // With these options they evaluate an array index in the name of the variable, which may
+        // run commands.
+        "test" | "["
+            if arguments
+                .iter()
+                .any(|word| word.is_glob || word.text == "-v" || word.text == "-R") =>
+        {
+            Err("it evaluates a variable name, which can run commands")
+        }
+        "printf" if arguments.first().is_some_and(may_set_variable) => Err("it sets a variable"),
+        "find"
+            if simple.argv().any(shell_state::is_find_exec)
+                && read_only::reads(simple).is_none() =>
+        {
+            Err("it runs a command for each file that it finds")
+        }
+        "git" if started_by_git(arguments).is_some() => Err("git runs a command that it is given"),
+        _ => Ok(()),
+    }
+}
+
+/// True if `printf` may set a variable: by an option, or by `%n`.
+fn may_set_variable(format: &Word) -> bool {
+    let mut conversions = format.text.split('%').skip(1);
+    format.is_glob
+        || format.text.starts_with('-')
+        || conversions.any(|conversion| {
+            conversion
+                .trim_start_matches(|char: char| {
+                    char.is_ascii_digit() || "-+ #.*'hlLjzt".contains(char)
+                })
+                .starts_with('n')
+        })
+}
+
+pub(in crate::shell) fn word(simple: &SimpleCommand, index: usize) -> &str {
+    simple.words.get(index).map_or("", |word| &word.text)
+}
+
+fn has_option(simple: &SimpleCommand, options: &[&str]) -> bool {
+    options.contains(&word(simple, 1))
+}
+
+/// The line of `sh -c LINE`. `None` for a script file, which is an operand like others.
+fn shell_line(simple: &mut SimpleCommand) -> Result<Option<(String, ShellDialect)>, Ambiguity> {
+    let is_script = !word(simple, 1).starts_with(['-', '+']);
+    if is_script && !simple.has_unknown_args && !simple.words.iter().any(|word| word.is_glob) {
+        return Ok(None);
+    }
+    let is_line = matches!(simple.words.as_slice(), [_, option, line]
+        if option.text == "-c" && !option.is_glob && !line.is_glob);
+    // Unknown arguments could become part of the line.
+    if !is_line || simple.has_unknown_args {
+        return Err(UNKNOWN_WRAPPER);
+    }
+    let dialect = if simple.program() == "bash" { ShellDialect::Bash } else { ShellDialect::Posix };
+    let mut words = std::mem::take(&mut simple.words).into_iter().map(|word| word.text);
+    simple.wrappers.extend(words.next());
+    Ok(words.nth(1).map(|line| (line, dialect)))
 }

@@ -1,15 +1,250 @@
-//! Keeps for each command of an ambiguous line what it takes over from those before it: the folder in which it runs,
-//! and the values of variables that the line sets, so that `d=target; rm -rf "$d"` is judged by what it deletes. A
-//! variable with several values makes several commands.
+//! What the shell itself knows: reserved words, builtins that change it, and variables. Keeps for each command of a
+//! line what it takes over from those before it: the folder in which it runs, and in an ambiguous line also the values
+//! of variables that the line sets, so that `d=target; rm -rf "$d"` is judged by what it deletes. A variable with
+//! several values makes several commands.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
+use super::super::harm::{is_home, ruin};
 use super::super::programs::{WordList, is_in};
+use super::super::{SimpleCommand, Word, read_only};
+use super::lexer::{Ambiguity, Terminator};
 
-use super::super::harm::ruin;
-use super::super::{SimpleCommand, Word};
-use super::known_words;
-use crate::shell::harm::targets::is_home;
+/// Reserved words, which are not commands.
+const RESERVED: &[&str] = &[
+    "!", "[[", "]]", "{", "}", "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for",
+    "function", "if", "in", "select", "then", "until", "while",
+];
+
+/// Builtins that evaluate text or change the meaning of later commands.
+const STATEFUL_BUILTINS: WordList = ". alias bg bind break builtin caller chdir compgen complete \
+    compopt continue declare dirs disown enable eval exec export fc fg getopts hash history jobs \
+    let local logout mapfile read readarray readonly return set setvar shift shopt source suspend \
+    times trap typeset ulimit umask unalias unset wait";
+
+/// Variables that only influence output.
+const HARMLESS_VARIABLES: WordList = "CARGO_TERM_COLOR CI CLICOLOR CLICOLOR_FORCE COLUMNS DEBUG \
+    FORCE_COLOR LINES NODE_ENV NO_COLOR PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE \
+    RUST_LIB_BACKTRACE RUST_LOG RUST_TEST_THREADS";
+
+/// Variables that hold no secret and have for a command that only reads the same value as for all others.
+const PLAIN_VARIABLES: WordList = "CARGO_HOME GOPATH GOROOT HOME JAVA_HOME LANG LOGNAME NVM_DIR \
+    PWD RUSTUP_HOME SHELL USER XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME";
+
+/// Returns true if everybody may see the value of this variable.
+pub(in crate::shell) fn is_plain_variable(name: &str) -> bool {
+    is_in(PLAIN_VARIABLES, name)
+}
+
+pub(super) fn is_assignment(word: &str) -> bool {
+    assignment(word).is_some()
+}
+
+/// Returns true for a word that may stand in front of a command.
+pub(super) fn is_prefix(word: &str) -> bool {
+    is_reserved(word) || is_assignment(word)
+}
+
+pub(super) fn is_reserved(word: &str) -> bool {
+    RESERVED.contains(&word)
+}
+
+pub(super) fn changes_shell(program: &str) -> bool {
+    is_in(STATEFUL_BUILTINS, program)
+}
+
+/// True for the actions of `find` that run a command for each file.
+pub(in crate::shell) fn is_find_exec(word: &str) -> bool {
+    matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir")
+}
+
+/// The name of a program without its folder. A program in the current folder (`./x`) keeps it,
+/// because it may be anything.
+pub(in crate::shell) fn program_name(program: &str) -> &str {
+    match program.strip_prefix("./") {
+        Some(rest) if !rest.contains('/') => program,
+        _ => program.rsplit('/').next().unwrap_or_default(),
+    }
+}
+
+/// True if this assignment does not change what is run.
+pub(in crate::shell) fn is_harmless_variable(variable: &str, value: &str) -> bool {
+    match variable {
+        "TERM" => matches!(value, "dumb" | "xterm" | "xterm-256color"),
+        "LANG" | "LANGUAGE" | "LC_ALL" | "LC_COLLATE" | "LC_CTYPE" | "LC_MESSAGES" => {
+            is_locale(value)
+        }
+        // Anything else may name a file.
+        "TZ" => {
+            !value.starts_with('/')
+                && !value.contains("..")
+                && value.chars().all(|char| char.is_ascii_alphanumeric() || "_+-/,.".contains(char))
+        }
+        _ => is_in(HARMLESS_VARIABLES, variable),
+    }
+}
+
+/// True for a name that scripts give to a variable of their own, which no program obeys.
+pub(super) fn is_own_variable(name: &str) -> bool {
+    name.starts_with(|char: char| char.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && !name.contains("proxy")
+}
+
+fn is_locale(value: &str) -> bool {
+    let language = value.strip_suffix(".UTF-8").or_else(|| value.strip_suffix(".utf8"));
+    matches!(value, "C" | "POSIX")
+        || language
+            .is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_'))
+}
+
+/// The name and the value of an assignment.
+pub(in crate::shell) fn assignment(word: &str) -> Option<(&str, &str)> {
+    let (variable, value) = word.split_once('=')?;
+    let is_name = !variable.starts_with(|char: char| char.is_ascii_digit())
+        && !variable.is_empty()
+        && variable.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    is_name.then_some((variable, value))
+}
+
+pub(super) const UNKNOWN_FOLDER: Ambiguity = "it runs in an unknown folder";
+
+/// The commands read so far, and the state after them.
+pub(super) struct LineState {
+    pub(super) commands: Vec<SimpleCommand>,
+    /// The end of the last command.
+    pub(super) last: Terminator,
+    /// The folder in which the next command runs, if it is known.
+    pub(super) folder: Option<PathBuf>,
+    /// The folder before that, which `cd -` means, if it is known.
+    previous: Option<PathBuf>,
+    /// The folders that `pushd` has left.
+    left_folders: Vec<PathBuf>,
+    /// The folder in which the current chain of `&&`, `||` and `|` began.
+    chain_folder: Option<PathBuf>,
+    /// True if the current chain has changed the folder.
+    has_moved: bool,
+    /// True if each command of the current chain runs only if all commands before it succeeded.
+    only_and: bool,
+}
+
+impl LineState {
+    pub(super) fn new(folder: PathBuf) -> LineState {
+        LineState {
+            commands: Vec::new(),
+            last: Terminator::Newline,
+            chain_folder: Some(folder.clone()),
+            folder: Some(folder),
+            previous: None,
+            left_folders: Vec::new(),
+            has_moved: false,
+            only_and: true,
+        }
+    }
+
+    /// True if another command must follow.
+    pub(super) fn is_continued(&self) -> bool {
+        matches!(self.last, Terminator::And | Terminator::Or | Terminator::Pipe)
+    }
+
+    pub(super) fn may_be_empty(&self, end: Terminator) -> bool {
+        end == Terminator::Newline || end == Terminator::EndOfLine && !self.is_continued()
+    }
+
+    /// The folder that a command changes to.
+    pub(super) fn changed_folder(
+        &mut self,
+        simple: &SimpleCommand,
+        end: Terminator,
+    ) -> Result<PathBuf, Ambiguity> {
+        if self.last == Terminator::Pipe || end == Terminator::Pipe || !simple.wrappers.is_empty() {
+            return Err(UNKNOWN_FOLDER);
+        }
+        let here = self.folder.clone().ok_or(UNKNOWN_FOLDER)?;
+        // If the folder that a path leads back to was moved, the shell follows it.
+        let is_unmoved = || self.commands.iter().all(|command| read_only::reads(command).is_some());
+        let words: Vec<_> = simple.argv().collect();
+        let folder = match (words.as_slice(), simple.words.last()) {
+            (["cd", "-"], _) => self.previous.clone().filter(|_| is_unmoved()),
+            (["popd"], _) => self.left_folders.pop().filter(|_| is_unmoved()),
+            (["cd" | "pushd", target], Some(word))
+                if !word.is_glob && !target.is_empty() && !target.starts_with(['-', '+']) =>
+            {
+                let joined = join(&here, Path::new(target));
+                joined.filter(|(_, goes_back)| !goes_back || is_unmoved()).map(|joined| joined.0)
+            }
+            _ => None,
+        };
+        let folder = folder.ok_or(UNKNOWN_FOLDER)?;
+        if simple.program() == "pushd" {
+            self.left_folders.push(here.clone());
+        }
+        self.previous = Some(here);
+        Ok(folder)
+    }
+
+    pub(super) fn advance(&mut self, target: Option<PathBuf>, end: Terminator) {
+        if let Some(target) = target {
+            self.has_moved = true;
+            self.folder = (end == Terminator::And && self.only_and).then_some(target);
+        }
+        match end {
+            Terminator::And | Terminator::Pipe => {}
+            Terminator::Or => {
+                self.only_and = false;
+                if self.has_moved {
+                    self.folder = None;
+                }
+            }
+            // The whole chain ran in another process, so its `cd` has no effect.
+            Terminator::Background => {
+                self.folder.clone_from(&self.chain_folder);
+                self.previous = None;
+                self.left_folders.clear();
+                (self.has_moved, self.only_and) = (false, true);
+            }
+            Terminator::Semicolon | Terminator::Newline | Terminator::EndOfLine => {
+                if self.has_moved {
+                    self.folder = None;
+                }
+                self.chain_folder.clone_from(&self.folder);
+                (self.has_moved, self.only_and) = (false, true);
+            }
+        }
+        self.last = end;
+    }
+}
+
+/// The target of `cd` from a folder, as shells resolve it: by the text of the path, and not by following links as other
+/// programs do; and true if it leads through a `..` behind a folder. Within one word the folder in front of a `..` need
+/// not exist, so then the target is unknown.
+fn join(here: &Path, target: &Path) -> Option<(PathBuf, bool)> {
+    let mut folder = if target.is_absolute() { PathBuf::new() } else { here.to_path_buf() };
+    let mut goes_back = false;
+    let mut goes_below = false;
+    for part in target.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir
+                if folder.components().all(|component| component == Component::ParentDir) =>
+            {
+                folder.push(part);
+            }
+            Component::ParentDir if !goes_below && folder.file_name().is_some() => {
+                folder.pop();
+                goes_back = true;
+            }
+            Component::ParentDir => return None,
+            _ => {
+                folder.push(part);
+                goes_below = true;
+            }
+        }
+    }
+    Some((folder, goes_back))
+}
 
 /// The folder in which a command runs, relative to that of the line, as far as the commands before it tell.
 #[derive(Clone)]
@@ -29,7 +264,7 @@ impl Default for ShellFolder {
 impl ShellFolder {
     /// The folder in which wrappers run a command.
     pub(super) fn follow_wrappers(&mut self, words: &[Word]) {
-        let program = words.first().map_or("", |word| known_words::name(&word.text));
+        let program = words.first().map_or("", |word| program_name(&word.text));
         if program == "su"
             && words.iter().any(|word| matches!(word.text.as_str(), "-" | "-l" | "--login"))
         {
@@ -205,4 +440,16 @@ fn after_name<'a>(part: &'a str, name: &str) -> Option<&'a str> {
         (!rest.starts_with(|char: char| char.is_ascii_alphanumeric() || char == '_'))
             .then_some(rest)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tables_are_sorted() {
+        for table in [STATEFUL_BUILTINS, HARMLESS_VARIABLES, PLAIN_VARIABLES] {
+            assert!(table.split(' ').is_sorted(), "{table:?}");
+        }
+    }
 }

@@ -58,7 +58,6 @@ const MAX_ALLOWED: usize = 1_000;
 pub struct ConfinementGuard {
     // Locked only to look something up or to note it.
     state: Mutex<GuardState>,
-    temp: Mutex<Option<PrivateTempFolder>>,
     /// The results of searches for files with names outside the session's folders.
     pub(crate) linked_files: Mutex<LinkedFiles>,
     history: Mutex<HistoryKeeper>,
@@ -80,6 +79,8 @@ struct GuardState {
     watches: HashMap<String, Arc<CommandWatch>>,
     last_snapshot: Option<Arc<ProtectedSnapshot>>,
     changes: KnownChanges,
+    /// The private temporary folder of commands, once one has needed it.
+    temp: Option<PrivateTempFolder>,
     ignored: IgnoredSearch,
     /// The results of searches for secrets in the session's folders.
     known_folders: KnownFolders,
@@ -200,16 +201,18 @@ impl CommandWatch {
 impl ConfinementGuard {
     /// The private temporary folder of the session's commands; created on first use.
     pub(crate) fn temp_folder(&self) -> Option<PathBuf> {
-        let mut temp = self.temp.lock();
-        if temp.is_none() {
+        if self.state.lock().temp.is_none() {
             match PrivateTempFolder::create() {
-                Ok(folder) => *temp = Some(folder),
+                // If another command was faster, both use its folder.
+                Ok(folder) => {
+                    self.state.lock().temp.get_or_insert(folder);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot create a temporary folder for commands");
                 }
             }
         }
-        temp.as_ref().and_then(|folder| real_path(folder.path()).ok())
+        self.known_temp_folder()
     }
 
     /// Does some work until a job ends.
@@ -237,7 +240,8 @@ impl ConfinementGuard {
 
     /// The temporary folder of the session's commands, if it was created.
     pub(crate) fn known_temp_folder(&self) -> Option<PathBuf> {
-        self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
+        let folder = self.state.lock().temp.as_ref()?.path().to_path_buf();
+        real_path(folder).ok()
     }
 
     /// Searches for secrets with what earlier searches have found. Another search at the same time finds nothing known,
@@ -367,7 +371,7 @@ impl ConfinementGuard {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
-        let temp = self.temp.lock().take();
+        let temp = self.state.lock().temp.take();
         spawn_blocking(move || drop(temp)).await.ok();
     }
 }

@@ -1,7 +1,6 @@
 //! The confinement of one command: its permission and the session's sandbox settings → a sandbox
 //! profile, environment variables, and a snapshot of the protected paths.
 
-mod kept_places;
 pub(crate) mod linked_files;
 pub(crate) mod package_managers;
 mod network;
@@ -252,7 +251,11 @@ impl ConfinementBuilder<'_> {
                 Vec::new()
             },
         };
-        let history = self.keep_history();
+        let history = if self.may_write {
+            self.site.keep_history(&self.command.script.commands)
+        } else {
+            KeptHistory::default()
+        };
         Ok(CommandConfinement {
             profile: Some(profile),
             environment: environment.without(removed_variables),
@@ -341,7 +344,7 @@ impl ConfinementBuilder<'_> {
         // snapshot is checked after the command has ended.
         let configs = tracking_configs(self.command);
         let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
-        let mut deleted = kept_places::deleted_first(self.command);
+        let mut deleted = linked_files::deleted_first(self.command);
         deleted.retain(|folder| environments.contains(folder));
         let may_write_protected = |path: &Path| {
             configs.contains(path)

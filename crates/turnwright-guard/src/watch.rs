@@ -23,7 +23,7 @@ use crate::confinement::package_managers;
 use crate::confinement::{CommandConfinement, CommandSigning};
 use crate::hidden_paths::KnownFolders;
 use crate::protected_snapshot::ProtectedSnapshot;
-use kept_history::{HistoryKeeper, KeptHistory};
+use kept_history::HistoryKeeper;
 use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use sandbox_denial::DenialNote;
 use server_watch::{ServerWatch, changed_at};
@@ -35,7 +35,6 @@ use turnwright_workspace::exec::{Job, JobEnd, Jobs};
 use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
-use unfinished_commands::RunningMark;
 
 pub use protected_check::ChangingCall;
 pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
@@ -251,18 +250,6 @@ impl ConfinementGuard {
         let found = search(&mut known);
         self.state.lock().known_folders = known;
         found
-    }
-
-    /// Keeps the history of repositories before a command. Blocks.
-    pub(crate) fn keep_history(
-        &self,
-        repositories: Vec<PathBuf>,
-        place: &Path,
-        may_prune: bool,
-        mark: Option<RunningMark>,
-    ) -> KeptHistory {
-        let is_alone = !self.state.lock().watches.values().any(|watch| watch.is_checking());
-        self.history.lock().keep(repositories, place, (may_prune, is_alone), mark)
     }
 
     /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.

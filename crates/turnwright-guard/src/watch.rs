@@ -25,7 +25,6 @@ use crate::hidden_paths::KnownFolders;
 use crate::protected_snapshot::ProtectedSnapshot;
 use kept_history::HistoryKeeper;
 use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
-use sandbox_denial::DenialNote;
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
@@ -38,6 +37,7 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 pub use protected_check::ChangingCall;
 pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
+pub use sandbox_denial::ReachedLimit;
 pub use server_watch::RemoteCallGuard;
 
 /// How often the protected paths are checked while a command runs in the background.
@@ -143,13 +143,6 @@ struct CommandWatch {
     checked: CancellationToken,
 }
 
-/// A limit of the sandbox, in a line for the model and one for the user.
-#[derive(Debug)]
-pub struct ReachedLimit {
-    pub for_model: String,
-    pub for_user: String,
-}
-
 impl CommandWatch {
     /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
     /// sandbox lets it do.
@@ -160,13 +153,8 @@ impl CommandWatch {
         end: Option<JobEnd>,
     ) -> Option<ReachedLimit> {
         let denial = self.denial(output, is_success, end).filter(|_| !self.is_unconfined);
-        if let Some(DenialNote { what, escalate }) = denial {
-            return Some(ReachedLimit {
-                for_model: format!(
-                    "[sandbox: {what}. If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked.]"
-                ),
-                for_user: format!("[sandbox: {what}]"),
-            });
+        if denial.is_some() {
+            return denial;
         }
         let is_denial_likely = !is_success && sandbox_denial::is_likely(output);
         let limits = self.limits.as_ref().filter(|_| is_denial_likely)?;
@@ -177,15 +165,15 @@ impl CommandWatch {
     }
 
     /// The access that the sandbox has denied to the command, as far as it can be named.
-    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
+    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<ReachedLimit> {
         if !is_success {
             let read_only: Vec<_> =
                 self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
             if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
-                return Some(DenialNote::of_protected(path));
+                return Some(ReachedLimit::of_protected(path));
             }
-            if let Some(note) = self.signing.denial(output) {
-                return Some(note);
+            if let Some(limit) = self.signing.denial(output) {
+                return Some(limit);
             }
         }
         let refused = end.map(|end| end.refused_connections).unwrap_or_default();

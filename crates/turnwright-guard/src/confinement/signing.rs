@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::ConfinementBuilder;
 use crate::signing::SigningService;
-use crate::watch::sandbox_denial::{self, DenialNote};
+use crate::watch::sandbox_denial::{self, ReachedLimit};
 use turnwright_sandbox::SandboxProfile;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
@@ -34,15 +34,12 @@ impl CommandSigning {
     }
 
     /// A note that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
-    pub(crate) fn denial(&self, output: &str) -> Option<DenialNote> {
-        let note = sandbox_denial::failed_signature(output).filter(|_| !self.is_open)?;
-        match &self.fault {
-            Some(why) => {
-                let what = format!("git signs nothing: {why}");
-                Some(DenialNote { what, escalate: "full".to_owned() })
-            }
-            None => Some(note),
-        }
+    pub(crate) fn denial(&self, output: &str) -> Option<ReachedLimit> {
+        let limit = sandbox_denial::failed_signature(output).filter(|_| !self.is_open)?;
+        Some(match &self.fault {
+            Some(why) => ReachedLimit::denied(&format!("git signs nothing: {why}"), "full"),
+            None => limit,
+        })
     }
 }
 
@@ -116,14 +113,11 @@ mod tests {
             (&closed, "fatal: not a git repository", None),
             (&broken, "", None),
         ] {
-            let note = signing.denial(output);
-            let told = note.as_ref().map(|note| (note.what.as_str(), note.escalate.as_str()));
-            match (told, expected) {
-                (Some((what, escalate)), Some((begin, expected))) => {
-                    assert!(what.starts_with(begin), "{what}");
-                    assert_eq!(escalate, expected);
-                }
-                (told, expected) => assert_eq!(told, expected, "{output}"),
+            let limit = signing.denial(output);
+            assert_eq!(limit.is_some(), expected.is_some(), "{output}: {limit:?}");
+            if let (Some(limit), Some((begin, escalate))) = (limit, expected) {
+                assert!(limit.for_user.starts_with(&format!("[sandbox: {begin}")), "{limit:?}");
+                assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
             }
         }
     }

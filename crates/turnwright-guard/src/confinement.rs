@@ -16,11 +16,11 @@ use std::sync::Arc;
 
 use crate::command::escalation::refusal_of_missing_path;
 use crate::command_site::CommandSite;
-use crate::hidden_paths::DeniedFiles;
 use crate::protected_snapshot::ProtectedSnapshot;
+use crate::restricted_files::DeniedFiles;
 use crate::watch::kept_history::KeptHistory;
 use crate::watch::{self, AllowedChanges};
-use crate::{command, hidden_paths, repository};
+use crate::{command, repository, restricted_files};
 use linked_files::{ChangedLayers, SharedPlaces};
 use network::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use package_managers::environment_use;
@@ -414,13 +414,13 @@ impl ConfinementBuilder<'_> {
     /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.
     fn reads_beside_edits(&self) -> bool {
         self.command.edits.is_some()
-            && hidden_paths::reads_unnamed_beside_edits(&self.command.script)
+            && restricted_files::reads_unnamed_beside_edits(&self.command.script)
     }
 
     /// The files in the session's folders that rules with wildcards deny.
     fn denied_files(&self) -> Result<DeniedFiles, ToolRefusal> {
         let folders: Vec<_> = self.site.roots.folders().map(Path::to_path_buf).collect();
-        let found = hidden_paths::denied_below(&folders, &self.denied_paths);
+        let found = restricted_files::denied_below(&folders, &self.denied_paths);
         if found.is_complete {
             return Ok(found);
         }
@@ -433,13 +433,13 @@ impl ConfinementBuilder<'_> {
     /// files that it does not name.
     fn hidden_paths(&self, environment: &Environment) -> Result<Vec<PathBuf>, ToolRefusal> {
         let reads = &self.command.reads;
-        if !hidden_paths::reads_unnamed_files(&self.command.script, reads) {
+        if !restricted_files::reads_unnamed_files(&self.command.script, reads) {
             return Ok(Vec::new());
         }
         let named: Vec<_> = reads.iter().map(|target| target.path.clone()).collect();
         let folders = silent_reads::project_folders(&self.site.roots, environment);
         let (paths, is_complete) = self.site.guard.with_known_folders(|known| {
-            hidden_paths::hidden_below(&folders, &self.denied_paths, &named, known)
+            restricted_files::hidden_below(&folders, &self.denied_paths, &named, known)
         });
         if !is_complete {
             return Err(

@@ -12,9 +12,9 @@ pub mod command_network;
 mod command_site;
 mod confinement;
 mod obeyed_files;
-mod hidden_paths;
 mod protected_snapshot;
 mod repository;
+mod restricted_files;
 pub mod signing;
 mod watch;
 

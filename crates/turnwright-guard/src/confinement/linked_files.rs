@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{ConfinementBuilder, cannot_be_written, package_managers};
-use crate::hidden_paths::outermost;
 use crate::repository;
+use crate::restricted_files::outermost;
 use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, publish_layer};
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::error_text::io_error_text;

@@ -20,8 +20,8 @@ use turnwright_workspace::{FolderNames, RealPaths};
 
 use super::linked_files::linked_packages;
 use super::{ConfinementBuilder, ConfinementSettings, silent_reads};
-use crate::hidden_paths::{KnownFolders, denied_below, hidden_below};
 use crate::repository;
+use crate::restricted_files::{KnownFolders, denied_below, hidden_below};
 
 /// The part of a session that decides what its programs may touch.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::hidden_paths::outermost;
 use crate::repository;
+use crate::restricted_files::outermost;
 use turnwright_policy::shell::Script;
 use turnwright_workspace::RealPaths;
 use turnwright_workspace::exec::Environment;

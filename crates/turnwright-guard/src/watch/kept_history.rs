@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
+use crate::restricted_files::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::RunningMark;
 use turnwright_types::hash::parse_hex;
 use turnwright_types::private_file::{self, FileLock};

@@ -3,9 +3,7 @@
 
 pub(crate) mod linked_files;
 pub(crate) mod package_managers;
-mod network;
 pub(crate) mod sandbox_profile;
-mod signing;
 pub(crate) mod silent_reads;
 
 use std::collections::BTreeSet;
@@ -22,11 +20,10 @@ use crate::watch::kept_history::KeptHistory;
 use crate::watch::{self, AllowedChanges};
 use crate::{command, repository, restricted_files};
 use linked_files::{ChangedLayers, SharedPlaces};
-use network::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use package_managers::environment_use;
 pub use package_managers::makes_environments;
-use sandbox_profile::SessionAccess;
-pub(crate) use signing::CommandSigning;
+pub(crate) use sandbox_profile::CommandSigning;
+use sandbox_profile::{SSH_AGENT_VARIABLE, SessionAccess, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
 use turnwright_policy::shell::{self, EnvironmentUse};

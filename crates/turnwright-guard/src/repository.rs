@@ -114,11 +114,6 @@ pub(crate) fn tracked_secrets(
     files.into_iter().map(|path| found.top.join(path)).collect()
 }
 
-/// The paths of the submodules in the index; `None` if it is not understood.
-fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
-    read_index(found, indexed_submodules)
-}
-
 /// Paths in the index; `None` if it is not understood.
 fn read_index(
     found: &GitRepository,
@@ -426,7 +421,9 @@ fn repository_risk(
             Some(risk) => return Some(risk),
             None => {}
         }
-        let Some(submodules) = submodules(&repository) else { return Some(not_understood()) };
+        let Some(submodules) = read_index(&repository, indexed_submodules) else {
+            return Some(not_understood());
+        };
         count += submodules.len();
         if count > MAX_SUBMODULES {
             return Some("the repository has too many submodules".to_owned().into());

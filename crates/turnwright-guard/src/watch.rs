@@ -385,7 +385,7 @@ impl CommandSite {
     /// Registers a command that was started, signs for it, and checks the protected paths when it has ended.
     pub fn watch(&self, job: &Arc<Job>, pass: &Pass, mut confinement: CommandConfinement) {
         let guard = &self.guard;
-        if let Some(service) = confinement.signing.take_service() {
+        if let Some(service) = confinement.signing.service.take() {
             guard.run_while_running(Arc::clone(job), service.serve());
         }
         let allowed = confinement.changes.paths.iter().cloned();

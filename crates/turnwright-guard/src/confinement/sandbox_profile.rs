@@ -389,7 +389,7 @@ pub(super) fn only_connects(script: &shell::Script) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct CommandSigning {
     /// Signs while the command runs; taken when that has begun.
-    service: Option<SigningService>,
+    pub(crate) service: Option<SigningService>,
     /// True if there is, or was, a service.
     is_open: bool,
     /// Why there is none, although the command may sign.
@@ -397,10 +397,6 @@ pub(crate) struct CommandSigning {
 }
 
 impl CommandSigning {
-    pub(crate) fn take_service(&mut self) -> Option<SigningService> {
-        self.service.take()
-    }
-
     /// The part of a command's limits that is about signing.
     pub(super) fn limit(&self) -> &'static str {
         if self.is_open { "; signing" } else { "" }

@@ -5,13 +5,13 @@
 
 mod settings;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_policy::shell::GitUse;
-use turnwright_types::effect::{Uncertainty, is_secret_path};
+use turnwright_policy::shell::{self, GitUse, SimpleCommand};
+use turnwright_types::effect::{ShellCommand, Uncertainty, is_secret_path};
 use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::checkpoint::{
     GitSettings, indexed_files, indexed_submodules, read_index_file,
@@ -188,9 +188,31 @@ pub(crate) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
     repository_of(folder).map(|found| found.top)
 }
 
+/// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
+/// else there. Blocks: not for the runtime's thread.
+pub(crate) fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
+    let script = &command.script;
+    let configs = script.commands.iter().map(|simple| tracking_config(simple, &command.workdir));
+    let configs_of_all: Option<_> = configs.collect();
+    let is_certain = script.ambiguity.is_none() && command.uncertainty.is_none();
+    configs_of_all.filter(|_| is_certain).unwrap_or_default()
+}
+
+/// The settings in which this command may note upstreams; `None` if it may do anything else.
+fn tracking_config(simple: &SimpleCommand, workdir: &Path) -> Option<PathBuf> {
+    let folder = real_path(workdir.join(simple.folder.as_ref()?)).ok()?;
+    // Another repository that is given by its folder has hooks of its own.
+    if !shell::classify(simple).tracks_branches
+        || simple.argv().skip(2).any(|word| folder.join(word).is_dir())
+    {
+        return None;
+    }
+    config_of(&folder)
+}
+
 /// The settings of the repository that git uses in a folder; `None` if another repository's hooks may
 /// run there.
-pub(crate) fn config_of(folder: &Path) -> Option<PathBuf> {
+fn config_of(folder: &Path) -> Option<PathBuf> {
     let found = folder.ancestors().find_map(|folder| match GitRepository::at(folder) {
         Ok(None) if !GitLayout::of(folder).is_repository() => None,
         found => Some(found.ok().flatten()),

@@ -17,10 +17,9 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::command_site::CommandSite;
 use crate::confinement::linked_files::LinkedFiles;
 use crate::confinement::package_managers;
-use crate::confinement::{CommandConfinement, CommandSigning};
+use crate::confinement::{CommandConfinement, CommandSigning, CommandSite};
 use crate::protected_snapshot::ProtectedSnapshot;
 use crate::restricted_files::KnownFolders;
 use kept_history::HistoryKeeper;

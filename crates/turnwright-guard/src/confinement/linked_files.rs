@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{ConfinementBuilder, cannot_be_written, package_managers};
+use super::{ConfinementBuilder, package_managers};
 use crate::repository;
 use crate::restricted_files::outermost;
 use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, publish_layer};
@@ -279,19 +279,6 @@ fn modified(folder: &Path) -> Option<SystemTime> {
 }
 
 impl ConfinementBuilder<'_> {
-    /// Gives the targets of redirects in the session's folders a file of their own if other places have it, too.
-    pub(super) fn separate_redirect_targets(
-        &self,
-        redirects: &[PathBuf],
-    ) -> Result<(), ToolRefusal> {
-        for path in redirects {
-            if self.site.roots.folders().any(|root| path.starts_with(root)) {
-                separate(path).map_err(|error| cannot_be_written(path, &error))?;
-            }
-        }
-        Ok(())
-    }
-
     /// The other names (hard links) in the session's folders of the files that the agent's own secrets are in.
     pub(super) fn other_names_of_secrets(&self) -> Vec<PathBuf> {
         let secrets = linked_secret_files();
@@ -466,7 +453,7 @@ impl ChangedLayers {
 ///
 /// # Errors
 /// When the file cannot be copied or replaced.
-fn separate(path: &Path) -> io::Result<()> {
+pub(super) fn separate(path: &Path) -> io::Result<()> {
     if file_id(path).is_none_or(|(_, names)| names < 2) {
         return Ok(());
     }

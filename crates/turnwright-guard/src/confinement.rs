@@ -16,13 +16,13 @@ use crate::command::escalation::refusal_of_missing_path;
 use crate::command_network::CommandNetwork;
 use crate::protected_snapshot::ProtectedSnapshot;
 use crate::restricted_files::DeniedFiles;
+use crate::signing::SigningService;
 use crate::watch::kept_history::KeptHistory;
 use crate::watch::{self, AllowedChanges, ConfinementGuard};
 use crate::{command, repository, restricted_files};
 use linked_files::{ChangedLayers, SharedPlaces};
 use package_managers::environment_use;
 pub use package_managers::makes_environments;
-pub(crate) use sandbox_profile::CommandSigning;
 use sandbox_profile::{SSH_AGENT_VARIABLE, SessionAccess, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
@@ -164,8 +164,8 @@ pub struct CommandConfinement {
     pub(crate) history: KeptHistory,
     /// The ports that programs of this machine may reach while it runs.
     pub publishes: Vec<u16>,
-    /// The service that signs for the command while it runs, or the reason why there is none.
-    pub(crate) signing: CommandSigning,
+    /// The service that signs for the command while it runs, or why there is none; `None` if it may not sign.
+    pub(crate) signing: Option<io::Result<SigningService>>,
     /// The private network that it shares with the session's other commands.
     pub network: Option<Arc<SessionNetwork>>,
     /// Lets only this command see places in the machine's `/tmp`.
@@ -296,7 +296,8 @@ impl ConfinementBuilder<'_> {
             self.site.take_snapshot(self.site.tracker.repositories())
         });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
-        let limits = Some(self.limits(&profile) + signing.limit() + &shared_note);
+        let signing_note = if matches!(signing, Some(Ok(_))) { "; signing" } else { "" };
+        let limits = Some(self.limits(&profile) + signing_note + &shared_note);
         let changes = AllowedChanges {
             paths: self.allowed_protected_paths(),
             installs_in: self.changed_environments(),

@@ -9,6 +9,7 @@ pub(crate) mod unfinished_commands;
 
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::confinement::linked_files::LinkedFiles;
 use crate::confinement::package_managers;
-use crate::confinement::{CommandConfinement, CommandSigning, CommandSite};
+use crate::confinement::{CommandConfinement, CommandSite};
 use crate::protected_snapshot::ProtectedSnapshot;
 use crate::restricted_files::KnownFolders;
 use kept_history::HistoryKeeper;
@@ -132,7 +133,8 @@ struct CommandWatch {
     has_extra_access: bool,
     limits: Option<String>,
     has_network: bool,
-    signing: CommandSigning,
+    /// An error if nothing signs for it although it may sign; `None` if it may not.
+    signing: Option<io::Result<()>>,
     /// Where it may write.
     writable: Vec<PathBuf>,
     has_snapshot: bool,
@@ -171,7 +173,7 @@ impl CommandWatch {
             if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
                 return Some(ReachedLimit::of_protected(path));
             }
-            if let Some(limit) = self.signing.denial(output) {
+            if let Some(limit) = sandbox_denial::failed_signature(output, self.signing.as_ref()) {
                 return Some(limit);
             }
         }
@@ -382,11 +384,11 @@ impl CommandSite {
     }
 
     /// Registers a command that was started, signs for it, and checks the protected paths when it has ended.
-    pub fn watch(&self, job: &Arc<Job>, pass: &Pass, mut confinement: CommandConfinement) {
+    pub fn watch(&self, job: &Arc<Job>, pass: &Pass, confinement: CommandConfinement) {
         let guard = &self.guard;
-        if let Some(service) = confinement.signing.service.take() {
-            guard.run_while_running(Arc::clone(job), service.serve());
-        }
+        let signing = confinement.signing.map(|created| {
+            created.map(|service| guard.run_while_running(Arc::clone(job), service.serve()))
+        });
         let allowed = confinement.changes.paths.iter().cloned();
         guard.state.lock().changes.allow(allowed, LONGEST_COMMAND);
         if let Some(shown) = confinement.shown {
@@ -397,7 +399,7 @@ impl CommandSite {
             is_unconfined: profile.is_none(),
             has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
-            signing: confinement.signing,
+            signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),

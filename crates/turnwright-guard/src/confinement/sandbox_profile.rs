@@ -1,8 +1,8 @@
 //! The sandbox profile of a program of the session, a command or an MCP server, and what belongs to that of a command:
 //!
 //! * Its private `/tmp`: the folder of its session. Of the machine's `/tmp`, it shows the paths that the command is
-//!   started with and the paths that the user has allowed. A command that nobody may have been asked about sees only the
-//!   paths that it was judged by, and only while it runs.
+//!   started with and the paths that the user has allowed. A command that nobody may have been asked about sees only
+//!   the paths that it was judged by, and only while it runs.
 //! * Its network: the access, the addresses of this machine's proxies, which commands with network access need, and the
 //!   SSH agent of the user, which only a command of `git`, `ssh` and the like gets that was allowed the network.
 //! * The service that lets git sign in a command that is allowed to.
@@ -31,7 +31,6 @@ use super::{ConfinementBuilder, ConfinementSettings, silent_reads};
 use crate::repository;
 use crate::restricted_files::{KnownFolders, denied_below, hidden_below};
 use crate::signing::SigningService;
-use crate::watch::sandbox_denial::{self, ReachedLimit};
 
 /// The part of a session that decides what its programs may touch.
 #[derive(Clone, Copy, Debug)]
@@ -242,15 +241,15 @@ impl ConfinementBuilder<'_> {
         addresses
     }
 
-    /// Adds the service that signs for the command, with the user's own programs. Without it the command runs all the
-    /// same, unless it was asked for.
+    /// Adds the service that signs for the command, with the user's own programs; `None` if the command may not sign.
+    /// Without the service it runs all the same, unless it was asked for.
     pub(super) fn add_signing(
         &self,
         profile: &mut SandboxProfile,
         variables: &mut Vec<(&'static str, String)>,
-    ) -> Result<CommandSigning, ToolRefusal> {
+    ) -> Result<Option<io::Result<SigningService>>, ToolRefusal> {
         if !self.further.sign {
-            return Ok(CommandSigning::default());
+            return Ok(None);
         }
         let site = self.site;
         let opened = &site.opened_places;
@@ -265,20 +264,18 @@ impl ConfinementBuilder<'_> {
             folders,
             Arc::clone(opened),
         );
-        match created {
+        match &created {
             Ok(service) => {
                 variables.extend(service.variables());
-                show_service(&service, profile);
-                Ok(CommandSigning { service: Some(service), is_open: true, fault: None })
+                show_service(service, profile);
             }
-            Err(error) => {
-                let why = io_error_text(&error);
-                if self.command.extra_access.sign {
-                    return Err(format!("Nothing was run: nothing can be signed: {why}").into());
-                }
-                Ok(CommandSigning { fault: Some(why), ..CommandSigning::default() })
+            Err(error) if self.command.extra_access.sign => {
+                let why = io_error_text(error);
+                return Err(format!("Nothing was run: nothing can be signed: {why}").into());
             }
+            Err(_) => {}
         }
+        Ok(Some(created))
     }
 }
 
@@ -385,33 +382,6 @@ pub(super) fn only_connects(script: &shell::Script) -> bool {
         })
 }
 
-/// The means by which git gets its signatures in a command.
-#[derive(Debug, Default)]
-pub(crate) struct CommandSigning {
-    /// Signs while the command runs; taken when that has begun.
-    pub(crate) service: Option<SigningService>,
-    /// True if there is, or was, a service.
-    is_open: bool,
-    /// Why there is none, although the command may sign.
-    fault: Option<String>,
-}
-
-impl CommandSigning {
-    /// The part of a command's limits that is about signing.
-    pub(super) fn limit(&self) -> &'static str {
-        if self.is_open { "; signing" } else { "" }
-    }
-
-    /// A note that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
-    pub(crate) fn denial(&self, output: &str) -> Option<ReachedLimit> {
-        let limit = sandbox_denial::failed_signature(output).filter(|_| !self.is_open)?;
-        Some(match &self.fault {
-            Some(why) => ReachedLimit::denied(&format!("git signs nothing: {why}"), "full"),
-            None => limit,
-        })
-    }
-}
-
 /// Lets a command see the service and connect to it.
 fn show_service(signing: &SigningService, profile: &mut SandboxProfile) {
     let [socket, program, folder] = signing.places();
@@ -460,29 +430,6 @@ mod tests {
         ] {
             let script = shell::parse(line, ShellDialect::Bash);
             assert_eq!(only_connects(&script), expected, "{line}");
-        }
-    }
-
-    #[test]
-    fn the_result_says_why_git_has_not_signed() {
-        let fault = Some("no place for the socket".to_owned());
-        let closed = CommandSigning::default();
-        let broken = CommandSigning { fault, ..CommandSigning::default() };
-        let open = CommandSigning { is_open: true, ..CommandSigning::default() };
-        let failed = "error: gpg failed to sign the data\nfatal: failed to write commit object\n";
-        for (signing, output, expected) in [
-            (&closed, failed, Some(("the user's keys are out of reach", "sign"))),
-            (&broken, failed, Some(("git signs nothing: no place for the socket", "full"))),
-            (&open, failed, None),
-            (&closed, "fatal: not a git repository", None),
-            (&broken, "", None),
-        ] {
-            let limit = signing.denial(output);
-            assert_eq!(limit.is_some(), expected.is_some(), "{output}: {limit:?}");
-            if let (Some(limit), Some((begin, escalate))) = (limit, expected) {
-                assert!(limit.for_user.starts_with(&format!("[sandbox: {begin}")), "{limit:?}");
-                assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
-            }
         }
     }
 }

@@ -3,10 +3,12 @@
 //! part of its work.
 
 use std::cmp::Reverse;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 
 /// The port of nameservers.
@@ -179,12 +181,25 @@ const FAILED_SIGNATURES: &[&str] = &[
     "no private key found for public key",
 ];
 
-/// A note that git could not sign; `None` if the output does not say so.
-pub(crate) fn failed_signature(output: &str) -> Option<ReachedLimit> {
+/// Describes that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
+/// `signing` is an error if nothing signs for the command although it may sign, and `None` if it may not.
+pub(crate) fn failed_signature(
+    output: &str,
+    signing: Option<&io::Result<()>>,
+) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
-    let what = "the user's keys are out of reach, so git signs nothing";
-    Some(ReachedLimit::denied(what, "sign"))
+    match signing {
+        Some(Ok(())) => None,
+        Some(Err(error)) => {
+            let what = format!("git signs nothing: {}", io_error_text(error));
+            Some(ReachedLimit::denied(&what, "full"))
+        }
+        None => {
+            let what = "the user's keys are out of reach, so git signs nothing";
+            Some(ReachedLimit::denied(what, "sign"))
+        }
+    }
 }
 
 /// The path in a command's output that could not be written; `None` if none is named.
@@ -285,6 +300,26 @@ mod tests {
                 assert!(limit.for_user.ends_with(&format!("{end}]")), "{refused}: {limit:?}");
                 let advice = format!("\"escalate\": \"{escalate}\"; the user is asked.]");
                 assert!(limit.for_model.ends_with(&advice), "{refused}: {limit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_result_says_why_git_has_not_signed() {
+        let broken = || Some(Err(io::Error::other("no place for the socket")));
+        let failed = "error: gpg failed to sign the data\nfatal: failed to write commit object\n";
+        for (signing, output, expected) in [
+            (None, failed, Some(("the user's keys are out of reach", "sign"))),
+            (broken(), failed, Some(("git signs nothing: no place for the socket", "full"))),
+            (Some(Ok(())), failed, None),
+            (None, "fatal: not a git repository", None),
+            (broken(), "", None),
+        ] {
+            let limit = failed_signature(output, signing.as_ref());
+            assert_eq!(limit.is_some(), expected.is_some(), "{output}: {limit:?}");
+            if let (Some(limit), Some((begin, escalate))) = (limit, expected) {
+                assert!(limit.for_user.starts_with(&format!("[sandbox: {begin}")), "{limit:?}");
+                assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
             }
         }
     }

@@ -136,29 +136,27 @@ pub(crate) fn refused_connections(
     let (lookups, outside): (Vec<_>, Vec<_>) =
         outside.into_iter().partition(|address: &&SocketAddr| address.port() == NAMESERVER_PORT);
     let mut denied = Vec::new();
-    let mut escalate: Vec<String> = Vec::new();
     if !lookups.is_empty() {
         denied.push("looking up names".to_owned());
     }
     if !outside.is_empty() {
         denied.push(format!("connecting to {}", named(&outside)));
     }
-    if !denied.is_empty() || has_network {
-        escalate.push("network".to_owned());
-    }
-    let mut sentences = Vec::new();
-    if !denied.is_empty() {
-        sentences.push(format!("the network is off, which has prevented {}", denied.join(" and ")));
-    }
     // Without the network, that is the more likely reason.
-    if !local.is_empty() && has_failed && denied.is_empty() {
-        sentences.push(format!(
-            "commands do not reach servers that run outside of their sandbox, such as one at {}",
-            named(&local)
-        ));
-        escalate.extend(local.iter().take(MAX_NAMED).map(ToString::to_string));
+    if !denied.is_empty() {
+        let what = format!("the network is off, which has prevented {}", denied.join(" and "));
+        return Some(ReachedLimit::denied(&what, "network"));
     }
-    let what = sentences.pop()?;
+    if local.is_empty() || !has_failed {
+        return None;
+    }
+    let what = format!(
+        "commands do not reach servers that run outside of their sandbox, such as one at {}",
+        named(&local)
+    );
+    let addresses = local.iter().take(MAX_NAMED).map(ToString::to_string);
+    let network = has_network.then(|| "network".to_owned());
+    let escalate: Vec<_> = network.into_iter().chain(addresses).collect();
     Some(ReachedLimit::denied(&what, &escalate.join(",")))
 }
 

@@ -264,7 +264,7 @@ pub(crate) fn change_time(found: &Metadata) -> Option<SystemTime> {
 }
 
 #[cfg(not(unix))]
-fn change_time(found: &Metadata) -> Option<SystemTime> {
+pub(crate) fn change_time(found: &Metadata) -> Option<SystemTime> {
     found.modified().ok()
 }
 

@@ -385,7 +385,7 @@ pub(super) fn receive_notification(
     match check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut notification).into() })
     {
         Ok(()) => Ok(Some(notification)),
-        Err(error) if is_errno(&error, &[libc::ENOENT, libc::EINTR]) => Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -441,10 +441,6 @@ fn send_answer(listener: BorrowedFd<'_>, mut answer: libc::seccomp_notif_resp) -
     let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
     // SAFETY: reads the answer.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut answer).into() }).is_ok()
-}
-
-pub(super) fn is_errno(error: &io::Error, numbers: &[c_int]) -> bool {
-    error.raw_os_error().is_some_and(|number| numbers.contains(&number))
 }
 
 /// Copies memory of another process. All of it must be readable.
@@ -504,16 +500,6 @@ pub(super) fn send_to(
         libc::sendto(socket.as_raw_fd(), bytes, message.len(), flags, target.cast(), length)
     };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-}
-
-/// Receives one message, without waiting.
-pub(super) fn receive<'a>(socket: BorrowedFd<'_>, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let target = buffer.as_mut_ptr().cast();
-    let size = buffer.len();
-    // SAFETY: writes at most `size` bytes to the buffer.
-    let received = unsafe { libc::recv(socket.as_raw_fd(), target, size, libc::MSG_DONTWAIT) };
-    let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Binds a socket to an address.

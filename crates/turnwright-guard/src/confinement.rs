@@ -381,12 +381,10 @@ impl ConfinementBuilder<'_> {
     /// Refuses to open a path for writing that does not exist, or does not any more.
     fn check_extra_access(&self) -> Result<(), ToolRefusal> {
         let mut writes = self.command.extra_access.writes.iter();
-        match writes.find(|target| fs::symlink_metadata(&target.path).is_err()) {
-            Some(missing) => {
-                Err(refusal_of_missing_path(&missing.path.to_string_lossy(), &missing.path))
-            }
-            None => Ok(()),
-        }
+        let missing = writes.find(|target| fs::symlink_metadata(&target.path).is_err());
+        missing.map_or(Ok(()), |missing| {
+            Err(refusal_of_missing_path(&missing.path.to_string_lossy(), &missing.path))
+        })
     }
 
     fn session_access(&self) -> SessionAccess<'_> {

@@ -180,7 +180,17 @@ pub(crate) fn history_folders(folder: &Path) -> Vec<PathBuf> {
 /// `user_files`, say so, relative to the folder.
 pub fn obeyed_by_git(folder: &Path, user_files: &[PathBuf]) -> (Option<PathBuf>, Vec<String>) {
     let Some(found) = repository_of(folder) else { return (None, Vec::new()) };
-    (state_folder(&found, folder), obeyed_paths(&found, folder, user_files))
+    let state = state_folder(&found, folder);
+    let named = named_paths(&found, user_files, None)
+        .into_iter()
+        .filter(|(key, _)| key != "core.attributesfile");
+    let below = named.filter_map(|(_, path)| {
+        let mut base = [Some(folder), state.as_deref()].into_iter().flatten();
+        base.find_map(|base| path.strip_prefix(base).ok()).map(Path::to_path_buf)
+    });
+    let inside = below.filter(|path| path != Path::new(""));
+    let paths = inside.map(|path| path.display().to_string()).collect();
+    (state, paths)
 }
 
 /// The top of the working tree that a folder belongs to.
@@ -272,19 +282,6 @@ fn is_worktree(git: &Path, top: &Path) -> bool {
     let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
     let named = setting.and_then(|setting| setting.value.as_ref());
     named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
-}
-
-/// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
-fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
-    let state = state_folder(found, folder);
-    let named = named_paths(found, user_files, None)
-        .into_iter()
-        .filter(|(key, _)| key != "core.attributesfile");
-    let below = named.filter_map(|(_, path)| {
-        let mut base = [Some(folder), state.as_deref()].into_iter().flatten();
-        base.find_map(|base| path.strip_prefix(base).ok()).map(Path::to_path_buf)
-    });
-    below.filter(|path| path != Path::new("")).map(|path| path.display().to_string()).collect()
 }
 
 /// Returns the paths that the repository's settings, or those in `user_files`, name, each with the key of

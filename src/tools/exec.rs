@@ -336,7 +336,7 @@ async fn begin<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
-    let slot = ctx.env.jobs.admit(&spec.command).map_err(|error| error.to_string())?;
+    let slot = ctx.env.jobs.admit(&spec.command)?;
     match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
         Some(Ok((started, live))) => {
             // The memory of a command that may run without the sandbox is the user's own affair.

@@ -215,11 +215,7 @@ pub(crate) fn folder_stamp(_: &Path, _: Duration) -> Option<FolderStamp> {
 
 /// Visits at most `limit` entries below these folders. `visit` returns true to visit what is below a
 /// folder. Returns true if everything was visited.
-fn walk(
-    roots: &[PathBuf],
-    limit: usize,
-    mut visit: impl FnMut(&Path, FileType) -> bool,
-) -> bool {
+fn walk(roots: &[PathBuf], limit: usize, mut visit: impl FnMut(&Path, FileType) -> bool) -> bool {
     let mut folders = roots.to_vec();
     let mut count = 0;
     while let Some(folder) = folders.pop() {

@@ -398,10 +398,7 @@ pub(crate) struct ChangedLayers {
 impl ChangedLayers {
     /// Prepares layers over folders, in a new folder in `place`. Folders beyond the number that is possible, and those
     /// that cannot be opened, are returned: they have to stay unchanged. Blocks.
-    fn prepare(
-        mut folders: Vec<PathBuf>,
-        place: &Path,
-    ) -> (ChangedLayers, Vec<PathBuf>) {
+    fn prepare(mut folders: Vec<PathBuf>, place: &Path) -> (ChangedLayers, Vec<PathBuf>) {
         let place = place.join(uuid::Uuid::new_v4().simple().to_string());
         if let Err(error) = private_file::create_folder(&place) {
             tracing::warn!(%error, "no layer over folders with shared files can be made");

@@ -195,9 +195,9 @@ impl ConfinementBuilder<'_> {
             (Vec::new(), [judged, named_in_tmp(&self.command.line, roots)].concat())
         };
         let values = environment.iter().filter(|(name, _)| !names_temp_folder(name));
-        let paths: Vec<_> = values.flat_map(|(_, value)| std::env::split_paths(value)).collect();
-        let in_tmp = paths.iter().filter(|path| path.starts_with("/tmp"));
-        let named = in_tmp.filter_map(|path| self.real_paths.get(path));
+        let paths = values.flat_map(|(_, value)| std::env::split_paths(value));
+        let in_tmp = paths.filter(|path| path.starts_with("/tmp"));
+        let named = in_tmp.filter_map(|path| self.real_paths.get(&path));
         let git_folders = roots.folders().filter_map(repository::git_folder);
         let projects = silent_reads::project_folders(roots, environment);
         let settings = &self.site.settings;

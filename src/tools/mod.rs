@@ -42,7 +42,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use turnwright_guard::command::{RestrictedFiles, TOO_MANY_FILES};
+use turnwright_guard::command::{TOO_MANY_FILES, restricted_effects};
 use turnwright_guard::note_about_other_names;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
@@ -451,10 +451,10 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
                 self.other_names = note_about_other_names(&plan.effects, roots);
             }
             ToolKind::Delete | ToolKind::Move if may_look => {
-                let restricted =
-                    RestrictedFiles::of_effects(&plan.effects, roots, &env.shared.rules.get());
-                self.has_too_many_files = restricted.is_incomplete;
-                plan.effects.extend(restricted.effects);
+                let (restricted, has_too_many_files) =
+                    restricted_effects(&plan.effects, roots, &env.shared.rules.get());
+                self.has_too_many_files = has_too_many_files;
+                plan.effects.extend(restricted);
             }
             _ => {}
         }

@@ -5,13 +5,13 @@
 //! for `--version`.
 
 pub(crate) mod escalation;
-mod restricted_files;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::repository;
+use crate::restricted_files::restricted_effects_of_command;
 use turnwright_policy::permission::{
     DeniedPaths, IDIOMATIC_VERSION_FILES, PolicyRules, ProtectedPaths,
 };
@@ -23,8 +23,8 @@ use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::{Roots, read_head};
 use turnwright_workspace::real_path;
 
+pub use crate::restricted_files::{TOO_MANY_FILES, restricted_effects};
 pub use escalation::Escalation;
-pub use restricted_files::{RestrictedFiles, TOO_MANY_FILES};
 
 /// At most this many names in a folder are compared with a pattern.
 const MAX_MATCHED: usize = 4_096;
@@ -315,15 +315,19 @@ pub fn inspect(
     policy: &PolicyRules,
 ) -> (ShellCommand, bool) {
     let denied = DeniedPaths::restricted(policy);
-    let restricted = RestrictedFiles::of_command(script, workdir, roots, policy);
-    let (changes, reads) = restricted.split();
     let mut command = ShellCommand::new(line, workdir, Arc::clone(script));
     command.reads = secrets_shown_by_git(script, workdir, roots, &denied);
-    command.reads.extend(reads);
-    command.changes = changes;
+    let (restricted, is_incomplete) = restricted_effects_of_command(script, workdir, roots, policy);
+    for effect in restricted {
+        match effect {
+            Effect::Read(target) => command.reads.push(target),
+            Effect::Write(target) | Effect::Delete(target) => command.changes.push(target),
+            _ => {}
+        }
+    }
     command.edits = shell::edited_files(script, workdir, &Disk(roots));
     command.uncertainty = uncertainty_of((script, line), workdir, environment, &denied);
-    (command, restricted.is_incomplete)
+    (command, is_incomplete)
 }
 
 /// Looks at the disk, except where that would connect to something else.

@@ -1,45 +1,45 @@
-//! The confinement of one command: its permission and the session's sandbox settings → a sandbox
-//! profile, environment variables, and a snapshot of the protected paths.
+//! The confinement of one command: its permission and the place where the commands of a conversation run, with the
+//! session's sandbox settings → a sandbox profile, environment variables, and a snapshot of the protected paths.
 
-mod kept_places;
 pub(crate) mod linked_files;
 pub(crate) mod package_managers;
-mod network;
 pub(crate) mod sandbox_profile;
-mod signing;
 pub(crate) mod silent_reads;
 
-use std::collections::BTreeSet;
+use std::fmt::{self, Debug};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::command::escalation::refusal_of_missing_path;
-use crate::command_site::CommandSite;
-use crate::hidden_paths::DeniedFiles;
+use crate::command_network::CommandNetwork;
 use crate::protected_snapshot::ProtectedSnapshot;
+use crate::restricted_files::DeniedFiles;
+use crate::signing::SigningService;
 use crate::watch::kept_history::KeptHistory;
-use crate::watch::{self, AllowedChanges};
-use crate::{command, hidden_paths, repository};
+use crate::watch::{self, AllowedChanges, ConfinementGuard};
+use crate::{command, repository, restricted_files};
 use linked_files::{ChangedLayers, SharedPlaces};
-use network::{SSH_AGENT_VARIABLE, only_connects, ssh_agents};
 use package_managers::environment_use;
 pub use package_managers::makes_environments;
-use sandbox_profile::SessionAccess;
-pub(crate) use signing::CommandSigning;
+use sandbox_profile::{SSH_AGENT_VARIABLE, SessionAccess, only_connects, ssh_agents};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, DeniedPaths, Pass, ProtectedPaths};
-use turnwright_policy::shell::{self, EnvironmentUse};
+use turnwright_policy::shell::EnvironmentUse;
 use turnwright_sandbox::{Network, PrivateTmp, SandboxProfile, SessionNetwork};
+use turnwright_types::client::Client;
 use turnwright_types::effect::{Effect, ExtraAccess, PathScope, ShellCommand};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::private_file;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret;
+use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings, ObeyedFiles};
 use turnwright_workspace::exec::Environment;
-use turnwright_workspace::files::ShownOnce;
+use turnwright_workspace::files::{Roots, ShownOnce};
+use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::nofollow;
+use turnwright_workspace::temp_folder::temp_place;
 use turnwright_workspace::{RealPaths, real_path};
 
 /// The sandbox settings of a session, from its configuration and the machine.
@@ -66,6 +66,65 @@ pub struct ConfinementSettings {
     pub read_only: Vec<PathBuf>,
     /// Paths in the session's folders that commands may not write.
     pub protected: ProtectedPaths,
+}
+
+/// The files in subfolders that programs of the user obey.
+pub(crate) const OBEYED: ObeyedFiles = ObeyedFiles {
+    is_obeyed: ProtectedPaths::is_obeyed_in_subfolder,
+    may_hold: ProtectedPaths::may_hold_obeyed,
+};
+
+/// The surroundings on which the bounds of a conversation's commands depend. Cloning is cheap.
+#[derive(Clone)]
+pub struct CommandSite {
+    /// The folders of the session.
+    pub roots: Arc<Roots>,
+    /// The environment variables of commands.
+    pub environment: Arc<Environment>,
+    /// The sandbox settings.
+    pub settings: Arc<ConfinementSettings>,
+    /// Watches the protected paths while commands run.
+    pub guard: Arc<ConfinementGuard>,
+    /// The private network of the commands.
+    pub network: Arc<CommandNetwork>,
+    /// Records the changes of files.
+    pub tracker: Arc<ChangeTracker>,
+    /// The places that commands and servers in the sandbox could write since this process was started.
+    pub opened_places: Arc<OpenedPlaces>,
+    /// The agent's own folder, which has the sockets of the signing service.
+    pub state_folder: PathBuf,
+    /// The folder of the conversation's long outputs, which commands may read.
+    pub outputs: PathBuf,
+    pub client: Arc<dyn Client>,
+}
+
+impl Debug for CommandSite {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CommandSite").field("roots", &self.roots).finish_non_exhaustive()
+    }
+}
+
+impl CommandSite {
+    /// Tracks the effects of commands on the session's folders from now on.
+    pub fn watch_files(&self) {
+        let home = self.environment.get("HOME").map(PathBuf::from);
+        let config = self
+            .environment
+            .get("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(home.as_ref()?.join(".config")));
+        let git = GitSettings { home, config, attribute_files: repository::attribute_files };
+        let ConfinementSettings { writable, private_caches, protected, .. } = &*self.settings;
+        let places = writable.iter().chain([private_caches]).chain(protected.roots());
+        let temporary = real_path(temp_place()).into_iter();
+        let writable = temporary.chain(places.cloned()).collect();
+        self.tracker.watch(&self.roots, OBEYED, git, writable);
+    }
+
+    /// The folder that keeps a copy of what commands wrote into protected places.
+    pub(crate) fn quarantine_folder(&self) -> PathBuf {
+        self.outputs.join("protected")
+    }
 }
 
 /// The variables that name the cache of many programs, and of npm.
@@ -105,8 +164,8 @@ pub struct CommandConfinement {
     pub(crate) history: KeptHistory,
     /// The ports that programs of this machine may reach while it runs.
     pub publishes: Vec<u16>,
-    /// The service that signs for the command while it runs, or the reason why there is none.
-    pub(crate) signing: CommandSigning,
+    /// The service that signs for the command while it runs, or why there is none; `None` if it may not sign.
+    pub(crate) signing: Option<io::Result<SigningService>>,
     /// The private network that it shares with the session's other commands.
     pub network: Option<Arc<SessionNetwork>>,
     /// Lets only this command see places in the machine's `/tmp`.
@@ -202,11 +261,6 @@ impl ConfinementSettings {
     pub(crate) fn can_layer_caches(&self) -> bool {
         turnwright_sandbox::can_layer_caches(&self.private_caches)
     }
-
-    /// The cache of commands on systems without such layers.
-    fn redirected_cache(&self) -> PathBuf {
-        self.private_caches.join("redirected")
-    }
 }
 
 impl ConfinementBuilder<'_> {
@@ -218,8 +272,7 @@ impl ConfinementBuilder<'_> {
         secret::learn_shared(&self.site.state_folder);
         self.check_extra_access()?;
         let write = self.places_to_write(&mut extra_variables);
-        create_redirect_targets(redirects, &write)?;
-        self.separate_redirect_targets(redirects)?;
+        self.prepare_redirect_targets(redirects, &write)?;
         // The user has approved git, not the programs that a repository's settings make it start.
         let is_certain = self.command.uncertainty.is_none();
         let uses_ssh = self.network && is_certain && only_connects(&self.command.script);
@@ -238,9 +291,13 @@ impl ConfinementBuilder<'_> {
         if self.may_write {
             extra_variables.extend(package_managers::offline_variables(&profile, &environment));
         }
-        let snapshot = self.may_write.then(|| self.take_snapshot());
+        let snapshot = self.may_write.then(|| {
+            self.site.begin_ignored_search();
+            self.site.take_snapshot(self.site.tracker.repositories())
+        });
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
-        let limits = Some(self.limits(&profile) + signing.limit() + &shared_note);
+        let signing_note = if matches!(signing, Some(Ok(_))) { "; signing" } else { "" };
+        let limits = Some(self.limits(&profile) + signing_note + &shared_note);
         let changes = AllowedChanges {
             paths: self.allowed_protected_paths(),
             installs_in: self.changed_environments(),
@@ -252,7 +309,11 @@ impl ConfinementBuilder<'_> {
                 Vec::new()
             },
         };
-        let history = self.keep_history();
+        let history = if self.may_write {
+            self.site.keep_history(&self.command.script.commands)
+        } else {
+            KeptHistory::default()
+        };
         Ok(CommandConfinement {
             profile: Some(profile),
             environment: environment.without(removed_variables),
@@ -269,11 +330,6 @@ impl ConfinementBuilder<'_> {
         })
     }
 
-    fn take_snapshot(&self) -> Arc<ProtectedSnapshot> {
-        self.site.begin_ignored_search();
-        self.site.take_snapshot(self.site.tracker.repositories())
-    }
-
     /// The places where the command may write. Adds the variables that point programs there.
     fn places_to_write(&self, extra_variables: &mut Vec<(&'static str, String)>) -> Vec<PathBuf> {
         let confinement = &self.site.settings;
@@ -288,10 +344,11 @@ impl ConfinementBuilder<'_> {
         }
         write.extend(self.writable_tmp(&write));
         if self.may_write && !confinement.can_layer_caches() {
-            let folder = confinement.redirected_cache();
+            // The cache of commands on systems without layers.
+            let folder = confinement.private_caches.join("redirected");
             let path = folder.display().to_string();
             extra_variables.extend(REDIRECTED_CACHES.map(|key| (key, path.clone())));
-            write.extend(create_private_folder(&folder));
+            write.extend(private_file::create_folder(&folder).and_then(|()| real_path(&folder)));
         }
         if environment_use(self.command) == EnvironmentUse::Makes {
             // `-m` takes no module from the folder.
@@ -300,15 +357,34 @@ impl ConfinementBuilder<'_> {
         write
     }
 
+    /// Creates the targets of redirects that are in none of the writable folders. Those in the session's folders get a
+    /// file of their own if other places have it, too.
+    fn prepare_redirect_targets(
+        &self,
+        redirects: &[PathBuf],
+        writable: &[PathBuf],
+    ) -> Result<(), ToolRefusal> {
+        let has_own_memory = turnwright_sandbox::namespace_support().mounts;
+        for path in redirects {
+            let is_in_own_memory = has_own_memory && path.starts_with(SHARED_MEMORY);
+            let mut above = writable.iter().filter(|folder| *folder != path);
+            if !is_in_own_memory && !above.any(|folder| path.starts_with(folder)) {
+                create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
+            }
+            if self.site.roots.folders().any(|root| path.starts_with(root)) {
+                linked_files::separate(path).map_err(|error| cannot_be_written(path, &error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Refuses to open a path for writing that does not exist, or does not any more.
     fn check_extra_access(&self) -> Result<(), ToolRefusal> {
         let mut writes = self.command.extra_access.writes.iter();
-        match writes.find(|target| fs::symlink_metadata(&target.path).is_err()) {
-            Some(missing) => {
-                Err(refusal_of_missing_path(&missing.path.to_string_lossy(), &missing.path))
-            }
-            None => Ok(()),
-        }
+        let missing = writes.find(|target| fs::symlink_metadata(&target.path).is_err());
+        missing.map_or(Ok(()), |missing| {
+            Err(refusal_of_missing_path(&missing.path.to_string_lossy(), &missing.path))
+        })
     }
 
     fn session_access(&self) -> SessionAccess<'_> {
@@ -339,9 +415,9 @@ impl ConfinementBuilder<'_> {
         allowed.extend(self.changed_environments());
         // git itself legitimately writes its config, for example to set a branch's upstream. The
         // snapshot is checked after the command has ended.
-        let configs = tracking_configs(self.command);
+        let configs = repository::tracking_configs(self.command);
         let environments = if writable.is_empty() { Vec::new() } else { self.environments() };
-        let mut deleted = kept_places::deleted_first(self.command);
+        let mut deleted = linked_files::deleted_first(self.command);
         deleted.retain(|folder| environments.contains(folder));
         let may_write_protected = |path: &Path| {
             configs.contains(path)
@@ -411,13 +487,13 @@ impl ConfinementBuilder<'_> {
     /// Returns true if nobody may have been asked about a line that edits files, and it may show the content of others.
     fn reads_beside_edits(&self) -> bool {
         self.command.edits.is_some()
-            && hidden_paths::reads_unnamed_beside_edits(&self.command.script)
+            && restricted_files::reads_unnamed_beside_edits(&self.command.script)
     }
 
     /// The files in the session's folders that rules with wildcards deny.
     fn denied_files(&self) -> Result<DeniedFiles, ToolRefusal> {
         let folders: Vec<_> = self.site.roots.folders().map(Path::to_path_buf).collect();
-        let found = hidden_paths::denied_below(&folders, &self.denied_paths);
+        let found = restricted_files::denied_below(&folders, &self.denied_paths);
         if found.is_complete {
             return Ok(found);
         }
@@ -430,13 +506,13 @@ impl ConfinementBuilder<'_> {
     /// files that it does not name.
     fn hidden_paths(&self, environment: &Environment) -> Result<Vec<PathBuf>, ToolRefusal> {
         let reads = &self.command.reads;
-        if !hidden_paths::reads_unnamed_files(&self.command.script, reads) {
+        if !restricted_files::reads_unnamed_files(&self.command.script, reads) {
             return Ok(Vec::new());
         }
         let named: Vec<_> = reads.iter().map(|target| target.path.clone()).collect();
         let folders = silent_reads::project_folders(&self.site.roots, environment);
         let (paths, is_complete) = self.site.guard.with_known_folders(|known| {
-            hidden_paths::hidden_below(&folders, &self.denied_paths, &named, known)
+            restricted_files::hidden_below(&folders, &self.denied_paths, &named, known)
         });
         if !is_complete {
             return Err(
@@ -505,23 +581,6 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// Creates a folder of our own. Returns its real path, or `None` if it cannot be created.
-fn create_private_folder(folder: &Path) -> Option<PathBuf> {
-    private_file::create_folder(folder).and_then(|()| real_path(folder)).ok()
-}
-
-/// Creates the targets of redirects that are in none of the writable folders.
-fn create_redirect_targets(redirects: &[PathBuf], writable: &[PathBuf]) -> Result<(), ToolRefusal> {
-    let has_own_memory = turnwright_sandbox::namespace_support().mounts;
-    for path in redirects.iter().filter(|path| !has_own_memory || !path.starts_with(SHARED_MEMORY))
-    {
-        if !writable.iter().any(|folder| path.starts_with(folder) && path != folder) {
-            create_redirect_target(path).map_err(|error| cannot_be_written(path, &error))?;
-        }
-    }
-    Ok(())
-}
-
 fn cannot_be_written(path: &Path, error: &io::Error) -> String {
     let path = turnwright_types::effect::escape_hidden_line(&path.to_string_lossy());
     format!("{path} cannot be written: {}. Nothing was run.", io_error_text(error))
@@ -539,28 +598,6 @@ fn create_redirect_target(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done.map(drop),
     }
-}
-
-/// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
-/// else there. Blocks: not for the runtime's thread.
-fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
-    let script = &command.script;
-    let configs = script.commands.iter().map(|simple| tracking_config(simple, &command.workdir));
-    let configs_of_all: Option<_> = configs.collect();
-    let is_certain = script.ambiguity.is_none() && command.uncertainty.is_none();
-    configs_of_all.filter(|_| is_certain).unwrap_or_default()
-}
-
-/// The settings in which this command may note upstreams; `None` if it may do anything else.
-fn tracking_config(simple: &shell::SimpleCommand, workdir: &Path) -> Option<PathBuf> {
-    let folder = real_path(workdir.join(simple.folder.as_ref()?)).ok()?;
-    // Another repository that is given by its folder has hooks of its own.
-    if !shell::classify(simple).tracks_branches
-        || simple.argv().skip(2).any(|word| folder.join(word).is_dir())
-    {
-        return None;
-    }
-    repository::config_of(&folder)
 }
 
 #[cfg(unix)]

@@ -9,19 +9,19 @@
 
 pub mod command;
 pub mod command_network;
-mod command_site;
 mod confinement;
 mod obeyed_files;
-mod hidden_paths;
 mod protected_snapshot;
 mod repository;
+mod restricted_files;
 pub mod signing;
 mod watch;
 
-pub use command_site::CommandSite;
 pub use confinement::linked_files::note_about_other_names;
 pub use confinement::sandbox_profile::server_profile;
-pub use confinement::{CommandConfinement, ConfinementSettings, confine, makes_environments};
+pub use confinement::{
+    CommandConfinement, CommandSite, ConfinementSettings, confine, makes_environments,
+};
 pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use watch::server_watch::ServerWatch;

@@ -347,7 +347,7 @@ impl ProtectedSnapshot {
             }
             (Some(SnapshotEntry::File(old, Some(before))), Some(SnapshotEntry::File(new, _))) => {
                 let Some(after) = read(path, new.length) else { return true };
-                let only_tracks = || name == "config" && only_tracking_differs(before, &after);
+                let only_tracks = || name == "config" && only_changes_tracking(before, &after);
                 old.mode != new.mode || before[..] != after[..] && !only_tracks()
             }
             (Some(SnapshotEntry::Link(one)), Some(SnapshotEntry::Link(other))) => one != other,
@@ -429,13 +429,6 @@ fn holds_git_folders(place: &Path) -> bool {
 fn is_gone(path: &Path) -> bool {
     let found = std::fs::symlink_metadata(path);
     found.is_err_and(|error| error.kind() != std::io::ErrorKind::PermissionDenied)
-}
-
-fn only_tracking_differs(before: &[u8], after: &[u8]) -> bool {
-    match (str::from_utf8(before), str::from_utf8(after)) {
-        (Ok(before), Ok(after)) => only_changes_tracking(before, after),
-        _ => false,
-    }
 }
 
 /// Returns true if this is a file of a linked working tree in a `.git` folder.

@@ -5,13 +5,13 @@
 
 mod settings;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use turnwright_policy::permission::DeniedPaths;
-use turnwright_policy::shell::GitUse;
-use turnwright_types::effect::{Uncertainty, is_secret_path};
+use turnwright_policy::shell::{self, GitUse, SimpleCommand};
+use turnwright_types::effect::{ShellCommand, Uncertainty, is_secret_path};
 use turnwright_types::git_layout::GitLayout;
 use turnwright_workspace::checkpoint::{
     GitSettings, indexed_files, indexed_submodules, read_index_file,
@@ -114,11 +114,6 @@ pub(crate) fn tracked_secrets(
     files.into_iter().map(|path| found.top.join(path)).collect()
 }
 
-/// The paths of the submodules in the index; `None` if it is not understood.
-fn submodules(found: &GitRepository) -> Option<Vec<PathBuf>> {
-    read_index(found, indexed_submodules)
-}
-
 /// Paths in the index; `None` if it is not understood.
 fn read_index(
     found: &GitRepository,
@@ -185,7 +180,17 @@ pub(crate) fn history_folders(folder: &Path) -> Vec<PathBuf> {
 /// `user_files`, say so, relative to the folder.
 pub fn obeyed_by_git(folder: &Path, user_files: &[PathBuf]) -> (Option<PathBuf>, Vec<String>) {
     let Some(found) = repository_of(folder) else { return (None, Vec::new()) };
-    (state_folder(&found, folder), obeyed_paths(&found, folder, user_files))
+    let state = state_folder(&found, folder);
+    let named = named_paths(&found, user_files, None)
+        .into_iter()
+        .filter(|(key, _)| key != "core.attributesfile");
+    let below = named.filter_map(|(_, path)| {
+        let mut base = [Some(folder), state.as_deref()].into_iter().flatten();
+        base.find_map(|base| path.strip_prefix(base).ok()).map(Path::to_path_buf)
+    });
+    let inside = below.filter(|path| path != Path::new(""));
+    let paths = inside.map(|path| path.display().to_string()).collect();
+    (state, paths)
 }
 
 /// The top of the working tree that a folder belongs to.
@@ -193,9 +198,31 @@ pub(crate) fn working_tree_top(folder: &Path) -> Option<PathBuf> {
     repository_of(folder).map(|found| found.top)
 }
 
+/// The settings of the repositories in which git may note the upstreams of branches, if a command line does nothing
+/// else there. Blocks: not for the runtime's thread.
+pub(crate) fn tracking_configs(command: &ShellCommand) -> BTreeSet<PathBuf> {
+    let script = &command.script;
+    let configs = script.commands.iter().map(|simple| tracking_config(simple, &command.workdir));
+    let configs_of_all: Option<_> = configs.collect();
+    let is_certain = script.ambiguity.is_none() && command.uncertainty.is_none();
+    configs_of_all.filter(|_| is_certain).unwrap_or_default()
+}
+
+/// The settings in which this command may note upstreams; `None` if it may do anything else.
+fn tracking_config(simple: &SimpleCommand, workdir: &Path) -> Option<PathBuf> {
+    let folder = real_path(workdir.join(simple.folder.as_ref()?)).ok()?;
+    // Another repository that is given by its folder has hooks of its own.
+    if !shell::classify(simple).tracks_branches
+        || simple.argv().skip(2).any(|word| folder.join(word).is_dir())
+    {
+        return None;
+    }
+    config_of(&folder)
+}
+
 /// The settings of the repository that git uses in a folder; `None` if another repository's hooks may
 /// run there.
-pub(crate) fn config_of(folder: &Path) -> Option<PathBuf> {
+fn config_of(folder: &Path) -> Option<PathBuf> {
     let found = folder.ancestors().find_map(|folder| match GitRepository::at(folder) {
         Ok(None) if !GitLayout::of(folder).is_repository() => None,
         found => Some(found.ok().flatten()),
@@ -255,19 +282,6 @@ fn is_worktree(git: &Path, top: &Path) -> bool {
     let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
     let named = setting.and_then(|setting| setting.value.as_ref());
     named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
-}
-
-/// The paths that git obeys, relative to the session's folder or to the one that [`git_folder`] finds.
-fn obeyed_paths(found: &GitRepository, folder: &Path, user_files: &[PathBuf]) -> Vec<String> {
-    let state = state_folder(found, folder);
-    let named = named_paths(found, user_files, None)
-        .into_iter()
-        .filter(|(key, _)| key != "core.attributesfile");
-    let below = named.filter_map(|(_, path)| {
-        let mut base = [Some(folder), state.as_deref()].into_iter().flatten();
-        base.find_map(|base| path.strip_prefix(base).ok()).map(Path::to_path_buf)
-    });
-    below.filter(|path| path != Path::new("")).map(|path| path.display().to_string()).collect()
 }
 
 /// Returns the paths that the repository's settings, or those in `user_files`, name, each with the key of
@@ -426,7 +440,9 @@ fn repository_risk(
             Some(risk) => return Some(risk),
             None => {}
         }
-        let Some(submodules) = submodules(&repository) else { return Some(not_understood()) };
+        let Some(submodules) = read_index(&repository, indexed_submodules) else {
+            return Some(not_understood());
+        };
         count += submodules.len();
         if count > MAX_SUBMODULES {
             return Some("the repository has too many submodules".to_owned().into());

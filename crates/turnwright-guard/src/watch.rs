@@ -9,6 +9,7 @@ pub(crate) mod unfinished_commands;
 
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +18,13 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::command_site::CommandSite;
 use crate::confinement::linked_files::LinkedFiles;
 use crate::confinement::package_managers;
-use crate::confinement::{CommandConfinement, CommandSigning};
-use crate::hidden_paths::KnownFolders;
+use crate::confinement::{CommandConfinement, CommandSite};
 use crate::protected_snapshot::ProtectedSnapshot;
-use kept_history::{HistoryKeeper, KeptHistory};
+use crate::restricted_files::KnownFolders;
+use kept_history::HistoryKeeper;
 use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
-use sandbox_denial::DenialNote;
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
@@ -35,10 +34,10 @@ use turnwright_workspace::exec::{Job, JobEnd, Jobs};
 use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
-use unfinished_commands::RunningMark;
 
 pub use protected_check::ChangingCall;
 pub(crate) use protected_check::{CLOCK_LAG, SETTLING_TIME, changed, pause_after};
+pub use sandbox_denial::ReachedLimit;
 pub use server_watch::RemoteCallGuard;
 
 /// How often the protected paths are checked while a command runs in the background.
@@ -58,7 +57,6 @@ const MAX_ALLOWED: usize = 1_000;
 pub struct ConfinementGuard {
     // Locked only to look something up or to note it.
     state: Mutex<GuardState>,
-    temp: Mutex<Option<PrivateTempFolder>>,
     /// The results of searches for files with names outside the session's folders.
     pub(crate) linked_files: Mutex<LinkedFiles>,
     history: Mutex<HistoryKeeper>,
@@ -80,6 +78,8 @@ struct GuardState {
     watches: HashMap<String, Arc<CommandWatch>>,
     last_snapshot: Option<Arc<ProtectedSnapshot>>,
     changes: KnownChanges,
+    /// The private temporary folder of commands, once one has needed it.
+    temp: Option<PrivateTempFolder>,
     ignored: IgnoredSearch,
     /// The results of searches for secrets in the session's folders.
     known_folders: KnownFolders,
@@ -133,7 +133,8 @@ struct CommandWatch {
     has_extra_access: bool,
     limits: Option<String>,
     has_network: bool,
-    signing: CommandSigning,
+    /// An error if nothing signs for it although it may sign; `None` if it may not.
+    signing: Option<io::Result<()>>,
     /// Where it may write.
     writable: Vec<PathBuf>,
     has_snapshot: bool,
@@ -141,13 +142,6 @@ struct CommandWatch {
     is_in_background: AtomicBool,
     /// Cancelled when the check after the command's end is done.
     checked: CancellationToken,
-}
-
-/// A limit of the sandbox, in a line for the model and one for the user.
-#[derive(Debug)]
-pub struct ReachedLimit {
-    pub for_model: String,
-    pub for_user: String,
 }
 
 impl CommandWatch {
@@ -160,13 +154,8 @@ impl CommandWatch {
         end: Option<JobEnd>,
     ) -> Option<ReachedLimit> {
         let denial = self.denial(output, is_success, end).filter(|_| !self.is_unconfined);
-        if let Some(DenialNote { what, escalate }) = denial {
-            return Some(ReachedLimit {
-                for_model: format!(
-                    "[sandbox: {what}. If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked.]"
-                ),
-                for_user: format!("[sandbox: {what}]"),
-            });
+        if denial.is_some() {
+            return denial;
         }
         let is_denial_likely = !is_success && sandbox_denial::is_likely(output);
         let limits = self.limits.as_ref().filter(|_| is_denial_likely)?;
@@ -177,15 +166,15 @@ impl CommandWatch {
     }
 
     /// The access that the sandbox has denied to the command, as far as it can be named.
-    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<DenialNote> {
+    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<ReachedLimit> {
         if !is_success {
             let read_only: Vec<_> =
                 self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
             if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
-                return Some(DenialNote::of_protected(path));
+                return Some(ReachedLimit::of_protected(path));
             }
-            if let Some(note) = self.signing.denial(output) {
-                return Some(note);
+            if let Some(limit) = sandbox_denial::failed_signature(output, self.signing.as_ref()) {
+                return Some(limit);
             }
         }
         let refused = end.map(|end| end.refused_connections).unwrap_or_default();
@@ -200,16 +189,18 @@ impl CommandWatch {
 impl ConfinementGuard {
     /// The private temporary folder of the session's commands; created on first use.
     pub(crate) fn temp_folder(&self) -> Option<PathBuf> {
-        let mut temp = self.temp.lock();
-        if temp.is_none() {
+        if self.state.lock().temp.is_none() {
             match PrivateTempFolder::create() {
-                Ok(folder) => *temp = Some(folder),
+                // If another command was faster, both use its folder.
+                Ok(folder) => {
+                    self.state.lock().temp.get_or_insert(folder);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "cannot create a temporary folder for commands");
                 }
             }
         }
-        temp.as_ref().and_then(|folder| real_path(folder.path()).ok())
+        self.known_temp_folder()
     }
 
     /// Does some work until a job ends.
@@ -237,7 +228,8 @@ impl ConfinementGuard {
 
     /// The temporary folder of the session's commands, if it was created.
     pub(crate) fn known_temp_folder(&self) -> Option<PathBuf> {
-        self.temp.lock().as_ref().and_then(|folder| real_path(folder.path()).ok())
+        let folder = self.state.lock().temp.as_ref()?.path().to_path_buf();
+        real_path(folder).ok()
     }
 
     /// Searches for secrets with what earlier searches have found. Another search at the same time finds nothing known,
@@ -247,18 +239,6 @@ impl ConfinementGuard {
         let found = search(&mut known);
         self.state.lock().known_folders = known;
         found
-    }
-
-    /// Keeps the history of repositories before a command. Blocks.
-    pub(crate) fn keep_history(
-        &self,
-        repositories: Vec<PathBuf>,
-        place: &Path,
-        may_prune: bool,
-        mark: Option<RunningMark>,
-    ) -> KeptHistory {
-        let is_alone = !self.state.lock().watches.values().any(|watch| watch.is_checking());
-        self.history.lock().keep(repositories, place, (may_prune, is_alone), mark)
     }
 
     /// Notes, once, that commands use the private caches of this project. Old ones are removed meanwhile.
@@ -370,7 +350,7 @@ impl ConfinementGuard {
         self.stop.cancel();
         self.tracker.close();
         self.tracker.wait().await;
-        let temp = self.temp.lock().take();
+        let temp = self.state.lock().temp.take();
         spawn_blocking(move || drop(temp)).await.ok();
     }
 }
@@ -407,11 +387,11 @@ impl CommandSite {
     }
 
     /// Registers a command that was started, signs for it, and checks the protected paths when it has ended.
-    pub fn watch(&self, job: &Arc<Job>, pass: &Pass, mut confinement: CommandConfinement) {
+    pub fn watch(&self, job: &Arc<Job>, pass: &Pass, confinement: CommandConfinement) {
         let guard = &self.guard;
-        if let Some(service) = confinement.signing.take_service() {
-            guard.run_while_running(Arc::clone(job), service.serve());
-        }
+        let signing = confinement.signing.map(|created| {
+            created.map(|service| guard.run_while_running(Arc::clone(job), service.serve()))
+        });
         let allowed = confinement.changes.paths.iter().cloned();
         guard.state.lock().changes.allow(allowed, LONGEST_COMMAND);
         if let Some(shown) = confinement.shown {
@@ -422,7 +402,7 @@ impl CommandSite {
             is_unconfined: profile.is_none(),
             has_extra_access: pass.has_extra_access(),
             has_network: profile.is_some_and(|profile| profile.network.reaches_other_machines()),
-            signing: confinement.signing,
+            signing,
             writable: profile.map(|profile| profile.writable.clone()).unwrap_or_default(),
             limits: confinement.limits,
             has_snapshot: confinement.snapshot.is_some(),

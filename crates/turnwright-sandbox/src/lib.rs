@@ -37,16 +37,12 @@
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod linux;
-#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-mod no_session_network;
-#[cfg(any(target_os = "macos", test))]
-#[cfg_attr(not(target_os = "macos"), allow(unreachable_pub, reason = "only its tests are here"))]
-mod macos;
-#[cfg(not(any(
-    target_os = "macos",
-    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
-)))]
-mod unsupported;
+#[cfg(any(
+    test,
+    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))
+))]
+#[cfg_attr(target_os = "linux", allow(unreachable_pub, reason = "only its tests are here"))]
+mod other_systems;
 
 pub mod escape_tests;
 mod refused_connections;
@@ -64,25 +60,13 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 use linux as system;
-#[cfg(target_os = "macos")]
-use macos as system;
-#[cfg(not(any(
-    target_os = "macos",
-    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
-)))]
-use unsupported as system;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+use other_systems as system;
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub use linux::{LinuxSandbox as Sandbox, SessionNetwork};
-#[cfg(target_os = "macos")]
-pub use macos::MacSandbox as Sandbox;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub use no_session_network::NoSessionNetwork as SessionNetwork;
-#[cfg(not(any(
-    target_os = "macos",
-    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))
-)))]
-pub use unsupported::UnsupportedSandbox as Sandbox;
+pub use other_systems::{NoSessionNetwork as SessionNetwork, OtherSandbox as Sandbox};
 
 /// The permissions of a sandboxed program. By default it may read everything, write nothing and use no
 /// network. Every profile lets the program start any other program that it can read.
@@ -284,12 +268,15 @@ pub fn wrap_command(
     profile: Option<&SandboxProfile>,
     words: Vec<OsString>,
 ) -> io::Result<Vec<OsString>> {
-    #[cfg(target_os = "macos")]
-    if let Some(profile) = profile {
-        return macos::wrap_command(profile, &words);
+    match profile {
+        Some(profile) if cfg!(target_os = "macos") => {
+            seatbelt::sandbox_exec_command(profile, &words).ok_or_else(|| {
+                let text = "a path of the profile cannot be expressed for Seatbelt";
+                io::Error::other(SetupError(text.to_owned()))
+            })
+        }
+        _ => Ok(words),
     }
-    let _: Option<&SandboxProfile> = profile;
-    Ok(words)
 }
 
 /// The gaps of the sandbox on this system and their consequences, one sentence each, to be

@@ -1,7 +1,8 @@
 //! Files with several names (hard links). uv, pnpm and Bun link packages from a store that all projects share, so
 //! writing to such a file of the session's folders changes the other projects as well. A command writes into layers
 //! instead of into folders with such files; when it has ended, the layers become the content of the folders, as new
-//! files. A tool writes a new file under one name, and the others keep the old one.
+//! files. A tool writes a new file under one name, and the others keep the old one. So do the redirects of a command:
+//! their targets get a file of their own before it begins.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
@@ -9,13 +10,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::confinement::package_managers;
-use crate::hidden_paths::outermost;
+use super::{ConfinementBuilder, package_managers};
+use crate::repository;
+use crate::restricted_files::outermost;
 use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, publish_layer};
-use turnwright_types::effect::Effect;
+use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_id::{FileId, file_id};
 use turnwright_types::private_file;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::secret::linked_secret_files;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::nofollow;
@@ -38,6 +42,12 @@ const MAX_LINKED: usize = 10_000;
 /// A folder in which nothing has appeared is searched again after this time. Only the user's own programs can have added
 /// such a link, because commands in the sandbox make none that lead out of the session's folders.
 const SEARCHED_AGAIN: Duration = Duration::from_secs(600);
+
+/// With more files than this that have a name outside of the session's folders, no command runs in the sandbox.
+const MAX_SHARED_FILES: usize = 1_000;
+const SHARED_TOO_MUCH: &str = "Nothing was run: more than 1000 files of the project are also files of another folder \
+                               (hard links, as `cp -l` makes them), which a command would change, too. Ask the user to make a copy \
+                               of the project, or call again with \"escalate\": \"full\", so that the user is asked.";
 
 /// The findings of the searches.
 #[derive(Debug, Default)]
@@ -77,7 +87,7 @@ struct SearchedFolder {
 
 impl LinkedFiles {
     /// Finds, before a command, the places where the session's folders share files with places outside. Blocks.
-    pub(crate) fn find(&mut self, checkpoint: &ChangeTracker, roots: &Roots) -> SharedPlaces {
+    fn find(&mut self, checkpoint: &ChangeTracker, roots: &Roots) -> SharedPlaces {
         let mut ignored = checkpoint.ignored_folders().to_vec();
         // A command can fill folders until no search comes to those with packages.
         ignored.sort_by_key(|folder| !holds_packages(folder));
@@ -104,7 +114,7 @@ impl LinkedFiles {
 
     /// The files with several names in the session's folders, except in ignored folders, as far as [`find`](Self::find)
     /// had to search for them.
-    pub(crate) fn unlisted_files(&self) -> impl Iterator<Item = PathBuf> {
+    fn unlisted_files(&self) -> impl Iterator<Item = PathBuf> {
         self.unlisted.values().flat_map(|folder| folder.files.iter().cloned())
     }
 }
@@ -268,6 +278,116 @@ fn modified(folder: &Path) -> Option<SystemTime> {
     fs::symlink_metadata(folder).and_then(|found| found.modified()).ok()
 }
 
+impl ConfinementBuilder<'_> {
+    /// The other names (hard links) in the session's folders of the files that the agent's own secrets are in.
+    pub(super) fn other_names_of_secrets(&self) -> Vec<PathBuf> {
+        let secrets = linked_secret_files();
+        if secrets.is_empty() {
+            return Vec::new();
+        }
+        // A search of another command may hold the lock for long, so it is only taken where the tracker has no list.
+        let mut names = self
+            .site
+            .tracker
+            .hard_linked()
+            .unwrap_or_else(|| self.site.guard.linked_files.lock().unlisted_files().collect());
+        names.retain(|path| file_id(path).is_some_and(|(id, _)| secrets.contains(&id)));
+        names
+    }
+
+    /// Where the session's folders share files with places outside, unless the user has allowed to change them.
+    pub(super) fn shared_places(&self) -> Result<SharedPlaces, ToolRefusal> {
+        let site = self.site;
+        let mut places = site.guard.linked_files.lock().find(&site.tracker, &site.roots);
+        let is_allowed = |path: &PathBuf| self.write.iter().any(|to| path.starts_with(to));
+        let deleted = deleted_first(self.command);
+        places.folders.retain(|path| {
+            !is_allowed(path) && !deleted.iter().any(|folder| path.starts_with(folder))
+        });
+        places.files.retain(|path| !is_allowed(path));
+        if places.files.len() > MAX_SHARED_FILES {
+            return Err(SHARED_TOO_MUCH.into());
+        }
+        Ok(places)
+    }
+
+    /// Describes for the model and the user what the sandbox lets the command do with files that other projects share.
+    pub(super) fn shared_note(&self, shared: &SharedPlaces) -> String {
+        let mut note = String::new();
+        if !shared.folders.is_empty() {
+            let all = self.display_first(&shared.folders);
+            note = format!(
+                "; {all} shares files with other projects (hard links), so it cannot be deleted or moved as a whole, but by a \
+                 line that begins with `rm -rf {} &&`",
+                self.display(&shared.folders[0])
+            );
+        }
+        if !shared.files.is_empty() {
+            let all = self.display_first(&shared.files);
+            note += &format!("; no changes of {all}, which is also a file outside (a hard link)");
+        }
+        note
+    }
+
+    /// The first three of these paths.
+    fn display_first(&self, paths: &[PathBuf]) -> String {
+        let names: Vec<_> = paths.iter().take(3).map(|path| self.display(path)).collect();
+        names.join(", ")
+    }
+
+    fn display(&self, path: &Path) -> String {
+        let place = ResolvedPath { path: path.to_path_buf(), scope: PathScope::Workspace };
+        self.site.roots.display_path(&place)
+    }
+
+    /// The layers over folders with shared files, and the paths that the command cannot change at all.
+    pub(super) fn layers(&self, shared: SharedPlaces) -> (ChangedLayers, Vec<PathBuf>) {
+        let SharedPlaces { folders, files: mut unchanged } = shared;
+        let confinement = &self.site.settings;
+        if folders.is_empty() || !confinement.can_layer_caches() {
+            unchanged.extend(folders);
+            return (ChangedLayers::default(), unchanged);
+        }
+        let place = confinement.private_caches.join("layers");
+        let (layers, without_layer) = ChangedLayers::prepare(folders, &place);
+        unchanged.extend(without_layer);
+        (layers, unchanged)
+    }
+}
+
+/// The folders that a line deletes as a whole before it does anything else, and without which it does nothing else.
+pub(super) fn deleted_first(command: &ShellCommand) -> Vec<PathBuf> {
+    let is_chain = !command.line.replace("&&", "").contains(['&', '|', ';', '\n']);
+    let first = command.script.commands.first().filter(|_| is_chain);
+    let Some(first) = first.filter(|first| first.program() == "rm" && first.wrappers.is_empty())
+    else {
+        return Vec::new();
+    };
+    let Some(folder) = first.folder.as_ref().filter(|_| command.script.ambiguity.is_none()) else {
+        return Vec::new();
+    };
+    let folder = command.workdir.join(folder);
+    let (options, paths): (Vec<_>, Vec<_>) =
+        first.argv().skip(1).partition(|word| word.starts_with('-'));
+    let is_recursive = options.iter().any(|option| option.contains(['r', 'R']));
+    let deletes = options.iter().all(|option| is_deleting_option(option));
+    // Behind a link, `..` leads elsewhere than it seems to.
+    let has_parent = paths.iter().any(|path| path.split('/').any(|part| part == ".."));
+    if !is_recursive || !deletes || has_parent {
+        return Vec::new();
+    }
+    paths.iter().map(|path| repository::normalize_lexically(&folder.join(path))).collect()
+}
+
+/// Returns true if `rm` certainly deletes with this option. With others, such as `--help` and `-i`, it may succeed and
+/// delete nothing.
+fn is_deleting_option(option: &str) -> bool {
+    let letters = option.trim_start_matches('-');
+    let are_short = option.len() == letters.len() + 1;
+    ["--recursive", "--force"].contains(&option)
+        || are_short && letters.chars().all(|letter| "rRfv".contains(letter))
+}
+
 /// The layers of one command, in a folder that is removed when all of them are published.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedLayers {
@@ -278,13 +398,7 @@ pub(crate) struct ChangedLayers {
 impl ChangedLayers {
     /// Prepares layers over folders, in a new folder in `place`. Folders beyond the number that is possible, and those
     /// that cannot be opened, are returned: they have to stay unchanged. Blocks.
-    pub(crate) fn prepare(
-        mut folders: Vec<PathBuf>,
-        place: &Path,
-    ) -> (ChangedLayers, Vec<PathBuf>) {
-        if folders.is_empty() {
-            return (ChangedLayers::default(), Vec::new());
-        }
+    fn prepare(mut folders: Vec<PathBuf>, place: &Path) -> (ChangedLayers, Vec<PathBuf>) {
         let place = place.join(uuid::Uuid::new_v4().simple().to_string());
         if let Err(error) = private_file::create_folder(&place) {
             tracing::warn!(%error, "no layer over folders with shared files can be made");
@@ -336,7 +450,7 @@ impl ChangedLayers {
 ///
 /// # Errors
 /// When the file cannot be copied or replaced.
-pub(crate) fn separate(path: &Path) -> io::Result<()> {
+pub(super) fn separate(path: &Path) -> io::Result<()> {
     if file_id(path).is_none_or(|(_, names)| names < 2) {
         return Ok(());
     }
@@ -374,6 +488,11 @@ pub fn note_about_other_names(effects: &[Effect], roots: &Roots) -> Option<Strin
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
+    use std::sync::Arc;
+
+    use turnwright_policy::shell;
+    use turnwright_types::shell_script::ShellDialect;
+
     use super::*;
 
     #[test]
@@ -489,5 +608,26 @@ mod tests {
         assert_eq!(file_id(&one).unwrap().1, 1);
         assert_eq!(fs::read_to_string(&one).unwrap(), "text");
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_what_is_gone_before_the_rest_of_a_line_runs_counts_as_deleted() {
+        for (line, expected) in [
+            ("rm -rf a && touch b", Some("/p/a")),
+            ("rm -r --force a/ && touch b", Some("/p/a")),
+            ("rm -rf --help a && touch b", None),
+            ("rm -rf --version a && touch b", None),
+            ("rm -ri a && touch b", None),
+            ("rm -f a && touch b", None),
+            ("rm -rf link/../a && touch b", None),
+            ("rm -rf a; touch b", None),
+            ("rm -rf a || touch b", None),
+            ("touch b && rm -rf a", None),
+        ] {
+            let script = Arc::new(shell::parse(line, ShellDialect::Bash));
+            let command = ShellCommand::new(line, Path::new("/p"), script);
+            let expected: Vec<_> = expected.into_iter().map(PathBuf::from).collect();
+            assert_eq!(deleted_first(&command), expected, "{line}");
+        }
     }
 }

@@ -186,7 +186,9 @@ fn remove_folder(folder: &Path, _is_stopped: &impl Fn() -> bool) -> io::Result<(
 impl ConfinementBuilder<'_> {
     /// The environments that the command makes, and those into which it installs packages: it may write there.
     pub(super) fn changed_environments(&self) -> Vec<PathBuf> {
-        let usual = self.usual_environments();
+        // The environments that installers use by default.
+        let roots = self.site.settings.protected.roots();
+        let usual = roots.iter().map(|root| root.join(".venv"));
         match environment_use(self.command) {
             EnvironmentUse::None | EnvironmentUse::InstallsConda => Vec::new(),
             EnvironmentUse::Creates => usual.filter(|path| !exists(path)).collect(),
@@ -197,11 +199,6 @@ impl ConfinementBuilder<'_> {
                 all.filter(|path| !exists(path) || named.contains(path)).collect()
             }
         }
-    }
-
-    /// The environments that installers use by default.
-    fn usual_environments(&self) -> impl Iterator<Item = PathBuf> {
-        self.site.settings.protected.roots().iter().map(|root| root.join(".venv"))
     }
 
     /// The paths that the arguments may name, and the folder that `uv venv` makes without any.

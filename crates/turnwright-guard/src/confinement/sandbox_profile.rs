@@ -1,27 +1,36 @@
-//! The sandbox profile of a program of the session, a command or an MCP server, and a command's private `/tmp`: the
-//! folder of its session. Of the machine's `/tmp`, it shows the paths that the command is started with and the paths
-//! that the user has allowed. A command that nobody may have been asked about sees only the paths that it was judged
-//! by, and only while it runs.
+//! The sandbox profile of a program of the session, a command or an MCP server, and what belongs to that of a command:
+//!
+//! * Its private `/tmp`: the folder of its session. Of the machine's `/tmp`, it shows the paths that the command is
+//!   started with and the paths that the user has allowed. A command that nobody may have been asked about sees only
+//!   the paths that it was judged by, and only while it runs.
+//! * Its network: the access, the addresses of this machine's proxies, which commands with network access need, and the
+//!   SSH agent of the user, which only a command of `git`, `ssh` and the like gets that was allowed the network.
+//! * The service that lets git sign in a command that is allowed to.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use turnwright_policy::permission::{DeniedPaths, PolicyRules};
-use turnwright_sandbox::{PrivateLayer, PrivateTmp, SandboxProfile};
+use turnwright_policy::shell;
+use turnwright_sandbox::{Network, PrivateLayer, PrivateTmp, SandboxProfile};
 use turnwright_types::effect::{PathScope, ResolvedPath, build_credential_paths};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::secret::secret_files;
 use turnwright_workspace::exec::Environment;
-use turnwright_workspace::files::{Roots, ShownOnce};
-use turnwright_workspace::{FolderNames, RealPaths};
+use turnwright_workspace::files::{Roots, SessionTmp, ShownOnce};
+use turnwright_workspace::{FolderNames, RealPaths, real_path};
+use url::{Host, Url};
 
 use super::linked_files::linked_packages;
 use super::{ConfinementBuilder, ConfinementSettings, silent_reads};
-use crate::hidden_paths::{KnownFolders, denied_below, hidden_below};
 use crate::repository;
+use crate::restricted_files::{KnownFolders, denied_below, hidden_below};
+use crate::signing::SigningService;
 
 /// The part of a session that decides what its programs may touch.
 #[derive(Clone, Copy, Debug)]
@@ -186,9 +195,9 @@ impl ConfinementBuilder<'_> {
             (Vec::new(), [judged, named_in_tmp(&self.command.line, roots)].concat())
         };
         let values = environment.iter().filter(|(name, _)| !names_temp_folder(name));
-        let paths: Vec<_> = values.flat_map(|(_, value)| std::env::split_paths(value)).collect();
-        let in_tmp = paths.iter().filter(|path| path.starts_with("/tmp"));
-        let named = in_tmp.filter_map(|path| self.real_paths.get(path));
+        let paths = values.flat_map(|(_, value)| std::env::split_paths(value));
+        let in_tmp = paths.filter(|path| path.starts_with("/tmp"));
+        let named = in_tmp.filter_map(|path| self.real_paths.get(&path));
         let git_folders = roots.folders().filter_map(repository::git_folder);
         let projects = silent_reads::project_folders(roots, environment);
         let settings = &self.site.settings;
@@ -212,6 +221,61 @@ impl ConfinementBuilder<'_> {
     /// Returns true if nobody may have been asked about the command: it only reads, or only edits files.
     pub(super) fn may_be_unasked(&self) -> bool {
         self.is_silent || self.command.edits.is_some()
+    }
+
+    /// Commands never reach the machine's servers, whatever the settings say about the network.
+    pub(super) fn network(&self) -> Network {
+        match self.site.settings.network {
+            Network::On => Network::Internet,
+            _ if self.network => Network::Internet,
+            other => other,
+        }
+    }
+
+    /// The addresses of this machine that the command may connect to: those that it asks for, and proxies.
+    pub(super) fn machine_addresses(&self, environment: &Environment) -> Vec<SocketAddr> {
+        let mut addresses = self.further.connects.clone();
+        if self.network().reaches_other_machines() {
+            addresses.extend(proxy_addresses(environment));
+        }
+        addresses
+    }
+
+    /// Adds the service that signs for the command, with the user's own programs; `None` if the command may not sign.
+    /// Without the service it runs all the same, unless it was asked for.
+    pub(super) fn add_signing(
+        &self,
+        profile: &mut SandboxProfile,
+        variables: &mut Vec<(&'static str, String)>,
+    ) -> Result<Option<io::Result<SigningService>>, ToolRefusal> {
+        if !self.further.sign {
+            return Ok(None);
+        }
+        let site = self.site;
+        let opened = &site.opened_places;
+        let tmp = site.roots.session_tmp().and_then(SessionTmp::known_folder);
+        opened.add(self.writable_folders());
+        opened.add(tmp.map(Path::to_path_buf));
+        opened.add(real_path(&site.settings.private_caches));
+        let folders = site.roots.folders().map(Path::to_path_buf).collect();
+        let created = SigningService::create(
+            &site.environment,
+            &site.state_folder,
+            folders,
+            Arc::clone(opened),
+        );
+        match &created {
+            Ok(service) => {
+                variables.extend(service.variables());
+                show_service(service, profile);
+            }
+            Err(error) if self.command.extra_access.sign => {
+                let why = io_error_text(error);
+                return Err(format!("Nothing was run: nothing can be signed: {why}").into());
+            }
+            Err(_) => {}
+        }
+        Ok(Some(created))
     }
 }
 
@@ -251,4 +315,121 @@ fn innermost_existing(target: &ResolvedPath) -> Option<PathBuf> {
 
 fn is_path_char(char: char) -> bool {
     char.is_alphanumeric() || "/._-+@%~#".contains(char)
+}
+
+/// The variables that name proxies, in capitals or not.
+const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "https_proxy", "all_proxy", "ftp_proxy"];
+
+/// The addresses of the proxies that programs are told to use, if the proxies may run on this machine.
+fn proxy_addresses(environment: &Environment) -> Vec<SocketAddr> {
+    let names = PROXY_VARIABLES.iter().flat_map(|name| [(*name).to_owned(), name.to_uppercase()]);
+    let values = names.filter_map(|name| Some(environment.get(&name)?.to_str()?.to_owned()));
+    values.flat_map(|value| addresses_of(&value)).collect()
+}
+
+/// The addresses of a proxy that is not named by a host of the network.
+fn addresses_of(value: &str) -> Vec<SocketAddr> {
+    let value = value.trim();
+    let whole = if value.contains("://") { value.to_owned() } else { format!("http://{value}") };
+    let Ok(url) = Url::parse(&whole) else { return Vec::new() };
+    let default = if url.scheme().starts_with("socks") { 1080 } else { 80 };
+    let port = url.port_or_known_default().unwrap_or(default);
+    // The host of an unknown scheme is not parsed.
+    match url.host().and_then(|host| Host::parse(&host.to_string()).ok()) {
+        Some(Host::Ipv4(address)) => vec![(address, port).into()],
+        Some(Host::Ipv6(address)) => vec![(address, port).into()],
+        Some(Host::Domain(name)) if name == "localhost" => {
+            vec![(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The variable with the socket of the SSH agent.
+pub(super) const SSH_AGENT_VARIABLE: &str = "SSH_AUTH_SOCK";
+/// The sockets of agents that the settings of SSH may name instead, in the home folder and in the
+/// user's runtime folder.
+const HOME_AGENTS: &[&str] = &[".1password/agent.sock"];
+const RUNTIME_AGENTS: &[&str] =
+    &["gcr/ssh", "gnupg/S.gpg-agent.ssh", "keyring/ssh", "openssh_agent", "ssh-agent.socket"];
+/// Programs that need the SSH agent and use it only to connect.
+const SSH_PROGRAMS: &[&str] = &["git", "ssh", "scp", "sftp", "rsync"];
+
+/// The sockets of the SSH agents that exist, as real paths.
+pub(super) fn ssh_agents(environment: &Environment) -> Vec<PathBuf> {
+    let named = environment.get(SSH_AGENT_VARIABLE).map(PathBuf::from);
+    let in_home = paths_below(environment, "HOME", HOME_AGENTS);
+    let in_runtime = paths_below(environment, "XDG_RUNTIME_DIR", RUNTIME_AGENTS);
+    let sockets = named.into_iter().chain(in_home).chain(in_runtime);
+    sockets.filter_map(|socket| real_path(socket).ok()).collect()
+}
+
+/// The paths with these names in the folder that a variable names.
+fn paths_below(environment: &Environment, variable: &str, names: &[&str]) -> Vec<PathBuf> {
+    let Some(folder) = environment.get(variable).map(Path::new) else { return Vec::new() };
+    names.iter().map(|name| folder.join(name)).collect()
+}
+
+/// Returns true if a command line runs only programs that need the SSH agent.
+pub(super) fn only_connects(script: &shell::Script) -> bool {
+    script.ambiguity.is_none()
+        && !script.commands.is_empty()
+        && script.commands.iter().all(|command| {
+            let program = command.program();
+            SSH_PROGRAMS.contains(&program)
+                && command.wrappers.is_empty()
+                && (program != "git" || shell::classify(command).starts_no_other)
+        })
+}
+
+/// Lets a command see the service and connect to it.
+fn show_service(signing: &SigningService, profile: &mut SandboxProfile) {
+    let [socket, program, folder] = signing.places();
+    profile.sockets.push(socket);
+    // The agent's own files, in which the folder lies, are hidden.
+    profile.unhidden.push(folder.clone());
+    if let Some(readable) = &mut profile.readable {
+        readable.extend([program, folder]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use turnwright_types::shell_script::ShellDialect;
+
+    use super::*;
+
+    #[test]
+    fn a_proxy_of_the_machine_is_found_however_it_is_written() {
+        for (value, expected) in [
+            ("http://127.0.0.1:3128", vec!["127.0.0.1:3128"]),
+            ("http://localhost:3128/", vec!["127.0.0.1:3128", "[::1]:3128"]),
+            ("localhost:8118", vec!["127.0.0.1:8118", "[::1]:8118"]),
+            ("socks5h://me:word@127.0.0.1", vec!["127.0.0.1:1080"]),
+            ("socks5://localhost:9050", vec!["127.0.0.1:9050", "[::1]:9050"]),
+            ("http://[::1]:3128", vec!["[::1]:3128"]),
+            ("http://10.0.0.1", vec!["10.0.0.1:80"]),
+            ("http://proxy.example:3128", vec![]),
+            ("", vec![]),
+        ] {
+            let found: Vec<_> = addresses_of(value).iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn git_gets_the_ssh_agent_only_if_its_words_start_no_other_program() {
+        for (line, expected) in [
+            ("git push", true),
+            ("git add -A && git commit -m x && git push -u origin x", true),
+            ("ssh host ls", true),
+            ("git -c alias.x='!cat ~/.ssh/id' x", false),
+            ("git -C sub fetch", false),
+            ("git clone -c core.sshCommand=./x host:y", false),
+            ("git push && sh x", false),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            assert_eq!(only_connects(&script), expected, "{line}");
+        }
+    }
 }

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::hidden_paths::outermost;
 use crate::repository;
+use crate::restricted_files::outermost;
 use turnwright_policy::shell::Script;
 use turnwright_workspace::RealPaths;
 use turnwright_workspace::exec::Environment;
@@ -46,11 +46,11 @@ pub(crate) fn readable(
     }
     let named = TOOLCHAIN_VARIABLES.iter().filter_map(|name| environment.get(name));
     all.extend(named.map(PathBuf::from).filter(|folder| is_below_home(folder, home)));
-    let programs = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
-    all.extend(programs.flat_map(|folder| installation(&folder, home)));
+    let path = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
+    let folders: Vec<_> = path.collect();
+    all.extend(folders.iter().flat_map(|folder| installation(folder, home)));
     for command in &script.commands {
-        let folders = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
-        let named = folders.map(|folder| folder.join(command.program()));
+        let named = folders.iter().map(|folder| folder.join(command.program()));
         let mut targets =
             named.filter_map(|path| trusted_target(&path, real_paths, fixed, writable));
         // A shell passes over files that it cannot run.

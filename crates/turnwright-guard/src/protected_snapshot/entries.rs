@@ -7,9 +7,11 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::ProtectedSnapshot;
 use crate::repository;
+use crate::watch::server_watch::change_time;
 use turnwright_policy::permission::ProtectedPaths;
 use turnwright_types::{private_file, text};
 use turnwright_workspace::git_repository::GitRepository;
@@ -32,7 +34,7 @@ pub(super) struct FileStamp {
     pub(super) length: u64,
     pub(super) mode: u32,
     inode: u64,
-    changed: (i64, i64),
+    changed: Option<SystemTime>,
 }
 
 /// The entry that was at a path.
@@ -284,24 +286,14 @@ fn stamp(metadata: &Metadata) -> FileStamp {
         length: metadata.len(),
         mode: metadata.mode(),
         inode: metadata.ino(),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
+        changed: change_time(metadata),
     }
 }
 
 #[cfg(not(unix))]
 fn stamp(metadata: &Metadata) -> FileStamp {
-    let modified = metadata.modified().ok();
-    let changed = modified
-        .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-        .unwrap_or_default();
-    let seconds = i64::try_from(changed.as_secs()).unwrap_or_default();
     let mode = u32::from(metadata.permissions().readonly());
-    FileStamp {
-        length: metadata.len(),
-        mode,
-        inode: 0,
-        changed: (seconds, changed.subsec_nanos().into()),
-    }
+    FileStamp { length: metadata.len(), mode, inode: 0, changed: change_time(metadata) }
 }
 
 /// At most this many bytes of each quarantined file are kept.

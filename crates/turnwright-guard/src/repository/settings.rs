@@ -462,8 +462,11 @@ fn is_plain_url(address: &str) -> bool {
 
 /// Returns true if the only changes from `before` to `after` let branches track remotes that `before`
 /// knows.
-pub(crate) fn only_changes_tracking(before: &str, after: &str) -> bool {
-    let (Some(before), Some(after)) = (parse(before), parse(after)) else { return false };
+pub(crate) fn only_changes_tracking(before: &[u8], after: &[u8]) -> bool {
+    let settings_of = |text| str::from_utf8(text).ok().and_then(parse);
+    let (Some(before), Some(after)) = (settings_of(before), settings_of(after)) else {
+        return false;
+    };
     let mut new = after.iter().filter(|setting| !before.contains(setting));
     let mut gone = before.iter().filter(|setting| !after.contains(setting));
     new.all(|setting| tracks_known_remote(setting, &before))
@@ -648,14 +651,13 @@ mod tests {
             ("[core]\nhooksPath = x\n", false),
             ("[core", false),
         ] {
-            assert_eq!(
-                only_changes_tracking(before, &format!("{before}{more}")),
-                expected,
-                "{more:?}"
-            );
+            let after = format!("{before}{more}");
+            let is_only = only_changes_tracking(before.as_bytes(), after.as_bytes());
+            assert_eq!(is_only, expected, "{more:?}");
         }
-        assert!(only_changes_tracking(before, "[remote \"o\"]\nurl = a\n"));
-        assert!(!only_changes_tracking(before, "[branch \"m\"]\nremote = o\n"));
+        let before = before.as_bytes();
+        assert!(only_changes_tracking(before, b"[remote \"o\"]\nurl = a\n"));
+        assert!(!only_changes_tracking(before, b"[branch \"m\"]\nremote = o\n"));
     }
 
     proptest! {

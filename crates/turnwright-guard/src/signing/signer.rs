@@ -181,7 +181,7 @@ fn choose_key(
     let is_ssh = request.format == SignatureFormat::Ssh;
     let key = match settings.signing_key() {
         Some(key) if !is_ssh => Some(UserKey::Name(key.to_owned())),
-        None if !is_ssh => programs.committer(settings).map(UserKey::Name),
+        None if !is_ssh => settings.committer(&programs.environment).map(UserKey::Name),
         key => match (key.or(printed_key).and_then(literal_key), key) {
             (Some(literal), _) => Some(UserKey::Literal(literal.to_owned())),
             (None, Some(file)) => programs.expand(file).map(UserKey::File),

@@ -162,7 +162,7 @@ pub(super) const WHILE_OPENED: &str =
 #[derive(Debug)]
 pub(super) struct UserPrograms {
     /// The variables that the programs get.
-    environment: Environment,
+    pub(super) environment: Environment,
     places: FixedPlaces,
     git: Option<PathBuf>,
 }
@@ -254,11 +254,6 @@ impl UserPrograms {
             return Err(io::Error::other(why));
         }
         Ok(SigningSettings::parse(&String::from_utf8_lossy(&output.text)))
-    }
-
-    /// The committer, as the user's variables and settings say.
-    pub(super) fn committer(&self, settings: &SigningSettings) -> Option<String> {
-        settings.committer(&self.environment)
     }
 
     /// Fails if commands may write one of the files that the settings of git are from. It is enough to look at them

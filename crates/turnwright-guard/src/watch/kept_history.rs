@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::hidden_paths::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
+use crate::restricted_files::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
 use crate::watch::unfinished_commands::RunningMark;
 use turnwright_types::hash::parse_hex;
 use turnwright_types::private_file::{self, FileLock};
@@ -201,13 +201,11 @@ impl KeptRepository {
         }
         let is_lost = lost_part(&self.kept, &self.git).is_some();
         let branches = if is_lost { Vec::new() } else { self.lost_branches() };
-        let result = match (is_lost, may_prune) {
-            (true, _) => self.put_back(&|_| true),
-            (false, _) => self.put_back(&|folder| {
-                folder.starts_with(OBJECTS) && !may_prune
-                    || folder.starts_with(LOGS) && !branches.is_empty()
-            }),
-        };
+        let result = self.put_back(&|folder| {
+            is_lost
+                || folder.starts_with(OBJECTS) && !may_prune
+                || folder.starts_with(LOGS) && !branches.is_empty()
+        });
         let branches_result = branches.iter().try_for_each(|file| self.put_back_file(file));
         let lost = if is_lost { lost_part(&self.kept, &self.git) } else { None };
         let failure = match (result.and(branches_result), lost) {

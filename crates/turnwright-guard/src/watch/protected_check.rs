@@ -27,7 +27,7 @@ use super::{
     AllowedChanges, BACKGROUND_CHECK_PERIOD, CommandWatch, ConfinementGuard, NOT_CHECKED,
     NOT_SEARCHED, SEARCH_PAUSE_FACTOR, add_to_report, environments_of, inode,
 };
-use crate::command_site::CommandSite;
+use crate::confinement::CommandSite;
 use crate::confinement::linked_files::ChangedLayers;
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::kept_history::KeptHistory;

@@ -3,10 +3,12 @@
 //! part of its work.
 
 use std::cmp::Reverse;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 
 /// The port of nameservers.
@@ -14,13 +16,30 @@ const NAMESERVER_PORT: u16 = 53;
 /// At most this many addresses are named.
 const MAX_NAMED: usize = 3;
 
-/// A note about a denial.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DenialNote {
-    /// The denied access, for the user.
-    pub(crate) what: String,
-    /// The escalation that would allow it, for the model.
-    pub(crate) escalate: String,
+/// A limit of the sandbox that a command has met, in a line for the model and one for the user.
+#[derive(Debug)]
+pub struct ReachedLimit {
+    pub for_model: String,
+    pub for_user: String,
+}
+
+impl ReachedLimit {
+    /// Says what was denied, and to the model the escalation that would allow it.
+    pub(crate) fn denied(what: &str, escalate: &str) -> ReachedLimit {
+        ReachedLimit {
+            for_model: format!(
+                "[sandbox: {what}. If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked.]"
+            ),
+            for_user: format!("[sandbox: {what}]"),
+        }
+    }
+
+    /// Says that this path is kept read-only.
+    pub(crate) fn of_protected(path: &Path) -> ReachedLimit {
+        let shown = escape_hidden_line(&path.to_string_lossy());
+        let what = format!("{shown} is protected, because other programs obey it");
+        ReachedLimit::denied(&what, &shown)
+    }
 }
 
 /// Messages of programs when the system denies something, in lower case.
@@ -108,7 +127,7 @@ pub(crate) fn refused_connections(
     refused: &[SocketAddr],
     has_network: bool,
     has_failed: bool,
-) -> Option<DenialNote> {
+) -> Option<ReachedLimit> {
     let (local, outside): (Vec<_>, Vec<_>) = refused.iter().partition(|address: &&SocketAddr| {
         let host = address.ip();
         let is_lookup = address.port() == NAMESERVER_PORT && !has_network;
@@ -117,30 +136,28 @@ pub(crate) fn refused_connections(
     let (lookups, outside): (Vec<_>, Vec<_>) =
         outside.into_iter().partition(|address: &&SocketAddr| address.port() == NAMESERVER_PORT);
     let mut denied = Vec::new();
-    let mut escalate: Vec<String> = Vec::new();
     if !lookups.is_empty() {
         denied.push("looking up names".to_owned());
     }
     if !outside.is_empty() {
         denied.push(format!("connecting to {}", named(&outside)));
     }
-    if !denied.is_empty() || has_network {
-        escalate.push("network".to_owned());
-    }
-    let mut sentences = Vec::new();
-    if !denied.is_empty() {
-        sentences.push(format!("the network is off, which has prevented {}", denied.join(" and ")));
-    }
     // Without the network, that is the more likely reason.
-    if !local.is_empty() && has_failed && denied.is_empty() {
-        sentences.push(format!(
-            "commands do not reach servers that run outside of their sandbox, such as one at {}",
-            named(&local)
-        ));
-        escalate.extend(local.iter().take(MAX_NAMED).map(ToString::to_string));
+    if !denied.is_empty() {
+        let what = format!("the network is off, which has prevented {}", denied.join(" and "));
+        return Some(ReachedLimit::denied(&what, "network"));
     }
-    let what = sentences.pop()?;
-    Some(DenialNote { what, escalate: escalate.join(",") })
+    if local.is_empty() || !has_failed {
+        return None;
+    }
+    let what = format!(
+        "commands do not reach servers that run outside of their sandbox, such as one at {}",
+        named(&local)
+    );
+    let addresses = local.iter().take(MAX_NAMED).map(ToString::to_string);
+    let network = has_network.then(|| "network".to_owned());
+    let escalate: Vec<_> = network.into_iter().chain(addresses).collect();
+    Some(ReachedLimit::denied(&what, &escalate.join(",")))
 }
 
 fn named(addresses: &[&SocketAddr]) -> String {
@@ -149,15 +166,6 @@ fn named(addresses: &[&SocketAddr]) -> String {
         names.push("others".to_owned());
     }
     names.join(", ")
-}
-
-impl DenialNote {
-    /// Says that this path is kept read-only.
-    pub(crate) fn of_protected(path: &Path) -> DenialNote {
-        let shown = escape_hidden_line(&path.to_string_lossy());
-        let what = format!("{shown} is protected, because other programs obey it");
-        DenialNote { what, escalate: shown }
-    }
 }
 
 /// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
@@ -171,12 +179,25 @@ const FAILED_SIGNATURES: &[&str] = &[
     "no private key found for public key",
 ];
 
-/// A note that git could not sign; `None` if the output does not say so.
-pub(crate) fn failed_signature(output: &str) -> Option<DenialNote> {
+/// Describes that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
+/// `signing` is an error if nothing signs for the command although it may sign, and `None` if it may not.
+pub(crate) fn failed_signature(
+    output: &str,
+    signing: Option<&io::Result<()>>,
+) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
-    let what = "the user's keys are out of reach, so git signs nothing".to_owned();
-    Some(DenialNote { what, escalate: "sign".to_owned() })
+    match signing {
+        Some(Ok(())) => None,
+        Some(Err(error)) => {
+            let what = format!("git signs nothing: {}", io_error_text(error));
+            Some(ReachedLimit::denied(&what, "full"))
+        }
+        None => {
+            let what = "the user's keys are out of reach, so git signs nothing";
+            Some(ReachedLimit::denied(what, "sign"))
+        }
+    }
 }
 
 /// The path in a command's output that could not be written; `None` if none is named.
@@ -189,7 +210,7 @@ pub(crate) fn unwritable_path(output: &str) -> Option<&str> {
 }
 
 /// Describes that a command may not write at this path; `None` if it may, or if there is no place to name.
-pub(crate) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<DenialNote> {
+pub(crate) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
     if writable.iter().any(|place| path.starts_with(place)) {
         return None;
     }
@@ -197,7 +218,7 @@ pub(crate) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<Deni
     // Nobody needs the whole disk.
     place.parent()?;
     let shown = escape_hidden_line(&place.to_string_lossy());
-    Some(DenialNote { what: format!("{shown} is not writable"), escalate: shown })
+    Some(ReachedLimit::denied(&format!("{shown} is not writable"), &shown))
 }
 
 /// The first absolute path in a message, in quotes or between other words.
@@ -271,14 +292,32 @@ mod tests {
         ] {
             let addresses: Vec<SocketAddr> =
                 refused.split_whitespace().map(|address| address.parse().unwrap()).collect();
-            let note = refused_connections(&addresses, has_network, has_failed);
-            let found = note.as_ref().map(|note| (note.what.as_str(), note.escalate.as_str()));
-            match (found, expected) {
-                (Some((what, escalate)), Some((end, expected))) => {
-                    assert!(what.ends_with(end), "{refused}: {what}");
-                    assert_eq!(escalate, expected, "{refused}");
-                }
-                (found, expected) => assert_eq!(found, expected, "{refused}"),
+            let limit = refused_connections(&addresses, has_network, has_failed);
+            assert_eq!(limit.is_some(), expected.is_some(), "{refused}: {limit:?}");
+            if let (Some(limit), Some((end, escalate))) = (limit, expected) {
+                assert!(limit.for_user.ends_with(&format!("{end}]")), "{refused}: {limit:?}");
+                let advice = format!("\"escalate\": \"{escalate}\"; the user is asked.]");
+                assert!(limit.for_model.ends_with(&advice), "{refused}: {limit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_result_says_why_git_has_not_signed() {
+        let broken = || Some(Err(io::Error::other("no place for the socket")));
+        let failed = "error: gpg failed to sign the data\nfatal: failed to write commit object\n";
+        for (signing, output, expected) in [
+            (None, failed, Some(("the user's keys are out of reach", "sign"))),
+            (broken(), failed, Some(("git signs nothing: no place for the socket", "full"))),
+            (Some(Ok(())), failed, None),
+            (None, "fatal: not a git repository", None),
+            (broken(), "", None),
+        ] {
+            let limit = failed_signature(output, signing.as_ref());
+            assert_eq!(limit.is_some(), expected.is_some(), "{output}: {limit:?}");
+            if let (Some(limit), Some((begin, escalate))) = (limit, expected) {
+                assert!(limit.for_user.starts_with(&format!("[sandbox: {begin}")), "{limit:?}");
+                assert!(limit.for_model.contains(&format!("\"escalate\": \"{escalate}\"")));
             }
         }
     }

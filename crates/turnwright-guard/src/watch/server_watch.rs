@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::{CommandWatch, NOT_CHECKED};
-use crate::command_site::CommandSite;
+use crate::confinement::CommandSite;
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::{
     BACKGROUND_CHECK_PERIOD, CALL_HINT, CLOCK_LAG, SEARCH_PAUSE_FACTOR, SETTLING_TIME,
@@ -264,7 +264,7 @@ pub(crate) fn change_time(found: &Metadata) -> Option<SystemTime> {
 }
 
 #[cfg(not(unix))]
-fn change_time(found: &Metadata) -> Option<SystemTime> {
+pub(crate) fn change_time(found: &Metadata) -> Option<SystemTime> {
     found.modified().ok()
 }
 

@@ -1,5 +1,6 @@
-//! Tells the user when the agent was killed while a command ran: in that case the protected files were not compared, and
-//! things that the command had set up for other programs were not removed.
+//! Marks commands as running, and keeps the history of the session's repositories before each. Tells the user when the
+//! agent was killed while a command ran: in that case the protected files were not compared, and things that the command
+//! had set up for other programs were not removed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,23 +9,31 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::command_site::OBEYED;
-use crate::confinement::ConfinementSettings;
+use super::CLOCK_LAG;
+use super::kept_history::KeptHistory;
+use super::server_watch::changed_at;
+use crate::confinement::{CommandSite, ConfinementSettings, OBEYED};
 use crate::protected_snapshot::ProtectedSnapshot;
-use crate::watch::CLOCK_LAG;
-use crate::watch::server_watch::changed_at;
+use crate::repository;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::private_file;
-use turnwright_types::private_file::is_locked;
+use turnwright_types::git_layout::GitLayout;
+use turnwright_types::private_file::{self, is_locked};
+use turnwright_types::shell_script::SimpleCommand;
 use turnwright_types::text;
+use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings};
 use turnwright_workspace::files::Roots;
 
 /// At most this many files are named.
 const MAX_NAMED: usize = 10;
+/// At most this many repositories in a session's folders are kept, besides its own and their submodules.
+const MAX_NESTED: usize = 32;
+/// Subcommands of git that delete objects that no branch needs.
+const PRUNING: [&str; 7] =
+    ["gc", "prune", "prune-packed", "repack", "maintenance", "filter-branch", "filter-repo"];
 
 /// The folder with the marks of a project's commands.
-pub(crate) fn running_commands(confinement: &ConfinementSettings) -> PathBuf {
+fn running_commands(confinement: &ConfinementSettings) -> PathBuf {
     confinement.private_caches.join("running")
 }
 
@@ -61,6 +70,59 @@ impl Drop for RunningMark {
             tracing::debug!(%error, "the mark of a command cannot be removed");
         }
     }
+}
+
+impl CommandSite {
+    /// Marks a command that may write as running, and keeps the history of the session's repositories before it. Tells
+    /// the user once if that is not possible. Blocks.
+    pub(crate) fn keep_history(&self, commands: &[SimpleCommand]) -> KeptHistory {
+        let mark = RunningMark::new(&running_commands(&self.settings))
+            .inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked"))
+            .ok();
+        let folders = self.roots.folders();
+        let mut repositories: Vec<_> = folders.flat_map(repository::history_folders).collect();
+        repositories.extend(self.nested_repositories());
+        let mut seen = BTreeSet::new();
+        repositories.retain(|git| seen.insert(git.clone()));
+        let place = self.settings.private_caches.join("history");
+        let is_alone = !self.guard.state.lock().watches.values().any(|watch| watch.is_checking());
+        let kept = self.guard.history.lock().keep(
+            repositories,
+            &place,
+            (may_prune(commands), is_alone),
+            mark,
+        );
+        for git in &kept.incomplete {
+            let notice = format!(
+                "The history in {} cannot be kept as a whole, so a command could lose it: it is on another disk than the agent's \
+                 own folder and too large for a copy, or cannot be read.",
+                git.display()
+            );
+            self.client.update(Update::Notice(notice));
+        }
+        kept
+    }
+
+    /// The repositories in the session's folders.
+    fn nested_repositories(&self) -> Vec<PathBuf> {
+        let found = self.tracker.repositories();
+        let repositories = found.iter().filter(|git| {
+            fs::symlink_metadata(git).is_ok_and(|info| info.is_dir())
+                && GitLayout::of(git).is_repository()
+        });
+        repositories.take(MAX_NESTED).cloned().collect()
+    }
+}
+
+/// Returns true if a line tells git to delete old objects, or runs only git, which may do so now and then.
+fn may_prune(commands: &[SimpleCommand]) -> bool {
+    let prunes = commands.iter().any(|command| {
+        command.program() == "git" && command.argv().any(|word| PRUNING.contains(&word))
+    });
+    let only_git = commands.iter().all(|command| {
+        command.wrappers.is_empty() && ["git", "cd", "echo"].contains(&command.program())
+    });
+    prunes || only_git
 }
 
 /// Returns a report about commands that were running when the agent ended, once. Blocks; looks through the
@@ -106,7 +168,27 @@ fn take_first_abandoned(folder: &Path) -> Option<SystemTime> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests make files")]
 mod tests {
+    use turnwright_policy::shell;
+    use turnwright_types::shell_script::ShellDialect;
+
     use super::*;
+
+    #[test]
+    fn only_lines_that_tell_git_to_prune_or_run_nothing_else_may_prune() {
+        for (line, expected) in [
+            ("git commit -qm x", true),
+            ("cd sub && git fetch", true),
+            ("git gc --prune=now; ./test.sh", true),
+            ("git -C sub repack -ad && ls", true),
+            ("git status; npm test", false),
+            ("git commit -qm x && python3 x.py", false),
+            ("git status | env sh", false),
+            ("./gc.sh", false),
+        ] {
+            let script = shell::parse(line, ShellDialect::Bash);
+            assert_eq!(may_prune(&script.commands), expected, "{line}");
+        }
+    }
 
     #[test]
     fn only_a_mark_that_nobody_holds_is_of_an_unfinished_command() {

@@ -3,10 +3,10 @@
 
 use std::io;
 
+use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::mount_namespace::is_root;
-use super::syscalls;
 
 /// The capabilities that root keeps: access to files and processes, which the rest of the sandbox restricts.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
@@ -55,13 +55,12 @@ pub(super) fn can_trace() -> io::Result<bool> {
 }
 
 fn drop_from_bounding_set() -> io::Result<()> {
-    for number in 0..u64::BITS {
-        let is_kept = KEPT.bits() & (1 << number) != 0;
-        if !is_kept {
-            match syscalls::drop_bounding_capability(number.cast_signed()) {
-                Some(result) => result?,
-                None => break,
-            }
+    let all = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
+    for capability in all.filter(|capability| !KEPT.contains(*capability)) {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // The kernel has no more.
+            Err(Errno::INVAL) => break,
+            dropped => dropped?,
         }
     }
     Ok(())

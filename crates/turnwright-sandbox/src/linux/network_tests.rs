@@ -19,6 +19,25 @@ def reach(host, port, kind=socket.SOCK_STREAM):
 def echo(it): it.sendall(b'hello'); return it.recv(9).decode()
 ";
 
+/// Writes an address into a buffer, as the kernel reads it.
+fn address_bytes(address: SocketAddr, buffer: &mut [u8; syscalls::MAX_ADDRESS]) -> &[u8] {
+    let number = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let family = libc::sa_family_t::try_from(number).unwrap_or_default();
+    buffer[..2].copy_from_slice(&family.to_ne_bytes());
+    buffer[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(address) => {
+            buffer[4..8].copy_from_slice(&address.ip().octets());
+            &buffer[..size_of::<libc::sockaddr_in>()]
+        }
+        SocketAddr::V6(address) => {
+            buffer[8..24].copy_from_slice(&address.ip().octets());
+            buffer[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
+            &buffer[..size_of::<libc::sockaddr_in6>()]
+        }
+    }
+}
+
 fn can_test_networks() -> bool {
     let can = can_test() && namespace_support().network && namespace_support().supervision;
     if !can {
@@ -93,7 +112,7 @@ fn programs_of_a_session_reach_each_other_and_nothing_of_the_machine() {
                 let socket = session.open_socket(is_ipv6).unwrap();
                 let address: SocketAddr = address.parse().unwrap();
                 let mut bytes = [0; syscalls::MAX_ADDRESS];
-                let bytes = syscalls::address_bytes(address, &mut bytes);
+                let bytes = address_bytes(address, &mut bytes);
                 syscalls::connect(socket.as_fd(), bytes).unwrap();
                 let mut stream = TcpStream::from(socket);
                 stream.write_all(b"agent").unwrap();
@@ -354,7 +373,7 @@ fn a_program_takes_no_port_of_the_machine_and_binds_its_own_sockets() {
     let folders = TestFolders::new();
     let busy = syscalls::open_socket(libc::AF_INET, libc::SOCK_STREAM, 0).unwrap();
     let mut bytes = [0; syscalls::MAX_ADDRESS];
-    let any = syscalls::address_bytes("127.0.0.1:0".parse().unwrap(), &mut bytes);
+    let any = address_bytes("127.0.0.1:0".parse().unwrap(), &mut bytes);
     syscalls::bind(busy.as_fd(), any).unwrap();
     syscalls::listen(busy.as_fd(), 0).unwrap();
     let busy = TcpListener::from(busy);

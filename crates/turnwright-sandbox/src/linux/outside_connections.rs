@@ -281,13 +281,14 @@ fn is_of_machine(address: IpAddr) -> bool {
 
 /// The type of the route to an address; `None` if there is no route.
 fn route_type(address: IpAddr) -> io::Result<Option<u8>> {
-    let socket = syscalls::open_socket(libc::AF_NETLINK, libc::SOCK_RAW, libc::NETLINK_ROUTE)?;
+    let socket_kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK;
+    let socket = syscalls::open_socket(libc::AF_NETLINK, socket_kind, libc::NETLINK_ROUTE)?;
     let mut buffer = [0; REQUEST_BYTES];
-    let request = request(address, &mut buffer);
-    syscalls::send_to(socket.as_fd(), request, 0, &[])?;
+    rustix::io::write(&socket, request(address, &mut buffer))?;
     let mut answer = [0; 1024];
     // The kernel has answered by now.
-    let received = syscalls::receive(socket.as_fd(), &mut answer)?;
+    let length = rustix::io::read(&socket, &mut answer)?;
+    let received = &answer[..length];
     let kind = received.get(MESSAGE_TYPE..MESSAGE_TYPE + 2).ok_or_else(unclear)?;
     match u16::from_ne_bytes([kind[0], kind[1]]) {
         libc::RTM_NEWROUTE => received.get(ROUTE_TYPE).copied().map(Some).ok_or_else(unclear),
@@ -329,7 +330,7 @@ fn request(address: IpAddr, buffer: &mut [u8; REQUEST_BYTES]) -> &[u8] {
 
 fn can_bind(address: IpAddr) -> io::Result<bool> {
     match UdpSocket::bind(SocketAddr::new(address, 0)) {
-        Err(error) if syscalls::is_errno(&error, &[libc::EADDRNOTAVAIL]) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Ok(false),
         bound => bound.map(|_| true),
     }
 }

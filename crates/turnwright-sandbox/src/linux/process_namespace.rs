@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, pause, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use rustix::process::{PidfdFlags, Signal, getpid, kill_process, pidfd_open};
@@ -82,7 +82,7 @@ impl ProcessNamespace {
             syscalls::exit_now(1);
         }
         loop {
-            syscalls::pause();
+            pause();
         }
     }
 

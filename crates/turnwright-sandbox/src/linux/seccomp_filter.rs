@@ -83,10 +83,6 @@ const DEBUGGING_CALLS: &[c_long] = &[libc::SYS_perf_event_open, libc::SYS_kcmp];
 
 /// The `libc` crate does not have it yet.
 const OPEN_TREE_ATTR: c_long = 467;
-/// The `libc` crate does not have it yet. Only for `unshare`: the bit means something else to
-/// `clone`.
-const CLONE_NEWTIME: u64 = 0x80;
-
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWNS,
     libc::CLONE_NEWCGROUP,
@@ -260,7 +256,9 @@ fn conditional_rules(network: Network) -> Vec<(c_long, Vec<ArgCondition>)> {
         rules.push((libc::SYS_clone, vec![(0, MaskedEq(flag), flag)]));
         rules.push((libc::SYS_unshare, vec![(0, MaskedEq(flag), flag)]));
     }
-    rules.push((libc::SYS_unshare, vec![(0, MaskedEq(CLONE_NEWTIME), CLONE_NEWTIME)]));
+    // The bit means something else to `clone`.
+    let time = to_unsigned(libc::CLONE_NEWTIME);
+    rules.push((libc::SYS_unshare, vec![(0, MaskedEq(time), time)]));
     // The child would be one of the caller, who finds what a program has started below the program.
     let sibling = to_unsigned(libc::CLONE_PARENT);
     rules.push((libc::SYS_clone, vec![(0, MaskedEq(sibling), sibling)]));

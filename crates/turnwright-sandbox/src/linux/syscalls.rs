@@ -194,12 +194,6 @@ pub(super) fn exit_now(code: c_int) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Waits for a signal.
-pub(super) fn pause() {
-    // SAFETY: takes nothing.
-    unsafe { libc::pause() };
-}
-
 /// Blocks all signals and returns the mask before.
 pub(super) fn block_all_signals() -> io::Result<libc::sigset_t> {
     // SAFETY: all zeros is a valid set, which both calls then fill.
@@ -256,15 +250,6 @@ pub(super) fn reenter_working_directory() -> io::Result<()> {
     check(unsafe { libc::chdir(path.as_ptr().cast()) }.into())
 }
 
-/// Drops a capability from the bounding set, so that no executed program can have it. `None` if the
-/// kernel does not have this capability.
-pub(super) fn drop_bounding_capability(capability: c_int) -> Option<io::Result<()>> {
-    // SAFETY: takes numbers.
-    let result = check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) }.into());
-    let is_unknown = result.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL));
-    (!is_unknown).then_some(result)
-}
-
 /// Brings up the loopback interface of this network namespace.
 pub(super) fn bring_up_loopback() -> io::Result<()> {
     let socket = open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
@@ -280,11 +265,15 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
 fn interface_request(name: &[u8]) -> libc::ifreq {
     // SAFETY: all zeros is a valid `ifreq`.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (target, byte) in request.ifr_name.iter_mut().zip(name) {
-        // Signed on some processors only.
-        *target = c_char::from_ne_bytes([*byte]);
-    }
+    copy_signed(&mut request.ifr_name, name);
     request
+}
+
+/// Copies bytes to characters, which are signed on some processors only.
+fn copy_signed(to: &mut [c_char], bytes: &[u8]) {
+    for (character, byte) in to.iter_mut().zip(bytes) {
+        *character = c_char::from_ne_bytes([*byte]);
+    }
 }
 
 /// Gives the loopback interface of this network namespace further addresses. Resolvers look up names only for families
@@ -293,11 +282,11 @@ pub(super) fn add_addresses(ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> io::Result<()> {
     const LOOPBACK_INDEX: c_int = 1;
     let socket = open_socket(libc::AF_INET, libc::SOCK_DGRAM, 0)?;
     let mut request = interface_request(b"lo:1");
-    let mut bytes = [0; MAX_ADDRESS];
-    address_bytes((ipv4, 0).into(), &mut bytes);
-    // SAFETY: both have the layout of an address, and this one is shorter.
-    request.ifr_ifru.ifru_addr =
-        unsafe { bytes.as_ptr().cast::<libc::sockaddr>().read_unaligned() };
+    let family = libc::sa_family_t::try_from(libc::AF_INET).unwrap_or_default();
+    let mut address = libc::sockaddr { sa_family: family, sa_data: [0; 14] };
+    // They follow the port, two bytes.
+    copy_signed(&mut address.sa_data[2..], &ipv4.octets());
+    request.ifr_ifru.ifru_addr = address;
     // SAFETY: reads the request.
     check(unsafe {
         libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw const request).into()
@@ -396,7 +385,7 @@ pub(super) fn receive_notification(
     match check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut notification).into() })
     {
         Ok(()) => Ok(Some(notification)),
-        Err(error) if is_errno(&error, &[libc::ENOENT, libc::EINTR]) => Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -452,10 +441,6 @@ fn send_answer(listener: BorrowedFd<'_>, mut answer: libc::seccomp_notif_resp) -
     let request = libc::SECCOMP_IOCTL_NOTIF_SEND;
     // SAFETY: reads the answer.
     check(unsafe { libc::ioctl(listener.as_raw_fd(), request, &raw mut answer).into() }).is_ok()
-}
-
-pub(super) fn is_errno(error: &io::Error, numbers: &[c_int]) -> bool {
-    error.raw_os_error().is_some_and(|number| numbers.contains(&number))
 }
 
 /// Copies memory of another process. All of it must be readable.
@@ -517,16 +502,6 @@ pub(super) fn send_to(
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// Receives one message, without waiting.
-pub(super) fn receive<'a>(socket: BorrowedFd<'_>, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
-    let target = buffer.as_mut_ptr().cast();
-    let size = buffer.len();
-    // SAFETY: writes at most `size` bytes to the buffer.
-    let received = unsafe { libc::recv(socket.as_raw_fd(), target, size, libc::MSG_DONTWAIT) };
-    let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-    buffer.get(..length).ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
 /// Binds a socket to an address.
 pub(super) fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     let length = length_of(address)?;
@@ -570,25 +545,6 @@ pub(super) fn socket_option(socket: BorrowedFd<'_>, option: c_int) -> io::Result
     let mut value = [0; size_of::<c_int>()];
     get_option(socket, (libc::SOL_SOCKET, option), &mut value)?;
     Ok(c_int::from_ne_bytes(value))
-}
-
-/// Writes an address into a buffer, as the kernel reads it.
-pub(super) fn address_bytes(address: SocketAddr, buffer: &mut [u8; MAX_ADDRESS]) -> &[u8] {
-    let number = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let family = libc::sa_family_t::try_from(number).unwrap_or_default();
-    buffer[..2].copy_from_slice(&family.to_ne_bytes());
-    buffer[2..4].copy_from_slice(&address.port().to_be_bytes());
-    match address {
-        SocketAddr::V4(address) => {
-            buffer[4..8].copy_from_slice(&address.ip().octets());
-            &buffer[..size_of::<libc::sockaddr_in>()]
-        }
-        SocketAddr::V6(address) => {
-            buffer[8..24].copy_from_slice(&address.ip().octets());
-            buffer[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
-            &buffer[..size_of::<libc::sockaddr_in6>()]
-        }
-    }
 }
 
 /// The address that a socket is connected to, if it is one of the internet.

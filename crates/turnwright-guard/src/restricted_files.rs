@@ -1,21 +1,25 @@
-//! Hides from a command the files that it may read without naming them, and that nobody was asked
-//! about: secrets and denied paths below the session's folders. What was found in a folder is remembered until the
-//! folder changes, so that the next search looks only at folders.
+//! Finds secrets, and files that rules restrict, in folders.
+//!
+//! * From a command they are hidden if it may read them without naming them, and nobody was asked about them. What was
+//!   found in a folder is remembered until the folder changes, so that the next search looks only at folders.
+//! * If a call moves, deletes or copies a folder, that is judged by its whole content, because a rule for a path does not
+//!   cover files that were moved elsewhere.
 
 use std::collections::HashMap;
 use std::fs::{self, FileType};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use turnwright_policy::permission::DeniedPaths;
-use turnwright_policy::shell;
-use turnwright_types::effect::{ResolvedPath, is_secret_folder, is_secret_path};
+use turnwright_policy::permission::{DeniedPaths, Glob, PathBases, PolicyRules, RuleAction};
+use turnwright_policy::shell::{self, FileUse, Script, Word};
+use turnwright_types::effect::{Effect, ResolvedPath, is_secret_folder, is_secret_path};
 use turnwright_types::file_id::{FileId, file_id};
 use turnwright_types::secret::linked_secret_files;
+use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::visit_unignored;
 
 /// The search visits at most this many files and folders.
-pub(crate) const MAX_VISITED: usize = 500_000;
+const MAX_VISITED: usize = 500_000;
 /// At most this many paths are hidden.
 const MAX_HIDDEN: usize = 4_096;
 /// The names in the longest place of credentials below a home folder.
@@ -31,7 +35,7 @@ const FOLDER_READERS: &[&str] = &["gofmt", "shfmt", "tar"];
 
 /// Returns true if a command that only reads may read files that it does not name. `named` are the files that
 /// it names. Looks them up: not for the runtime's thread.
-pub(crate) fn reads_unnamed_files(script: &shell::Script, named: &[ResolvedPath]) -> bool {
+pub(crate) fn reads_unnamed_files(script: &Script, named: &[ResolvedPath]) -> bool {
     script.ambiguity.is_some()
         || !script.commands.iter().all(names_all_files)
         // Another name of a file may be the name of a secret.
@@ -46,7 +50,7 @@ fn names_all_files(command: &shell::SimpleCommand) -> bool {
 
 /// Returns true if the commands of a line that also edits files may read files that they do not name. git shows no
 /// secret without a question, except when it searches.
-pub(crate) fn reads_unnamed_beside_edits(script: &shell::Script) -> bool {
+pub(crate) fn reads_unnamed_beside_edits(script: &Script) -> bool {
     script.commands.iter().any(|command| {
         let class = shell::classify(command);
         let reads = class.is_read_only || FOLDER_READERS.contains(&command.program());
@@ -119,7 +123,7 @@ fn search(
     known: &mut KnownFolders,
     (max_visited, max_hidden): (usize, usize),
 ) -> (Vec<PathBuf>, bool) {
-    let (mut paths, mut is_complete) = known.search(roots, max_visited);
+    let (mut paths, mut is_complete) = find_secrets(roots, max_visited, known, TIMESTAMP_AGE);
     is_complete &= add_unreadable(roots, denied, max_visited, &mut paths);
     paths.retain(|path| !named.contains(path));
     outermost(&mut paths);
@@ -211,11 +215,7 @@ pub(crate) fn folder_stamp(_: &Path, _: Duration) -> Option<FolderStamp> {
 
 /// Visits at most `limit` entries below these folders. `visit` returns true to visit what is below a
 /// folder. Returns true if everything was visited.
-pub(crate) fn walk(
-    roots: &[PathBuf],
-    limit: usize,
-    mut visit: impl FnMut(&Path, FileType) -> bool,
-) -> bool {
+fn walk(roots: &[PathBuf], limit: usize, mut visit: impl FnMut(&Path, FileType) -> bool) -> bool {
     let mut folders = roots.to_vec();
     let mut count = 0;
     while let Some(folder) = folders.pop() {
@@ -238,21 +238,10 @@ pub(crate) fn walk(
 const MAX_KNOWN: usize = 20_000;
 
 /// The findings of the last search.
-#[derive(Debug)]
-pub(crate) struct KnownFolders {
-    folders: HashMap<PathBuf, KnownFolder>,
-    /// Folders that changed less than this ago are not remembered.
-    least_age: Duration,
-}
-
-impl Default for KnownFolders {
-    fn default() -> KnownFolders {
-        KnownFolders { folders: HashMap::new(), least_age: TIMESTAMP_AGE }
-    }
-}
+pub(crate) type KnownFolders = HashMap<PathBuf, KnownFolder>;
 
 #[derive(Debug)]
-struct KnownFolder {
+pub(crate) struct KnownFolder {
     /// `None` if it must be listed again next time.
     stamp: Option<FolderStamp>,
     entry_count: usize,
@@ -261,29 +250,33 @@ struct KnownFolder {
     secrets: Vec<PathBuf>,
 }
 
-impl KnownFolders {
-    /// The secrets below these folders, and true if these are all. At most `limit` entries are visited.
-    fn search(&mut self, roots: &[PathBuf], limit: usize) -> (Vec<PathBuf>, bool) {
-        let mut before = std::mem::take(&mut self.folders);
-        let mut secrets = Vec::new();
-        let mut count = 0;
-        let mut pending = roots.to_vec();
-        while let Some(path) = pending.pop() {
-            let stamp = folder_stamp(&path, self.least_age);
-            let same = before.remove(&path).filter(|known| stamp.is_some() && stamp == known.stamp);
-            let found = same.unwrap_or_else(|| list(&path, stamp));
-            count += found.entry_count;
-            if count > limit {
-                return (secrets, false);
-            }
-            pending.extend(found.folders.iter().cloned());
-            secrets.extend(found.secrets.iter().cloned());
-            if found.stamp.is_some() && self.folders.len() < MAX_KNOWN {
-                self.folders.insert(path, found);
-            }
+/// The secrets below these folders, and true if these are all. At most `limit` entries are visited. Folders that changed
+/// less than `least_age` ago are not remembered.
+fn find_secrets(
+    roots: &[PathBuf],
+    limit: usize,
+    known: &mut KnownFolders,
+    least_age: Duration,
+) -> (Vec<PathBuf>, bool) {
+    let mut before = std::mem::take(known);
+    let mut secrets = Vec::new();
+    let mut count = 0;
+    let mut pending = roots.to_vec();
+    while let Some(path) = pending.pop() {
+        let stamp = folder_stamp(&path, least_age);
+        let same = before.remove(&path).filter(|known| stamp.is_some() && stamp == known.stamp);
+        let found = same.unwrap_or_else(|| list(&path, stamp));
+        count += found.entry_count;
+        if count > limit {
+            return (secrets, false);
         }
-        (secrets, true)
+        pending.extend(found.folders.iter().cloned());
+        secrets.extend(found.secrets.iter().cloned());
+        if found.stamp.is_some() && known.len() < MAX_KNOWN {
+            known.insert(path, found);
+        }
     }
+    (secrets, true)
 }
 
 fn list(folder: &Path, stamp: Option<FolderStamp>) -> KnownFolder {
@@ -299,6 +292,165 @@ fn list(folder: &Path, stamp: Option<FolderStamp>) -> KnownFolder {
         }
     }
     found
+}
+
+/// At most this many files are named in a question. The first ones say which rules apply.
+const MAX_NAMED: usize = 32;
+
+/// Why a call whose files cannot be judged one by one does not run.
+pub const TOO_MANY_FILES: &str = "It concerns so many files that those which rules deny or ask about cannot be \
+                                         found among them. Nothing was done. Name parts of it.";
+
+/// The effects on files that rules restrict at and below the paths that these effects of a file tool move or delete, and
+/// true if there are more files than can be looked at. Blocks.
+pub fn restricted_effects(
+    effects: &[Effect],
+    roots: &Roots,
+    policy: &PolicyRules,
+) -> (Vec<Effect>, bool) {
+    let [Effect::Delete(from), rest @ ..] = effects else { return (Vec::new(), false) };
+    let to = rest.iter().find_map(|effect| match effect {
+        Effect::Write(target) => Some(target.path.as_path()),
+        _ => None,
+    });
+    let mut search = RestrictedSearch::new(roots, policy);
+    search.add_below(&from.path, to, true, None);
+    (search.found, search.is_incomplete)
+}
+
+/// The same for the paths that the words of a command name. Blocks.
+pub(crate) fn restricted_effects_of_command(
+    script: &Script,
+    workdir: &Path,
+    roots: &Roots,
+    policy: &PolicyRules,
+) -> (Vec<Effect>, bool) {
+    let mut search = RestrictedSearch::new(roots, policy);
+    if search.rules.is_empty() {
+        return (Vec::new(), false);
+    }
+    for command in &script.commands {
+        let Some(used) = shell::file_use(command) else { continue };
+        // Where the folder is not known, the line's own is the best guess.
+        let folder = workdir.join(command.folder.as_deref().unwrap_or(Path::new("")));
+        search.add_use(&used, &folder.join(shell::classify(command).git_folder));
+    }
+    (search.found, search.is_incomplete)
+}
+
+struct RestrictedSearch<'a> {
+    rules: DeniedPaths,
+    roots: &'a Roots,
+    /// The effects on files that rules restrict.
+    found: Vec<Effect>,
+    /// True if there are more files than can be looked at.
+    is_incomplete: bool,
+    /// True if one of the files is denied, which decides about the call.
+    is_denied: bool,
+}
+
+impl RestrictedSearch<'_> {
+    fn new<'a>(roots: &'a Roots, policy: &PolicyRules) -> RestrictedSearch<'a> {
+        let rules = DeniedPaths::all_restricted(policy);
+        RestrictedSearch { rules, roots, found: Vec::new(), is_incomplete: false, is_denied: false }
+    }
+
+    fn add_use(&mut self, used: &FileUse, folder: &Path) {
+        let destination = used.destination.as_ref().map(|word| self.place(word, folder, true).0);
+        for source in &used.sources {
+            let (from, pattern) = self.place(source, folder, used.is_change);
+            let inside = destination.as_ref().and_then(|to| match from.file_name() {
+                Some(name) if pattern.is_none() && to.is_dir() => Some(to.join(name)),
+                _ => None,
+            });
+            // Of `a/.`, and for some programs of `a/`, the content is copied.
+            let is_merged = used.is_exact || source.text.ends_with(['.', '/']);
+            let merged = destination.clone().filter(|_| is_merged && inside.is_some());
+            for to in std::iter::once(inside.or(destination.clone())).chain(merged.map(Some)) {
+                if pattern.is_none() {
+                    self.add(&from, to.as_deref(), used.is_change);
+                }
+                if used.is_deep || pattern.is_some() {
+                    self.add_below(&from, to.as_deref(), used.is_change, pattern.as_ref());
+                }
+            }
+        }
+    }
+
+    /// The target of a word, and for a pattern the folder where it begins, with the pattern there. A change of
+    /// a link does not follow it.
+    fn place(&self, word: &Word, folder: &Path, is_change: bool) -> (PathBuf, Option<Glob>) {
+        let named = folder.join(&word.text);
+        if self.roots.leads_elsewhere(&named) {
+            return (named, None);
+        }
+        if !word.is_glob {
+            let target = if is_change {
+                self.roots.resolve_entry(&named)
+            } else {
+                self.roots.resolve(&named)
+            };
+            return (target.path, None);
+        }
+        let literal =
+            named.ancestors().find(|above| !above.to_string_lossy().contains(['*', '?', '[']));
+        let start = literal.unwrap_or(folder);
+        let rest = named.strip_prefix(start).unwrap_or(&named).to_string_lossy().into_owned();
+        let start = self.roots.resolve(start).path;
+        let name = start.to_string_lossy();
+        let is_plain = !name.contains(['*', '?', '[', ']', '{', '}', '\\'])
+            && !rest.contains(['{', '}', '\\']);
+        let matcher = Glob::parse(&format!("/{name}/{rest}"), false).ok().filter(|_| is_plain);
+        // A pattern that is not understood may match everything in its folder.
+        (start, Some(matcher.unwrap_or_else(Glob::everything)))
+    }
+
+    /// Adds the content of a folder, as far as the pattern matches it.
+    fn add_below(
+        &mut self,
+        from: &Path,
+        to: Option<&Path>,
+        is_change: bool,
+        pattern: Option<&Glob>,
+    ) {
+        let is_folder = from.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+        if !is_folder || self.rules.is_empty() && to.is_none() {
+            return;
+        }
+        let bases = PathBases::default();
+        let is_complete = walk(&[from.to_path_buf()], MAX_VISITED, |path, _| {
+            let to = to.map(|to| to.join(path.strip_prefix(from).unwrap_or(path)));
+            pattern.is_some_and(|pattern| !pattern.matches(path, &bases))
+                || !self.add(path, to.as_deref(), is_change)
+        });
+        self.is_incomplete |= !is_complete && !self.rules.is_empty();
+    }
+
+    /// Adds a path if a rule restricts it. Returns true if nothing below it needs to be looked at: nothing is
+    /// stricter than a denial.
+    fn add(&mut self, path: &Path, to: Option<&Path>, is_change: bool) -> bool {
+        let action = self.rules.restriction(path, is_change);
+        if let Some(action) = action {
+            self.note(path, action, if is_change { Effect::Delete } else { Effect::Read });
+        }
+        if let Some((to, action)) = to.and_then(|to| Some((to, self.rules.restriction(to, true)?)))
+        {
+            self.note(to, action, Effect::Write);
+        }
+        // A file that is secret only by its name must not lose that name unseen.
+        if is_change && to.is_some_and(|to| is_secret_path(path) && !is_secret_path(to)) {
+            self.note(path, RuleAction::Ask, Effect::Read);
+        }
+        action == Some(RuleAction::Deny)
+    }
+
+    fn note(&mut self, path: &Path, action: RuleAction, effect: fn(ResolvedPath) -> Effect) {
+        let is_first_denial = action == RuleAction::Deny && !self.is_denied;
+        self.is_denied |= is_first_denial;
+        if self.found.len() < MAX_NAMED || is_first_denial {
+            self.found.push(effect(self.roots.resolve_entry(path)));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -436,17 +588,18 @@ mod tests {
     fn what_is_known_is_used_until_the_folder_changes() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("inner");
-        let mut known = KnownFolders { least_age: Duration::ZERO, ..KnownFolders::default() };
+        let mut known = KnownFolders::default();
+        let roots = [folder.path().to_path_buf()];
         fs::create_dir(&inner).unwrap();
         fs::write(inner.join(".env"), "x").unwrap();
         let search = |known: &mut KnownFolders| {
-            let (mut found, is_complete) = known.search(&[folder.path().to_path_buf()], 100);
+            let (mut found, is_complete) = find_secrets(&roots, 100, known, Duration::ZERO);
             assert!(is_complete);
             found.sort();
             found
         };
         assert_eq!(search(&mut known), [inner.join(".env")]);
-        assert_eq!(known.folders.len(), 2);
+        assert_eq!(known.len(), 2);
         assert_eq!(search(&mut known), [inner.join(".env")]);
 
         let before = folder_stamp(&inner, Duration::ZERO);
@@ -460,11 +613,11 @@ mod tests {
         fs::rename(&inner, folder.path().join("other")).unwrap();
         let other = folder.path().join("other");
         assert_eq!(search(&mut known), [other.join(".env"), other.join("server.key")]);
-        assert_eq!(known.folders.len(), 2);
+        assert_eq!(known.len(), 2);
 
         let mut recent = KnownFolders::default();
-        recent.search(&[folder.path().to_path_buf()], 100);
-        assert!(recent.folders.is_empty(), "the folders have just changed");
+        find_secrets(&roots, 100, &mut recent, TIMESTAMP_AGE);
+        assert!(recent.is_empty(), "the folders have just changed");
     }
 
     #[cfg(unix)]
@@ -475,7 +628,9 @@ mod tests {
             fs::write(folder.path().join(name), "x").unwrap();
         }
         let roots = [folder.path().to_path_buf()];
-        assert!(KnownFolders::default().search(&roots, 3).1);
-        assert!(!KnownFolders::default().search(&roots, 2).1);
+        let is_complete = |limit: usize| {
+            find_secrets(&roots, limit, &mut KnownFolders::default(), TIMESTAMP_AGE).1
+        };
+        assert!(is_complete(3) && !is_complete(2));
     }
 }

@@ -66,10 +66,8 @@ pub(crate) use outcome::{
     ToolAnswer, ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview,
     read_view, view_json,
 };
-pub(crate) use registry::{
-    AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight,
-};
-pub use registry::{OfferContext, Registry, Toolbox};
+pub(crate) use registry::{AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight};
+pub use registry::{OfferContext, ToolIndex, Toolbox};
 pub(crate) use tool_env::{ProcessShared, SessionShared, SharedValue, ToolEnv, UserFolders};
 
 /// All built-in tools, in the order in which error messages list them.

@@ -226,8 +226,17 @@ impl<T> SharedValue<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    pub(crate) fn set(&self, value: T) {
-        self.0.send_replace(Arc::new(value));
+    /// Sets the value. Returns the one before.
+    pub(crate) fn set(&self, value: T) -> Arc<T> {
+        self.0.send_replace(Arc::new(value))
+    }
+
+    /// Changes the value. Whoever has it already keeps what it was.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut T))
+    where
+        T: Clone,
+    {
+        self.0.send_modify(|value| change(Arc::make_mut(value)));
     }
 }
 

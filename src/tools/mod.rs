@@ -64,7 +64,7 @@ pub(crate) use exec_output::is_waiting;
 pub(crate) use memory::note_folders;
 pub(crate) use outcome::{
     ToolAnswer, ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview,
-    read_view, view_json,
+    read_view,
 };
 pub(crate) use registry::{AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight};
 pub use registry::{OfferContext, ToolIndex, Toolbox};

@@ -157,10 +157,6 @@ fn read_content(value: &Value) -> CallContent {
     CallContent::Diff { path, old, new: text(&value["new"]), fate }
 }
 
-pub(crate) fn view_json(view: &CallView) -> Value {
-    json!(view)
-}
-
 pub(crate) fn read_view(value: &Value) -> CallView {
     CallView::deserialize(value).unwrap_or_else(|_| CallView::new("", ToolKind::Other))
 }

@@ -4,10 +4,9 @@
 //! results go back to the caller.
 
 pub(super) mod admission_queue;
-pub(super) mod cards;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
-mod records;
+pub(super) mod records;
 pub(super) mod runner;
 
 use std::collections::HashMap;
@@ -30,7 +29,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::ToolCallStatus;
 
 use admission_queue::AdmissionTicket;
-use cards::{failed_update, settled_call};
+use records::{failed_update, settled_call};
 use runner::{CANCELLED, CallEnd, CallRunner, PendingCall};
 
 impl Turn {
@@ -168,9 +167,9 @@ impl Turn {
         let (mut pending, ticket) = self.runner.enqueue(call.id, tool, arguments, tokens).await?;
         let view = pending.card_view();
         if pending.view.is_some() {
-            self.cards.set_view(&pending.id, &view);
+            self.cards.set_view(&pending.ctx.call, &view);
             pending.view = Some(view);
-            self.cards.show_arguments(&pending.id, pending.raw_input.clone());
+            self.cards.show_arguments(&pending.ctx.call, pending.raw_input.clone());
         }
         Ok((pending, ticket))
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::CallTokens;
-use crate::turn::calls::cards::{abridged_arguments, settled_call};
+use crate::turn::calls::records::{abridged_arguments, settled_call};
 use crate::turn::calls::runner::CallEnd;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};

@@ -37,7 +37,7 @@ use turnwright_types::message::{
 };
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
-use calls::cards::OpenCards;
+use calls::records::OpenCards;
 use calls::runner::{self, CallRunner};
 use checks::TurnChecks;
 use limits::{ReachedLimit, SpendingMeter};
@@ -47,7 +47,7 @@ use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
-pub(crate) use calls::cards::{abridged_arguments, failed_update, not_run};
+pub(crate) use calls::records::{abridged_arguments, failed_update, not_run};
 pub(crate) use calls::{CancellableCalls, StandaloneCalls};
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,

@@ -507,7 +507,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
             let result = call.run(preview, &pass, ctx).await;
             drop(changes);
-            let mut outcome = result.unwrap_or_else(ToolOutcome::refused);
+            let mut outcome = result.unwrap_or_else(ToolOutcome::failed);
             let other_names = other_names.filter(|_| outcome.ok);
             for note in name_notes.into_iter().chain(other_names) {
                 outcome.append_note(note);

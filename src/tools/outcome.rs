@@ -46,13 +46,9 @@ impl ToolOutcome {
         ToolOutcome::done(text, content, raw)
     }
 
-    /// A failed call. The user reads the first sentence of the reason.
+    /// A call that has failed or was not executed. Of a text for the model the user reads the first sentence.
     pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
-        ToolOutcome::refused(reason.into())
-    }
-
-    /// A call that was not executed. The model and the user read texts of their own.
-    pub fn refused(ToolRefusal { for_model, for_user }: ToolRefusal) -> ToolOutcome {
+        let ToolRefusal { for_model, for_user } = reason.into();
         ToolOutcome {
             ok: false,
             view: None,

@@ -125,7 +125,7 @@ impl Turn {
 
     /// Settles calls that will not run with this reason as their result.
     pub(super) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: ToolRefusal) {
-        let outcome = ToolOutcome::refused(why.clone());
+        let outcome = ToolOutcome::failed(why.clone());
         let is_cancelled = self.cancel.is_cancelled();
         for call in &calls {
             let settled = self.settled(call, &outcome, is_cancelled);
@@ -295,23 +295,16 @@ impl CancellableCalls {
     }
 }
 
-/// Runs standalone calls under one policy and one set of grants.
-#[derive(Debug)]
-pub(crate) struct StandaloneCalls(CallRunner);
-
-impl StandaloneCalls {
-    pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
+impl CallRunner {
+    /// Runs the calls of the model of an MCP client, which belong to no conversation.
+    pub(crate) fn for_mcp_client(env: ToolEnv) -> CallRunner {
         let mut runner = CallRunner::new(Arc::new(env), SharedGrants::default(), Arc::default());
         runner.is_for_mcp_client = true;
-        StandaloneCalls(runner)
+        runner
     }
 
-    pub(crate) fn env(&self) -> &Arc<ToolEnv> {
-        &self.0.env
-    }
-
-    /// Runs a call to its outcome. Failures are outcomes too, with an explanation for the caller.
-    pub(crate) async fn run(
+    /// Runs a call of an MCP client to its outcome. Failures are outcomes too, with an explanation for the caller.
+    pub(crate) async fn run_to_outcome(
         &self,
         id: CallId,
         tool: Arc<dyn AnyTool>,
@@ -319,11 +312,11 @@ impl StandaloneCalls {
         cancel: CancellationToken,
     ) -> ToolOutcome {
         let tokens = CallTokens::of(&cancel);
-        let mut outcome = match self.0.enqueue(id, tool, arguments, tokens).await {
-            Ok((call, ticket)) => self.0.clone().run(call, ticket).await.outcome,
-            Err(refusal) => ToolOutcome::refused(refusal),
+        let mut outcome = match self.enqueue(id, tool, arguments, tokens).await {
+            Ok((call, ticket)) => self.clone().run(call, ticket).await.outcome,
+            Err(refusal) => ToolOutcome::failed(refusal),
         };
-        if let Some(news) = self.env().command_news() {
+        if let Some(news) = self.env.command_news() {
             outcome.add_line(&news);
         }
         outcome

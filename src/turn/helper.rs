@@ -59,7 +59,7 @@ impl HelperRunner for Conversation {
         }
         Box::pin(async move {
             let ended = conversation.run_helper(task, call, record, cancel).await;
-            ended.unwrap_or_else(ToolOutcome::refused)
+            ended.unwrap_or_else(ToolOutcome::failed)
         })
     }
 }
@@ -84,7 +84,7 @@ impl Conversation {
                 let tokens = CallTokens { call: cancel.clone(), turn: cancel };
                 let work = AssertUnwindSafe(self.run_helper(task, call, record, tokens));
                 let ended = work.catch_unwind().await;
-                let news = match ended.map(|end| end.unwrap_or_else(ToolOutcome::refused)) {
+                let news = match ended.map(|end| end.unwrap_or_else(ToolOutcome::failed)) {
                     Ok(ToolOutcome { ok: true, text, .. }) => format!("[{what} is done]\n{text}\n"),
                     Ok(ToolOutcome { text, .. }) => format!("[{what} has failed] {text}\n"),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
@@ -232,7 +232,7 @@ fn outcome(
             ToolOutcome::done(text, vec![CallContent::Text(shown)], raw)
         }
         Err(refusal) => {
-            let mut outcome = ToolOutcome::refused(refusal);
+            let mut outcome = ToolOutcome::failed(refusal);
             outcome.content.push(CallContent::Text(transcript));
             outcome
         }

@@ -38,7 +38,7 @@ use turnwright_types::message::{
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::records::OpenCards;
-use calls::runner::{self, CallRunner};
+use calls::runner;
 use checks::TurnChecks;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
@@ -47,8 +47,9 @@ use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
+pub(crate) use calls::CancellableCalls;
 pub(crate) use calls::records::{abridged_arguments, failed_update, not_run};
-pub(crate) use calls::{CancellableCalls, StandaloneCalls};
+pub(crate) use calls::runner::CallRunner;
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };

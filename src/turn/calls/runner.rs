@@ -92,7 +92,7 @@ impl CallEnd {
 
     /// A call that was denied, impossible or cancelled. Its card keeps the change that was planned.
     fn not_run(why: ToolRefusal, planned: Vec<CallContent>) -> CallEnd {
-        let mut outcome = ToolOutcome::refused(why);
+        let mut outcome = ToolOutcome::failed(why);
         hidden_secrets::hide(&mut outcome);
         outcome.content.splice(..0, planned);
         CallEnd { outcome, is_cancelled: false, last: None }
@@ -127,8 +127,8 @@ pub(in crate::turn) fn cancelled() -> ToolRefusal {
 
 /// Runs calls under one policy and one set of grants. Clones share them.
 #[derive(Clone, Debug)]
-pub(in crate::turn) struct CallRunner {
-    pub(super) env: Arc<ToolEnv>,
+pub(crate) struct CallRunner {
+    pub(crate) env: Arc<ToolEnv>,
     pub(in crate::turn) grants: SharedGrants,
     /// True for the calls of the model of an MCP client, of which only the audit log keeps a record. The others are
     /// calls of a session's model.
@@ -457,7 +457,7 @@ impl PendingCall {
         if was_asked {
             match self.plan_unchanged(&pass).await {
                 Ok(same) => self = same,
-                Err(refusal) => return (ToolOutcome::refused(refusal), CallChanges::default()),
+                Err(refusal) => return (ToolOutcome::failed(refusal), CallChanges::default()),
             }
         }
         // 9. Run.
@@ -498,8 +498,8 @@ impl PendingCall {
         };
         let mut outcome = match outcome {
             Some(Ok(outcome)) => outcome,
-            Some(Err(refusal)) => ToolOutcome::refused(refusal),
-            None => ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
+            Some(Err(refusal)) => ToolOutcome::failed(refusal),
+            None => ToolOutcome::failed(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
             outcome.add_line(CALL_STOPPED);

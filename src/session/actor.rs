@@ -191,39 +191,38 @@ impl SessionActor {
         value: String,
         done: Completion<Vec<ConfigOption>>,
     ) {
-        match setting {
+        let set = match setting {
             ConfigOptionId::Model => {
                 let stop = self.lifecycle.stop.clone();
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
-            ConfigOptionId::Effort
-                if !self.conversation.selection.get().model.supports_effort() =>
-            {
-                let no_effort = "This model has no reasoning effort to choose";
-                return done.complete(Err(Error::InvalidParams(no_effort.to_owned())));
-            }
-            ConfigOptionId::Effort => match ReasoningEffort::parse(&value) {
-                Some(effort) => self.conversation.selection.set_effort(effort),
-                None => {
-                    let valid: Vec<_> =
-                        ReasoningEffort::ALL.iter().map(|effort| effort.id()).collect();
-                    return done.complete(Err(settings::unknown_value("effort", &value, &valid)));
-                }
-            },
+            ConfigOptionId::Effort => self.set_effort(&value),
             ConfigOptionId::Mode => match Mode::parse(&value) {
-                Some(mode) => {
-                    if let Err(error) = self.set_mode(mode) {
-                        return done.complete(Err(error));
-                    }
-                }
+                Some(mode) => self.set_mode(mode),
                 None => {
-                    let valid: Vec<_> = Mode::ALL.iter().map(|mode| mode.id()).collect();
-                    return done.complete(Err(settings::unknown_value("mode", &value, &valid)));
+                    let valid = Mode::ALL.map(Mode::id);
+                    Err(settings::unknown_value("mode", &value, &valid))
                 }
             },
+        };
+        if let Err(error) = set {
+            return done.complete(Err(error));
         }
         self.send_settings();
         self.report_when_saved(done, Ok(self.announcements.settings()));
+    }
+
+    fn set_effort(&self, value: &str) -> Result<(), Error> {
+        if !self.conversation.selection.get().model.supports_effort() {
+            let no_effort = "This model has no reasoning effort to choose";
+            return Err(Error::InvalidParams(no_effort.to_owned()));
+        }
+        let Some(effort) = ReasoningEffort::parse(value) else {
+            let valid = ReasoningEffort::ALL.map(ReasoningEffort::id);
+            return Err(settings::unknown_value("effort", value, &valid));
+        };
+        self.conversation.selection.set_effort(effort);
+        Ok(())
     }
 
     /// Reports the result once everything that was logged so far is stored.

@@ -285,6 +285,14 @@ pub struct ToolCtx {
     pub helpers: Option<Arc<dyn HelperRunner>>,
 }
 
+impl ToolCtx {
+    /// Runs work until it ends or the user cancels the call.
+    async fn until_cancelled<T>(&self, work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
+        let done = self.cancel.run_until_cancelled(work).await;
+        done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
+    }
+}
+
 /// A tool with its argument type erased: built in, or provided by an MCP server.
 pub trait AnyTool: Debug + Send + Sync {
     fn name(&self) -> &str;

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
-use turnwright_store::{Entry, SessionLog, SessionRow};
+use turnwright_store::{Audience, Entry, SessionLog, SessionRow};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
@@ -168,6 +168,16 @@ impl Conversation {
             let parts = said.parts.clone();
             self.client().update(Update::UserMessage { prompt, message, parts });
         }
+    }
+
+    /// Adds a message to the history and to the log that the model gets and the user does not see. Returns the number
+    /// of its entry.
+    pub(crate) fn push_hidden(&self, history: &mut History, message: Message) -> Option<u64> {
+        history.push(message);
+        let message = history.messages.last().cloned()?;
+        let id = history.mint_message_id();
+        let audience = Audience::Model;
+        Some(self.log().add_entry(Entry::Message { id, message, audience }))
     }
 
     /// Notes that what earlier prompts and results told the model may no longer be in its context.

@@ -375,12 +375,7 @@ impl Turn {
 
     /// Adds a message that the model gets and the user does not see.
     fn push_hidden_message(&mut self, message: Message) {
-        self.history.push(message);
-        let Some(message) = self.history.messages.last().cloned() else { return };
-        let id = self.history.mint_message_id();
-        let audience = Audience::Model;
-        let entry = Entry::Message { id, message, audience };
-        self.last_hidden = Some(self.conversation.log().add_entry(entry));
+        self.last_hidden = self.conversation.push_hidden(&mut self.history, message);
     }
 
     /// Tells the model that the user has changed the mode during the turn.

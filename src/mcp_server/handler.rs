@@ -221,7 +221,7 @@ impl McpHandler {
             Some(patch) => (self.tools.find("apply_patch").unwrap_or(tool), patch),
             None => (tool, arguments),
         };
-        let outcome = runner.run_to_outcome(guard.id.clone(), tool, arguments, request.cancel).await;
+        let outcome = runner.run_alone(guard.id.clone(), tool, arguments, request.cancel).await;
         if let Some(question) = guard.take_pending_question()
             && let Some(input_required) = self.input_required(call, question).await
         {

@@ -106,7 +106,7 @@ impl SessionActor {
         let remote_tools = Arc::clone(self.conversation.tools.remote_tools());
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
-            let announce_at = self.announcements.commands_due();
+            let announce_at = self.announcements.announce_at;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -209,7 +209,7 @@ impl SessionActor {
             return done.complete(Err(error));
         }
         self.send_settings();
-        self.report_when_saved(done, Ok(self.announcements.settings()));
+        self.report_when_saved(done, Ok(self.announcements.settings.clone()));
     }
 
     fn set_effort(&self, value: &str) -> Result<(), Error> {
@@ -250,12 +250,12 @@ impl SessionActor {
                 if is_applied {
                     self.conversation.selection.set_model(model);
                     self.send_settings();
-                    self.announcements.add_notices(doubt);
+                    self.announcements.notices.extend(doubt);
                     if self.running.is_some() {
                         self.send_notices();
                     }
                 }
-                self.report_when_saved(done, Ok(self.announcements.settings()));
+                self.report_when_saved(done, Ok(self.announcements.settings.clone()));
             }
             Err(error) => done.complete(Err(error)),
         }
@@ -285,7 +285,7 @@ impl SessionActor {
     /// Refreshes the known settings without an update: the client gets them with the answer that it
     /// waits for.
     pub(super) fn refresh_settings(&mut self) {
-        self.announcements.set_settings(settings::all(&self.host, &self.conversation));
+        self.announcements.settings = settings::all(&self.host, &self.conversation);
     }
 
     /// Stores the settings if they have changed, and sends them to the client if it does not know
@@ -416,7 +416,7 @@ impl SessionActor {
     }
 
     pub(super) fn announce_commands(&mut self) {
-        if self.announcements.commands_due().is_some() {
+        if self.announcements.announce_at.is_some() {
             let commands = self.menu();
             self.send(|announcements| announcements.announce_commands(commands));
         }

@@ -161,7 +161,7 @@ impl Turn {
             None => (tool, arguments),
         };
         self.cards.set_name(&call.id, tool.name());
-        let turn = self.helper.as_ref().map_or(&self.cancel, |helper| &helper.session_turn);
+        let turn = self.session_turn.as_ref().unwrap_or(&self.cancel);
         let tokens = CallTokens { call: self.cancel.child_token(), turn: turn.clone() };
         self.cards.make_cancellable(&call.id, tokens.call.clone());
         let (mut pending, ticket) = self.runner.enqueue(call.id, tool, arguments, tokens).await?;
@@ -304,7 +304,7 @@ impl CallRunner {
     }
 
     /// Runs a call of an MCP client to its outcome. Failures are outcomes too, with an explanation for the caller.
-    pub(crate) async fn run_to_outcome(
+    pub(crate) async fn run_alone(
         &self,
         id: CallId,
         tool: Arc<dyn AnyTool>,

@@ -32,9 +32,7 @@ use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{
-    History, Message, PromptPart, Spending, StopReason, ToolCall, UserMessage,
-};
+use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::records::OpenCards;
@@ -81,8 +79,9 @@ pub(crate) struct Turn {
     checks: TurnChecks,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
-    /// Set for a helper's turn, whose file changes belong to the turn of its session.
-    helper: Option<HelperTurn>,
+    /// Set for a helper's turn, whose file changes belong to this turn of its session. It differs from the helper's
+    /// own if a call waits for the helper.
+    session_turn: Option<CancellationToken>,
 }
 
 /// The place of a turn's prompt in the conversation.
@@ -94,15 +93,6 @@ struct TurnPrompt {
     index: usize,
     /// The prompt, until a client that follows prompts is told that it is part of the conversation.
     unreported: Option<(MessageId, Arc<Message>)>,
-}
-
-/// The part of a turn that only a helper's has.
-#[derive(Debug)]
-struct HelperTurn {
-    /// The turn of the session. It differs from the helper's own if a call waits for the helper.
-    session_turn: CancellationToken,
-    /// The part of the helper's spending that its session knows.
-    shared: (Spending, Option<f64>),
 }
 
 /// The result of a turn.
@@ -168,8 +158,7 @@ impl Turn {
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(conversation.limits, &History::default());
         let turn = Turn::without_helpers(conversation, History::default(), prompt, cancel);
-        let helper = Some(HelperTurn { session_turn, shared: Default::default() });
-        Turn { meter, helper, ..turn }
+        Turn { meter, session_turn: Some(session_turn), ..turn }
     }
 
     fn without_helpers(
@@ -208,12 +197,12 @@ impl Turn {
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
             last_hidden: None,
-            helper: None,
+            session_turn: None,
         }
     }
 
     fn is_helper(&self) -> bool {
-        self.helper.is_some()
+        self.session_turn.is_some()
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its

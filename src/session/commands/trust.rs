@@ -27,26 +27,25 @@ pub(in crate::session) type ShownPrints = SharedValue<Vec<Fingerprint>>;
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
-    let host = Arc::clone(&session.host);
-    let conversation = session.conversation.clone();
-    let shown = session.shown_prints.clone();
-    answer_from_files(session, message, cancel, move || {
-        let command = TrustCommand { host: &host, conversation: &conversation, shown: &shown };
-        match arguments.as_str() {
-            "" => command.show(),
-            "forget" => command.forget(),
-            code => command.trust(code),
-        }
+    let command = TrustCommand {
+        host: Arc::clone(&session.host),
+        conversation: session.conversation.clone(),
+        shown: session.shown_prints.clone(),
+    };
+    answer_from_files(session, message, cancel, move || match arguments.as_str() {
+        "" => command.show(),
+        "forget" => command.forget(),
+        code => command.trust(code),
     })
 }
 
-struct TrustCommand<'a> {
-    host: &'a SessionHost,
-    conversation: &'a Conversation,
-    shown: &'a ShownPrints,
+struct TrustCommand {
+    host: Arc<SessionHost>,
+    conversation: Conversation,
+    shown: ShownPrints,
 }
 
-impl TrustCommand<'_> {
+impl TrustCommand {
     fn resolve(&self) -> EffectivePolicy {
         let settings = self.host.config().snapshot();
         resolve_policy(&settings, &self.host.trust, self.conversation.env.files.roots())

@@ -17,7 +17,7 @@ use super::client_calls::{
     AskMethod, ClientCall, ClientCalls, ELICITATION, QuestionRound, call_result, elicitation,
     error_result, parse_answer,
 };
-use super::offered_tools::{OfferedTools, PAGE_SIZE};
+use super::offered_tools::OfferedTools;
 use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;
 use crate::tools::patch_call;
@@ -50,7 +50,7 @@ const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 pub(super) struct McpHandler {
     host: Arc<SessionHost>,
     options: McpServerOptions,
-    tools: OfferedTools,
+    pub(super) tools: OfferedTools,
     calls: Arc<ClientCalls>,
     // Held only to look at one field.
     state: Mutex<HandlerState>,
@@ -191,10 +191,6 @@ impl McpHandler {
             "inputRequests": { PERMISSION_KEY: { "method": ELICITATION, "params": form } },
             "requestState": state,
         }))
-    }
-
-    pub(super) fn list_tools(&self, cursor: Option<&str>) -> Answer {
-        self.tools.page(cursor, PAGE_SIZE)
     }
 
     pub(super) async fn call_tool(

@@ -69,8 +69,7 @@ impl Announcements {
     /// The first announcement of the commands; `None` if it was made.
     pub(super) fn announce_commands(&mut self, commands: Vec<SlashCommand>) -> Option<Update> {
         self.announce_at.take()?;
-        self.commands.clone_from(&commands);
-        Some(Update::Commands(commands))
+        self.update_commands(commands)
     }
 
     /// The update of commands that were announced and have changed.

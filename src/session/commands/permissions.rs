@@ -8,7 +8,7 @@ use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
-    StoredRule, StoredRules, describe_effect,
+    StoredRule, describe_effect,
 };
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::text;
@@ -173,7 +173,9 @@ fn show(conversation: &Conversation) -> String {
         .filter(|rule| !page.entries.iter().any(|entry| is_entry_of(entry, rule)))
         .map(|rule| format!("{}\n", plain(rule)));
     text.push_str(&section("Other rules", &others.collect::<String>()));
-    text.push_str(&problem_text(&page));
+    if let Some(problem) = &page.problem {
+        text.push_str(&format!("\n⚠ {problem}\n"));
+    }
     format!("{text}\n{USAGE}")
 }
 
@@ -183,10 +185,6 @@ fn section(title: &str, rows: &str) -> String {
         return format!("* {title}: none\n");
     }
     format!("\n{title}:\n{}\n", fenced(rows))
-}
-
-fn problem_text(page: &StoredRules) -> String {
-    page.problem.as_ref().map(|problem| format!("\n⚠ {problem}\n")).unwrap_or_default()
 }
 
 fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {

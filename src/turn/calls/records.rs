@@ -6,15 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::CancellableCalls;
 use super::runner::CallRunner;
-use crate::tools::{
-    ToolCtx, ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview,
-    read_view,
-};
+use crate::tools::{ToolCtx, ToolOutcome};
 use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Confinement, Decision, Denial, Mode, Pass,
     Verdict, decide,
@@ -22,9 +20,9 @@ use turnwright_policy::permission::{
 use turnwright_recording::outside::{AnswerKind, Keeping, Outside};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::{ChoiceKind, Client, PermissionAnswer};
-use turnwright_types::effect::{CallContent, CallView, Effect, fenced};
+use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind, fenced};
 use turnwright_types::ids::CallId;
-use turnwright_types::message::ToolCall;
+use turnwright_types::message::{Media, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
@@ -238,7 +236,7 @@ pub(in crate::turn) fn settled_call(
         images: outcome.images.clone(),
         view: view.is_some().then(|| outcome.view.as_ref().or(view).cloned()).flatten(),
         content,
-        raw_output: raw_output(outcome),
+        raw_output: outcome.raw_output(),
         duration: took,
         file_changes: Vec::new(),
         file_contents: Vec::new(),
@@ -443,9 +441,100 @@ impl<'a> KeptCall<'a> {
     }
 }
 
+fn outcome_json(outcome: &ToolOutcome) -> Value {
+    json!({
+        "ok": outcome.ok,
+        "text": outcome.text,
+        "view": outcome.view,
+        "content": contents_json(&outcome.content),
+        "raw": outcome.raw,
+        "images": outcome.images,
+    })
+}
+
+fn read_outcome(value: &Value) -> ToolOutcome {
+    ToolOutcome {
+        ok: value["ok"] == true,
+        text: text(&value["text"]),
+        view: Some(&value["view"]).filter(|view| view.is_object()).map(read_view),
+        content: read_contents(&value["content"]),
+        raw: value["raw"].clone(),
+        images: Vec::deserialize(&value["images"]).unwrap_or_default(),
+    }
+}
+
+fn preview_json(preview: &Result<Vec<CallContent>, ToolRefusal>) -> Value {
+    match preview {
+        Ok(content) => json!({ "content": contents_json(content) }),
+        Err(ToolRefusal { for_model, for_user }) => {
+            json!({ "refusal": { "for_model": for_model, "for_user": for_user } })
+        }
+    }
+}
+
+fn read_preview(value: &Value) -> Result<Vec<CallContent>, ToolRefusal> {
+    match value.get("refusal") {
+        Some(refusal) => {
+            Err(ToolRefusal::new(text(&refusal["for_model"]), text(&refusal["for_user"])))
+        }
+        None => Ok(read_contents(&value["content"])),
+    }
+}
+
+fn contents_json(contents: &[CallContent]) -> Value {
+    contents.iter().map(content_json).collect()
+}
+
+fn content_json(content: &CallContent) -> Value {
+    match content {
+        CallContent::Text(_) | CallContent::Terminal(_) => json!(content),
+        CallContent::Image(media) => json!(media),
+        CallContent::Diff { path, old, new, fate } => {
+            let mut diff = json!({ "path": path, "old": old, "new": new });
+            match fate {
+                FileFate::Kept => {}
+                FileFate::Deleted => diff["deleted"] = true.into(),
+                FileFate::MovedFrom(before) => diff["moved_from"] = json!(before),
+            }
+            diff
+        }
+    }
+}
+
+fn read_contents(value: &Value) -> Vec<CallContent> {
+    value.as_array().into_iter().flatten().map(read_content).collect()
+}
+
+fn read_content(value: &Value) -> CallContent {
+    if let Ok(content) = CallContent::deserialize(value) {
+        return content;
+    }
+    if let Ok(media) = Media::deserialize(value) {
+        return CallContent::Image(media);
+    }
+    let old = value["old"].as_str().map(str::to_owned);
+    let fate = match (&value["deleted"], value["moved_from"].as_str()) {
+        (Value::Bool(true), _) => FileFate::Deleted,
+        (_, Some(before)) => FileFate::MovedFrom(before.into()),
+        (_, None) => FileFate::Kept,
+    };
+    let path = text(&value["path"]).into();
+    CallContent::Diff { path, old, new: text(&value["new"]), fate }
+}
+
+fn read_view(value: &Value) -> CallView {
+    CallView::deserialize(value).unwrap_or_else(|_| CallView::new("", ToolKind::Other))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::effect::Location;
+    use turnwright_types::ids::TerminalId;
 
     #[test]
     fn long_contents_are_told_by_their_length() {
@@ -456,5 +545,39 @@ mod tests {
         assert_eq!(abridged_arguments(&long), expected);
         let endless = json!({ "paths": vec!["some/path"; 10_000] });
         assert_eq!(abridged_arguments(&endless), json!({ "omitted": "120013 bytes" }));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let media = Media { mime: "image/png".to_owned(), data: "AA==".to_owned() };
+        let diff = |fate| {
+            let path = "/w/a".into();
+            let new = "n".to_owned();
+            CallContent::Diff { path, old: None, new, fate }
+        };
+        let outcome = ToolOutcome {
+            ok: true,
+            text: "done".to_owned(),
+            view: Some(CallView {
+                title: "Edit a".to_owned(),
+                kind: ToolKind::Edit,
+                locations: vec![Location { path: "/w/a".into(), line: Some(3) }],
+            }),
+            content: vec![
+                CallContent::Text("t".to_owned()),
+                diff(FileFate::Kept),
+                diff(FileFate::Deleted),
+                diff(FileFate::MovedFrom("/w/b".into())),
+                CallContent::Image(media.clone()),
+                CallContent::Terminal(TerminalId::from("t1")),
+            ],
+            raw: json!({ "exitCode": 0 }),
+            images: vec![media],
+        };
+        assert_eq!(read_outcome(&outcome_json(&outcome)), outcome);
+        let refusal = Err(ToolRefusal::new("model", "user"));
+        assert_eq!(read_preview(&preview_json(&refusal)), refusal);
+        let preview = Ok(outcome.content);
+        assert_eq!(read_preview(&preview_json(&preview)), preview);
     }
 }

@@ -64,7 +64,7 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
             let data = seeded.text("picture", number, PICTURE_SIZE).replace([' ', ':'], "A");
             parts.push(PromptPart::Image(Media { mime: "image/png".to_owned(), data }));
         }
-        add_message(&log, number * 10, Message::User(UserMessage { parts }));
+        add_message(&log, number * 10, Message::User(UserMessage::new(parts)));
         let calls = [
             call(number * 10 + 2, "read_file", json!({ "path": format!("src/{number}.rs") })),
             call(number * 10 + 3, "edit_file", json!({ "path": "src/a.rs", "edits": number })),

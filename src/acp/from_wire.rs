@@ -15,7 +15,7 @@ pub(super) fn prompt(blocks: Vec<ContentBlock>) -> Result<UserMessage, Error> {
     if parts.is_empty() {
         return Err(Error::InvalidParams("`prompt` is empty".to_owned()));
     }
-    Ok(UserMessage { parts })
+    Ok(UserMessage::new(parts))
 }
 
 fn add_block(parts: &mut Vec<PromptPart>, block: ContentBlock) -> Result<(), Error> {

@@ -63,8 +63,11 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
                 None => update,
             })
         }
-        // Version 1 says so with the answer to the prompt.
-        Update::TurnBegan(_) | Update::UserMessage { .. } => return None,
+        // Version 1 says so with the answer to the request.
+        Update::TurnBegan(_)
+        | Update::UserMessage { .. }
+        | Update::KnownPrompt { .. }
+        | Update::ReplayComplete => return None,
         // The terminals of version 1 end with their cards.
         Update::TerminalEnded { .. } => return None,
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),

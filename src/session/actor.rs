@@ -150,6 +150,10 @@ impl SessionActor {
                 if let Err(error) = self.announcements.check_media(&prompt, supported) {
                     return done.complete(Err(error));
                 }
+                let submission = prompt.submission.as_ref();
+                let known = &self.conversation.submissions;
+                let client = self.conversation.client().as_ref();
+                let Some(done) = known.admit(submission, key, done, client) else { return };
                 let Some((prompt, done)) = self.steer_if_asked(key, prompt, done) else { return };
                 if self.queue.len() >= MAX_QUEUED_PROMPTS {
                     return done.complete(Err(prompts::too_many()));

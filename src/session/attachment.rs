@@ -115,7 +115,9 @@ impl SessionActor {
         let replay = takeover.replay;
         let replaying = Box::pin(async move {
             if replay {
-                replay_session(&store, &id, client.as_ref()).await
+                let replayed = replay_session(&store, &id, client.as_ref()).await?;
+                client.update(Update::ReplayComplete);
+                Ok(replayed)
             } else {
                 Ok(Replayed::default())
             }
@@ -139,10 +141,11 @@ impl SessionActor {
         };
         if let Some(turn) = &mut self.running {
             replayed.running = Some(turn.key);
-            turn.done = follow(turn.key, true);
+            turn.done = self.conversation.submissions.watch(turn.key, follow(turn.key, true));
         }
         for queued in &mut self.queue {
-            queued.done = follow(queued.key, false);
+            queued.done =
+                self.conversation.submissions.watch(queued.key, follow(queued.key, false));
         }
         attach(&replayed);
         let commands = self.menu();

@@ -215,7 +215,7 @@ impl SessionActor {
             // The server's text replaces the typed command and precedes the attachments.
             parts.extend(prompt.parts.drain(..).skip(1));
             parts.extend(context.map(PromptPart::Context));
-            let prompt = UserMessage { parts };
+            let prompt = UserMessage { parts, submission: prompt.submission };
             report_omissions(&conversation, &prompt);
             let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0

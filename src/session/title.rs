@@ -249,7 +249,7 @@ mod tests {
             (vec![picture()], None),
         ];
         for (parts, expected) in table {
-            let prompt = UserMessage { parts };
+            let prompt = UserMessage::new(parts);
             assert_eq!(from_prompt(&prompt).as_deref(), expected, "{prompt:?}");
         }
     }

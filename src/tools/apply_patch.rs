@@ -298,8 +298,9 @@ async fn plan_update(
     }
     let changed = edit_common::changed_since_read(ctx, target, &before).await;
     let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
+    let told_name = name.to_owned();
     let work = spawn_blocking(move || {
-        let result = patch::apply(&before.text, &hunks);
+        let result = patch::apply(&before.text, &hunks, &told_name);
         (before, result)
     });
     let (before, result) = work.await.map_err(|error| error.to_string())?;
@@ -309,7 +310,7 @@ async fn plan_update(
         }
         (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
         (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
-        (Err(refusal), None) if may_quote => refusal.explain(name),
+        (Err(refusal), None) if may_quote => refusal,
         (Err(_), None) => edit_common::not_quotable(name),
     };
     Err(refusal.into())

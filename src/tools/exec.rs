@@ -336,7 +336,7 @@ async fn begin<'a>(
     spec: &CommandSpec,
     ctx: &'a ToolCtx,
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
-    let slot = ctx.env.jobs.admit(&spec.command).map_err(|error| error.to_string())?;
+    let slot = ctx.env.jobs.admit(&spec.command)?;
     let (started, live) = ctx.until_cancelled(live_output::start(spec, ctx)).await??;
     // The memory of a command that may run without the sandbox is the user's own affair.
     let memory = spec.sandbox.as_ref().and(ctx.env.shared.confinement.memory);

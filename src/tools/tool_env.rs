@@ -179,7 +179,7 @@ impl ToolEnv {
             settings: Arc::clone(&shared.confinement),
             guard: Arc::clone(&shared.guard),
             network: Arc::clone(&shared.network),
-            tracker: shared.checkpoint.clone(),
+            tracker: Arc::clone(&shared.checkpoint),
             opened_places: Arc::clone(&shared.process.opened_places),
             state_folder: shared.process.folders.state.clone(),
             outputs: self.output_folder(),
@@ -291,7 +291,7 @@ pub struct SessionShared {
     /// The private network of the commands.
     pub(crate) network: Arc<CommandNetwork>,
     /// Records the file changes of calls, so that they can be undone.
-    pub checkpoint: ChangeTracker,
+    pub checkpoint: Arc<ChangeTracker>,
 }
 
 impl SessionShared {
@@ -310,7 +310,7 @@ impl SessionShared {
             confinement: Arc::new(confinement),
             guard: Arc::default(),
             network: Arc::default(),
-            checkpoint: ChangeTracker::default(),
+            checkpoint: Arc::default(),
         }
     }
 }

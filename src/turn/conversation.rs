@@ -11,6 +11,7 @@ use super::cache_guard::CacheGuard;
 use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::CallRunner;
 use super::prompt::project_context::ToldFolders;
+use super::submissions::Submissions;
 use super::{CancellableCalls, SharedSpending, SpendingLimits};
 use crate::error::Error;
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
@@ -43,6 +44,8 @@ pub(crate) struct Conversation {
     pub env: Arc<ToolEnv>,
     /// The notes that were given already.
     pub told: Told,
+    /// The prompts that the client may send again.
+    pub submissions: Submissions,
     /// The remembered permission answers. A helper in the background has a copy.
     pub grants: SharedGrants,
     /// The commands that check what the model has edited.
@@ -161,12 +164,15 @@ impl Conversation {
         id: &MessageId,
         message: &Message,
     ) {
-        if let Some(said) = message.as_user()
-            && self.client().follows_prompts()
-        {
+        let Some(said) = message.as_user() else { return };
+        let client = self.client();
+        if client.follows_prompts() {
             let message = id.clone();
             let parts = said.parts.clone();
-            self.client().update(Update::UserMessage { prompt, message, parts });
+            client.update(Update::UserMessage { prompt, message, parts });
+        }
+        if let Some(submission) = &said.submission {
+            self.submissions.insert(submission, id, client.as_ref());
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::submissions::Submissions;
 use super::{
     CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending, Told,
 };
@@ -246,6 +247,7 @@ pub(crate) fn turn_fixture(
         tools: Arc::new(Toolbox::new(Arc::new(ToolIndex::new(tools)))),
         env: Arc::new(env),
         told: Told::default(),
+        submissions: Submissions::default(),
         grants: SharedGrants::default(),
         checks: SharedValue::default(),
         max_requests: 10,

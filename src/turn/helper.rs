@@ -201,7 +201,7 @@ async fn converse(
     let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
     let env = Arc::clone(&conversation.env);
     let CallTokens { call, turn } = tokens;
-    let turn = Turn::of_helper(conversation, UserMessage { parts }, call, turn);
+    let turn = Turn::of_helper(conversation, UserMessage::new(parts), call, turn);
     let mut running = pin!(turn.run());
     let mut due = tokio::time::interval(CARD_INTERVAL);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);

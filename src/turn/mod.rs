@@ -15,6 +15,7 @@ mod prompt;
 mod room;
 mod conversation;
 mod steering;
+mod submissions;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -60,6 +61,7 @@ pub(crate) use room::compaction::{compact_on_request, estimated_size, is_window_
 pub(crate) use room::handoff::{compact, summary_of};
 pub(crate) use room::prune;
 pub(crate) use steering::SteeringQueue;
+pub(crate) use submissions::Submissions;
 
 /// A turn that has not started yet. It takes the history by value and returns it in [`FinishedTurn`].
 #[derive(Debug)]

@@ -236,7 +236,7 @@ async fn the_model_is_told_within_a_turn_that_it_is_another_day() {
     let fixture = turn_fixture(vec![calls, ScriptedReply::Text("Done.")], false, None);
     let mut history = History::default();
     let told = PromptPart::Context("Date: Thu, 01 Jan 1970\nDone.".to_owned());
-    history.push(Message::User(UserMessage { parts: vec![told] }));
+    history.push(Message::User(UserMessage::new(vec![told])));
     let done = fixture.turn(history).run().await;
     let is_date = |message: &&Arc<Message>| match message.as_ref() {
         Message::User(told) => told.render().contains("Date: ") && !told.render().contains("1970"),

@@ -456,13 +456,109 @@ fn v2_resume_replays_with_the_same_ids_and_tells_the_state() {
     let at = |kind: &str| kinds(&agent).iter().position(|it| it == kind).unwrap();
     assert!(at("user_message_chunk") < at("tool_call_update"));
     assert!(at("tool_call_update") < at("agent_message_chunk"));
+    let ends = ["replay_complete", "config_option_update", "state_update"];
     assert_eq!(kinds(&agent).last().unwrap(), "state_update", "the last before the answer");
+    assert_eq!(
+        agent.updates_of("replay_complete"),
+        [json!({ "sessionUpdate": "replay_complete" })]
+    );
+    let after = kinds(&agent).split_off(at("replay_complete"));
+    assert!(after.iter().all(|kind| ends.contains(&kind.as_str())), "{after:?}");
     assert_eq!(agent.updates_of("state_update")[0]["state"], "idle");
     assert_eq!(agent.updates_of("user_message_chunk")[0]["messageId"], message);
     assert_eq!(agent.updates_of("agent_message_chunk")[0]["messageId"], live);
     let card = agent.updates_of("tool_call_update").pop().unwrap();
     assert_eq!(card["content"][0]["changes"][0]["operation"], "add");
     assert_eq!(agent.turn("and now?"), "end_turn");
+}
+
+#[test]
+fn v2_resume_marks_the_end_of_an_empty_replay_and_of_no_replay_that_fails() {
+    let mut agent = v2().start();
+    let cwd = json!(agent.workspace());
+    let start = json!({ "type": "start" });
+    let mut params = json!({ "sessionId": agent.session, "cwd": cwd, "replayFrom": start });
+    result(agent.call("session/resume", &params));
+    assert_eq!(agent.updates_of("replay_complete").len(), 1);
+    params["sessionId"] = "00000000-0000-4000-8000-000000000000".into();
+    assert_eq!(code(&agent.call("session/resume", &params)), -32002);
+    assert_eq!(agent.updates_of("replay_complete").len(), 1);
+}
+
+/// A prompt that may be sent again.
+fn keyed(session: &str, words: &str, key: impl Into<Value>) -> Value {
+    let mut params = prompt(session, words);
+    params["idempotencyKey"] = key.into();
+    params
+}
+
+#[test]
+fn v2_prompt_with_a_key_is_run_once() {
+    let hangs = json!([{ "text": "Hm" }, { "hang": true }]);
+    let mut agent = v2().model(json!([hangs, says("Done.")])).start();
+    let params = keyed(&agent.session, "go", "k-1");
+    let first = agent.request("session/prompt", &params);
+    let message = result(agent.answer_to(&first))["messageId"].clone();
+    agent.wait_for_update("agent_message_chunk");
+    // While its turn runs, and when it has ended.
+    assert_eq!(result(agent.call("session/prompt", &params))["messageId"], message);
+    agent.cancel();
+    agent.stop_reason(&first);
+    assert_eq!(result(agent.call("session/prompt", &params))["messageId"], message);
+    let other = agent.call("session/prompt", &keyed(&agent.session, "stop", "k-1"));
+    assert_eq!(code(&other), -32602);
+    assert!(other["error"]["message"].as_str().unwrap().contains("idempotencyKey"), "{other}");
+    // Each session has its own keys, and without a key every prompt is a new one.
+    let second = agent.new_session();
+    let there = result(agent.call("session/prompt", &keyed(&second, "stop", "k-1")));
+    assert!(there["messageId"].is_string());
+    assert_eq!(agent.model().requests().len(), 2);
+    assert_eq!(agent.updates_of("user_message").len(), 2);
+}
+
+#[test]
+fn v2_prompt_with_a_key_that_waits_answers_each_attempt_or_fails_each() {
+    let hangs = json!([{ "text": "Hm" }, { "hang": true }]);
+    let mut agent = v2().model(json!([hangs, says("Done.")])).start();
+    let running = agent.prompt("go");
+    agent.wait_for_update("agent_message_chunk");
+    let params = keyed(&agent.session, "and then", "k-2");
+    let attempts = [0, 1, 2].map(|_| agent.request("session/prompt", &params));
+    agent.sync();
+    agent.notify("$/cancel_request", &json!({ "requestId": attempts[0] }));
+    for attempt in &attempts {
+        assert_eq!(code(&agent.answer_to(attempt)), -32800);
+    }
+    let attempts = [0, 1].map(|_| agent.request("session/prompt", &params));
+    agent.sync();
+    agent.cancel();
+    agent.stop_reason(&running);
+    let [one, other] = attempts.map(|attempt| agent.answer_to(&attempt));
+    assert_eq!(one["result"], other["result"]);
+    assert_eq!(
+        one.get("error").map(|error| &error["code"]),
+        other.get("error").map(|error| &error["code"])
+    );
+}
+
+#[test]
+fn v2_prompt_with_a_key_is_known_after_a_restart_and_a_wrong_key_is_refused() {
+    let mut agent = v2().model(json!([says("Done.")])).start();
+    let key = "ä".repeat(255);
+    let params = keyed(&agent.session, "go", key.as_str());
+    let first = agent.request("session/prompt", &params);
+    let message = result(agent.answer_to(&first))["messageId"].clone();
+    agent.stop_reason(&first);
+    agent.restart();
+    let resume = json!({ "sessionId": agent.session, "cwd": agent.workspace() });
+    result(agent.call("session/resume", &resume));
+    assert_eq!(result(agent.call("session/prompt", &params))["messageId"], message);
+    assert_eq!(agent.model().requests().len(), 1);
+    let many = "ä".repeat(256);
+    for bad in [json!(""), json!(many), json!(7), json!([]), json!({}), json!(true)] {
+        let answer = agent.call("session/prompt", &keyed(&agent.session, "go", bad.clone()));
+        assert_eq!(code(&answer), -32602, "{bad}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub struct CommandSite {
     /// The private network of the commands.
     pub network: Arc<CommandNetwork>,
     /// Records the changes of files.
-    pub tracker: ChangeTracker,
+    pub tracker: Arc<ChangeTracker>,
     /// The places that commands and servers in the sandbox could write since this process was started.
     pub opened_places: Arc<OpenedPlaces>,
     /// The agent's own folder, which has the sockets of the signing service.

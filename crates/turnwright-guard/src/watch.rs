@@ -333,7 +333,10 @@ impl ConfinementGuard {
     pub fn take_reports(&self, jobs: &Jobs) -> Option<String> {
         let mut state = self.state.lock();
         let issued = state.reports.extract_if(|job, _| jobs.has_issued(job));
-        let mut text: String = issued.map(|(job, report)| format!("{job}: {report}\n")).collect();
+        let mut text = String::new();
+        for (job, report) in issued {
+            text.push_str(&format!("{job}: {report}\n"));
+        }
         if !state.server_report.is_empty() {
             text.push_str(&std::mem::take(&mut state.server_report));
             text.push('\n');

@@ -153,6 +153,13 @@ struct ActiveRecording {
     ended: Receiver<Option<String>>,
 }
 
+impl RecorderState {
+    /// The recording, if it has the lines of this connection.
+    fn active_on(&mut self, connection: u64) -> Option<&mut ActiveRecording> {
+        self.active.as_mut().filter(|active| active.connection == Some(connection))
+    }
+}
+
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Recorder").field("is_on", &self.is_on()).finish_non_exhaustive()
@@ -168,17 +175,35 @@ impl Recorder {
     pub fn observer(self: &Arc<Self>, connection: u64) -> Arc<LineObserver> {
         let has_first_line = AtomicBool::new(false);
         let recorder = Arc::clone(self);
-        let observer = ConnectionObserver { recorder, connection, has_first_line };
-        Arc::new(move |direction: LineDirection, line: &[u8]| observer.on_line(direction, line))
+        Arc::new(move |direction: LineDirection, line: &[u8]| {
+            if direction == LineDirection::In
+                && !has_first_line.load(Ordering::Relaxed)
+                && is_initialize(line)
+                && !has_first_line.swap(true, Ordering::Relaxed)
+            {
+                recorder.keep_first_line(connection, line);
+            }
+            if recorder.state.lock().active_on(connection).is_some() {
+                recorder.post(None, || RawKind::Line(direction, line.to_vec()));
+            }
+        })
+    }
+
+    /// Keeps what the client of a connection has said of itself, with which each recording begins.
+    fn keep_first_line(&self, connection: u64, line: &[u8]) {
+        let mut state = self.state.lock();
+        if line.len() <= MAX_FIRST_LINE {
+            state.first_lines.insert(connection, line.to_vec());
+        }
+        if let Some(active) = &mut state.active {
+            active.connection.get_or_insert(connection);
+        }
     }
 
     /// Leaves out what happens to MCP servers from now on, if the lines of this connection are recorded: the
     /// client has gone, and those that it hosts with it.
     pub fn leave_out_servers(&self, connection: u64) {
-        let mut state = self.state.lock();
-        if let Some(active) =
-            state.active.as_mut().filter(|active| active.connection == Some(connection))
-        {
+        if let Some(active) = self.state.lock().active_on(connection) {
             active.has_connection_ended = true;
         }
     }
@@ -188,8 +213,7 @@ impl Recorder {
     pub fn end_connection(&self, connection: u64, timeout: Duration) {
         let mut state = self.state.lock();
         state.first_lines.remove(&connection);
-        let is_recorded =
-            state.active.as_ref().is_some_and(|active| active.connection == Some(connection));
+        let is_recorded = state.active_on(connection).is_some();
         drop(state);
         if is_recorded {
             self.stop(timeout);
@@ -401,45 +425,6 @@ impl ActiveRecording {
     }
 }
 
-/// Sees the lines of a connection.
-struct ConnectionObserver {
-    recorder: Arc<Recorder>,
-    connection: u64,
-    has_first_line: AtomicBool,
-}
-
-impl ConnectionObserver {
-    /// Each recording begins with what the client has said of itself. Anything else that comes first is an
-    /// error of the client.
-    fn keep_first_line(&self, line: &[u8]) {
-        let beginning = &line[..line.len().min(MAX_FIRST_LINE)];
-        let is_initialize = memchr::memmem::find(beginning, b"\"initialize\"").is_some();
-        if is_initialize && !self.has_first_line.swap(true, Ordering::Relaxed) {
-            let mut state = self.recorder.state.lock();
-            if line.len() <= MAX_FIRST_LINE {
-                state.first_lines.insert(self.connection, line.to_vec());
-            }
-            if let Some(active) = &mut state.active {
-                active.connection.get_or_insert(self.connection);
-            }
-        }
-    }
-
-    fn is_recorded(&self) -> bool {
-        let state = self.recorder.state.lock();
-        state.active.as_ref().is_some_and(|active| active.connection == Some(self.connection))
-    }
-
-    fn on_line(&self, direction: LineDirection, line: &[u8]) {
-        if direction == LineDirection::In && !self.has_first_line.load(Ordering::Relaxed) {
-            self.keep_first_line(line);
-        }
-        if self.is_recorded() {
-            self.recorder.post(None, || RawKind::Line(direction, line.to_vec()));
-        }
-    }
-}
-
 /// Records the answer to one request.
 #[derive(Debug)]
 struct RecordedExchange {
@@ -487,6 +472,12 @@ impl Drop for RecordedExchange {
     fn drop(&mut self) {
         self.end(Some(DROPPED), None);
     }
+}
+
+/// Returns true for the first line of a client. Anything else that comes first is an error of the client.
+fn is_initialize(line: &[u8]) -> bool {
+    let beginning = &line[..line.len().min(MAX_FIRST_LINE)];
+    memchr::memmem::find(beginning, b"\"initialize\"").is_some()
 }
 
 fn is_read_header(name: &str) -> bool {

@@ -148,7 +148,7 @@ fn compactions_repeat_no_words_of_the_user() {
         add_prompt(&log, prompt);
         let said = prompts.iter().map(|prompt| format!("The user said earlier:\n{prompt}"));
         let parts = said.map(PromptPart::Context).collect();
-        let replacement = Arc::new(Message::User(UserMessage { parts }));
+        let replacement = Arc::new(Message::User(UserMessage::new(parts)));
         let id = MessageId::from("sum-1");
         let compacted = Entry::Compacted { id, replacement, kept: 0, max_result: 0 };
         expected.push(compacted.clone());
@@ -174,7 +174,7 @@ fn the_view_shows_prompts_that_are_not_very_long_as_a_whole_and_a_record_the_beg
         log.begin_turn(TurnKind::Prompt, prompt.chars().take(60).collect());
         let link = PromptPart::Context("a file".to_owned());
         let parts = vec![PromptPart::Text(first), link, PromptPart::Text(second)];
-        add_message(&log, Message::User(UserMessage { parts }));
+        add_message(&log, Message::User(UserMessage::new(parts)));
         add_call(&log, &call);
         let is_long = lengths.contains(&3_000);
         let shown = prompt.chars().take(if is_long { 60 } else { usize::MAX }).collect();

@@ -28,6 +28,18 @@ pub enum Message {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct UserMessage {
     pub parts: Vec<PromptPart>,
+    /// Set if the client may send the prompt again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submission: Option<Arc<Submission>>,
+}
+
+/// Identifies a prompt that a client may send more than once.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Submission {
+    /// The same for each attempt, and for no other prompt of the session.
+    pub key: Box<str>,
+    /// The SHA-256 of the prompt in hexadecimal.
+    pub content: String,
 }
 
 /// One block of a prompt.
@@ -429,14 +441,19 @@ impl Message {
 }
 
 impl UserMessage {
+    /// Creates a prompt that is sent once.
+    pub fn new(parts: Vec<PromptPart>) -> UserMessage {
+        UserMessage { parts, submission: None }
+    }
+
     /// Creates a prompt of one text part.
     pub fn text(text: impl Into<String>) -> UserMessage {
-        UserMessage { parts: vec![PromptPart::Text(text.into())] }
+        UserMessage::new(vec![PromptPart::Text(text.into())])
     }
 
     /// Creates a message with nothing but context, which the user has not written.
     pub fn context(text: String) -> UserMessage {
-        UserMessage { parts: vec![PromptPart::Context(text)] }
+        UserMessage::new(vec![PromptPart::Context(text)])
     }
 
     /// The parts that the user has written or attached.
@@ -575,11 +592,11 @@ mod tests {
         ];
         for (uri, expected) in table {
             let part = PromptPart::Link { name: "n".to_owned(), uri: uri.to_owned() };
-            assert_eq!(UserMessage { parts: vec![part] }.render(), expected);
+            assert_eq!(UserMessage::new(vec![part]).render(), expected);
         }
         let uri = "file:///ws/a.rs#L2".to_owned();
         let text = "x".to_owned();
-        let message = UserMessage { parts: vec![PromptPart::Resource { uri, text }] };
+        let message = UserMessage::new(vec![PromptPart::Resource { uri, text }]);
         let expected = "\n<attachment source=\"/ws/a.rs\" part=\"lines 2\">\nx\n</attachment>\n";
         assert_eq!(message.render(), expected);
     }

@@ -32,6 +32,8 @@ pub enum Update {
         message: MessageId,
         parts: Vec<PromptPart>,
     },
+    /// The prompt was sent before, and is this message. Only for a client that follows prompts.
+    KnownPrompt { prompt: PromptKey, message: MessageId },
     /// A piece of the model's answer, to be appended to the message.
     AgentText { message: MessageId, text: String },
     /// A piece of the model's reasoning, to be appended to the message.
@@ -89,6 +91,8 @@ pub enum Update {
     },
     /// A piece of the summary that a compaction makes, to be appended to it.
     CompactionSummary { id: MessageId, text: String },
+    /// The client has all of the conversation that it has asked for.
+    ReplayComplete,
 }
 
 /// The state of a compaction: the older part of a conversation is replaced by a summary.

@@ -83,7 +83,7 @@ impl Journal {
             Update::Notice(text) => self.push(update, None, text.len()),
             // `TerminalEnded` is of a command that an earlier call has left running.
             Update::ToolCall { .. } | Update::TerminalEnded { .. } => self.push(update, None, 0),
-            Update::UserChunk { .. } => {}
+            Update::UserChunk { .. } | Update::KnownPrompt { .. } | Update::ReplayComplete => {}
             // It replaces what was said before of its kind.
             latest => {
                 let kind = discriminant(latest);

@@ -315,6 +315,8 @@ impl Client for AcpClientV2 {
             }
             Update::CallUpdate(update) => self.update_call(*update),
             Update::TerminalEnded { call, exit } => self.end_terminal(&call, &exit),
+            Update::KnownPrompt { prompt, message } => self.prompts.answer(prompt, &message),
+            Update::ReplayComplete => self.send(&json!({ "sessionUpdate": "replay_complete" })),
             other => encode::send(self.peer.outbox(), &self.session, other),
         }
     }

@@ -55,6 +55,6 @@ mod tests {
         }
         let link = PromptPart::Link { name: "a".to_owned(), uri: "file:///a".to_owned() };
         let parts = vec![PromptPart::Text("/steer".to_owned()), link];
-        assert!(steering_words(UserMessage { parts }).is_ok());
+        assert!(steering_words(UserMessage::new(parts)).is_ok());
     }
 }

@@ -14,7 +14,7 @@ use crate::session::servers::ServerLaunch;
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
     CallRunner, CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending,
-    SpendingLimits, Told, system_prompt,
+    SpendingLimits, Submissions, Told, system_prompt,
 };
 use turnwright_config::SettingsSnapshot;
 use turnwright_config::effective_policy::{
@@ -250,6 +250,7 @@ impl SessionHost {
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools))),
             env: Arc::new(env),
             told: Told::default(),
+            submissions: Submissions::default(),
             grants: SharedGrants::default(),
             checks,
             max_requests: loaded.max_requests,

@@ -144,6 +144,12 @@ async fn read_session(
                 conversation.tools.load_stored_call(&row.tool, &row.outcome.raw_output);
             }
             running.note(&stored);
+            if let Entry::Message { id, message, .. } = &stored.entry
+                && let Some(submission) =
+                    message.as_user().and_then(|user| user.submission.as_ref())
+            {
+                conversation.submissions.restore(submission, id.clone());
+            }
             add_entry(&mut builder, stored);
         }
     }

@@ -119,6 +119,7 @@ impl SessionActor {
             let updated = row.updated_at;
             self.conversation.client().update(Update::SessionInfo { title, updated });
             self.conversation.client().update(Update::Mode(self.conversation.mode().get().id()));
+            self.conversation.client().update(Update::ReplayComplete);
         }
         self.refresh_settings();
         Ok(())

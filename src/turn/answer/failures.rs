@@ -57,7 +57,7 @@ pub(in crate::turn) fn nudge_message(why: Nudge, history: &History) -> UserMessa
 }
 
 fn is_nudge(message: &Message) -> bool {
-    let Message::User(UserMessage { parts }) = message else { return false };
+    let Message::User(UserMessage { parts, .. }) = message else { return false };
     matches!(&parts[..], [PromptPart::Context(text)] if text == CUT || text == LEAKED || text.starts_with(FULL))
 }
 

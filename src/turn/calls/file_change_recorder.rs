@@ -50,7 +50,7 @@ async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> FileC
     // The changes of a running job that gets input are due to that input.
     let is_input = pass.effects().iter().any(|effect| matches!(effect, Effect::Input { .. }));
     let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
-    let before = before(env.shared.checkpoint.clone(), &ctx.cancel).await;
+    let before = before(Arc::clone(&env.shared.checkpoint), &ctx.cancel).await;
     begun.written().await;
     let check = RepositoryCheck::of(pass, ctx).map(Box::new);
     FileChangeRecorder::Command { before, jobs, check }
@@ -117,7 +117,7 @@ impl FileChangeRecorder {
     /// undone.
     pub(super) async fn end(self, ctx: &ToolCtx, outcome: &mut ToolOutcome) -> CallChanges {
         let env = &ctx.env;
-        let checkpoint = ctx.env.shared.checkpoint.clone();
+        let checkpoint = Arc::clone(&ctx.env.shared.checkpoint);
         let mut is_settled_command = false;
         let mut changes = match self {
             FileChangeRecorder::Nothing => CallChanges::default(),
@@ -236,7 +236,10 @@ fn store_late(log: &SessionLog, turn: u64, call: &CallId, mut changes: CallChang
     log.record_changes(turn, call, changes.files, changes.contents).in_background();
 }
 
-async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option<CommandBaseline> {
+async fn before(
+    checkpoint: Arc<ChangeTracker>,
+    cancel: &CancellationToken,
+) -> Option<CommandBaseline> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancelled);
     let looking = spawn_blocking(move || checkpoint.baseline(&flag));
@@ -248,7 +251,7 @@ async fn before(checkpoint: ChangeTracker, cancel: &CancellationToken) -> Option
 /// Finds out what a command has changed. Returns `None` if it takes too long after a cancel; the changes are
 /// then stored when they are known.
 async fn after(
-    checkpoint: &ChangeTracker,
+    checkpoint: &Arc<ChangeTracker>,
     before: CommandBaseline,
     check: Option<Box<RepositoryCheck>>,
     (log, call): (&SessionLog, &CallId),
@@ -256,7 +259,7 @@ async fn after(
 ) -> Option<(CallChanges, Option<String>)> {
     let (found, mut waiting) = oneshot::channel();
     let turn = log.turn();
-    let own = checkpoint.clone();
+    let own = Arc::clone(checkpoint);
     let log = log.clone();
     let call = call.clone();
     let was_cancelled = cancel.is_cancelled();

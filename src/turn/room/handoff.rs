@@ -141,7 +141,7 @@ pub(in crate::turn) fn replacement(
     if let Some(prompt) = prompt.and_then(|index| messages.get(index)?.as_user()) {
         parts.extend(own_parts(prompt, limits.media));
     }
-    UserMessage { parts }
+    UserMessage::new(parts)
 }
 
 /// Returns the user's own parts of a prompt, with as many pictures and recordings as have this weight.
@@ -525,7 +525,7 @@ mod tests {
     fn what_the_first_prompt_brought_is_kept_without_its_mode() {
         let context = "Project folder: /w\nMode: ask (asks)\n".to_owned();
         let parts = vec![PromptPart::Text("hi".to_owned()), PromptPart::Context(context)];
-        let first = Arc::new(Message::User(UserMessage { parts }));
+        let first = Arc::new(Message::User(UserMessage::new(parts)));
         let facts = "Mode: auto (all)\nFiles read: a, b\n";
         let new = replacement(&[first], &limits(1_000), None, None, facts);
         let text = new.render();

@@ -60,7 +60,7 @@ pub(super) struct ProtectedCheck {
 impl ProtectedCheck {
     pub(super) async fn run(self: Arc<Self>) {
         let job = Arc::clone(&self.job);
-        let followed = self.site.tracker.clone();
+        let followed = Arc::clone(&self.site.tracker);
         let mut live = spawn_blocking(move || followed.live_folders()).await.ok().flatten();
         let mut check_at = Instant::now() + BACKGROUND_CHECK_PERIOD;
         let mut search_at = Instant::now();

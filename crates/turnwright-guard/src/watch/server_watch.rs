@@ -124,7 +124,7 @@ impl ServerWatch {
 
     /// Checks when something has changed in the session's folders, every two seconds, and when the servers have ended.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
-        let checkpoint = self.site.tracker.clone();
+        let checkpoint = Arc::clone(&self.site.tracker);
         let following = spawn_blocking(move || checkpoint.live_folders());
         let mut live = following.await.ok().flatten();
         // The system may tell a moment later than the change that a server has run.

@@ -12,7 +12,6 @@ use turnwright_types::client::{
     Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
 use turnwright_types::update::Update;
-use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::files::Roots;
 
 /// A client that notes its updates and answers nothing.
@@ -51,7 +50,7 @@ async fn a_call_that_panics_is_checked_too() {
         settings: Arc::new(ConfinementSettings { protected, ..ConfinementSettings::default() }),
         guard: Arc::default(),
         network: Arc::default(),
-        tracker: ChangeTracker::default(),
+        tracker: Arc::default(),
         opened_places: Arc::default(),
         state_folder: state.path().to_path_buf(),
         outputs: state.path().join("outputs"),

@@ -198,7 +198,7 @@ fn tool_result(call: &ToolCall) -> Arc<Message> {
 fn request(parts: Vec<PromptPart>) -> Request {
     Request {
         system: SYSTEM_PROMPT.into(),
-        messages: vec![Arc::new(Message::User(UserMessage { parts }))],
+        messages: vec![Arc::new(Message::User(UserMessage::new(parts)))],
         tools: Arc::default(),
         effort: ReasoningEffort::Default,
         has_media: true,

@@ -140,7 +140,7 @@ fn entries(text: &str) -> Vec<StoredEntry> {
     let entry_row =
         |seq, entry, calls| StoredEntry { seq, turn: 1, at: at(seq * 1_000), entry, calls };
     vec![
-        entry_row(1, message("m1", Message::User(UserMessage { parts })), Vec::new()),
+        entry_row(1, message("m1", Message::User(UserMessage::new(parts))), Vec::new()),
         entry_row(
             2,
             message("m2", Message::Assistant(answer)),

@@ -78,13 +78,13 @@ impl super::ChangeTracker {
 
     /// Finds the repositories before a command in folders with too many files.
     fn note_repositories(&self, watched: &WatchedFolders, cancelled: &Arc<AtomicBool>) {
-        let may_search = self.0.inner.lock().slow_searches < MAX_SLOW_SNAPSHOTS;
+        let may_search = self.inner.lock().slow_searches < MAX_SLOW_SNAPSHOTS;
         let folders = watched.without_files();
         if may_search && let Ok(snapshot) = StatSnapshot::take(&folders, SNAPSHOT_LIMIT, cancelled)
         {
             return self.note_found(None, &snapshot, watched);
         }
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         inner.is_unsearched = true;
         if !cancelled.load(Ordering::Relaxed) {
             inner.slow_searches = inner.slow_searches.saturating_add(1);
@@ -98,12 +98,12 @@ impl super::ChangeTracker {
         now: &StatSnapshot,
         watched: &WatchedFolders,
     ) {
-        let mut hidden = self.0.hidden.lock();
+        let mut hidden = self.hidden.lock();
         hidden.note_unreadable(now);
         hidden.update(earlier, now, watched);
         let repositories = &now.repositories() | hidden.repositories();
         drop(hidden);
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         inner.repositories = Arc::new(repositories);
         inner.is_unsearched = false;
         inner.ignored = Arc::new(now.ignored());
@@ -111,7 +111,7 @@ impl super::ChangeTracker {
 
     /// Returns true if the changes of commands are found by comparing all files.
     pub fn compares_files(&self) -> bool {
-        self.0.inner.lock().slow_snapshots < MAX_SLOW_SNAPSHOTS
+        self.inner.lock().slow_snapshots < MAX_SLOW_SNAPSHOTS
     }
 
     fn complete_baseline(
@@ -120,7 +120,7 @@ impl super::ChangeTracker {
         cancelled: &Arc<AtomicBool>,
     ) -> Option<CommandBaseline> {
         let last = {
-            let mut inner = self.0.inner.lock();
+            let mut inner = self.inner.lock();
             if inner.slow_snapshots >= MAX_SLOW_SNAPSHOTS {
                 return None;
             }
@@ -136,7 +136,7 @@ impl super::ChangeTracker {
         if let Some(last) = &last
             && is_fresh(&last.snapshot)
         {
-            self.0.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
+            self.inner.lock().running_snapshot = Arc::downgrade(&last.snapshot);
             return Some(CommandBaseline { repositories, ..last.clone() });
         }
         let (previous, cached) = last.map(|last| (last.snapshot, last.cached)).unzip();
@@ -152,7 +152,7 @@ impl super::ChangeTracker {
             ConvertedFiles::load(watched, &snapshot, &repositories, known_converted.as_ref());
         let is_same = known_converted.is_some_and(|known| Arc::ptr_eq(&known, &converted));
         let cached = cached.filter(|_| is_index_unchanged && is_same);
-        self.0.contents.lock().preload(
+        self.contents.lock().preload(
             COPY_LIMIT,
             cached.as_deref(),
             &snapshot,
@@ -161,7 +161,7 @@ impl super::ChangeTracker {
         );
         self.note_found(previous.as_deref(), &snapshot, watched);
         let snapshot = Arc::new(snapshot);
-        self.0.inner.lock().running_snapshot = Arc::downgrade(&snapshot);
+        self.inner.lock().running_snapshot = Arc::downgrade(&snapshot);
         Some(CommandBaseline { cached: Arc::clone(&snapshot), snapshot, repositories, converted })
     }
 
@@ -169,25 +169,25 @@ impl super::ChangeTracker {
     /// one; and the files in subfolders that programs obey. Repositories deeper in ignored folders are left
     /// out: see [`find_in_ignored`](Self::find_in_ignored).
     pub fn repositories(&self) -> Arc<BTreeSet<PathBuf>> {
-        Arc::clone(&self.0.inner.lock().repositories)
+        Arc::clone(&self.inner.lock().repositories)
     }
 
     /// All repositories in the folders that were ignored before the last command, at any depth, and
     /// whether all of them were searched. Takes long in large ones. Blocks.
     pub fn find_in_ignored(&self) -> (BTreeSet<PathBuf>, bool) {
-        let ignored = Arc::clone(&self.0.inner.lock().ignored);
+        let ignored = Arc::clone(&self.inner.lock().ignored);
         find_repositories(&ignored)
     }
 
     /// The folders that were ignored before the last command, none below another.
     pub fn ignored_folders(&self) -> Arc<Vec<PathBuf>> {
-        Arc::clone(&self.0.inner.lock().ignored)
+        Arc::clone(&self.inner.lock().ignored)
     }
 
     /// The files that had other names (hard links) before the running command, except those in ignored folders. `None` if
     /// there are too many files to know.
     pub fn hard_linked(&self) -> Option<Vec<PathBuf>> {
-        let snapshot = self.0.inner.lock().running_snapshot.upgrade();
+        let snapshot = self.inner.lock().running_snapshot.upgrade();
         snapshot.map(|snapshot| snapshot.hard_linked())
     }
 
@@ -195,7 +195,7 @@ impl super::ChangeTracker {
     /// whether there may be more, because not all folders can be listed. Blocks.
     pub fn find_new_repositories(&self, known: &BTreeSet<PathBuf>) -> (Vec<PathBuf>, bool) {
         let Some(watched) = self.watched() else { return (Vec::new(), false) };
-        let inner = self.0.inner.lock();
+        let inner = self.inner.lock();
         let last = inner.last_baseline.as_ref().map(|last| Arc::clone(&last.snapshot));
         if inner.is_unsearched {
             return (Vec::new(), true);
@@ -205,7 +205,7 @@ impl super::ChangeTracker {
             StatSnapshot::take(&watched.without_files(), SNAPSHOT_LIMIT, &Arc::default())
         });
         let Ok(now) = taken else { return (Vec::new(), true) };
-        let (hidden, may_be_more) = self.0.hidden.lock().look(last.as_deref(), &now, &watched);
+        let (hidden, may_be_more) = self.hidden.lock().look(last.as_deref(), &now, &watched);
         let new = (&now.repositories() | &hidden).difference(known).cloned().collect();
         (new, may_be_more)
     }
@@ -220,18 +220,18 @@ impl super::ChangeTracker {
             return self.new_repositories_since(before, &watched.without_files(), limit);
         };
         let (hidden, may_be_more) =
-            self.0.hidden.lock().update(Some(&before.snapshot), &now, &watched);
+            self.hidden.lock().update(Some(&before.snapshot), &now, &watched);
         let mut changed = before.snapshot.compare(&now);
         let newly_ignored = find_newly_ignored(&before.snapshot, &now, &watched);
         changed.extend(newly_ignored.files);
         changed.sort_by(|one, other| one.path.cmp(&other.path));
         let (mut changes, unchanged) =
-            ChangeComparison::new(before, &self.0.contents.lock()).into_changes(changed);
+            ChangeComparison::new(before, &self.contents.lock()).into_changes(changed);
         changes.omitted += newly_ignored.omitted;
         let new_repositories = &now.repositories() - &before.snapshot.repositories();
         changes.new_repositories = (&new_repositories | &hidden).into_iter().collect();
         changes.may_have_more_repositories = may_be_more;
-        let mut contents = self.0.contents.lock();
+        let mut contents = self.contents.lock();
         for change in &changes.files {
             let found = change.after.clone().map(ObservedState::from);
             match (now.get(&change.path), found) {
@@ -245,9 +245,9 @@ impl super::ChangeTracker {
             contents.insert(&path, stat, found);
         }
         drop(contents);
-        self.0.inner.lock().ignored = Arc::new(now.ignored());
+        self.inner.lock().ignored = Arc::new(now.ignored());
         let last = CommandBaseline { snapshot: Arc::new(now), ..before.clone() };
-        let outdated = self.0.inner.lock().last_baseline.replace(last);
+        let outdated = self.inner.lock().last_baseline.replace(last);
         drop(outdated);
         changes
     }
@@ -264,7 +264,7 @@ impl super::ChangeTracker {
             return CallChanges { may_have_more_repositories: true, ..changes };
         };
         let (hidden, may_be_more) =
-            self.0.hidden.lock().update(Some(&before.snapshot), &now, watched);
+            self.hidden.lock().update(Some(&before.snapshot), &now, watched);
         let listed = &now.repositories() - &before.snapshot.repositories();
         CallChanges {
             new_repositories: (&listed | &hidden).into_iter().collect(),
@@ -280,7 +280,7 @@ impl super::ChangeTracker {
         cancelled: &Arc<AtomicBool>,
     ) -> Option<StatSnapshot> {
         let snapshot = StatSnapshot::take(watched, limit, cancelled);
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         match snapshot {
             Ok(snapshot) => Some(snapshot),
             Err(SnapshotError::TooMany) => {

@@ -64,7 +64,7 @@ impl ChangeTracker {
     /// there are too many folders. Blocks.
     pub fn live_folders(&self) -> Option<LiveFolders> {
         let mut watched = self.watched()?;
-        let inner = self.0.inner.lock();
+        let inner = self.inner.lock();
         let last = inner.running_snapshot.upgrade();
         if inner.is_unsearched {
             return None;

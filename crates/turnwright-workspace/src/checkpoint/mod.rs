@@ -58,12 +58,9 @@ const MAX_SLOW_SNAPSHOTS: u8 = 2;
 /// How many files a warning names.
 const MAX_NAMED: usize = 5;
 
-/// The state of a session's files between calls. Cloning is cheap.
-#[derive(Clone, Debug, Default)]
-pub struct ChangeTracker(Arc<TrackerShared>);
-
+/// The state of a session's files between calls.
 #[derive(Debug, Default)]
-struct TrackerShared {
+pub struct ChangeTracker {
     watched: OnceLock<WatchedFolders>,
     // The first is held only to move pointers, the others only by blocking threads.
     inner: Mutex<TrackerState>,
@@ -137,19 +134,19 @@ impl ChangeTracker {
     /// Takes note that a call has changed files.
     pub fn note_changes(&self, changes: &CallChanges) {
         if !changes.files.is_empty() {
-            self.0.has_changes.store(true, Ordering::Relaxed);
-            self.0.changes.fetch_add(1, Ordering::Relaxed);
+            self.has_changes.store(true, Ordering::Relaxed);
+            self.changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Counts the calls of the session and of its helpers that have changed files.
     pub fn change_count(&self) -> u64 {
-        self.0.changes.load(Ordering::Relaxed)
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// Returns true if a call of the session or of a helper has changed files since the last call of this.
     pub fn take_changes(&self) -> bool {
-        self.0.has_changes.swap(false, Ordering::Relaxed)
+        self.has_changes.swap(false, Ordering::Relaxed)
     }
 
     /// Sets the folders in which the effects of commands are tracked, and where else commands can write.
@@ -160,24 +157,24 @@ impl ChangeTracker {
         git: GitSettings,
         writable: Vec<PathBuf>,
     ) {
-        self.0.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git, writable));
+        self.watched.get_or_init(|| WatchedFolders::new(roots, obeyed, git, writable));
     }
 
     fn watched(&self) -> Option<WatchedFolders> {
-        self.0.watched.get().cloned()
+        self.watched.get().cloned()
     }
 
     /// Records that a tool has changed these paths, and that the store has their contents. For
     /// those in `unsaved` the disk has another content.
     fn note_written(&self, all: &BTreeMap<PathBuf, ObservedState>, unsaved: &[PathBuf]) {
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         if let Some(last_baseline) = &mut inner.last_baseline {
             for path in all.keys() {
                 last_baseline.note_written(path);
             }
         }
         drop(inner);
-        let mut contents = self.0.contents.lock();
+        let mut contents = self.contents.lock();
         for (path, found) in all {
             match content_cache::lstat(path) {
                 Some(stat) if is_restorable(&found.state) && !unsaved.contains(path) => {
@@ -190,12 +187,12 @@ impl ChangeTracker {
 
     /// Records that the command of a call still runs in the background.
     pub fn note_background_command(&self, call: &CallId) {
-        self.0.inner.lock().background_calls.push(call.clone());
+        self.inner.lock().background_calls.push(call.clone());
     }
 
     /// Ends the turn. Returns the calls whose commands went on, and the last snapshot if there are any.
     pub fn end_turn(&self) -> (Vec<CallId>, Option<CommandBaseline>) {
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         let calls = std::mem::take(&mut inner.background_calls);
         let last = if calls.is_empty() { None } else { inner.last_baseline.take() };
         (calls, last)
@@ -204,7 +201,7 @@ impl ChangeTracker {
     /// Drops the last snapshot between two turns, unless a watch reports later changes and the snapshot
     /// takes little memory.
     pub fn drop_costly_baseline(&self) {
-        let mut inner = self.0.inner.lock();
+        let mut inner = self.inner.lock();
         let costly = inner.last_baseline.take_if(|baseline| !baseline.is_cheap_to_keep());
         drop(inner);
         drop(costly);
@@ -212,25 +209,25 @@ impl ChangeTracker {
 
     /// Drops the last snapshot.
     pub fn drop_baseline(&self) {
-        let last = self.0.inner.lock().last_baseline.take();
+        let last = self.inner.lock().last_baseline.take();
         drop(last);
     }
 
     /// Tasks that may outlive their turn.
     pub fn late_tasks(&self) -> &TaskTracker {
-        &self.0.late_tasks
+        &self.late_tasks
     }
 
     /// Waits until all changes of earlier turns have been sent to the store.
     pub async fn wait_for_late_tasks(&self) {
-        self.0.late_tasks.close();
-        self.0.late_tasks.wait().await;
+        self.late_tasks.close();
+        self.late_tasks.wait().await;
     }
 
     /// A warning for the user about changes that cannot be undone, if there are any.
     pub fn warning(&self, changes: &CallChanges, roots: &Roots) -> Option<String> {
         if changes.is_unknown {
-            let was_said = std::mem::replace(&mut self.0.inner.lock().told_unknown, true);
+            let was_said = std::mem::replace(&mut self.inner.lock().told_unknown, true);
             return (!was_said).then(|| UNKNOWN_WARNING.to_owned());
         }
         let not_restorable = changes.files.iter().filter(|change| {
@@ -247,7 +244,7 @@ impl ChangeTracker {
             return None;
         }
         let mut text = format!("Not restorable by /undo: {}.", names.join(", "));
-        if !std::mem::replace(&mut self.0.inner.lock().told_not_covered, true) {
+        if !std::mem::replace(&mut self.inner.lock().told_not_covered, true) {
             text.push_str(&format!(" {NOT_COVERED}"));
         }
         Some(text)

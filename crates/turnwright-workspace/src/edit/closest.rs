@@ -33,16 +33,8 @@ pub struct SimilarLines {
     pub percent: u8,
     /// The lines with their numbers, as many as are shown.
     pub excerpt: String,
-    pub difference: Option<LineDifference>,
-}
-
-/// Two lines that should have been equal, with white space made visible.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LineDifference {
-    /// The line of the file, counted from 0.
-    pub line: usize,
-    pub in_file: String,
-    pub sent: String,
+    /// A sentence that shows the first line that differs, with white space made visible.
+    pub difference: Option<String>,
 }
 
 /// The ranges of lines of `text` that are most similar to `old`, the best first.
@@ -182,11 +174,9 @@ fn show(text: &[&str], old: &[&str], lines: Range<usize>, percent: u8) -> Simila
         let sent = old[line - lines.start];
         let same = in_file.chars().zip(sent.chars()).take_while(|(a, b)| a == b).count();
         let marks = looks_equal_at(in_file, sent, same);
-        LineDifference {
-            line,
-            in_file: make_visible(in_file, same, marks),
-            sent: make_visible(sent, same, marks),
-        }
+        let [in_file, sent] = [in_file, sent].map(|side| make_visible(side, same, marks));
+        let number = line + 1;
+        format!("First difference, line {number}: file has \"{in_file}\" you sent \"{sent}\".")
     });
     SimilarLines { lines, percent, excerpt, difference }
 }

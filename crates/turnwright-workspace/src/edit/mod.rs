@@ -14,8 +14,8 @@ mod tests;
 use std::borrow::Cow;
 use std::ops::Range;
 
+pub use closest::SimilarLines;
 use closest::closest_lines;
-pub use closest::{LineDifference, SimilarLines};
 pub use matching::MatchKind;
 
 use buffer::{EditBuffer, count_newlines, to_lf};
@@ -264,11 +264,8 @@ fn not_found_message(
         text.push_str(&format!(", {} ({} %)", range(other), other.percent));
     }
     text.push('.');
-    if let Some(LineDifference { line, in_file, sent }) = &best.difference {
-        text.push_str(&format!(
-            " First difference, line {}: file has \"{in_file}\" you sent \"{sent}\".",
-            line + 1
-        ));
+    if let Some(difference) = &best.difference {
+        text.push_str(&format!(" {difference}"));
     }
     let from = best.lines.start.saturating_sub(5) + 1;
     let to = best.lines.end + 5;

@@ -274,43 +274,22 @@ fn parse_anchor(rest: &str) -> Option<String> {
 /// If an `@@` line occurs more often than this, it is ignored.
 const MAX_ANCHOR_MATCHES: usize = 50;
 
-/// A hunk that cannot be applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HunkError {
-    /// The line of the patch where the hunk begins, counted from 1.
-    pub line: usize,
-    pub kind: EditErrorKind,
-}
+/// The advice for when the old lines of a hunk occur more than once.
+const HINT: &str = "Add context lines, or an `@@` line that stands before it, to make it unique.";
 
-impl HunkError {
-    /// The error message for the model.
-    pub fn explain(&self, name: &str) -> String {
-        let old_name = format!("The hunk at line {} of the patch", self.line);
-        let hint = "Add context lines, or an `@@` line that stands before it, to make it unique.";
-        self.kind.explain(name, &old_name, hint)
-    }
-}
-
-/// Applies hunks one after the other. If one fails, none is applied.
+/// Applies hunks one after the other to the text of the file `name`. If one fails, none is applied.
 ///
 /// # Errors
-/// The first hunk that cannot be applied.
-pub fn apply(text: &str, hunks: &[Hunk]) -> Result<AppliedEdits, HunkError> {
+/// A message for the model about the first hunk that cannot be applied.
+pub fn apply(text: &str, hunks: &[Hunk], name: &str) -> Result<AppliedEdits, String> {
     let mut lines = EditBuffer::new(text);
     let was_unterminated = lines.terminate_last_line();
     let mut done = Vec::new();
     let mut all = Vec::new();
     for hunk in hunks {
         let hunk = &Hunk { old: to_lf(&hunk.old), new: to_lf(&hunk.new), ..hunk.clone() };
-        if hunk.old == hunk.new {
-            return Err(HunkError { line: hunk.line, kind: EditErrorKind::NoChange });
-        }
-        if let Some(kind) = find_placeholder(&hunk.new, text) {
-            return Err(HunkError { line: hunk.line, kind });
-        }
-        let found = locate(lines.text(), hunk).map_err(|miss| HunkError {
-            line: hunk.line,
-            kind: explain(miss, lines.text(), &hunk.old, false),
+        let found = find_old_lines(text, lines.text(), hunk).map_err(|kind| {
+            kind.explain(name, &format!("The hunk at line {} of the patch", hunk.line), HINT)
         })?;
         let changed = lines.replace(&found.ranges, &found.new);
         all = line_changes::compose(&all, &changed);
@@ -322,6 +301,21 @@ pub fn apply(text: &str, hunks: &[Hunk]) -> Result<AppliedEdits, HunkError> {
     let now = lines.into_text();
     let line_counts = line_changes::count_changed_lines(text, &now, &all);
     Ok(AppliedEdits { text: now, edits: done, changes: all, line_counts })
+}
+
+/// Finds the old lines of a hunk in a text that was `before` until the hunks before this one changed it.
+fn find_old_lines<'h>(
+    before: &str,
+    text: &str,
+    hunk: &'h Hunk,
+) -> Result<TextMatch<'h>, EditErrorKind> {
+    if hunk.old == hunk.new {
+        return Err(EditErrorKind::NoChange);
+    }
+    if let Some(kind) = find_placeholder(&hunk.new, before) {
+        return Err(kind);
+    }
+    locate(text, hunk).map_err(|miss| explain(miss, text, &hunk.old, false))
 }
 
 fn locate<'h>(text: &str, hunk: &'h Hunk) -> Result<TextMatch<'h>, MatchError> {

@@ -1,8 +1,11 @@
-//! The descendants of this process, from `/proc`. To keep all of them, this process becomes the parent of
-//! descendants whose own parent has ended.
+//! The descendants of this process, from `/proc`, and the PID namespaces in which those of commands are. To keep all
+//! of them, this process becomes the parent of descendants whose own parent has ended.
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -12,18 +15,17 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
     pidfd_open, pidfd_send_signal, set_child_subreaper, waitid, waitpid,
 };
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::process::Child;
-
-use super::command_namespace::CommandNamespace;
+use turnwright_sandbox::NamespaceProcesses;
 
 /// How long to wait for killed processes to end. One that waits for a device may take for ever.
 const END_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// The processes that were started as children of this one, which their owners wait for.
-static STARTED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
-
-/// Killed children whose end nothing depends on.
-static ABANDONED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// The children of this process apart from adopted orphans. The flag is true for a killed one whose end nothing
+/// depends on; the owners of the others wait for them.
+static CHILDREN: Mutex<Vec<(Pid, bool)>> = Mutex::new(Vec::new());
 
 /// Makes this process the parent of descendants whose parent ends. Call it before the first command is started.
 /// Returns true if the kernel lists the children of each process.
@@ -40,35 +42,42 @@ pub(super) struct StartedChildren(Vec<Pid>);
 /// Starts a process and the processes of its namespace. The lock is held meanwhile, so that
 /// [`reap_orphans`] knows every child that it sees.
 pub(super) fn start(
-    spawn: impl FnOnce() -> io::Result<(Child, Option<CommandNamespace>)>,
+    spawn: impl FnOnce() -> (io::Result<Child>, io::Result<Option<CommandNamespace>>),
 ) -> io::Result<(Child, Option<CommandNamespace>, StartedChildren)> {
-    let mut started = STARTED.lock();
-    let (child, namespace) = spawn()?;
-    let process = child.id().and_then(|number| Pid::from_raw(i32::try_from(number).ok()?));
-    let others = namespace.iter().flat_map(CommandNamespace::children);
+    let mut known = CHILDREN.lock();
+    let (child, namespace) = spawn();
+    let process = child.as_ref().ok().and_then(Child::id).and_then(pid);
+    let others = namespace.iter().flatten().flat_map(CommandNamespace::children);
     let all: Vec<_> = process.into_iter().chain(others).collect();
-    started.extend(&all);
-    drop(started);
-    Ok((child, namespace, StartedChildren(all)))
+    known.extend(all.iter().map(|process| (*process, false)));
+    // A namespace that is dropped because of an error takes the lock, too.
+    drop(known);
+    let started = StartedChildren(all);
+    Ok((child?, namespace?, started))
 }
 
 impl Drop for StartedChildren {
     fn drop(&mut self) {
-        STARTED.lock().retain(|process| !self.0.contains(process));
+        CHILDREN
+            .lock()
+            .retain(|(process, is_abandoned)| *is_abandoned || !self.0.contains(process));
     }
 }
 
 /// Leaves a killed child to [`reap_abandoned`].
-pub(super) fn abandon(child: Pid) {
-    ABANDONED.lock().push(child);
+fn abandon(child: Pid) {
+    CHILDREN.lock().push((child, true));
 }
 
 /// Reaps the abandoned children that have ended.
-pub(super) fn reap_abandoned() {
-    ABANDONED.lock().retain(|child| match waitpid(Some(*child), WaitOptions::NOHANG) {
-        Ok(Some((_, status))) => !is_end(status),
-        Ok(None) => true,
-        Err(_) => false,
+fn reap_abandoned() {
+    CHILDREN.lock().retain(|(child, is_abandoned)| {
+        !is_abandoned
+            || match waitpid(Some(*child), WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => !is_end(status),
+                Ok(None) => true,
+                Err(_) => false,
+            }
     });
 }
 
@@ -82,10 +91,9 @@ pub(super) fn reap_orphans(is_ours: impl Fn(Pid) -> bool) {
     }
     let mut ended = of_this_process().unwrap_or_default();
     ended.retain(|process| is_zombie(*process) && is_ours(*process));
-    // In this order: a child is added to the abandoned ones before it is removed from the others.
-    let mut others = STARTED.lock().clone();
-    others.extend(&*ABANDONED.lock());
-    for child in ended.into_iter().filter(|child| !others.contains(child)) {
+    // A child is abandoned before its owner's guard is dropped, so it is always among these.
+    let known: Vec<_> = CHILDREN.lock().iter().map(|(child, _)| *child).collect();
+    for child in ended.into_iter().filter(|child| !known.contains(child)) {
         reap(child);
     }
 }
@@ -152,7 +160,7 @@ pub(super) fn has_running_member(group: Pid) -> bool {
 }
 
 /// True if the process is running and belongs to the group.
-pub(super) fn is_running_member(process: Pid, group: Pid) -> bool {
+fn is_running_member(process: Pid, group: Pid) -> bool {
     let stat = fs::read(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| {
         member_state(&stat, group).is_some_and(|state| !matches!(state, b'Z' | b'X' | b'x'))
@@ -209,6 +217,167 @@ fn is_end(status: WaitStatus) -> bool {
     status.exited() || status.signaled()
 }
 
+/// How long the killed processes of a namespace may take to end.
+const NAMESPACE_END_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The PID namespace of a command. All that the command starts is in there, and ends with it. Dropping it kills
+/// everything in it.
+#[derive(Debug)]
+pub(super) struct CommandNamespace {
+    /// `None` once it is killed.
+    init: Option<NamespaceProcess>,
+    program: NamespaceProcess,
+}
+
+/// A child of this process.
+#[derive(Debug)]
+struct NamespaceProcess {
+    id: Pid,
+    /// Readable when the process has ended.
+    handle: AsyncFd<OwnedFd>,
+    /// Set once it is reaped.
+    status: Option<ExitStatus>,
+}
+
+impl NamespaceProcess {
+    #[expect(unsafe_code, reason = "registers a descriptor with the runtime")]
+    fn open(id: Pid) -> io::Result<NamespaceProcess> {
+        let pidfd = pidfd_open(id, PidfdFlags::empty())?;
+        // SAFETY: an owned descriptor that is neither replaced nor closed while it is registered.
+        let handle = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }?;
+        Ok(NamespaceProcess { id, handle, status: None })
+    }
+
+    /// Waits for its end and reaps it. Cancel safe.
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.status {
+                return Ok(status);
+            }
+            let mut ended = self.handle.readable().await?;
+            match waitpid(Some(self.id), WaitOptions::NOHANG)? {
+                Some((_, status)) => self.status = Some(ExitStatus::from_raw(status.as_raw())),
+                None => ended.clear_ready(),
+            }
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.status.is_some() || is_zombie(self.id)
+    }
+}
+
+impl CommandNamespace {
+    /// Opens the namespace of a command that was just started. If that fails, the command is killed.
+    pub(super) fn open(processes: NamespaceProcesses) -> io::Result<CommandNamespace> {
+        let (Some(init_id), Some(program_id)) = (pid(processes.init), pid(processes.program))
+        else {
+            return Err(io::Error::other("a process number is out of range"));
+        };
+        let opened = NamespaceProcess::open(init_id).and_then(|init| {
+            let program = NamespaceProcess::open(program_id)?;
+            Ok(CommandNamespace { init: Some(init), program })
+        });
+        opened.inspect_err(|_| {
+            kill_process(init_id, Signal::KILL).ok();
+        })
+    }
+
+    pub(super) fn program_id(&self) -> u32 {
+        self.program.id.as_raw_pid().cast_unsigned()
+    }
+
+    /// Those of the two processes that are children of this one.
+    pub(super) fn children(&self) -> impl Iterator<Item = Pid> {
+        let both = self.init.iter().chain([&self.program]);
+        both.filter(|process| process.status.is_none()).map(|process| process.id)
+    }
+
+    /// Waits for the end of the program. Cancel safe.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        self.program.wait().await
+    }
+
+    /// The children of the first process and of the program, zombies included. All other processes are among or
+    /// below them: an orphan becomes a child of the first process.
+    fn others(&self) -> Vec<Pid> {
+        self.children().flat_map(of).collect()
+    }
+
+    /// A look, for a blocking thread, at whether a process of the group is running.
+    pub(super) fn group_check(&self, group: Pid) -> impl FnOnce() -> bool + Send + 'static {
+        let children = self.children().collect();
+        move || {
+            let mut all = with_descendants(children);
+            all.any(|process| is_running_member(process, group))
+        }
+    }
+
+    /// Returns true if the program has ended and nothing else is running.
+    pub(super) fn has_ended(&self) -> bool {
+        self.program.has_ended() && !is_any_running(&self.others())
+    }
+
+    /// Kills everything in the namespace and waits for the end of what has run in it. Returns whether
+    /// anything was running besides the program.
+    pub(super) async fn kill(&mut self) -> bool {
+        let others = self.others();
+        let had_others = is_any_running(&others);
+        self.kill_init();
+        let Some(mut init) = self.init.take() else { return had_others };
+        // If it was alone, nothing depends on its end: it is reaped while the agent goes on. Of processes that start
+        // the next one and end, one at least is seen, though it may have ended meanwhile.
+        if !others.is_empty() || self.program.status.is_none() {
+            // The first process ends last: when all others are reaped, and this reaps the program.
+            let end = async {
+                self.program.wait().await.ok();
+                init.wait().await.ok();
+            };
+            tokio::time::timeout(NAMESPACE_END_TIMEOUT, end).await.ok();
+        }
+        if init.status.is_none() {
+            leave(init.id);
+        }
+        had_others
+    }
+
+    fn kill_init(&self) {
+        if let Some(init) = &self.init {
+            pidfd_send_signal(init.handle.get_ref(), Signal::KILL).ok();
+        }
+    }
+}
+
+/// The process with this number.
+pub(super) fn pid(number: u32) -> Option<Pid> {
+    i32::try_from(number).ok().and_then(Pid::from_raw)
+}
+
+fn is_any_running(processes: &[Pid]) -> bool {
+    processes.iter().any(|process| !is_zombie(*process))
+}
+
+/// Has a killed child reaped when it ends.
+fn leave(child: Pid) {
+    abandon(child);
+    // Without a runtime it is reaped before the next command.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    runtime.spawn(async move {
+        let Ok(process) = NamespaceProcess::open(child) else { return };
+        if process.handle.readable().await.is_ok() {
+            reap_abandoned();
+        }
+    });
+}
+
+impl Drop for CommandNamespace {
+    fn drop(&mut self) {
+        self.kill_init();
+        // The first process ends when the program was reaped.
+        self.children().for_each(leave);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,10 +389,10 @@ mod tests {
         let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         abandon(id);
         reap_orphans(|_| false);
-        assert!(ABANDONED.lock().contains(&id));
+        assert!(CHILDREN.lock().contains(&(id, true)));
         child.kill().unwrap();
         let begun = Instant::now();
-        while ABANDONED.lock().contains(&id) {
+        while CHILDREN.lock().contains(&(id, true)) {
             assert!(begun.elapsed().as_secs() < 60, "it is not reaped");
             reap_orphans(|_| false);
         }

@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
-use super::command_process::CommandProcess;
+use super::command_process::{CommandProcess, ProcessMark};
 #[cfg(target_os = "linux")]
 use super::descendants::{adopt_orphans, has_running_member};
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
@@ -31,7 +31,6 @@ use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 use super::memory_limit::MemoryMeter;
 #[cfg(unix)]
 use super::piped::{PipedProgram, ProcessPipes};
-use super::process_mark::ProcessMark;
 #[cfg(unix)]
 use super::signal_action;
 #[cfg(unix)]
@@ -159,7 +158,7 @@ async fn prepare(
     workdir: PathBuf,
 ) -> io::Result<Option<Sandbox>> {
     let preparing = spawn_blocking(move || {
-        super::process_mark::reap_orphans();
+        super::command_process::reap_orphans();
         // The start of the command reports a folder that cannot be entered.
         std::fs::metadata(workdir).ok();
         profile.map(|profile| prepare_sandbox(&profile, network)).transpose()

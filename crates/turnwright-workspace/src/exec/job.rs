@@ -413,10 +413,10 @@ impl Job {
     /// Writes waiting output to its file: all of it, or only full chunks.
     async fn write_to_file(&self, all: bool) {
         let mut next = None;
-        self.change_output(|output| next = output.next_write(all));
+        self.change_output(|output| next = output.file_output.next_write(all));
         let Some(work) = next else { return };
         if let Ok(file) = spawn_blocking(work).await {
-            self.change_output(|output| output.written(file));
+            self.change_output(|output| output.file_output.finish_write(file));
         }
     }
 }
@@ -447,7 +447,7 @@ pub(super) async fn supervise(
     let limit = sleep_until(tokio::time::Instant::now() + time_limit);
     tokio::pin!(limit, used_up);
     let how = loop {
-        let lags = job.progress.borrow().output.is_behind();
+        let lags = job.progress.borrow().output.file_output.is_behind();
         tokio::select! {
             biased;
             () = job.stop.cancelled() => break job.stop_reason(),

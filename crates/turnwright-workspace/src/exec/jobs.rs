@@ -30,14 +30,6 @@ const TIME_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Maximum length of a command line in a list.
 const MAX_NAME_CHARS: usize = 60;
 
-/// Too many commands are running. Holds the list of them.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "{MAX_RUNNING} commands are running, which is the maximum. Nothing was run. Stop one with \
-     exec_output signal=\"term\", or wait for one. {0}"
-)]
-pub struct TooManyJobs(String);
-
 /// The commands of a session. Dropping it stops them.
 #[derive(Debug)]
 pub struct Jobs {
@@ -128,12 +120,19 @@ impl Jobs {
     }
 
     /// Reserves a slot for a command, before the command is started.
-    pub fn admit(&self, command: &str) -> Result<JobSlot<'_>, TooManyJobs> {
+    ///
+    /// # Errors
+    /// A message for the model that lists the commands, if too many are running.
+    pub fn admit(&self, command: &str) -> Result<JobSlot<'_>, String> {
         let mut jobs = self.list.lock();
         prune(&mut jobs);
         if jobs.iter().filter(|job| job.end().is_none()).count() >= MAX_RUNNING {
             drop(jobs);
-            return Err(TooManyJobs(self.describe()));
+            return Err(format!(
+                "{MAX_RUNNING} commands are running, which is the maximum. Nothing was run. Stop \
+                 one with exec_output signal=\"term\", or wait for one. {}",
+                self.describe()
+            ));
         }
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let id = format!("{}{number}", self.prefix);

@@ -3,8 +3,6 @@
 //! a job whose task reads its output whether or not anybody waits for it.
 
 mod terminal_text;
-#[cfg(target_os = "linux")]
-mod command_namespace;
 mod command_process;
 mod default_caches;
 mod environment;
@@ -23,7 +21,6 @@ mod piped;
 mod signal_action;
 #[cfg(target_os = "linux")]
 mod descendants;
-mod process_mark;
 #[cfg(unix)]
 mod terminal;
 #[cfg(unix)]
@@ -41,7 +38,7 @@ pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
 pub use environment::{Environment, is_secret_name};
 pub use group::ProcessGroup;
 pub use job::{CommandExit, EndReason, Job, JobEnd, OutputSink, RunningCommand, Signal};
-pub use jobs::{JobSlot, Jobs, RunningJobs, TooManyJobs};
+pub use jobs::{JobSlot, Jobs, RunningJobs};
 #[cfg(unix)]
 pub use launch::{LaunchError, LaunchSource, launch};
 #[cfg(unix)]

@@ -126,7 +126,7 @@ pub struct CommandOutput {
     untaken: HeadTailBuffer,
     /// The incomplete last line as it was when it was taken.
     taken_line: String,
-    file_output: OutputFile,
+    pub(super) file_output: OutputFile,
     raw: VecDeque<u8>,
     total: u64,
     redactor: redact::StreamRedactor,
@@ -186,7 +186,7 @@ impl CommandOutput {
             }
         });
         if untaken.is_truncated() {
-            file_output.require_file();
+            file_output.is_needed = true;
         }
     }
 
@@ -206,7 +206,7 @@ impl CommandOutput {
         }
         let truncated = untaken.is_truncated();
         if truncated {
-            self.file_output.require_file();
+            self.file_output.is_needed = true;
         }
         let full = if truncated { self.file_output.omission_note() } else { String::new() };
         OutputExcerpt { text: untaken.into_text(&full), truncated }
@@ -243,25 +243,6 @@ impl CommandOutput {
         let skipped = usize::try_from(from - first).unwrap_or(usize::MAX);
         (from, self.raw.iter().skip(skipped).copied().collect())
     }
-
-    /// Takes the next output for the file, to be written on a blocking thread. The result has to be passed to
-    /// [`CommandOutput::written`].
-    pub(super) fn next_write(
-        &mut self,
-        all: bool,
-    ) -> Option<impl FnOnce() -> Option<File> + Send + use<>> {
-        self.file_output.next_write(all)
-    }
-
-    /// Takes back the file after a write.
-    pub(super) fn written(&mut self, file: Option<File>) {
-        self.file_output.finish_write(file);
-    }
-
-    /// True if output waits to be written to the file.
-    pub(super) fn is_behind(&self) -> bool {
-        self.file_output.is_behind()
-    }
 }
 
 /// Cuts a complete text like the output of a command and saves it to the file if it is too long.
@@ -281,7 +262,7 @@ pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
             file_output.finish_write(work());
         }
     }
-    file_output.require_file();
+    file_output.is_needed = true;
     if let Some(work) = file_output.next_write(true) {
         file_output.finish_write(work());
     }
@@ -310,11 +291,11 @@ const MAX_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The output of a command on its way to a file.
 #[derive(Debug, Default)]
-struct OutputFile {
+pub(super) struct OutputFile {
     path: PathBuf,
     waiting: Vec<u8>,
     file: Option<File>,
-    /// True if a file is needed at all.
+    /// True if a file is needed at all: the output is too long to be held, or is not shown completely.
     is_needed: bool,
     /// Bytes accepted for the file so far.
     accepted: u64,
@@ -350,18 +331,17 @@ impl OutputFile {
         self.is_needed |= self.waiting.len() > MAX_HELD;
     }
 
-    /// Requires a file, because the text is not shown completely.
-    fn require_file(&mut self) {
-        self.is_needed = true;
-    }
-
     /// True if output waits to be written.
-    fn is_behind(&self) -> bool {
+    pub(super) fn is_behind(&self) -> bool {
         self.is_needed && !self.waiting.is_empty()
     }
 
-    /// The next write, for a blocking thread: `all` that waits, or only a full chunk. Returns the file unless it fails.
-    fn next_write(&mut self, all: bool) -> Option<impl FnOnce() -> Option<File> + Send + use<>> {
+    /// The next write, for a blocking thread: `all` that waits, or only a full chunk. Returns the file unless it fails,
+    /// for [`OutputFile::finish_write`].
+    pub(super) fn next_write(
+        &mut self,
+        all: bool,
+    ) -> Option<impl FnOnce() -> Option<File> + Send + use<>> {
         if !self.is_behind() || !all && self.waiting.len() < WRITE_SIZE {
             return None;
         }
@@ -377,7 +357,7 @@ impl OutputFile {
     }
 
     /// Takes the file back after a write.
-    fn finish_write(&mut self, file: Option<File>) {
+    pub(super) fn finish_write(&mut self, file: Option<File>) {
         if file.is_none() {
             self.end = Some(FileEnd::Failed);
             self.waiting = Vec::new();

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::Signal;
 
-use super::{process_mark, signal_action};
+use super::{command_process, signal_action};
 
 /// Reads `+ KEY GROUP` and `- KEY`, and kills the remaining groups at the end of its input. All of
 /// this is built into the shell, so it starts nothing and needs no environment. Only processes that
@@ -91,7 +91,7 @@ fn start_watchdog() -> Option<ChildStdin> {
         .arg("-c")
         .arg(SCRIPT)
         .arg("sh")
-        .args([process_mark::environment_pattern(), process_mark::limit_pattern()]);
+        .args([command_process::environment_pattern(), command_process::limit_pattern()]);
     command.env_clear().current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: the closure runs between fork and exec, and setsid is async-signal-safe. The watchdog

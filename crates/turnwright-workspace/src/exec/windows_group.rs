@@ -21,10 +21,9 @@ use windows_sys::Win32::System::JobObjects::{
 };
 use windows_sys::Win32::System::Threading::{OpenThread, ResumeThread, THREAD_SUSPEND_RESUME};
 
-use super::command_process::CommandProcess;
+use super::command_process::{CommandProcess, ProcessMark};
 use super::group::{READ_SIZE, base_command, configure_command};
 use super::piped::{PipedProgram, ProcessPipes};
-use super::process_mark::ProcessMark;
 use super::{CommandSpec, ProcessGroup};
 use turnwright_sandbox::Sandbox;
 

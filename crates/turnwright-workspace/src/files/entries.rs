@@ -137,13 +137,6 @@ pub(super) fn pinned_entry(path: &Path) -> io::Result<(Option<fs::File>, PathBuf
     Ok((held, folder.join(name)))
 }
 
-/// The same, but missing folders are created.
-fn pinned_create(path: &Path) -> io::Result<(Option<fs::File>, PathBuf)> {
-    let (folder, name) = split_name(path)?;
-    let (held, folder) = nofollow::create_folder(folder)?;
-    Ok((held, folder.join(name)))
-}
-
 fn split_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
     path.parent().zip(path.file_name()).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
@@ -204,7 +197,9 @@ fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
     if metadata.is_dir() && to.starts_with(from) {
         return Err(FileError::System("cannot be moved into itself".to_owned()));
     }
-    let (_target_folder, target) = pinned_create(to)?;
+    let (parent, name) = split_name(to)?;
+    let (_target_folder, folder) = nofollow::create_folder(parent)?;
+    let target = folder.join(name);
     match rename_no_replace(&source, &target) {
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
             move_across_devices(&source, &target, &metadata)

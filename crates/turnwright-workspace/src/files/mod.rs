@@ -228,15 +228,10 @@ impl Files {
         noted.await.ok();
     }
 
-    /// Compares the current text with what the model has seen.
-    pub(crate) fn freshness_blocking(&self, target: &ResolvedPath, now: &FileText) -> Freshness {
-        self.seen.compare(&target.path, now)
-    }
-
-    /// Like [`Files::freshness_blocking`], on a blocking thread if the text is long.
+    /// Compares the current text with what the model has seen, on a blocking thread if the text is long.
     pub async fn freshness(&self, target: &ResolvedPath, now: &FileText) -> Freshness {
         if now.text.len() <= INLINE_HASH_LIMIT {
-            return self.freshness_blocking(target, now);
+            return self.seen.compare(&target.path, now);
         }
         let seen = Arc::clone(&self.seen);
         let text = now.clone();

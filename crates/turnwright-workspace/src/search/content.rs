@@ -283,12 +283,15 @@ fn fill_match_page(
             found.next_offset = Some(skipped.max(query.offset));
             return;
         }
-        let mut page = MatchCollector::new(&pattern.matcher);
-        page.skip = skip;
-        page.max_matches = (PAGE_SIZE - found.shown).min(count - skip);
-        page.room = room;
-        page.context = context;
-        page.overhead = path.as_os_str().len() / 2 + 10;
+        let mut page = MatchCollector {
+            matcher: Some(&pattern.matcher),
+            skip,
+            max_matches: (PAGE_SIZE - found.shown).min(count - skip),
+            room,
+            context,
+            overhead: path.as_os_str().len() / 2 + 10,
+            ..MatchCollector::default()
+        };
         if let Err(error) = searcher.search(&path, &mut page) {
             tracing::debug!(%error, "a file with matches could not be read again");
         }

@@ -204,9 +204,9 @@ pub struct MatchLine {
 }
 
 /// Collects the matches of one page.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MatchCollector<'a> {
-    pub(super) matcher: &'a RegexMatcher,
+    pub(super) matcher: Option<&'a RegexMatcher>,
     /// How many matches earlier pages have shown.
     pub(super) skip: usize,
     /// How many matches fit on the page.
@@ -222,28 +222,11 @@ pub(super) struct MatchCollector<'a> {
     pub(super) used: usize,
     /// True if there are matches that did not fit.
     pub(super) is_full: bool,
-    seen: usize,
-    before: Vec<MatchLine>,
+    pub(super) seen: usize,
+    pub(super) before: Vec<MatchLine>,
 }
 
-impl<'a> MatchCollector<'a> {
-    pub(super) fn new(matcher: &'a RegexMatcher) -> MatchCollector<'a> {
-        MatchCollector {
-            matcher,
-            skip: 0,
-            max_matches: 0,
-            room: 0,
-            context: 0,
-            overhead: 0,
-            lines: Vec::new(),
-            shown: 0,
-            used: 0,
-            is_full: false,
-            seen: 0,
-            before: Vec::new(),
-        }
-    }
-
+impl MatchCollector<'_> {
     fn push(&mut self, line: MatchLine) {
         self.used += line.text.len() + self.overhead;
         self.lines.push(line);
@@ -268,7 +251,7 @@ impl Sink for MatchCollector<'_> {
         }
         let first = found.line_number().unwrap_or(1);
         for (number, line) in (first..).zip(found.lines()).take(MAX_MATCH_LINES) {
-            let text = clip_around_match(line, Some(self.matcher));
+            let text = clip_around_match(line, self.matcher);
             self.push(MatchLine { number, text, is_match: true });
         }
         self.shown += 1;

@@ -282,13 +282,11 @@ fn cache_markers_are_set_for_anthropic_models() {
 
 #[test]
 fn images_are_placed_where_allowed_and_named_elsewhere() {
-    let prompt = Message::User(UserMessage {
-        parts: vec![
-            PromptPart::Text("Look: ".to_owned()),
-            PromptPart::Image(media("image/png")),
-            PromptPart::Audio(media("audio/mpeg")),
-        ],
-    });
+    let prompt = Message::User(UserMessage::new(vec![
+        PromptPart::Text("Look: ".to_owned()),
+        PromptPart::Image(media("image/png")),
+        PromptPart::Audio(media("audio/mpeg")),
+    ]));
     let history = [
         prompt,
         answer(ORIGIN, "", "", vec![call(1, "a", None), call(2, "b", None)]),
@@ -406,9 +404,9 @@ proptest! {
             let origin = [ORIGIN, "other/m", ""][usize::from(origin)];
             match sort {
                 0 => messages.push(Message::User(UserMessage::text("more"))),
-                1 => messages.push(Message::User(UserMessage {
-                    parts: vec![PromptPart::Image(media("image/png"))],
-                })),
+                1 => messages.push(Message::User(UserMessage::new(vec![
+                    PromptPart::Image(media("image/png")),
+                ]))),
                 2 => messages.push(answer(origin, "words", "thought", vec![])),
                 3 => messages.push(answer(origin, " ", "", vec![])),
                 _ => {

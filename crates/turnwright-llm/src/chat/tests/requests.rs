@@ -140,7 +140,7 @@ fn an_empty_reply_is_omitted_and_its_neighbours_are_merged() {
         user("One"),
         assistant("", &[]),
         assistant(" \n", &[]),
-        Message::User(UserMessage { parts: vec![PromptPart::Text("Two ".to_owned()), link] }),
+        Message::User(UserMessage::new(vec![PromptPart::Text("Two ".to_owned()), link])),
         user("Three"),
     ];
     expect![[r#"

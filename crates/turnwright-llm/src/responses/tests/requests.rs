@@ -191,7 +191,7 @@ fn images_are_placed_where_allowed_or_named() {
     ];
     let call = [("a", "f", object(json!({}))), ("b", "f", object(json!({})))];
     let history = [
-        Message::User(UserMessage { parts }),
+        Message::User(UserMessage::new(parts)),
         Message::Assistant(assistant("", &call)),
         result("a", "Here.", &[media("image/png")]),
         result("b", "", &[media("image/png")]),

@@ -277,9 +277,7 @@ struct ByteReader<'a>(&'a [u8]);
 
 impl<'a> ByteReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(count)?;
-        self.0 = rest;
-        Some(taken)
+        self.0.split_off(..count)
     }
 
     fn read_u32(&mut self) -> Option<u32> {

@@ -167,8 +167,7 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut result = Vec::new();
-    while let Some((opcode, after)) = rest.split_first() {
-        rest = after;
+    while let Some(opcode) = rest.split_off_first() {
         if *opcode & 0x80 != 0 {
             let start = read_sparse_number(&mut rest, *opcode, 4)?;
             let length = match read_sparse_number(&mut rest, *opcode >> 4, 3)? {
@@ -179,9 +178,7 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
         } else {
             // The instruction 0 is reserved.
             let count = usize::from(*opcode);
-            let (new, after) = rest.split_at_checked(count).filter(|_| count > 0)?;
-            result.extend_from_slice(new);
-            rest = after;
+            result.extend_from_slice(rest.split_off(..count).filter(|_| count > 0)?);
         }
         if result.len() > to {
             return None;
@@ -194,9 +191,7 @@ pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
 fn read_sparse_number(rest: &mut &[u8], bits: u8, count: u8) -> Option<usize> {
     let mut value = 0;
     for at in (0..count).filter(|at| bits >> at & 1 == 1) {
-        let (byte, after) = rest.split_first()?;
-        value |= usize::from(*byte) << (8 * at);
-        *rest = after;
+        value |= usize::from(*rest.split_off_first()?) << (8 * at);
     }
     Some(value)
 }

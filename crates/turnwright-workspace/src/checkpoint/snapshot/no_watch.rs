@@ -6,49 +6,49 @@ use std::sync::Arc;
 use super::ChangedFolders;
 
 #[derive(Debug)]
-pub(super) enum NoWatch {}
+pub(in crate::checkpoint) enum NoWatch {}
 
 impl NoWatch {
-    pub(super) fn new(_: &[PathBuf]) -> Option<NoWatch> {
+    pub(in crate::checkpoint) fn new(_: &[PathBuf]) -> Option<NoWatch> {
         None
     }
 
     #[cfg(unix)]
-    pub(super) fn add(&self, _: &Arc<Path>) {
+    pub(in crate::checkpoint) fn add(&self, _: &Arc<Path>) {
         match *self {}
     }
 
     #[cfg(unix)]
-    pub(super) fn add_ignored(&self, _: &Arc<Path>, _: &Arc<Path>, _: bool) {
+    pub(in crate::checkpoint) fn add_ignored(&self, _: &Arc<Path>, _: &Arc<Path>, _: bool) {
         match *self {}
     }
 
     #[cfg(unix)]
-    pub(super) fn give_up(&self) {
+    pub(in crate::checkpoint) fn give_up(&self) {
         match *self {}
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(in crate::checkpoint) fn has_failed(&self) -> bool {
         match *self {}
     }
 
-    pub(super) fn take_changes(&self) -> Option<ChangedFolders> {
+    pub(in crate::checkpoint) fn take_changes(&self) -> Option<ChangedFolders> {
         match *self {}
     }
 
-    pub(super) fn of(watch: &Arc<NoWatch>) -> NoWatch {
+    pub(in crate::checkpoint) fn of(watch: &Arc<NoWatch>) -> NoWatch {
         match **watch {}
     }
 
-    pub(super) fn is_of(&self, _: &Arc<NoWatch>) -> bool {
+    pub(in crate::checkpoint) fn is_of(&self, _: &Arc<NoWatch>) -> bool {
         match *self {}
     }
 
-    pub(super) fn follow_repository(&self, _: &Path, _: &Path) {
+    pub(in crate::checkpoint) fn follow_repository(&self, _: &Path, _: &Path) {
         match *self {}
     }
 
-    pub(super) async fn changed(&mut self) -> std::io::Result<()> {
+    pub(in crate::checkpoint) async fn changed(&mut self) -> std::io::Result<()> {
         match *self {}
     }
 }

@@ -1,5 +1,5 @@
-//! What a call gets and gives: its context, with the state that it shares with others, and its outcome. Shared is the
-//! state of a conversation (`ToolEnv`), that of a session and its helpers, and that of the process.
+//! The context that a call gets, and the outcome that it gives. The context has the state that calls share: that of a
+//! conversation (`ToolEnv`), that of a session and its helpers, and that of the process.
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};

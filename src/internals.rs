@@ -13,7 +13,7 @@ use turnwright_types::redact;
 use crate::acp;
 
 pub use crate::cli::{command_line, replay};
-pub use crate::tools::{AnyTool, OfferContext, PreparedCall, Registry, Toolbox, built_in};
+pub use crate::tools::{AnyTool, OfferContext, PreparedCall, ToolIndex, Toolbox, built_in};
 pub use crate::turn::fuzzing::{compact_messages, partial_arguments, prune_messages};
 
 /// Serves ACP until the client closes its end of the input, as `turnwright acp` does, but with these

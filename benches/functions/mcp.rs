@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright::internals::{AnyTool, OfferContext, PreparedCall, Registry, Toolbox, built_in};
+use turnwright::internals::{AnyTool, OfferContext, PreparedCall, ToolIndex, Toolbox, built_in};
 use turnwright_types::effect::CallView;
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
@@ -59,7 +59,7 @@ fn specs(tools: &Toolbox) -> usize {
 }
 
 fn toolbox(tools: &[Arc<dyn AnyTool>]) -> Toolbox {
-    let toolbox = Toolbox::new(Arc::new(Registry::new(built_in())));
+    let toolbox = Toolbox::new(Arc::new(ToolIndex::new(built_in())));
     toolbox.specs(&OfferContext::default(), None);
     toolbox.remote_tools().set_tools(tools.to_vec());
     toolbox

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright::internals::{OfferContext, Registry, Toolbox, built_in};
+use turnwright::internals::{OfferContext, ToolIndex, Toolbox, built_in};
 use turnwright_llm::internals::{assemble_reply, render_body};
 use turnwright_llm::{
     Endpoint, LlmError, ModelSettings, Protocol, ReasoningEffort, RemoteModel, Request,
@@ -113,7 +113,7 @@ fn assemble_arguments(table: &mut Table) -> Result<(), LlmError> {
 /// Rendering a request late in a conversation.
 fn render_requests(table: &mut Table) -> Result<(), LlmError> {
     let tools =
-        Toolbox::new(Arc::new(Registry::new(built_in()))).specs(&OfferContext::default(), None);
+        Toolbox::new(Arc::new(ToolIndex::new(built_in()))).specs(&OfferContext::default(), None);
     let request = |count: usize| Request {
         system: "You are a coding agent.".into(),
         messages: conversation(count),

@@ -17,11 +17,11 @@ use super::client_calls::{
     AskMethod, ClientCall, ClientCalls, ELICITATION, QuestionRound, call_result, elicitation,
     error_result, parse_answer,
 };
-use super::offered_tools::{OfferedTools, PAGE_SIZE};
+use super::offered_tools::OfferedTools;
 use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;
 use crate::tools::patch_call;
-use crate::turn::StandaloneCalls;
+use crate::turn::CallRunner;
 use turnwright_rpc::{Outbox, Peer, RpcError};
 use turnwright_types::client::PermissionRequest;
 use turnwright_types::ids::SessionId;
@@ -50,7 +50,7 @@ const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 pub(super) struct McpHandler {
     host: Arc<SessionHost>,
     options: McpServerOptions,
-    tools: OfferedTools,
+    pub(super) tools: OfferedTools,
     calls: Arc<ClientCalls>,
     // Held only to look at one field.
     state: Mutex<HandlerState>,
@@ -64,7 +64,7 @@ pub(super) struct McpHandler {
 struct HandlerState {
     limits: CallLimits,
     /// Runs the calls. Created for the first call, when the client can list its roots.
-    runner: Option<Arc<StandaloneCalls>>,
+    runner: Option<CallRunner>,
     /// Calls whose questions wait for the next round, by `requestState`.
     pending_questions: Vec<(String, ToolCall, PermissionRequest)>,
 }
@@ -119,15 +119,15 @@ impl McpHandler {
     pub(super) async fn close(&self) {
         let runner = self.state.lock().runner.take();
         if let Some(runner) = runner {
-            runner.env().jobs.close().await;
+            runner.env.jobs.close().await;
         }
     }
 
     /// Returns the runner of calls, and creates it if there is none.
-    async fn runner(self: &Arc<Self>, peer: &Peer) -> Result<Arc<StandaloneCalls>, String> {
+    async fn runner(self: &Arc<Self>, peer: &Peer) -> Result<CallRunner, String> {
         let _permit = self.creating_runner.acquire().await;
         if let Some(runner) = &self.state.lock().runner {
-            return Ok(Arc::clone(runner));
+            return Ok(runner.clone());
         }
         let folders = match self.options.roots.as_slice() {
             [] if self.has_roots.load(Ordering::Relaxed) => client_roots(peer).await,
@@ -144,8 +144,7 @@ impl McpHandler {
         for notice in notices {
             tracing::warn!("{notice}");
         }
-        let runner = Arc::new(runner);
-        self.state.lock().runner = Some(Arc::clone(&runner));
+        self.state.lock().runner = Some(runner.clone());
         Ok(runner)
     }
 
@@ -194,10 +193,6 @@ impl McpHandler {
         }))
     }
 
-    pub(super) fn list_tools(&self, cursor: Option<&str>) -> Answer {
-        self.tools.page(cursor, PAGE_SIZE)
-    }
-
     pub(super) async fn call_tool(
         self: &Arc<Self>,
         mut request: ClientRequest,
@@ -222,7 +217,7 @@ impl McpHandler {
             Some(patch) => (self.tools.find("apply_patch").unwrap_or(tool), patch),
             None => (tool, arguments),
         };
-        let outcome = runner.run(guard.id.clone(), tool, arguments, request.cancel).await;
+        let outcome = runner.run_alone(guard.id.clone(), tool, arguments, request.cancel).await;
         if let Some(question) = guard.take_pending_question()
             && let Some(input_required) = self.input_required(call, question).await
         {

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::handler::McpHandler;
+use super::offered_tools::PAGE_SIZE;
 use turnwright_rpc::{
     LineReader, Outbox, Params, ParsedLine, Peer, RequestId, RpcError, RpcMessage,
 };
@@ -246,7 +247,7 @@ impl RequestLoop {
                 if !cursor.is_null() && !cursor.is_string() {
                     return Err(RpcError::invalid_params("A cursor is a string"));
                 }
-                let page = self.handler.list_tools(cursor.as_str())?;
+                let page = self.handler.tools.page(cursor.as_str(), PAGE_SIZE)?;
                 Ok(Some(if is_new { mark_cacheable(page) } else { page }))
             }
             "tools/call" => {

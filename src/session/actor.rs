@@ -106,7 +106,7 @@ impl SessionActor {
         let remote_tools = Arc::clone(self.conversation.tools.remote_tools());
         // A client that is about to take over has its message in the mailbox.
         while !self.is_abandoned() || !inbox.is_empty() {
-            let announce_at = self.announcements.commands_due();
+            let announce_at = self.announcements.announce_at;
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -195,39 +195,38 @@ impl SessionActor {
         value: String,
         done: Completion<Vec<ConfigOption>>,
     ) {
-        match setting {
+        let set = match setting {
             ConfigOptionId::Model => {
                 let stop = self.lifecycle.stop.clone();
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
-            ConfigOptionId::Effort
-                if !self.conversation.selection.get().model.supports_effort() =>
-            {
-                let no_effort = "This model has no reasoning effort to choose";
-                return done.complete(Err(Error::InvalidParams(no_effort.to_owned())));
-            }
-            ConfigOptionId::Effort => match ReasoningEffort::parse(&value) {
-                Some(effort) => self.conversation.selection.set_effort(effort),
-                None => {
-                    let valid: Vec<_> =
-                        ReasoningEffort::ALL.iter().map(|effort| effort.id()).collect();
-                    return done.complete(Err(settings::unknown_value("effort", &value, &valid)));
-                }
-            },
+            ConfigOptionId::Effort => self.set_effort(&value),
             ConfigOptionId::Mode => match Mode::parse(&value) {
-                Some(mode) => {
-                    if let Err(error) = self.set_mode(mode) {
-                        return done.complete(Err(error));
-                    }
-                }
+                Some(mode) => self.set_mode(mode),
                 None => {
-                    let valid: Vec<_> = Mode::ALL.iter().map(|mode| mode.id()).collect();
-                    return done.complete(Err(settings::unknown_value("mode", &value, &valid)));
+                    let valid = Mode::ALL.map(Mode::id);
+                    Err(settings::unknown_value("mode", &value, &valid))
                 }
             },
+        };
+        if let Err(error) = set {
+            return done.complete(Err(error));
         }
         self.send_settings();
-        self.report_when_saved(done, Ok(self.announcements.settings()));
+        self.report_when_saved(done, Ok(self.announcements.settings.clone()));
+    }
+
+    fn set_effort(&self, value: &str) -> Result<(), Error> {
+        if !self.conversation.selection.get().model.supports_effort() {
+            let no_effort = "This model has no reasoning effort to choose";
+            return Err(Error::InvalidParams(no_effort.to_owned()));
+        }
+        let Some(effort) = ReasoningEffort::parse(value) else {
+            let valid = ReasoningEffort::ALL.map(ReasoningEffort::id);
+            return Err(settings::unknown_value("effort", value, &valid));
+        };
+        self.conversation.selection.set_effort(effort);
+        Ok(())
     }
 
     /// Reports the result once everything that was logged so far is stored.
@@ -255,12 +254,12 @@ impl SessionActor {
                 if is_applied {
                     self.conversation.selection.set_model(model);
                     self.send_settings();
-                    self.announcements.add_notices(doubt);
+                    self.announcements.notices.extend(doubt);
                     if self.running.is_some() {
                         self.send_notices();
                     }
                 }
-                self.report_when_saved(done, Ok(self.announcements.settings()));
+                self.report_when_saved(done, Ok(self.announcements.settings.clone()));
             }
             Err(error) => done.complete(Err(error)),
         }
@@ -290,7 +289,7 @@ impl SessionActor {
     /// Refreshes the known settings without an update: the client gets them with the answer that it
     /// waits for.
     pub(super) fn refresh_settings(&mut self) {
-        self.announcements.set_settings(settings::all(&self.host, &self.conversation));
+        self.announcements.settings = settings::all(&self.host, &self.conversation);
     }
 
     /// Stores the settings if they have changed, and sends them to the client if it does not know
@@ -421,7 +420,7 @@ impl SessionActor {
     }
 
     pub(super) fn announce_commands(&mut self) {
-        if self.announcements.commands_due().is_some() {
+        if self.announcements.announce_at.is_some() {
             let commands = self.menu();
             self.send(|announcements| announcements.announce_commands(commands));
         }

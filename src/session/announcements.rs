@@ -21,16 +21,16 @@ pub(super) type SavedSettings = (Mode, String, ReasoningEffort);
 #[derive(Debug)]
 pub(super) struct Announcements {
     /// Notices for the user, which are sent with the first prompt at the earliest.
-    notices: Vec<String>,
+    pub(super) notices: Vec<String>,
     /// True if the user was told about the sandbox's gaps.
-    are_gaps_reported: bool,
+    pub(super) are_gaps_reported: bool,
     /// The kinds of content that were advertised for prompts.
     advertised: Modalities,
     /// When the commands will be announced; `None` once they are.
-    announce_at: Option<Instant>,
+    pub(super) announce_at: Option<Instant>,
     commands: Vec<SlashCommand>,
     /// The settings that the client knows.
-    settings: Vec<ConfigOption>,
+    pub(super) settings: Vec<ConfigOption>,
     /// The settings that were stored last.
     saved: Option<SavedSettings>,
 }
@@ -52,10 +52,6 @@ impl Announcements {
         }
     }
 
-    pub(super) fn add_notices(&mut self, notices: impl IntoIterator<Item = String>) {
-        self.notices.extend(notices);
-    }
-
     /// Takes the notices that may be sent now. The gaps of the sandbox are reported once.
     pub(super) fn take_notices(&mut self, sandbox_gaps: Option<&str>) -> Vec<String> {
         if let Some(gaps) = sandbox_gaps.filter(|_| !self.are_gaps_reported) {
@@ -63,15 +59,6 @@ impl Announcements {
             self.notices.push(format!("The sandbox has gaps here. {gaps}"));
         }
         std::mem::take(&mut self.notices)
-    }
-
-    pub(super) fn are_gaps_reported(&self) -> bool {
-        self.are_gaps_reported
-    }
-
-    /// When the commands are to be announced, if they are not yet.
-    pub(super) fn commands_due(&self) -> Option<Instant> {
-        self.announce_at
     }
 
     /// Counts the delay of the commands from now on, unless they were announced.
@@ -82,8 +69,7 @@ impl Announcements {
     /// The first announcement of the commands; `None` if it was made.
     pub(super) fn announce_commands(&mut self, commands: Vec<SlashCommand>) -> Option<Update> {
         self.announce_at.take()?;
-        self.commands.clone_from(&commands);
-        Some(Update::Commands(commands))
+        self.update_commands(commands)
     }
 
     /// The update of commands that were announced and have changed.
@@ -93,16 +79,6 @@ impl Announcements {
         }
         self.commands.clone_from(&commands);
         Some(Update::Commands(commands))
-    }
-
-    /// The settings that the client knows.
-    pub(super) fn settings(&self) -> Vec<ConfigOption> {
-        self.settings.clone()
-    }
-
-    /// Notes the settings that the client gets with the answer that it waits for.
-    pub(super) fn set_settings(&mut self, settings: Vec<ConfigOption>) {
-        self.settings = settings;
     }
 
     /// The update of settings that have changed.
@@ -201,7 +177,7 @@ mod tests {
     fn notices_are_taken_once_and_the_gaps_of_the_sandbox_are_reported_once() {
         let mut told = Announcements::new(vec!["a".to_owned()], Modalities::default(), Vec::new());
         assert_eq!(told.take_notices(None), ["a"]);
-        told.add_notices(["b".to_owned()]);
+        told.notices.push("b".to_owned());
         assert_eq!(told.take_notices(Some("G.")), ["b", "The sandbox has gaps here. G."]);
         assert!(told.take_notices(Some("G.")).is_empty());
     }
@@ -216,8 +192,8 @@ mod tests {
         let changes =
             ["a", "b", "b", "a"].map(|name| told.update_settings(setting(name)).is_some());
         assert_eq!(changes, [false, true, false, true]);
-        told.set_settings(setting("c"));
-        assert!(told.update_settings(setting("c")).is_none() && told.settings() == setting("c"));
+        told.settings = setting("c");
+        assert!(told.update_settings(setting("c")).is_none() && told.settings == setting("c"));
         let saved = |name: &str| (Mode::Ask, name.to_owned(), ReasoningEffort::Default);
         let must_save = ["a", "a", "b", "a"].map(|name| told.must_save(&saved(name)));
         assert_eq!(must_save, [true, false, true, true]);

@@ -151,7 +151,7 @@ impl SessionActor {
         let commands = self.menu();
         self.conversation.client().update(Update::Commands(commands));
         self.refresh_settings();
-        done.complete(Ok(self.announcements.settings()));
+        done.complete(Ok(self.announcements.settings.clone()));
         // No server is asked before the session is answered.
         if let Some(own) = &self.servers {
             own.use_links_of(&servers);

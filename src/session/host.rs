@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::model_cache::ModelCache;
 use crate::error::Error;
-use crate::tools::{ProcessShared, Registry, UserFolders, built_in};
+use crate::tools::{ProcessShared, ToolIndex, UserFolders, built_in};
 use turnwright_config::trust::TrustStore;
 use turnwright_config::{AccountStatus, Config, ModelProfiles, Provider, SettingsSnapshot};
 use turnwright_llm::{LlmError, Modalities, Model};
@@ -37,7 +37,7 @@ pub(crate) struct SessionHost {
     config: Config,
     /// The project files that the user trusts.
     pub(super) trust: TrustStore,
-    pub(super) tools: Arc<Registry>,
+    pub(super) tools: Arc<ToolIndex>,
     /// The environment variables of commands.
     pub(super) environment: Environment,
     pub(super) servers: ServerPool,
@@ -90,7 +90,7 @@ impl SessionHost {
             trust: TrustStore::new(&config.paths.state),
             store: Store::new(&config.paths.state),
             config,
-            tools: Arc::new(Registry::new(built_in())),
+            tools: Arc::new(ToolIndex::new(built_in())),
             servers: ServerPool::new(environment.clone(), stop.child_token(), tracker.clone()),
             environment,
             process: Arc::new(process),

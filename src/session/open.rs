@@ -228,7 +228,7 @@ impl Opening {
             start_after.cancelled().await;
             return actor.close(self.inbox, self.early).await;
         }
-        opened.complete(Ok(actor.announcements.settings()));
+        opened.complete(Ok(actor.announcements.settings.clone()));
         actor.host.store_client();
         // The servers start after the answer, so that none delays it.
         actor.announcements.delay_commands();

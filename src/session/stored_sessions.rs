@@ -34,12 +34,8 @@ pub(crate) struct ListRequest {
     pub open: Vec<SessionId>,
 }
 
-#[derive(Debug)]
-pub(crate) struct SessionPage {
-    pub sessions: Vec<SessionRow>,
-    /// The cursor of the next page, if there is one.
-    pub next: Option<String>,
-}
+/// The sessions of one page, and the cursor of the next one, if there is one.
+pub(crate) type SessionPage = (Vec<SessionRow>, Option<String>);
 
 /// Does the work in a task of its own, and reports its result.
 fn report<T: Send + 'static>(
@@ -97,7 +93,7 @@ pub(super) async fn find_page(
         sessions::list(connection, &filter, after, PAGE_SIZE)
     });
     let (sessions, next) = reading.await?;
-    Ok(SessionPage { sessions, next: next.map(SessionCursor::encode) })
+    Ok((sessions, next.map(SessionCursor::encode)))
 }
 
 fn with_real_path(path: PathBuf) -> (PathBuf, PathBuf) {

@@ -158,7 +158,7 @@ impl Tool for ApplyPatch {
             }
         }
         delete_set_aside(&steps, files).await;
-        let mut outcome = patch_outcome(view(&[], files.roots()), &steps, files.roots());
+        let mut outcome = patch_outcome(&steps, files.roots());
         if !self.left_out.is_empty() {
             outcome.append_note(format!("[Not run: {}. Call exec for it.]", self.left_out));
         }
@@ -440,7 +440,8 @@ fn step_diff(step: &PatchStep, roots: &Roots, room: &mut usize) -> CallContent {
     content
 }
 
-fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> ToolOutcome {
+fn patch_outcome(steps: &[PatchStep], roots: &Roots) -> ToolOutcome {
+    let mut locations = Vec::new();
     let mut total = LineCounts::default();
     let mut lines = String::new();
     let mut room = line_changes::MAX_SHOWN_LINES;
@@ -474,11 +475,11 @@ fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> Tool
             lines.push_str(".\n");
         }
         let line = applied.map_or(1, edit_common::first_changed_line);
-        view.locations.push(Location { path: roots.client_path(step.place()), line: Some(line) });
+        locations.push(Location { path: roots.client_path(step.place()), line: Some(line) });
     }
     let count = steps.len();
     let LineCounts { added, removed } = total;
-    view.title = match steps {
+    let title = match steps {
         [one] => format!("Patch {} (+{added} −{removed})", roots.display_path(one.place())),
         _ => format!("Patch {count} files (+{added} −{removed})"),
     };
@@ -488,7 +489,7 @@ fn patch_outcome(mut view: CallView, steps: &[PatchStep], roots: &Roots) -> Tool
         ok: true,
         text: format!("{head}\n{lines}"),
         raw: json!({ "result": head, "files": count, "added": added, "removed": removed }),
-        view: Some(view),
+        view: Some(CallView { title, kind: ApplyPatch::KIND, locations }),
         content: steps.iter().map(|step| step_diff(step, roots, &mut card)).collect(),
         images: Vec::new(),
     }

@@ -337,17 +337,12 @@ async fn begin<'a>(
     ctx: &'a ToolCtx,
 ) -> Result<(Arc<Job>, live_output::LiveOutput<'a>), ToolRefusal> {
     let slot = ctx.env.jobs.admit(&spec.command)?;
-    match ctx.cancel.run_until_cancelled(live_output::start(spec, ctx)).await {
-        Some(Ok((started, live))) => {
-            // The memory of a command that may run without the sandbox is the user's own affair.
-            let memory = spec.sandbox.as_ref().and(ctx.env.shared.confinement.memory);
-            let job = slot.run(started, spec.temp_folder(), memory);
-            live.connect(&job);
-            Ok((job, live))
-        }
-        Some(Err(refusal)) => Err(refusal),
-        None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
-    }
+    let (started, live) = ctx.until_cancelled(live_output::start(spec, ctx)).await??;
+    // The memory of a command that may run without the sandbox is the user's own affair.
+    let memory = spec.sandbox.as_ref().and(ctx.env.shared.confinement.memory);
+    let job = slot.run(started, spec.temp_folder(), memory);
+    live.connect(&job);
+    Ok((job, live))
 }
 
 /// The editor that a command would start interactively and that would wait forever. Other editors

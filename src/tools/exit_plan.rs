@@ -71,7 +71,7 @@ impl Tool for ExitPlan {
             ctx.env.ask_in_conversation(format!("{plan}\n\n{HOW_TO_AGREE}"));
             return Ok(ToolOutcome::done(SHOWN, vec![shown], json!({ "mode": Mode::Plan.id() })));
         }
-        let mut outcome = apply_answer(reply, ctx).unwrap_or_else(ToolOutcome::refused);
+        let mut outcome = apply_answer(reply, ctx).unwrap_or_else(ToolOutcome::failed);
         outcome.content.insert(0, shown);
         Ok(outcome)
     }

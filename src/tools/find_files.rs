@@ -6,9 +6,7 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{
-    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome,
-};
+use super::{CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
@@ -116,7 +114,7 @@ fn report(args: &FindFiles, target: &ResolvedPath, names: FileList, ctx: &ToolCt
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
     }
-    let content = outcome::card_content(&text);
+    let content = ToolOutcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 

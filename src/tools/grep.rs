@@ -8,9 +8,7 @@ use serde_json::json;
 
 use super::arguments::{GLOB, PATH, PATTERN, ShownArgument};
 use super::search_common::{self, count};
-use super::{
-    CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome, outcome,
-};
+use super::{CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
@@ -145,7 +143,7 @@ fn report(args: &Grep, target: &ResolvedPath, found: &GrepResult, ctx: &ToolCtx)
         "searched": found.files_searched,
         "truncated": found.next_offset.is_some() || found.is_incomplete,
     });
-    let content = outcome::card_content(&text);
+    let content = ToolOutcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }
 

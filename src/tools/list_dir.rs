@@ -6,9 +6,7 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::search_common::{self, count};
-use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, locations, outcome,
-};
+use super::{CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, locations};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line};
 use turnwright_workspace::files::FileError;
@@ -66,7 +64,7 @@ impl Tool for ListDir {
         };
         let text = show(&tree);
         let raw = json!({ "entries": tree.entries.len(), "truncated": tree.omitted > 0 });
-        let content = outcome::card_content(&text);
+        let content = ToolOutcome::card_content(&text);
         Ok(ToolOutcome::done(text, content, raw))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use serde_json::json;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{ToolCtx, ToolOutcome};
@@ -319,12 +320,7 @@ fn has_room(ctx: &ToolCtx) -> bool {
     ctx.env.client.wait_for_capacity().now_or_never().is_some()
 }
 
-/// The length of a text in JSON.
+/// The length of a text in JSON, without its quotes.
 fn json_len(text: &str) -> usize {
-    let lengths = text.bytes().map(|byte| match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 8 | 12 => 2,
-        0..0x20 => 6,
-        _ => 1,
-    });
-    lengths.sum()
+    json!(text).to_string().len() - 2
 }

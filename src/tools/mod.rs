@@ -18,7 +18,6 @@ mod list_dir;
 mod live_output;
 mod memory;
 mod move_path;
-mod outcome;
 mod plan;
 mod read_file;
 mod registry;
@@ -40,7 +39,6 @@ use futures_util::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use turnwright_guard::command::{TOO_MANY_FILES, restricted_effects};
 use turnwright_guard::note_about_other_names;
@@ -48,7 +46,6 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, Location, ResolvedPath, ToolKind, escape_hidden_line,
 };
-use turnwright_types::ids::CallId;
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
@@ -62,15 +59,12 @@ pub(crate) use arguments::{
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use memory::note_folders;
-pub(crate) use outcome::{
-    ToolAnswer, ToolOutcome, outcome_json, preview_json, raw_output, read_outcome, read_preview,
-    read_view, view_json,
+pub(crate) use registry::{AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight};
+pub use registry::{OfferContext, ToolIndex, Toolbox};
+pub(crate) use tool_env::{
+    ProcessShared, SessionShared, SharedValue, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
+    UserFolders,
 };
-pub(crate) use registry::{
-    AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, ToolIndex, essential_weight,
-};
-pub use registry::{OfferContext, Registry, Toolbox};
-pub(crate) use tool_env::{ProcessShared, SessionShared, SharedValue, ToolEnv, UserFolders};
 
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
@@ -271,20 +265,6 @@ impl<'a> PathArgument<'a> {
     fn of_any(text: &'a mut String) -> PathArgument<'a> {
         PathArgument { text, may_be_new: true }
     }
-}
-
-/// The context of one call.
-#[derive(Clone, Debug)]
-pub struct ToolCtx {
-    /// The environment of the conversation.
-    pub env: Arc<ToolEnv>,
-    pub call: CallId,
-    /// Cancelled together with the turn, or alone. A tool with side effects stops them before it returns.
-    pub cancel: CancellationToken,
-    /// The turn of the session that the call belongs to, also if a helper has made it.
-    pub turn: CancellationToken,
-    /// Runs helpers, if the call may start any.
-    pub helpers: Option<Arc<dyn HelperRunner>>,
 }
 
 /// A tool with its argument type erased: built in, or provided by an MCP server.
@@ -509,7 +489,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
             let changes = shared.guard.note_allowed(&pass, &shared.confinement.protected);
             let result = call.run(preview, &pass, ctx).await;
             drop(changes);
-            let mut outcome = result.unwrap_or_else(ToolOutcome::refused);
+            let mut outcome = result.unwrap_or_else(ToolOutcome::failed);
             let other_names = other_names.filter(|_| outcome.ok);
             for note in name_notes.into_iter().chain(other_names) {
                 outcome.append_note(note);

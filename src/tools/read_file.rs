@@ -11,7 +11,6 @@ use serde_json::json;
 use super::arguments::{PATH, ShownArgument};
 use super::{
     CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, list_dir, locations,
-    outcome,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -328,7 +327,7 @@ impl ReadReport {
         }
         let raw = json!({ "files": files, "failed": self.failures, "bytes": self.text.len() });
         let mut content: Vec<_> = self.images.iter().cloned().map(CallContent::Image).collect();
-        content.extend(outcome::card_content(&self.text));
+        content.extend(ToolOutcome::card_content(&self.text));
         Ok(ToolOutcome { images: self.images, ..ToolOutcome::done(self.text, content, raw) })
     }
 }

@@ -19,14 +19,10 @@ pub(super) use tool_search::ToolSearchCall;
 use super::AnyTool;
 use super::arguments::letters_and_digits;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::ToolSpecs;
+use turnwright_types::message::{ToolSpec, ToolSpecs};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
-
-/// The most cached lists of specs. There are as many different contexts as sets of skills and kinds of
-/// models in use.
-const MAX_CACHED_OFFERS: usize = 16;
 
 /// Prefixes that models put in front of a name.
 const PREFIXES: &[&str] = &[
@@ -98,42 +94,11 @@ pub struct OfferContext {
     pub helpers: Option<Arc<[String]>>,
 }
 
-/// The built-in tools and their specs, shared by all sessions of a process.
-#[derive(Debug)]
-pub struct Registry {
-    index: ToolIndex,
-    // Held only to look at a short list.
-    advertised: Mutex<Vec<(OfferContext, ToolSpecs)>>,
-}
-
-impl Registry {
-    pub fn new(tools: Vec<Arc<dyn AnyTool>>) -> Registry {
-        Registry { index: ToolIndex::new(tools), advertised: Mutex::default() }
-    }
-
-    /// The specs to advertise, sorted by name. Always the same bytes for the same context, because
-    /// providers cache them.
-    fn specs(&self, offer: &OfferContext) -> ToolSpecs {
-        let mut advertised = self.advertised.lock();
-        if let Some((_, specs)) = advertised.iter().find(|(known, _)| known == offer) {
-            return Arc::clone(specs);
-        }
-        let mut specs: Vec<_> =
-            self.index.tools().iter().filter_map(|tool| tool.spec(offer)).collect();
-        specs.sort_by(|one, other| one.name.cmp(&other.name));
-        let specs = Arc::new(specs);
-        if advertised.len() >= MAX_CACHED_OFFERS {
-            advertised.remove(0);
-        }
-        advertised.push((offer.clone(), Arc::clone(&specs)));
-        specs
-    }
-}
-
 /// The tools of one session: the built-in ones, followed by the tools of MCP servers.
 #[derive(Debug)]
 pub struct Toolbox {
-    built_in: Arc<Registry>,
+    /// All sessions of a process share these.
+    built_in: Arc<ToolIndex>,
     remote: Arc<RemoteTools>,
     /// It knows the MCP tools of one session. The model is told of it only when there are too many of them to
     /// advertise all.
@@ -154,7 +119,7 @@ struct AdvertisedSpecs {
 }
 
 impl Toolbox {
-    pub fn new(built_in: Arc<Registry>) -> Toolbox {
+    pub fn new(built_in: Arc<ToolIndex>) -> Toolbox {
         let remote = Arc::default();
         let search = Arc::new(ToolSearch(Arc::clone(&remote)));
         Toolbox { built_in, remote, search, advertised: Mutex::default() }
@@ -196,15 +161,15 @@ impl Toolbox {
         }
     }
 
-    /// The specs of the built-in tools to advertise. In a small window not all are, unless the session is
-    /// restricted to some anyway.
-    fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> ToolSpecs {
-        let all = self.built_in.specs(offer);
-        if all.iter().all(|spec| self.is_advertised(&spec.name, window)) {
-            return all;
-        }
-        let advertised = all.iter().filter(|spec| self.is_advertised(&spec.name, window));
-        Arc::new(advertised.cloned().collect())
+    /// The specs of the built-in tools to advertise, sorted by name. In a small window not all are, unless the
+    /// session is restricted to some anyway. Always the same bytes for the same context, because providers cache
+    /// them.
+    fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> Vec<Arc<ToolSpec>> {
+        let tools = self.built_in.tools().iter();
+        let advertised = tools.filter(|tool| self.is_advertised(tool.name(), window));
+        let mut specs: Vec<_> = advertised.filter_map(|tool| tool.spec(offer)).collect();
+        specs.sort_by(|one, other| one.name.cmp(&other.name));
+        specs
     }
 
     /// The specs to advertise to a model with this context window (in tokens). MCP tools are last,
@@ -220,14 +185,10 @@ impl Toolbox {
         {
             return Arc::clone(&last.specs);
         }
-        let built_in = self.built_in_specs(offer, window);
+        let mut all = self.built_in_specs(offer, window);
         let (revision, remote) = self.remote.advertised(budget, &self.search);
-        let specs = if remote.is_empty() {
-            built_in
-        } else {
-            let remote = remote.iter().filter_map(|tool| tool.spec(offer));
-            Arc::new(built_in.iter().cloned().chain(remote).collect())
-        };
+        all.extend(remote.iter().filter_map(|tool| tool.spec(offer)));
+        let specs = Arc::new(all);
         let last = AdvertisedSpecs {
             offer: offer.clone(),
             budget,
@@ -261,14 +222,15 @@ impl Toolbox {
         let name = bare_name(tool);
         if self.is_search(name) {
             self.remote.load(tool_search::found_names(raw_output));
-        } else if self.built_in.index.get(name).is_none() {
+        } else if self.built_in.get(name).is_none() {
             self.remote.load([name]);
         }
     }
 
-    /// The names of the MCP tools that a search finds.
+    /// The names of the MCP tools that a search finds, for tests and benchmarks.
     pub fn search_names(&self, query: &str) -> Vec<String> {
-        tool_search::matching_names(&self.remote.index(), query)
+        let (found, _) = tool_search::find_tools(&self.remote.index(), query);
+        found.iter().map(|tool| tool.name().to_owned()).collect()
     }
 
     fn is_search(&self, name: &str) -> bool {
@@ -281,7 +243,7 @@ impl Toolbox {
     /// The error text for the model.
     pub fn find_for_call(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let tool = self.find(name)?;
-        if self.built_in.index.get(tool.name()).is_none() && !self.is_search(tool.name()) {
+        if self.built_in.get(tool.name()).is_none() && !self.is_search(tool.name()) {
             self.remote.load([tool.name()]);
         }
         Ok(tool)
@@ -294,7 +256,7 @@ impl Toolbox {
     /// The error text for the model.
     pub fn find(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let tool = self.find_any(name)?;
-        if self.built_in.index.get(tool.name()).is_some() && !self.is_allowed(tool.name()) {
+        if self.built_in.get(tool.name()).is_some() && !self.is_allowed(tool.name()) {
             let message = format!("The tool \"{}\" is not allowed in this session.", tool.name());
             return Err(message.into());
         }
@@ -303,7 +265,7 @@ impl Toolbox {
 
     fn find_any(&self, name: &str) -> Result<Arc<dyn AnyTool>, ToolRefusal> {
         let bare = bare_name(name);
-        let built_in = &self.built_in.index;
+        let built_in = &self.built_in;
         let remote = self.remote.index();
         if let Some(tool) = built_in.get(bare).or_else(|| remote.get(bare)) {
             return Ok(Arc::clone(tool));
@@ -330,7 +292,7 @@ impl Toolbox {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
         let lowercase = short.to_lowercase();
-        let all = self.built_in.index.tools().iter();
+        let all = self.built_in.tools().iter();
         let built_in: Vec<_> = all.filter(|tool| self.is_allowed(tool.name())).collect();
         let remote_tools: Vec<_> = remote.tools().iter().collect();
         let similar = most_similar(&remote_tools, &lowercase, MIN_REMOTE_SIMILARITY);
@@ -462,7 +424,7 @@ pub struct ToolIndex {
 }
 
 impl ToolIndex {
-    pub(super) fn new(tools: Vec<Arc<dyn AnyTool>>) -> ToolIndex {
+    pub fn new(tools: Vec<Arc<dyn AnyTool>>) -> ToolIndex {
         let mut by_name = HashMap::new();
         for (position, tool) in tools.iter().enumerate() {
             by_name.entry(tool.name().to_owned()).or_insert(position);

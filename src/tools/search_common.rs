@@ -99,12 +99,8 @@ pub(super) async fn run_search<T: Send + 'static>(
 ) -> Result<T, ToolRefusal> {
     let flag = StopFlag(Arc::default());
     let stop = SearchDeadline::new(Arc::clone(&flag.0), TIME_LIMIT);
-    let work = spawn_blocking(move || work(&stop));
-    match ctx.cancel.run_until_cancelled(work).await {
-        Some(Ok(result)) => Ok(result),
-        Some(Err(error)) => Err(format!("The search failed: {error}.").into()),
-        None => Err(ToolRefusal::cancelled("Cancelled by the user.")),
-    }
+    let searched = ctx.until_cancelled(spawn_blocking(move || work(&stop))).await?;
+    searched.map_err(|error| format!("The search failed: {error}.").into())
 }
 
 /// A flag that is set when it is dropped.

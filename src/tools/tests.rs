@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 use super::{
-    OfferContext, Registry, Tool, Toolbox, agent, apply_patch, arguments, ask_user, built_in,
+    OfferContext, Tool, ToolIndex, Toolbox, agent, apply_patch, arguments, ask_user, built_in,
     delete_path, edit_file, exec, exec_output, exit_plan, find_files, grep, history, list_dir,
     memory, move_path, plan, read_file, registry, skill, web_fetch, write_file,
 };
 
 fn toolbox() -> Toolbox {
-    Toolbox::new(Arc::new(Registry::new(built_in())))
+    Toolbox::new(Arc::new(ToolIndex::new(built_in())))
 }
 
 /// The context in which all tools are advertised.

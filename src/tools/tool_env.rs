@@ -1,5 +1,5 @@
-//! State that calls share: that of a conversation (`ToolEnv`, which each call gets in its context), that of a session and
-//! its helpers, and that of the process.
+//! The context that a call gets, and the outcome that it gives. The context has the state that calls share: that of a
+//! conversation (`ToolEnv`), that of a session and its helpers, and that of the process.
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
@@ -7,16 +7,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-use super::HelperSet;
+use super::{HelperRunner, HelperSet};
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_recording::outside::{Outside, RealMachine};
 use turnwright_store::SessionLog;
 use turnwright_types::client::{Client, ClientTerminals};
-use turnwright_types::ids::SessionId;
+use turnwright_types::effect::{CallContent, CallView, fenced};
+use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::message::Media;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Environment, Jobs};
@@ -24,6 +30,31 @@ use turnwright_workspace::files::Files;
 use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::skills::SkillSet;
 use turnwright_workspace::web::{PageCache, WebFetcher};
+
+/// The context of one call.
+#[derive(Clone, Debug)]
+pub struct ToolCtx {
+    /// The environment of the conversation.
+    pub env: Arc<ToolEnv>,
+    pub call: CallId,
+    /// Cancelled together with the turn, or alone. A tool with side effects stops them before it returns.
+    pub cancel: CancellationToken,
+    /// The turn of the session that the call belongs to, also if a helper has made it.
+    pub turn: CancellationToken,
+    /// Runs helpers, if the call may start any.
+    pub helpers: Option<Arc<dyn HelperRunner>>,
+}
+
+impl ToolCtx {
+    /// Runs work until it ends or the user cancels the call.
+    pub(super) async fn until_cancelled<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ToolRefusal> {
+        let done = self.cancel.run_until_cancelled(work).await;
+        done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
+    }
+}
 
 /// The environment in which the tools of one conversation run.
 pub struct ToolEnv {
@@ -226,8 +257,17 @@ impl<T> SharedValue<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    pub(crate) fn set(&self, value: T) {
-        self.0.send_replace(Arc::new(value));
+    /// Sets the value. Returns the one before.
+    pub(crate) fn set(&self, value: T) -> Arc<T> {
+        self.0.send_replace(Arc::new(value))
+    }
+
+    /// Changes the value. Whoever has it already keeps what it was.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut T))
+    where
+        T: Clone,
+    {
+        self.0.send_modify(|value| change(Arc::make_mut(value)));
     }
 }
 
@@ -272,5 +312,115 @@ impl SessionShared {
             network: Arc::default(),
             checkpoint: Arc::default(),
         }
+    }
+}
+
+/// The most bytes of a result that a card shows.
+const MAX_BYTES: usize = 16 * 1024;
+/// The fields of a raw output that hold the result.
+const RESULT_FIELDS: [&str; 7] =
+    ["answer", "content", "error", "message", "mode", "output", "result"];
+
+/// The result of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutcome {
+    /// True if the call did what was asked.
+    pub ok: bool,
+    /// The text for the model.
+    pub text: String,
+    /// Replaces the view of the call, now that its result is known.
+    pub view: Option<CallView>,
+    /// The content of the card.
+    pub content: Vec<CallContent>,
+    /// The result as a few JSON fields, for clients that show nothing else. [`ToolOutcome::raw_output`] adds the
+    /// text unless a field holds the result.
+    pub raw: Value,
+    /// Pictures, for models that accept them.
+    pub images: Vec<Media>,
+}
+
+/// The end of a call that ran: the outcome, or why it failed. The user reads the first sentence of a reason.
+pub(crate) type ToolAnswer = Result<ToolOutcome, ToolRefusal>;
+
+impl ToolOutcome {
+    /// A call that did what was asked.
+    pub(crate) fn done(
+        text: impl Into<String>,
+        content: Vec<CallContent>,
+        raw: Value,
+    ) -> ToolOutcome {
+        ToolOutcome { ok: true, text: text.into(), view: None, content, raw, images: Vec::new() }
+    }
+
+    /// The same, with a card that shows the text for the model.
+    pub(super) fn done_as_shown(text: String, raw: Value) -> ToolOutcome {
+        let content = vec![CallContent::Text(text.clone())];
+        ToolOutcome::done(text, content, raw)
+    }
+
+    /// A call that has failed or was not executed. Of a text for the model the user reads the first sentence.
+    pub fn failed(reason: impl Into<ToolRefusal>) -> ToolOutcome {
+        let ToolRefusal { for_model, for_user } = reason.into();
+        ToolOutcome {
+            ok: false,
+            view: None,
+            content: vec![CallContent::Text(for_user.clone())],
+            raw: json!({ "message": for_user }),
+            text: for_model,
+            images: Vec::new(),
+        }
+    }
+
+    /// Adds a line for the model.
+    pub(crate) fn add_line(&mut self, line: &str) {
+        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
+        self.text.push_str(line);
+    }
+
+    /// Adds a line for the model and the user.
+    pub fn append_note(&mut self, note: String) {
+        self.add_line(&note);
+        self.content.push(CallContent::Text(note));
+    }
+
+    /// The beginning of a result as the content of a card.
+    pub(super) fn card_content(text: &str) -> Vec<CallContent> {
+        vec![CallContent::Text(fenced(&beginning(text)))]
+    }
+
+    /// The raw output of the call. Clients that show nothing else need the result in it, too.
+    pub(crate) fn raw_output(&self) -> Value {
+        let mut raw = self.raw.clone();
+        if let Value::Object(fields) = &mut raw
+            && !RESULT_FIELDS.iter().any(|field| fields.contains_key(*field))
+        {
+            fields.insert("result".to_owned(), beginning(&self.text).into());
+        }
+        raw
+    }
+}
+
+/// The beginning of a result, cut at the end of a line.
+fn beginning(text: &str) -> String {
+    if text.len() <= MAX_BYTES {
+        return text.to_owned();
+    }
+    let start = text::prefix(text, MAX_BYTES);
+    let lines = text::whole_lines(start);
+    let (shown, line_end) = if lines.is_empty() { (start, "\n") } else { (lines, "") };
+    format!("{shown}{line_end}[… {} more bytes]\n", text.len() - shown.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_result_is_cut_at_the_end_of_a_line_and_says_so() {
+        assert_eq!(beginning("a\nb"), "a\nb");
+        let long = beginning(&"0123456789abcde\n".repeat(2_000));
+        assert!(long.ends_with("0123456789abcde\n[… 15616 more bytes]\n"), "{long}");
+        let line = beginning(&"é".repeat(10_000));
+        assert!(line.ends_with("é\n[… 3616 more bytes]\n") && line.len() < MAX_BYTES + 30);
     }
 }

@@ -19,7 +19,6 @@ use turnwright_sandbox::SessionNetwork;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
-use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 #[cfg(unix)]
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -107,7 +106,7 @@ impl Tool for WebFetch {
                 None => fetcher.fetch(url).await.map_err(|error| fetch_failure(&error)),
             }
         };
-        let fetched = until_cancelled(ctx, fetching).await??;
+        let fetched = ctx.until_cancelled(fetching).await??;
         if let Some(target) = &fetched.redirect {
             return Ok(redirect_outcome(&fetched, target));
         }
@@ -115,7 +114,7 @@ impl Tool for WebFetch {
             let _turn = fetcher.conversion_permit().await;
             spawn_blocking(move || web::to_page(&fetched, raw)).await
         };
-        let unfolded = until_cancelled(ctx, unfolding).await?;
+        let unfolded = ctx.until_cancelled(unfolding).await?;
         let page = Arc::new(unfolded.map_err(|error| error.to_string())?);
         if !(200..300).contains(&page.status) {
             return Ok(bad_status_outcome(&page, fetcher.proxy_of(&page.url)));
@@ -123,15 +122,6 @@ impl Tool for WebFetch {
         ctx.env.pages.insert(&address, raw, &page);
         page_part(&page, offset)
     }
-}
-
-/// Runs work until it ends or the user cancels the call.
-async fn until_cancelled<T>(
-    ctx: &ToolCtx,
-    work: impl Future<Output = T>,
-) -> Result<T, ToolRefusal> {
-    let done = ctx.cancel.run_until_cancelled(work).await;
-    done.ok_or_else(|| ToolRefusal::cancelled("Cancelled by the user."))
 }
 
 fn view(args: &WebFetch) -> CallView {

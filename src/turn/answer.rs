@@ -22,7 +22,9 @@ use streaming_call::StreamingCall;
 use turnwright_llm::{EndReason, ErrorKind, Model, Reply, Request, looks_like_leaked_call};
 use turnwright_store::{Audience, Entry};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{AssistantMessage, Message, ProviderState, StopReason, ToolCall};
+use turnwright_types::message::{
+    AssistantMessage, Message, ProviderState, StopReason, ToolCall, repair,
+};
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::token_meter::TokenMeter;
 use turnwright_types::update::Update;
@@ -115,12 +117,13 @@ impl Turn {
     fn next_request(&self, selection: &ModelSelection) -> Request {
         let conversation = &self.conversation;
         let window = window(selection.model.as_ref(), &self.history);
-        let request = prompt::request(
-            Arc::clone(&conversation.system_prompt),
-            &self.history,
-            conversation.specs(window),
-            selection.effort,
-        );
+        let request = Request {
+            system: Arc::clone(&conversation.system_prompt),
+            messages: repair(&self.history.messages),
+            tools: conversation.specs(window),
+            effort: selection.effort,
+            has_media: self.history.has_media,
+        };
         conversation.told.cache_guard().check(selection.model.name(), &request);
         request
     }

@@ -4,10 +4,9 @@
 //! results go back to the caller.
 
 pub(super) mod admission_queue;
-pub(super) mod cards;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
-mod records;
+pub(super) mod records;
 pub(super) mod runner;
 
 use std::collections::HashMap;
@@ -30,7 +29,7 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::ToolCallStatus;
 
 use admission_queue::AdmissionTicket;
-use cards::{failed_update, settled_call};
+use records::{failed_update, settled_call};
 use runner::{CANCELLED, CallEnd, CallRunner, PendingCall};
 
 impl Turn {
@@ -126,7 +125,7 @@ impl Turn {
 
     /// Settles calls that will not run with this reason as their result.
     pub(super) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: ToolRefusal) {
-        let outcome = ToolOutcome::refused(why.clone());
+        let outcome = ToolOutcome::failed(why.clone());
         let is_cancelled = self.cancel.is_cancelled();
         for call in &calls {
             let settled = self.settled(call, &outcome, is_cancelled);
@@ -162,15 +161,15 @@ impl Turn {
             None => (tool, arguments),
         };
         self.cards.set_name(&call.id, tool.name());
-        let turn = self.helper.as_ref().map_or(&self.cancel, |helper| &helper.session_turn);
+        let turn = self.session_turn.as_ref().unwrap_or(&self.cancel);
         let tokens = CallTokens { call: self.cancel.child_token(), turn: turn.clone() };
         self.cards.make_cancellable(&call.id, tokens.call.clone());
         let (mut pending, ticket) = self.runner.enqueue(call.id, tool, arguments, tokens).await?;
         let view = pending.card_view();
         if pending.view.is_some() {
-            self.cards.set_view(&pending.id, &view);
+            self.cards.set_view(&pending.ctx.call, &view);
             pending.view = Some(view);
-            self.cards.show_arguments(&pending.id, pending.raw_input.clone());
+            self.cards.show_arguments(&pending.ctx.call, pending.raw_input.clone());
         }
         Ok((pending, ticket))
     }
@@ -296,23 +295,16 @@ impl CancellableCalls {
     }
 }
 
-/// Runs standalone calls under one policy and one set of grants.
-#[derive(Debug)]
-pub(crate) struct StandaloneCalls(CallRunner);
-
-impl StandaloneCalls {
-    pub(crate) fn new(env: ToolEnv) -> StandaloneCalls {
+impl CallRunner {
+    /// Runs the calls of the model of an MCP client, which belong to no conversation.
+    pub(crate) fn for_mcp_client(env: ToolEnv) -> CallRunner {
         let mut runner = CallRunner::new(Arc::new(env), SharedGrants::default(), Arc::default());
         runner.is_for_mcp_client = true;
-        StandaloneCalls(runner)
+        runner
     }
 
-    pub(crate) fn env(&self) -> &Arc<ToolEnv> {
-        &self.0.env
-    }
-
-    /// Runs a call to its outcome. Failures are outcomes too, with an explanation for the caller.
-    pub(crate) async fn run(
+    /// Runs a call of an MCP client to its outcome. Failures are outcomes too, with an explanation for the caller.
+    pub(crate) async fn run_alone(
         &self,
         id: CallId,
         tool: Arc<dyn AnyTool>,
@@ -320,11 +312,11 @@ impl StandaloneCalls {
         cancel: CancellationToken,
     ) -> ToolOutcome {
         let tokens = CallTokens::of(&cancel);
-        let mut outcome = match self.0.enqueue(id, tool, arguments, tokens).await {
-            Ok((call, ticket)) => self.0.clone().run(call, ticket).await.outcome,
-            Err(refusal) => ToolOutcome::refused(refusal),
+        let mut outcome = match self.enqueue(id, tool, arguments, tokens).await {
+            Ok((call, ticket)) => self.clone().run(call, ticket).await.outcome,
+            Err(refusal) => ToolOutcome::failed(refusal),
         };
-        if let Some(news) = self.env().command_news() {
+        if let Some(news) = self.env.command_news() {
             outcome.add_line(&news);
         }
         outcome

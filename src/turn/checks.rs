@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
 use crate::turn::calls::CallTokens;
-use crate::turn::calls::cards::{abridged_arguments, settled_call};
+use crate::turn::calls::records::{abridged_arguments, settled_call};
 use crate::turn::calls::runner::CallEnd;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, Entry};
@@ -337,7 +337,7 @@ mod tests {
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
     use super::*;
-    use crate::tools::{CallPlan, CallSite, Registry, Tool, ToolAnswer, ToolCtx, Toolbox, tool};
+    use crate::tools::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolIndex, Toolbox, tool};
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
 
@@ -369,8 +369,8 @@ mod tests {
         let calls = || ScriptedReply::Calls(vec![("edit", json!({}))]);
         let replies = vec![calls(), calls(), ScriptedReply::Text("Done.")];
         let mut fixture = turn_fixture(replies, false, None);
-        let registry = Registry::new(vec![tool::<TestCall<true>>(), tool::<TestCall<false>>()]);
-        fixture.conversation.tools = Arc::new(Toolbox::new(Arc::new(registry)));
+        let index = ToolIndex::new(vec![tool::<TestCall<true>>(), tool::<TestCall<false>>()]);
+        fixture.conversation.tools = Arc::new(Toolbox::new(Arc::new(index)));
         let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
         fixture.conversation.checks.set(vec![check]);
         let begun = Instant::now();

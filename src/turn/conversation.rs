@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
-use turnwright_store::{Entry, SessionLog, SessionRow};
+use turnwright_store::{Audience, Entry, SessionLog, SessionRow};
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
@@ -174,6 +174,16 @@ impl Conversation {
         if let Some(submission) = &said.submission {
             self.submissions.insert(submission, id, client.as_ref());
         }
+    }
+
+    /// Adds a message to the history and to the log that the model gets and the user does not see. Returns the number
+    /// of its entry.
+    pub(crate) fn push_hidden(&self, history: &mut History, message: Message) -> Option<u64> {
+        history.push(message);
+        let message = history.messages.last().cloned()?;
+        let id = history.mint_message_id();
+        let audience = Audience::Model;
+        Some(self.log().add_entry(Entry::Message { id, message, audience }))
     }
 
     /// Notes that what earlier prompts and results told the model may no longer be in its context.
@@ -357,38 +367,38 @@ pub(crate) struct ModelSelection {
 }
 
 /// The model selection, set by the session and read by its turn.
-// Held only to copy pointers.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedModelSelection(Arc<Mutex<ModelSelection>>);
+pub(crate) struct SharedModelSelection(SharedValue<ModelSelection>);
 
 impl SharedModelSelection {
     pub(crate) fn new(model: Arc<dyn Model>, effort: ReasoningEffort) -> SharedModelSelection {
         let selection = ModelSelection { model, effort, previous: None };
-        SharedModelSelection(Arc::new(Mutex::new(selection)))
+        SharedModelSelection(SharedValue::new(selection))
     }
 
     pub(crate) fn get(&self) -> ModelSelection {
-        self.0.lock().clone()
+        ModelSelection::clone(&self.0.get())
     }
 
     pub(crate) fn set_model(&self, model: Arc<dyn Model>) {
-        let mut selection = self.0.lock();
-        let previous = std::mem::replace(&mut selection.model, model);
-        selection.previous.get_or_insert(previous);
+        self.0.update(|selection| {
+            let previous = std::mem::replace(&mut selection.model, model);
+            selection.previous.get_or_insert(previous);
+        });
     }
 
     /// Sets the model of a stored session. The one before has not had anything of the conversation.
     pub(crate) fn restore_model(&self, model: Arc<dyn Model>) {
-        self.0.lock().model = model;
+        self.0.update(|selection| selection.model = model);
     }
 
     pub(crate) fn set_effort(&self, effort: ReasoningEffort) {
-        self.0.lock().effort = effort;
+        self.0.update(|selection| selection.effort = effort);
     }
 
     /// Takes note that the current model has answered.
     pub(super) fn forget_previous(&self) {
-        self.0.lock().previous = None;
+        self.0.update(|selection| selection.previous = None);
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
     CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending, Told,
 };
 use crate::error::Error;
-use crate::tools::{AnyTool, Registry, SharedValue, ToolEnv, Toolbox, built_in};
+use crate::tools::{AnyTool, SharedValue, ToolEnv, ToolIndex, Toolbox, built_in};
 use turnwright_llm::{
     Delta, DeltaBatch, EndReason, ErrorKind, LlmError, Model, ReasoningEffort, Reply, ReplyCall,
     ReplyStream, Request,
@@ -243,7 +243,7 @@ pub(crate) fn turn_fixture(
             Arc::new(ScriptedModel(Mutex::new(replies.into()))),
             ReasoningEffort::Default,
         ),
-        tools: Arc::new(Toolbox::new(Arc::new(Registry::new(tools)))),
+        tools: Arc::new(Toolbox::new(Arc::new(ToolIndex::new(tools)))),
         env: Arc::new(env),
         told: Told::default(),
         submissions: Submissions::default(),

@@ -19,7 +19,7 @@ use super::calls::CallTokens;
 use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{as_sentence, error_chain};
-use crate::tools::{HelperRunner, HelperTask, ToolCtx, ToolOutcome};
+use crate::tools::{HelperRunner, HelperTask, ToolAnswer, ToolCtx, ToolOutcome};
 use client::{HelperClient, work_done};
 use tokio::task::spawn_blocking;
 use turnwright_recording::outside::in_same_session;
@@ -36,14 +36,6 @@ use turnwright_types::text;
 const MAX_ANSWER_BYTES: usize = 8 * 1024;
 /// The least time between two updates of a card.
 const CARD_INTERVAL: Duration = Duration::from_millis(250);
-
-struct HelperEnd {
-    result: Result<String, ToolRefusal>,
-    calls: u32,
-    tokens: u64,
-    /// The session with its conversation, once there is one.
-    session: Option<SessionId>,
-}
 
 /// Where the conversation of a helper is stored.
 struct HelperRecord {
@@ -65,9 +57,10 @@ impl HelperRunner for Conversation {
             let outcome = conversation.start_in_background(task, call, record);
             return Box::pin(std::future::ready(outcome));
         }
-        Box::pin(
-            async move { conversation.run_helper(task, call, record, cancel).await.into_outcome() },
-        )
+        Box::pin(async move {
+            let ended = conversation.run_helper(task, call, record, cancel).await;
+            ended.unwrap_or_else(ToolOutcome::failed)
+        })
     }
 }
 
@@ -90,9 +83,10 @@ impl Conversation {
             in_same_session(async move {
                 let tokens = CallTokens { call: cancel.clone(), turn: cancel };
                 let work = AssertUnwindSafe(self.run_helper(task, call, record, tokens));
-                let news = match work.catch_unwind().await.map(|end| end.result) {
-                    Ok(Ok(text)) => format!("[{what} is done]\n{text}\n"),
-                    Ok(Err(refusal)) => format!("[{what} has failed] {}\n", refusal.for_model),
+                let ended = work.catch_unwind().await;
+                let news = match ended.map(|end| end.unwrap_or_else(ToolOutcome::failed)) {
+                    Ok(ToolOutcome { ok: true, text, .. }) => format!("[{what} is done]\n{text}\n"),
+                    Ok(ToolOutcome { text, .. }) => format!("[{what} has failed] {text}\n"),
                     Err(_) => format!("[{what} has crashed: this is a bug in turnwright]\n"),
                 };
                 // It may become a part of the context.
@@ -119,16 +113,13 @@ impl Conversation {
         call: CallId,
         record: HelperRecord,
         tokens: CallTokens,
-    ) -> HelperEnd {
+    ) -> ToolAnswer {
         let HelperRecord { session, log, written } = record;
-        let selection = match self.helper_selection(&task).await {
-            Ok(selection) => selection,
-            Err(refusal) => return HelperEnd::failed(refusal),
-        };
+        let selection = self.helper_selection(&task).await?;
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
         let waiting = self.env.helpers.slot(selection.get().model.concurrent_requests());
         let Some(_slot) = tokens.call.run_until_cancelled(waiting).await else {
-            return HelperEnd::failed(cancelled());
+            return Err(cancelled());
         };
         // Keeps other processes from writing to its session.
         let lock = match self.log().store() {
@@ -153,7 +144,7 @@ impl Conversation {
         if let Ok(text) = &mut result {
             shorten(text, self.env.output_folder().join(format!("{call}.md"))).await;
         }
-        HelperEnd { result, calls, tokens, session: Some(session) }
+        Ok(outcome(result, calls, tokens, &session))
     }
 
     async fn helper_selection(
@@ -223,28 +214,27 @@ async fn converse(
     }
 }
 
-impl HelperEnd {
-    fn failed(refusal: ToolRefusal) -> HelperEnd {
-        HelperEnd { result: Err(refusal), calls: 0, tokens: 0, session: None }
-    }
-
-    fn into_outcome(self) -> ToolOutcome {
-        let used = work_done(self.calls, self.tokens);
-        let transcript = self.session.as_ref().map(|session| {
-            format!("{used}. `turnwright sessions show {session}` shows its conversation.")
-        });
-        let raw = json!({ "session_id": self.session.as_ref().map(SessionId::as_str),
-            "tool_calls": self.calls, "tokens": self.tokens });
-        match self.result {
-            Ok(text) => {
-                let shown = format!("{text}\n\n{}", transcript.unwrap_or_default());
-                ToolOutcome::done(text, vec![CallContent::Text(shown)], raw)
-            }
-            Err(refusal) => {
-                let mut outcome = ToolOutcome::refused(refusal);
-                outcome.content.extend(transcript.map(CallContent::Text));
-                outcome
-            }
+/// The outcome of a call whose helper has worked in this session.
+fn outcome(
+    result: Result<String, ToolRefusal>,
+    calls: u32,
+    tokens: u64,
+    session: &SessionId,
+) -> ToolOutcome {
+    let used = work_done(calls, tokens);
+    let transcript =
+        format!("{used}. `turnwright sessions show {session}` shows its conversation.");
+    match result {
+        Ok(text) => {
+            let shown = format!("{text}\n\n{transcript}");
+            let raw = json!({ "session_id": session.as_str(), "tool_calls": calls,
+                "tokens": tokens });
+            ToolOutcome::done(text, vec![CallContent::Text(shown)], raw)
+        }
+        Err(refusal) => {
+            let mut outcome = ToolOutcome::failed(refusal);
+            outcome.content.push(CallContent::Text(transcript));
+            outcome
         }
     }
 }

@@ -142,6 +142,8 @@ pub(super) struct SpendingMeter {
     limits: SpendingLimits,
     before: Amounts,
     told: Vec<ReachedLimit>,
+    /// The part of a helper's spending that its session knows.
+    shared: (Spending, Option<f64>),
 }
 
 impl SpendingMeter {
@@ -149,7 +151,8 @@ impl SpendingMeter {
     /// was told in an earlier turn.
     pub(super) fn new(limits: SpendingLimits, history: &History) -> SpendingMeter {
         let before = amounts(&history.spent, history.cost, Duration::ZERO);
-        let mut meter = SpendingMeter { limits, before, told: Vec::new() };
+        let shared = Default::default();
+        let mut meter = SpendingMeter { limits, before, told: Vec::new(), shared };
         meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
         meter
     }
@@ -256,10 +259,10 @@ impl Turn {
     pub(super) fn share_spending(&mut self) -> Amounts {
         let elapsed = self.began.elapsed();
         let shared = self.conversation.spending.clone();
-        if let Some(helper) = &mut self.helper {
+        if self.is_helper() {
             let own = self.history.spent;
             let cost = self.history.cost;
-            let (known, known_cost) = std::mem::replace(&mut helper.shared, (own, cost));
+            let (known, known_cost) = std::mem::replace(&mut self.meter.shared, (own, cost));
             let mut state = shared.0.lock();
             state.helpers.requests += own.requests - known.requests;
             state.helpers.usage += own.usage.since(&known.usage);

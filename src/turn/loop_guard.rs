@@ -92,20 +92,20 @@ impl Turn {
 
     async fn reminder(&self, repetition: Repetition, call: &ToolCall) -> String {
         match repetition {
-            Repetition::SameCall { times } => format!(
+            Repetition::SameCall(times) => format!(
                 "[You have made this call {times} times, always with this result. Do something else, \
                  or say what is missing.]"
             ),
-            Repetition::Stale { calls } => format!(
+            Repetition::Stale(calls) => format!(
                 "[Your last {calls} calls have had only results that you had before. What does not fit \
                  into your context at once, work through in parts, and note what you find. Or say what \
                  is missing.]"
             ),
-            Repetition::InvalidCalls { answers } => format!(
+            Repetition::InvalidCalls(answers) => format!(
                 "[{answers} answers in a row had only calls that cannot run. Call a tool that you were \
                  given, with arguments that fit its schema, or answer in words.]"
             ),
-            Repetition::FailedEdit { times } => {
+            Repetition::FailedEdit(times) => {
                 let Arguments::Object(arguments) = &call.arguments else { return String::new() };
                 let place = tools::current_place(&self.conversation.env, arguments).await;
                 let advice =
@@ -199,18 +199,18 @@ fn description(repetition: Repetition, call: &ToolCall) -> String {
     let line = redacted(&format!("{} {arguments}", call.name));
     let shown = shorten_title(escape_hidden_line(&line));
     match repetition {
-        Repetition::SameCall { times } => format!(
+        Repetition::SameCall(times) => format!(
             "The model has made the same call {times} times, always with the same result: `{shown}`."
         ),
-        Repetition::Stale { calls } => format!(
+        Repetition::Stale(calls) => format!(
             "The last {calls} calls of the model have had only results that it had before. The last was \
              `{shown}`."
         ),
-        Repetition::InvalidCalls { answers } => format!(
+        Repetition::InvalidCalls(answers) => format!(
             "The model has given {answers} answers in a row with only calls that cannot run. The last \
              was `{shown}`."
         ),
-        Repetition::FailedEdit { times } => {
+        Repetition::FailedEdit(times) => {
             format!("{times} edits of the same file have failed in a row. The last was `{shown}`.")
         }
     }
@@ -234,20 +234,12 @@ struct EndedCall<'a> {
 /// A repetition, and how often it has occurred so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repetition {
-    SameCall {
-        times: usize,
-    },
+    SameCall(usize),
     /// Calls in a row that have brought nothing new.
-    Stale {
-        calls: usize,
-    },
-    FailedEdit {
-        times: usize,
-    },
+    Stale(usize),
+    FailedEdit(usize),
     /// Answers whose calls name unknown tools or have invalid arguments.
-    InvalidCalls {
-        answers: usize,
-    },
+    InvalidCalls(usize),
 }
 
 /// The action that follows from a repetition.
@@ -307,7 +299,7 @@ impl LoopDetector {
     fn begin_answer(&mut self, all_invalid: bool) -> Option<LoopFinding> {
         self.answer += 1;
         self.invalid_answers = if all_invalid { self.invalid_answers + 1 } else { 0 };
-        let found = Repetition::InvalidCalls { answers: self.invalid_answers };
+        let found = Repetition::InvalidCalls(self.invalid_answers);
         match self.invalid_answers {
             INVALID_REMINDER => Some(LoopFinding::Remind(found)),
             INVALID_QUESTION.. => Some(LoopFinding::Ask(found)),
@@ -348,9 +340,9 @@ impl LoopDetector {
         self.recent.push_front(key);
         let same = self.recent.iter().filter(|recent| **recent == key).count();
         let failures = self.count_failures(call);
-        let repetition = Repetition::SameCall { times: same };
-        let failed = Repetition::FailedEdit { times: failures };
-        let stale = Repetition::Stale { calls: self.stale };
+        let repetition = Repetition::SameCall(same);
+        let failed = Repetition::FailedEdit(failures);
+        let stale = Repetition::Stale(self.stale);
         let asks = [
             (same >= SAME_QUESTION, repetition),
             (self.stale >= STALE_QUESTION, stale),
@@ -545,8 +537,8 @@ mod tests {
     #[test]
     fn the_same_call_with_the_same_result_is_told_and_then_asked_about() {
         use LoopFinding::{Ask, Remind};
-        let same = |times| Repetition::SameCall { times };
-        let stale = |calls| Repetition::Stale { calls };
+        let same = Repetition::SameCall;
+        let stale = Repetition::Stale;
         for (script, expected) in [
             ("a a b", vec![]),
             ("a a a a", vec![(3, Remind(same(3)))]),
@@ -582,7 +574,7 @@ mod tests {
     #[test]
     fn many_calls_that_bring_nothing_new_are_told_and_then_asked_about() {
         let rounds = |calls: &str, times: usize| vec![calls; times].join(" ");
-        let stale = |calls| Repetition::Stale { calls };
+        let stale = Repetition::Stale;
         let seven = findings(&rounds("a b c d e f g", 5));
         let found: Vec<_> =
             seven.iter().filter(|(_, finding)| matches!(finding, LoopFinding::Ask(_))).collect();
@@ -618,7 +610,7 @@ mod tests {
         assert_eq!(found, [None; 3]);
         edit(true, 3);
         let found: Vec<_> = (4..13).map(|number| edit(false, number)).collect();
-        let failed = |times| Repetition::FailedEdit { times };
+        let failed = Repetition::FailedEdit;
         // The second and the third are in the same answer.
         assert_eq!(found[4], Some(LoopFinding::Remind(failed(4))));
         assert_eq!(found[8], Some(LoopFinding::Ask(failed(8))));

@@ -33,13 +33,11 @@ use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{
-    History, Message, PromptPart, Spending, StopReason, ToolCall, UserMessage,
-};
+use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
-use calls::cards::OpenCards;
-use calls::runner::{self, CallRunner};
+use calls::records::OpenCards;
+use calls::runner;
 use checks::TurnChecks;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
@@ -48,8 +46,9 @@ use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
 pub(crate) use answer::refused_images::leave_out_images;
-pub(crate) use calls::cards::{abridged_arguments, failed_update, not_run};
-pub(crate) use calls::{CancellableCalls, StandaloneCalls};
+pub(crate) use calls::CancellableCalls;
+pub(crate) use calls::records::{abridged_arguments, failed_update, not_run};
+pub(crate) use calls::runner::CallRunner;
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
@@ -82,8 +81,9 @@ pub(crate) struct Turn {
     checks: TurnChecks,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
-    /// Set for a helper's turn, whose file changes belong to the turn of its session.
-    helper: Option<HelperTurn>,
+    /// Set for a helper's turn, whose file changes belong to this turn of its session. It differs from the helper's
+    /// own if a call waits for the helper.
+    session_turn: Option<CancellationToken>,
 }
 
 /// The place of a turn's prompt in the conversation.
@@ -95,15 +95,6 @@ struct TurnPrompt {
     index: usize,
     /// The prompt, until a client that follows prompts is told that it is part of the conversation.
     unreported: Option<(MessageId, Arc<Message>)>,
-}
-
-/// The part of a turn that only a helper's has.
-#[derive(Debug)]
-struct HelperTurn {
-    /// The turn of the session. It differs from the helper's own if a call waits for the helper.
-    session_turn: CancellationToken,
-    /// The part of the helper's spending that its session knows.
-    shared: (Spending, Option<f64>),
 }
 
 /// The result of a turn.
@@ -169,8 +160,7 @@ impl Turn {
         // All its limits but that of requests are shared with the session.
         let meter = SpendingMeter::new(conversation.limits, &History::default());
         let turn = Turn::without_helpers(conversation, History::default(), prompt, cancel);
-        let helper = Some(HelperTurn { session_turn, shared: Default::default() });
-        Turn { meter, helper, ..turn }
+        Turn { meter, session_turn: Some(session_turn), ..turn }
     }
 
     fn without_helpers(
@@ -209,12 +199,12 @@ impl Turn {
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
             last_hidden: None,
-            helper: None,
+            session_turn: None,
         }
     }
 
     fn is_helper(&self) -> bool {
-        self.helper.is_some()
+        self.session_turn.is_some()
     }
 
     /// Runs the turn to its end. On return every card has its final status and every call its
@@ -376,12 +366,7 @@ impl Turn {
 
     /// Adds a message that the model gets and the user does not see.
     fn push_hidden_message(&mut self, message: Message) {
-        self.history.push(message);
-        let Some(message) = self.history.messages.last().cloned() else { return };
-        let id = self.history.mint_message_id();
-        let audience = Audience::Model;
-        let entry = Entry::Message { id, message, audience };
-        self.last_hidden = Some(self.conversation.log().add_entry(entry));
+        self.last_hidden = self.conversation.push_hidden(&mut self.history, message);
     }
 
     /// Tells the model that the user has changed the mode during the turn.

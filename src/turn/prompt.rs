@@ -1,5 +1,4 @@
-//! Builds the request from the system prompt, the description of the project and its folders, and the history. Repairs
-//! the history where necessary: for every prefix of every history the request is one that a strict server accepts.
+//! The parts of a request besides the history: the system prompt, and the description of the project and its folders.
 
 pub(super) mod project_context;
 
@@ -7,9 +6,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::turn::room::handoff::context_parts;
-use turnwright_llm::{ReasoningEffort, Request};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{History, ToolSpecs, repair};
+use turnwright_types::message::History;
 use turnwright_types::timestamp::local_day;
 use turnwright_workspace::files::Roots;
 
@@ -60,17 +58,6 @@ pub(crate) fn new_date_line(history: &History) -> Option<String> {
     let mut told = contexts.flat_map(str::lines).filter(|line| line.starts_with(DATE_PREFIX));
     let line = date_line();
     (told.next()? != line.trim_end()).then_some(line)
-}
-
-pub(super) fn request(
-    system: Arc<str>,
-    history: &History,
-    tools: ToolSpecs,
-    effort: ReasoningEffort,
-) -> Request {
-    let messages = repair(&history.messages);
-    let has_media = history.has_media;
-    Request { system, messages, tools, effort, has_media }
 }
 
 /// Returns an identifier that no other call of the conversation has. The model's own is kept if

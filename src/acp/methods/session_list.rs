@@ -34,7 +34,7 @@ pub(super) fn list_sessions(
         .filter(|(_, handle)| handle.is_open())
         .map(|(id, _)| id.clone())
         .collect();
-    let done = reply.done(move |SessionPage { sessions, next }| {
+    let done = reply.done(move |(sessions, next): SessionPage| {
         drop(in_flight);
         let sessions = sessions.into_iter().map(session_info).collect();
         ListSessionsResponse::new(sessions).next_cursor(next)

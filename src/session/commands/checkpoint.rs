@@ -221,28 +221,23 @@ impl CommandTask {
         Ok(text)
     }
 
-    /// Rebuilds the history from the stored entries that still count.
+    /// Rebuilds the model's history from the stored entries that still count, as after a restart.
     async fn reload(&mut self) -> Result<(), StoreError> {
-        self.history = rebuild_history(&self.context(), &self.history).await?;
+        let context = self.context();
+        let reading = context.read(|connection, key| {
+            let rewound = RewoundEntries::load(connection, key)?;
+            let mut builder = HistoryBuilder::default();
+            read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &rewound, |stored| {
+                add_entry(&mut builder, stored);
+                Ok(())
+            })?;
+            Ok(builder)
+        });
+        let rebuilt = reading.await?.build(self.history.minted, self.history.cost);
+        // Spending is not given back, and the window is no larger than before.
+        let learned_window = self.history.learned_window.clone();
+        self.history = History { spent: self.history.spent, learned_window, ..rebuilt };
         self.conversation.forget_told_context();
         Ok(())
     }
-}
-
-/// Rebuilds the model's history from the store, as after a restart.
-async fn rebuild_history(context: &UndoContext, history: &History) -> Result<History, StoreError> {
-    let reading = context.read(|connection, key| {
-        let rewound = RewoundEntries::load(connection, key)?;
-        let mut builder = HistoryBuilder::default();
-        read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &rewound, |stored| {
-            add_entry(&mut builder, stored);
-            Ok(())
-        })?;
-        Ok(builder)
-    });
-    let builder = reading.await?;
-    let rebuilt = builder.build(history.minted, history.cost);
-    // Spending is not given back, and the window is no larger than before.
-    let learned_window = history.learned_window.clone();
-    Ok(History { spent: history.spent, learned_window, ..rebuilt })
 }

@@ -8,7 +8,7 @@ use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{
     Grants, Pattern, PolicyRules, ProjectRuleStore, Rule, RuleAction, RuleStoreError, Scope,
-    StoredRule, StoredRules, describe_effect,
+    StoredRule, describe_effect,
 };
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::text;
@@ -89,9 +89,8 @@ fn add(conversation: &Conversation, action: RuleAction, rule: &str) -> String {
     };
     match add_rules(conversation, &[(action, pattern.clone())], "/permissions") {
         Ok(added) => {
-            let mut policy = PolicyRules::clone(&conversation.rules().get());
-            policy.rules.push(Rule { action, pattern, scope: Scope::Local, why: None });
-            conversation.rules().set(policy);
+            let rule = Rule { action, pattern, scope: Scope::Local, why: None };
+            conversation.rules().update(|policy| policy.rules.push(rule));
             let added = added.iter().map(row).collect::<String>();
             format!("Added for this project:\n{}", fenced(&added))
         }
@@ -110,11 +109,11 @@ fn keep(conversation: &Conversation) -> Result<String, Error> {
         let rules = [(rule.action, rule.pattern.clone())];
         kept.extend(add_rules(conversation, &rules, origin)?.iter().map(row));
     }
-    let mut policy = PolicyRules::clone(&conversation.rules().get());
-    let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
-    let new: Vec<_> = rules.filter(|rule| !policy.rules.contains(rule)).collect();
-    policy.rules.extend(new);
-    conversation.rules().set(policy);
+    conversation.rules().update(|policy| {
+        let rules = grants.project_rules().iter().map(|(rule, _)| rule.clone());
+        let new: Vec<_> = rules.filter(|rule| !policy.rules.contains(rule)).collect();
+        policy.rules.extend(new);
+    });
     Ok(format!("Allowed in this project from now on:\n{}", fenced(&kept)))
 }
 
@@ -139,14 +138,15 @@ fn reload(conversation: &Conversation, book: &ProjectRuleStore, gone: &[StoredRu
     if gone.is_empty() {
         return;
     }
-    let mut policy = PolicyRules::clone(&conversation.rules().get());
-    policy.rules.retain(|rule| !gone.iter().any(|entry| is_entry_of(entry, rule)));
-    for rule in book.load().rules() {
-        if !policy.rules.contains(&rule) {
-            policy.rules.push(rule);
+    let left = book.load().rules();
+    conversation.rules().update(|policy| {
+        policy.rules.retain(|rule| !gone.iter().any(|entry| is_entry_of(entry, rule)));
+        for rule in left {
+            if !policy.rules.contains(&rule) {
+                policy.rules.push(rule);
+            }
         }
-    }
-    conversation.rules().set(policy);
+    });
 }
 
 fn is_entry_of(entry: &StoredRule, rule: &Rule) -> bool {
@@ -173,7 +173,9 @@ fn show(conversation: &Conversation) -> String {
         .filter(|rule| !page.entries.iter().any(|entry| is_entry_of(entry, rule)))
         .map(|rule| format!("{}\n", plain(rule)));
     text.push_str(&section("Other rules", &others.collect::<String>()));
-    text.push_str(&problem_text(&page));
+    if let Some(problem) = &page.problem {
+        text.push_str(&format!("\n⚠ {problem}\n"));
+    }
     format!("{text}\n{USAGE}")
 }
 
@@ -183,10 +185,6 @@ fn section(title: &str, rows: &str) -> String {
         return format!("* {title}: none\n");
     }
     format!("\n{title}:\n{}\n", fenced(rows))
-}
-
-fn problem_text(page: &StoredRules) -> String {
-    page.problem.as_ref().map(|problem| format!("\n⚠ {problem}\n")).unwrap_or_default()
 }
 
 fn answer_rows(grants: &Grants, policy: &PolicyRules) -> String {

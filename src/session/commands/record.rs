@@ -28,7 +28,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let arguments = call.arguments;
     let servers = session.servers.as_ref().map(SessionServers::facts_json).unwrap_or_default();
-    let are_gaps_reported = session.announcements.are_gaps_reported();
+    let are_gaps_reported = session.announcements.are_gaps_reported;
     let host = Arc::clone(&session.host);
     let conversation = session.conversation.clone();
     let is_empty = session.history.messages.is_empty();

@@ -70,7 +70,7 @@ impl CommandTask {
     async fn find(&self) -> Result<Vec<SessionRow>, Error> {
         let cwd = self.conversation.env.files.roots().cwd().to_path_buf();
         let request = ListRequest { cwd: Some(cwd), ..ListRequest::default() };
-        let mut found = find_page(self.host.store(), request).await?.sessions;
+        let (mut found, _) = find_page(self.host.store(), request).await?;
         found.retain(|session| session.id != self.conversation.env.session);
         found.truncate(MAX_LISTED);
         Ok(found)

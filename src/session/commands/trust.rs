@@ -2,11 +2,11 @@
 //! types their code. It is never a question, because some editors answer questions on
 //! their own.
 
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
 use crate::session::SessionHost;
+use crate::tools::SharedValue;
 use crate::turn::Conversation;
 use turnwright_config::effective_policy::{
     EffectivePolicy, HELPER_FILES, PROJECT_FILE, ProjectFile, SERVERS_FILE, is_about_project_files,
@@ -21,45 +21,39 @@ const MAX_SHOWN_BYTES: usize = 32 * 1024;
 
 /// The content hashes of the files that the user was last shown. The code that the user types is only the beginning of
 /// a hash, so comparing codes would not be enough.
-// Held only to copy a few bytes.
-pub(in crate::session) type ShownPrints = Arc<Mutex<Vec<Fingerprint>>>;
+pub(in crate::session) type ShownPrints = SharedValue<Vec<Fingerprint>>;
 
 /// Shows or trusts files. After a cancel the work continues in the background.
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
     let CommandCall { arguments, cancel, .. } = call;
-    let host = Arc::clone(&session.host);
-    let conversation = session.conversation.clone();
-    let shown = Arc::clone(&session.shown_prints);
-    answer_from_files(session, message, cancel, move || {
-        let command = TrustCommand { host: &host, conversation: &conversation, shown: &shown };
-        match arguments.as_str() {
-            "" => command.show(),
-            "forget" => command.forget(),
-            code => command.trust(code),
-        }
+    let command = TrustCommand {
+        host: Arc::clone(&session.host),
+        conversation: session.conversation.clone(),
+        shown: session.shown_prints.clone(),
+    };
+    answer_from_files(session, message, cancel, move || match arguments.as_str() {
+        "" => command.show(),
+        "forget" => command.forget(),
+        code => command.trust(code),
     })
 }
 
-struct TrustCommand<'a> {
-    host: &'a SessionHost,
-    conversation: &'a Conversation,
-    shown: &'a ShownPrints,
+struct TrustCommand {
+    host: Arc<SessionHost>,
+    conversation: Conversation,
+    shown: ShownPrints,
 }
 
-impl TrustCommand<'_> {
+impl TrustCommand {
     fn resolve(&self) -> EffectivePolicy {
         let settings = self.host.config().snapshot();
         resolve_policy(&settings, &self.host.trust, self.conversation.env.files.roots())
     }
 
-    fn shown(&self, prints: Vec<Fingerprint>) -> Vec<Fingerprint> {
-        std::mem::replace(&mut self.shown.lock(), prints)
-    }
-
     fn show(&self) -> String {
         let policy = self.resolve();
-        self.shown(policy.project_files.iter().map(print_of).collect());
+        self.shown.set(policy.project_files.iter().map(print_of).collect());
         let files: Vec<_> = policy.project_files.iter().map(file_text).collect();
         let mut text = files.join("\n\n");
         if files.is_empty() {
@@ -74,7 +68,7 @@ impl TrustCommand<'_> {
 
     fn trust(&self, code: &str) -> String {
         let again = "Nothing was trusted. Run `/trust` to review the files.";
-        let mut shown = self.shown(Vec::new());
+        let shown = self.shown.set(Vec::new());
         let files: Vec<_> = self.resolve().project_files.into_iter().filter(can_be_shown).collect();
         if files.is_empty() || shown.is_empty() {
             return again.to_owned();
@@ -99,8 +93,8 @@ impl TrustCommand<'_> {
             );
         }
         let trusted = print_of(file);
-        shown.retain(|print| *print != trusted);
-        self.shown(shown);
+        let others = shown.iter().filter(|print| **print != trusted);
+        self.shown.set(others.cloned().collect());
         let policy = self.resolve();
         let effect = match file.name {
             SERVERS_FILE => "Its servers are started in new sessions.",
@@ -121,7 +115,7 @@ impl TrustCommand<'_> {
     }
 
     fn forget(&self) -> String {
-        self.shown(Vec::new());
+        self.shown.set(Vec::new());
         let folder = self.conversation.env.files.roots().real_cwd();
         let text = match self.host.trust.forget(folder) {
             Ok(0) => "Nothing of this project was trusted.".to_owned(),

@@ -78,7 +78,7 @@ impl SessionActor {
         if let Some(names) = &options.allowed_tools {
             conversation.tools.restrict(AllowedTools::new(names));
         }
-        self.announcements.add_notices(options.notices);
+        self.announcements.notices.extend(options.notices);
         Ok(())
     }
 }

@@ -13,8 +13,8 @@ use crate::session::SessionHost;
 use crate::session::servers::ServerLaunch;
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
-    CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending,
-    SpendingLimits, StandaloneCalls, Submissions, Told, system_prompt,
+    CallRunner, CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending,
+    SpendingLimits, Submissions, Told, system_prompt,
 };
 use turnwright_config::SettingsSnapshot;
 use turnwright_config::effective_policy::{
@@ -266,7 +266,7 @@ impl SessionHost {
         roots: Roots,
         client: Arc<dyn Client>,
         mode: Option<Mode>,
-    ) -> (StandaloneCalls, Vec<String>) {
+    ) -> (CallRunner, Vec<String>) {
         self.prepare_for_commands();
         let id = SessionId::random();
         let own_roots = self.with_own_folders(&id, roots);
@@ -278,7 +278,7 @@ impl SessionHost {
         if let Some(mode) = mode {
             env.shared.mode.set(mode);
         }
-        (StandaloneCalls::new(env), notices)
+        (CallRunner::for_mcp_client(env), notices)
     }
 
     /// Creates the environment of the tools in these folders.

@@ -49,16 +49,6 @@ pub(in crate::session) async fn restore_session(
     map_missing(restored, id)
 }
 
-/// Answers an interrupted prompt in the history if nothing else has answered it. Without that, servers
-/// would get it and the next prompt as one message.
-fn separate_unanswered_prompt(history: &mut History, conversation: &Conversation) {
-    let Some(note) = turn::stopped_note(history, "the agent ended") else { return };
-    history.push(note);
-    let Some(message) = history.messages.last().cloned() else { return };
-    let id = history.mint_message_id();
-    conversation.log().add_entry(Entry::Message { id, message, audience: Audience::Model });
-}
-
 /// The stored entries of a session, which are read page by page.
 struct EntryPages {
     session: i64,
@@ -179,8 +169,9 @@ async fn read_session(
         conversation.client().update(Update::ContextUsage { used, size, cached, cost });
     }
     history.spent = spent.0;
-    if is_interrupted {
-        separate_unanswered_prompt(&mut history, conversation);
+    // Without an answer to an interrupted prompt, servers would get it and the next one as one message.
+    if is_interrupted && let Some(note) = turn::stopped_note(&history, "the agent ended") {
+        conversation.push_hidden(&mut history, note);
     }
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
     Ok(RestoredSession { row, history, unfinished, ended_work, client_options })

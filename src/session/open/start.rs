@@ -159,7 +159,7 @@ impl SessionActor {
         let wanted = name.clone();
         match spawn_blocking(move || host.model_named(&wanted)).await {
             Ok(Ok(model)) => self.conversation.selection.restore_model(model),
-            Ok(Err(error)) => self.announcements.add_notices([format!(
+            Ok(Err(error)) => self.announcements.notices.extend([format!(
                 "This session used {name}, which is not available now: {}. It continues with \
                  {now}.",
                 error_chain(&error)
@@ -175,7 +175,7 @@ impl SessionActor {
         env: &ServerEnv,
         watch: Option<ServerWatch>,
     ) -> Arc<Notify> {
-        self.announcements.add_notices(take(&mut launch.notices));
+        self.announcements.notices.extend(take(&mut launch.notices));
         let remote_tools = Arc::clone(self.conversation.tools.remote_tools());
         let session = self.conversation.env.session.clone();
         let servers = self.host.launch_servers(&launch, env, remote_tools, session);

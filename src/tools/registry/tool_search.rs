@@ -151,14 +151,8 @@ fn common_prefix<'a>(names: &[&'a str]) -> &'a str {
     common.last().unwrap_or_default()
 }
 
-/// The names of the tools that a query finds.
-pub(in crate::tools) fn matching_names(index: &ToolIndex, query: &str) -> Vec<String> {
-    let (found, _) = find_tools(index, query);
-    found.iter().map(|tool| tool.name().to_owned()).collect()
-}
-
 /// The best matches, the best first; and the selected names that do not exist.
-fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<String>) {
+pub(super) fn find_tools(index: &ToolIndex, query: &str) -> (Vec<Arc<dyn AnyTool>>, Vec<String>) {
     if let Some(names) = query.trim().strip_prefix("select:") {
         let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
         let mut found = Vec::new();
@@ -322,8 +316,9 @@ mod tests {
     }
 
     fn found(query: &str) -> Vec<String> {
-        let names = matching_names(&index(), query).into_iter();
-        names.map(|name| name.rsplit("__").next().unwrap_or_default().to_owned()).collect()
+        let (found, _) = find_tools(&index(), query);
+        let names = found.iter().map(|tool| tool.name().rsplit("__").next().unwrap_or_default());
+        names.map(str::to_owned).collect()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::failures::omission_notice;
 use super::silence::SilenceWatch;
 use super::streaming_call::StreamingCall;
 use crate::tools::{COMMON_ARGUMENTS, Toolbox};
-use crate::turn::calls::cards::{AGENT_ENDED, OpenCards};
+use crate::turn::calls::records::{AGENT_ENDED, OpenCards};
 use crate::turn::next_step::ShownSoFar;
 use turnwright_llm::{Delta, DeltaBatch, LlmError, Modalities, Model, Reply, Request};
 use turnwright_store::{PendingWrite, SessionLog};

@@ -1,20 +1,286 @@
-//! The records of calls: lines in the audit log about what was decided, and the answers that a recording keeps. If kept
+//! The records of calls: their cards in the client, of which each gets its final status exactly once, also when the
+//! turn dies; the lines in the audit log about what was decided; and the answers that a recording keeps. If kept
 //! answers are given, no part of the tool runs that could touch a file, a command or a server.
 
-use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::runner::{CallRunner, sandboxed_command};
-use crate::tools::{
-    ToolCtx, ToolOutcome, outcome_json, preview_json, read_outcome, read_preview, read_view,
-    view_json,
-};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::CancellableCalls;
+use super::runner::CallRunner;
+use crate::tools::{ToolCtx, ToolOutcome};
 use turnwright_policy::permission::{
-    self, ApprovalRequest, AuditEntry, AuditEvent, Decision, Denial, Mode, Pass, Verdict, decide,
+    self, ApprovalRequest, AuditEntry, AuditEvent, Confinement, Decision, Denial, Mode, Pass,
+    Verdict, decide,
 };
 use turnwright_recording::outside::{AnswerKind, Keeping, Outside};
-use turnwright_types::client::{ChoiceKind, PermissionAnswer};
-use turnwright_types::effect::{CallContent, CallView, Effect};
+use turnwright_store::{CallOutcome, Entry, SessionLog};
+use turnwright_types::client::{ChoiceKind, Client, PermissionAnswer};
+use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind, fenced};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{Media, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
+
+/// The most bytes of arguments that a card shows in full.
+const MAX_INPUT_BYTES: usize = 64 * 1024;
+/// In longer arguments, a string of more bytes than this is replaced by its length.
+const MAX_STRING_BYTES: usize = 1024;
+
+/// The error of a call whose turn has died.
+const TURN_DIED: &str = "Failed: The turn crashed";
+/// The error of a call whose process has ended.
+pub(in crate::turn) const AGENT_ENDED: &str =
+    "Failed: The agent ended before the call was complete";
+
+pub(in crate::turn) struct OpenCards {
+    client: Arc<dyn Client>,
+    log: SessionLog,
+    open: Vec<OpenCard>,
+    cancellable: CancellableCalls,
+}
+
+#[derive(Debug)]
+struct OpenCard {
+    id: CallId,
+    name: String,
+    /// How the client shows it now.
+    view: CallView,
+    /// The number of the log entry that stands for the call until its answer is recorded.
+    seq: Option<u64>,
+    /// True if the client shows it.
+    is_shown: bool,
+}
+
+impl fmt::Debug for OpenCards {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("OpenCards").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl OpenCards {
+    pub(in crate::turn) fn new(
+        client: Arc<dyn Client>,
+        log: SessionLog,
+        cancellable: CancellableCalls,
+    ) -> OpenCards {
+        OpenCards { client, log, open: Vec::new(), cancellable }
+    }
+
+    /// Lets the user cancel the call of a card with this token until the card has its final status. The
+    /// client is told of this with the call's arguments.
+    pub(in crate::turn) fn make_cancellable(&self, id: &CallId, cancel: CancellationToken) {
+        if self.view(id).is_some() {
+            self.cancellable.add(id, cancel);
+        }
+    }
+
+    /// Opens a card. The client shows it from the first call of [`OpenCards::show`],
+    /// [`OpenCards::show_arguments`] or [`OpenCards::finish`] on.
+    pub(in crate::turn) fn open(&mut self, id: &CallId, name: String, view: CallView) {
+        self.open.push(OpenCard { id: id.clone(), name, view, seq: None, is_shown: false });
+    }
+
+    /// Shows a card whose arguments are not complete.
+    pub(in crate::turn) fn show(&mut self, id: &CallId) {
+        self.show_up_to(id, None);
+    }
+
+    /// Shows a card with its complete arguments.
+    pub(in crate::turn) fn show_arguments(&mut self, id: &CallId, raw_input: Value) {
+        match self.open.iter().find(|card| card.id == *id) {
+            Some(card) if card.is_shown => {
+                let mut update = CallUpdate::new(id.clone(), ToolCallStatus::Pending);
+                update.view = Some(card.view.clone());
+                update.raw_input = Some(raw_input);
+                update.can_cancel = self.cancellable.contains(id);
+                self.client.update(update.into());
+            }
+            _ => {
+                self.show_up_to(id, Some(raw_input));
+            }
+        }
+    }
+
+    /// Shows a card after those that were opened before it, so that a replay can keep the order.
+    /// Returns its place.
+    fn show_up_to(&mut self, id: &CallId, mut raw_input: Option<Value>) -> Option<usize> {
+        let place = self.open.iter().position(|card| card.id == *id)?;
+        for card in self.open.iter_mut().take(place + 1).filter(|card| !card.is_shown) {
+            card.is_shown = true;
+            let name = card.name.clone();
+            let view = card.view.clone();
+            let raw_input = raw_input.take_if(|_| card.id == *id);
+            let can_cancel = raw_input.is_some() && self.cancellable.contains(id);
+            let id = card.id.clone();
+            self.client.update(Update::ToolCall { id, name, view, raw_input, can_cancel });
+        }
+        Some(place)
+    }
+
+    fn find(&mut self, id: &CallId) -> Option<&mut OpenCard> {
+        self.open.iter_mut().find(|card| card.id == *id)
+    }
+
+    /// Sets the name of the tool, unless the client shows the card already.
+    pub(in crate::turn) fn set_name(&mut self, id: &CallId, name: &str) {
+        if let Some(card) = self.find(id).filter(|card| !card.is_shown) {
+            name.clone_into(&mut card.name);
+        }
+    }
+
+    /// Sets how the client shows the card, or will show it.
+    pub(in crate::turn) fn set_view(&mut self, id: &CallId, view: &CallView) {
+        if let Some(card) = self.find(id) {
+            card.view.clone_from(view);
+        }
+    }
+
+    /// How the client shows a card; `None` if there is no such card.
+    pub(in crate::turn) fn view(&self, id: &CallId) -> Option<&CallView> {
+        self.open.iter().find(|card| card.id == *id).map(|card| &card.view)
+    }
+
+    /// Logs the card of a call whose arguments were never complete, or have not arrived yet, so that it is not lost
+    /// if the process is killed.
+    pub(in crate::turn) fn log_incomplete(&mut self, id: &CallId, why: &str) {
+        if let Some(card) = self.open.iter_mut().find(|card| card.id == *id) {
+            let name = card.name.clone();
+            let view = card.view.clone();
+            let call = id.clone();
+            let reason = why.to_owned();
+            let seq = *card.seq.get_or_insert_with(|| self.log.reserve_seq());
+            self.log.write_entry(seq, Entry::IncompleteCall { call, name, view, reason });
+        }
+    }
+
+    /// Takes the numbers of the log entries that an answer with these calls replaces.
+    pub(in crate::turn) fn take_announced(&mut self, calls: &[ToolCall]) -> Vec<u64> {
+        let announced =
+            self.open.iter_mut().filter(|card| calls.iter().any(|call| call.id == card.id));
+        announced.filter_map(|card| card.seq.take()).collect()
+    }
+
+    /// Sends the final status of a card. Does nothing if the card is not open.
+    pub(in crate::turn) fn finish(&mut self, last: CallUpdate) {
+        if let Some(place) = self.show_up_to(&last.id, None) {
+            self.open.remove(place);
+            self.cancellable.remove(&last.id);
+            self.client.update(last.into());
+        }
+    }
+
+    /// Closes the card of a call that has not run. `why` is for the user.
+    pub(in crate::turn) fn fail(&mut self, id: &CallId, why: &str) {
+        self.finish(failed_update(id, why));
+    }
+}
+
+impl Drop for OpenCards {
+    fn drop(&mut self) {
+        while let Some(card) = self.open.last() {
+            let id = card.id.clone();
+            let name = card.name.clone();
+            let view = card.view.clone();
+            let seq = card.seq.unwrap_or_else(|| self.log.reserve_seq());
+            let why = ToolRefusal::new(TURN_DIED, TURN_DIED);
+            self.fail(&id, TURN_DIED);
+            self.log.abort_call(&id, seq, name.clone(), not_run(name, Some(view), why));
+        }
+    }
+}
+
+/// The final update of a card whose call has not run.
+pub(crate) fn failed_update(id: &CallId, why: &str) -> CallUpdate {
+    let mut last = CallUpdate::new(id.clone(), ToolCallStatus::Failed);
+    last.content = Some(vec![CallContent::Text(why.to_owned())]);
+    last.raw_output = Some(json!({ "message": why }));
+    last
+}
+
+/// The stored outcome of a call that has not run; matches [`failed_update`].
+pub(crate) fn not_run(tool: String, view: Option<CallView>, why: ToolRefusal) -> CallOutcome {
+    let raw = json!({ "message": why.for_user });
+    CallOutcome {
+        tool,
+        view,
+        content: vec![CallContent::Text(why.for_user)],
+        raw_output: raw,
+        text: why.for_model,
+        ..CallOutcome::default()
+    }
+}
+
+/// Makes the stored outcome of a tool's outcome.
+pub(in crate::turn) fn settled_call(
+    outcome: &ToolOutcome,
+    is_cancelled: bool,
+    (name, view): (&str, Option<&CallView>),
+    took: Option<Duration>,
+) -> CallOutcome {
+    // A terminal of the client no longer exists when the session is loaded again.
+    let kept = outcome.content.iter().filter(|part| !matches!(part, CallContent::Terminal(_)));
+    let mut content: Vec<_> = kept.cloned().collect();
+    if content.len() < outcome.content.len() {
+        content.push(CallContent::Text(fenced(&outcome.text)));
+    }
+    CallOutcome {
+        is_success: outcome.ok,
+        is_cancelled: is_cancelled && !outcome.ok,
+        tool: name.to_owned(),
+        text: outcome.text.clone(),
+        images: outcome.images.clone(),
+        view: view.is_some().then(|| outcome.view.as_ref().or(view).cloned()).flatten(),
+        content,
+        raw_output: outcome.raw_output(),
+        duration: took,
+        file_changes: Vec::new(),
+        file_contents: Vec::new(),
+    }
+}
+
+/// The arguments as a card shows them. Long strings of very long arguments are replaced by their
+/// length; the diff shows them.
+pub(crate) fn abridged_arguments(arguments: &Value) -> Value {
+    if bytes(arguments) <= MAX_INPUT_BYTES {
+        return arguments.clone();
+    }
+    let abridged = without_contents(arguments);
+    match bytes(&abridged) {
+        ..=MAX_INPUT_BYTES => abridged,
+        left => json!({ "omitted": format!("{left} bytes") }),
+    }
+}
+
+/// The approximate length of the value as JSON text.
+fn bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| bytes(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            fields.iter().map(|(key, field)| key.len() + bytes(field) + 4).sum::<usize>() + 2
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 5,
+    }
+}
+
+fn without_contents(value: &Value) -> Value {
+    match value {
+        Value::String(text) if text.len() > MAX_STRING_BYTES => {
+            format!("[{} bytes]", text.len()).into()
+        }
+        Value::Array(items) => items.iter().map(without_contents).collect(),
+        Value::Object(fields) => {
+            let abridged = fields.iter().map(|(key, field)| (key.clone(), without_contents(field)));
+            Value::Object(abridged.collect())
+        }
+        value => value.clone(),
+    }
+}
 
 impl CallRunner {
     /// Records a denial.
@@ -83,6 +349,12 @@ impl CallRunner {
     }
 }
 
+/// True if a command of this pass runs in the sandbox; `None` if it runs no command.
+fn sandboxed_command(pass: &Pass) -> Option<bool> {
+    let is_command = pass.effects().iter().any(|effect| matches!(effect, Effect::Exec(_)));
+    is_command.then(|| matches!(pass.confinement(), Confinement::Sandboxed { .. }))
+}
+
 fn answer_word(answer: &PermissionAnswer) -> &'static str {
     match answer {
         PermissionAnswer::Chosen(ChoiceKind::AllowOnce) => permission::ALLOW_ONCE_ANSWER,
@@ -128,7 +400,7 @@ impl<'a> KeptCall<'a> {
         if self.is_played() {
             return self.given(AnswerKind::View).map_or(now, |given| read_view(&given));
         }
-        self.note(AnswerKind::View, &|| view_json(&now));
+        self.note(AnswerKind::View, &|| json!(now));
         now
     }
 
@@ -166,5 +438,146 @@ impl<'a> KeptCall<'a> {
 
     fn note(&self, kind: AnswerKind, answer: &dyn Fn() -> Value) {
         self.answers.note(kind, self.tool, self.arguments, answer);
+    }
+}
+
+fn outcome_json(outcome: &ToolOutcome) -> Value {
+    json!({
+        "ok": outcome.ok,
+        "text": outcome.text,
+        "view": outcome.view,
+        "content": contents_json(&outcome.content),
+        "raw": outcome.raw,
+        "images": outcome.images,
+    })
+}
+
+fn read_outcome(value: &Value) -> ToolOutcome {
+    ToolOutcome {
+        ok: value["ok"] == true,
+        text: text(&value["text"]),
+        view: Some(&value["view"]).filter(|view| view.is_object()).map(read_view),
+        content: read_contents(&value["content"]),
+        raw: value["raw"].clone(),
+        images: Vec::deserialize(&value["images"]).unwrap_or_default(),
+    }
+}
+
+fn preview_json(preview: &Result<Vec<CallContent>, ToolRefusal>) -> Value {
+    match preview {
+        Ok(content) => json!({ "content": contents_json(content) }),
+        Err(ToolRefusal { for_model, for_user }) => {
+            json!({ "refusal": { "for_model": for_model, "for_user": for_user } })
+        }
+    }
+}
+
+fn read_preview(value: &Value) -> Result<Vec<CallContent>, ToolRefusal> {
+    match value.get("refusal") {
+        Some(refusal) => {
+            Err(ToolRefusal::new(text(&refusal["for_model"]), text(&refusal["for_user"])))
+        }
+        None => Ok(read_contents(&value["content"])),
+    }
+}
+
+fn contents_json(contents: &[CallContent]) -> Value {
+    contents.iter().map(content_json).collect()
+}
+
+fn content_json(content: &CallContent) -> Value {
+    match content {
+        CallContent::Text(_) | CallContent::Terminal(_) => json!(content),
+        CallContent::Image(media) => json!(media),
+        CallContent::Diff { path, old, new, fate } => {
+            let mut diff = json!({ "path": path, "old": old, "new": new });
+            match fate {
+                FileFate::Kept => {}
+                FileFate::Deleted => diff["deleted"] = true.into(),
+                FileFate::MovedFrom(before) => diff["moved_from"] = json!(before),
+            }
+            diff
+        }
+    }
+}
+
+fn read_contents(value: &Value) -> Vec<CallContent> {
+    value.as_array().into_iter().flatten().map(read_content).collect()
+}
+
+fn read_content(value: &Value) -> CallContent {
+    if let Ok(content) = CallContent::deserialize(value) {
+        return content;
+    }
+    if let Ok(media) = Media::deserialize(value) {
+        return CallContent::Image(media);
+    }
+    let old = value["old"].as_str().map(str::to_owned);
+    let fate = match (&value["deleted"], value["moved_from"].as_str()) {
+        (Value::Bool(true), _) => FileFate::Deleted,
+        (_, Some(before)) => FileFate::MovedFrom(before.into()),
+        (_, None) => FileFate::Kept,
+    };
+    let path = text(&value["path"]).into();
+    CallContent::Diff { path, old, new: text(&value["new"]), fate }
+}
+
+fn read_view(value: &Value) -> CallView {
+    CallView::deserialize(value).unwrap_or_else(|_| CallView::new("", ToolKind::Other))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use turnwright_types::effect::Location;
+    use turnwright_types::ids::TerminalId;
+
+    #[test]
+    fn long_contents_are_told_by_their_length() {
+        let short = json!({ "path": "a", "content": "x".repeat(60_000) });
+        assert_eq!(abridged_arguments(&short), short);
+        let long = json!({ "path": "a", "edits": [{ "new_text": "x".repeat(70_000) }], "n": 1 });
+        let expected = json!({ "path": "a", "edits": [{ "new_text": "[70000 bytes]" }], "n": 1 });
+        assert_eq!(abridged_arguments(&long), expected);
+        let endless = json!({ "paths": vec!["some/path"; 10_000] });
+        assert_eq!(abridged_arguments(&endless), json!({ "omitted": "120013 bytes" }));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let media = Media { mime: "image/png".to_owned(), data: "AA==".to_owned() };
+        let diff = |fate| {
+            let path = "/w/a".into();
+            let new = "n".to_owned();
+            CallContent::Diff { path, old: None, new, fate }
+        };
+        let outcome = ToolOutcome {
+            ok: true,
+            text: "done".to_owned(),
+            view: Some(CallView {
+                title: "Edit a".to_owned(),
+                kind: ToolKind::Edit,
+                locations: vec![Location { path: "/w/a".into(), line: Some(3) }],
+            }),
+            content: vec![
+                CallContent::Text("t".to_owned()),
+                diff(FileFate::Kept),
+                diff(FileFate::Deleted),
+                diff(FileFate::MovedFrom("/w/b".into())),
+                CallContent::Image(media.clone()),
+                CallContent::Terminal(TerminalId::from("t1")),
+            ],
+            raw: json!({ "exitCode": 0 }),
+            images: vec![media],
+        };
+        assert_eq!(read_outcome(&outcome_json(&outcome)), outcome);
+        let refusal = Err(ToolRefusal::new("model", "user"));
+        assert_eq!(read_preview(&preview_json(&refusal)), refusal);
+        let preview = Ok(outcome.content);
+        assert_eq!(read_preview(&preview_json(&preview)), preview);
     }
 }

@@ -23,16 +23,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::CallTokens;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
-use super::cards::{abridged_arguments, settled_call};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
-use super::records::KeptCall;
+use super::records::{KeptCall, abridged_arguments, settled_call};
 use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
-use turnwright_policy::permission::{
-    self, ApprovalRequest, Confinement, Judgement, Mode, Pass, PolicyRules,
-};
+use turnwright_policy::permission::{self, ApprovalRequest, Judgement, Mode, Pass, PolicyRules};
 use turnwright_recording::outside::Keeping;
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
@@ -60,7 +57,6 @@ const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 
 /// A call that is planned and has not run yet.
 pub(in crate::turn) struct PendingCall {
-    pub(super) id: CallId,
     pub(super) name: String,
     pub(super) raw_input: Value,
     /// The arguments, if the answers to the call are kept.
@@ -96,7 +92,7 @@ impl CallEnd {
 
     /// A call that was denied, impossible or cancelled. Its card keeps the change that was planned.
     fn not_run(why: ToolRefusal, planned: Vec<CallContent>) -> CallEnd {
-        let mut outcome = ToolOutcome::refused(why);
+        let mut outcome = ToolOutcome::failed(why);
         hidden_secrets::hide(&mut outcome);
         outcome.content.splice(..0, planned);
         CallEnd { outcome, is_cancelled: false, last: None }
@@ -131,8 +127,8 @@ pub(in crate::turn) fn cancelled() -> ToolRefusal {
 
 /// Runs calls under one policy and one set of grants. Clones share them.
 #[derive(Clone, Debug)]
-pub(in crate::turn) struct CallRunner {
-    pub(super) env: Arc<ToolEnv>,
+pub(crate) struct CallRunner {
+    pub(crate) env: Arc<ToolEnv>,
     pub(in crate::turn) grants: SharedGrants,
     /// True for the calls of the model of an MCP client, of which only the audit log keeps a record. The others are
     /// calls of a session's model.
@@ -169,13 +165,12 @@ impl CallRunner {
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
         let helpers = self.helpers.clone();
         let CallTokens { call: cancel, turn } = tokens;
-        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id.clone(), cancel, turn, helpers };
+        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id, cancel, turn, helpers };
         // 2. Plan.
         let (prepared, plan) = make_plan(prepared, &ctx).await?;
         // 3. Queue.
         let ticket = self.queue.enqueue(plan.effects.clone());
         let call = PendingCall {
-            id,
             name,
             raw_input,
             arguments: kept,
@@ -231,7 +226,7 @@ impl CallRunner {
         self.audit_run(&pass);
         // 8. and 9. Plan again, and run.
         let started = Instant::now();
-        let id = call.id.clone();
+        let id = call.ctx.call.clone();
         let name = call.name.clone();
         let view = call.view.clone();
         let (mut outcome, changes) = call.execute(pass, was_asked).await;
@@ -445,7 +440,7 @@ impl PendingCall {
             content.push(CallContent::Text(description));
         }
         PermissionRequest {
-            call: self.id.clone(),
+            call: self.ctx.call.clone(),
             name: self.name.clone(),
             view,
             content,
@@ -462,11 +457,11 @@ impl PendingCall {
         if was_asked {
             match self.plan_unchanged(&pass).await {
                 Ok(same) => self = same,
-                Err(refusal) => return (ToolOutcome::refused(refusal), CallChanges::default()),
+                Err(refusal) => return (ToolOutcome::failed(refusal), CallChanges::default()),
             }
         }
         // 9. Run.
-        let PendingCall { id, name, arguments, mut prepared, ctx, view, .. } = self;
+        let PendingCall { name, arguments, mut prepared, ctx, view, .. } = self;
         let kept = KeptCall::of(&ctx, &name, arguments.as_ref());
         let is_played = kept.as_ref().is_some_and(KeptCall::is_played);
         let effects = pass.effects().to_vec();
@@ -479,7 +474,7 @@ impl PendingCall {
             }
         }
         if view.is_some() {
-            let update = CallUpdate::new(id, ToolCallStatus::InProgress);
+            let update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
             ctx.env.client.update(update.into());
         }
         let runs_calls = prepared.runs_calls();
@@ -503,8 +498,8 @@ impl PendingCall {
         };
         let mut outcome = match outcome {
             Some(Ok(outcome)) => outcome,
-            Some(Err(refusal)) => ToolOutcome::refused(refusal),
-            None => ToolOutcome::refused(ToolRefusal::cancelled("Cancelled by the user.")),
+            Some(Err(refusal)) => ToolOutcome::failed(refusal),
+            None => ToolOutcome::failed(ToolRefusal::cancelled("Cancelled by the user.")),
         };
         if !outcome.ok && ctx.cancel.is_cancelled() && !ctx.turn.is_cancelled() {
             outcome.add_line(CALL_STOPPED);
@@ -537,12 +532,6 @@ async fn make_plan(
     }
 }
 
-/// True if a command of this pass runs in the sandbox; `None` if it runs no command.
-pub(super) fn sandboxed_command(pass: &Pass) -> Option<bool> {
-    let is_command = pass.effects().iter().any(|effect| matches!(effect, Effect::Exec(_)));
-    is_command.then(|| matches!(pass.confinement(), Confinement::Sandboxed { .. }))
-}
-
 /// Runs `work` until the token is cancelled, and does not poll it once more after that: withdrawing
 /// one question must not let the next one start.
 async fn unless_cancelled<T>(
@@ -567,7 +556,7 @@ async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, ToolRefusal>
 }
 
 /// Like [`catch_panic`], for synchronous code.
-pub(super) fn catch_panic_sync<T>(work: impl FnOnce() -> T) -> Result<T, ToolRefusal> {
+fn catch_panic_sync<T>(work: impl FnOnce() -> T) -> Result<T, ToolRefusal> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| CRASHED.into())
 }
 

@@ -13,11 +13,11 @@ use super::prune;
 use crate::error::error_chain;
 use crate::turn::answer::silence::SilenceWatch;
 use crate::turn::limits::{add_cost, used_up_limit};
-use crate::turn::{Conversation, ModelSelection, prompt};
+use crate::turn::{Conversation, ModelSelection};
 use turnwright_llm::{Delta, DeltaBatch, ErrorKind, LlmError, Model, Reply, Request};
 use turnwright_store::Entry;
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage};
+use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMessage, repair};
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::text;
 use turnwright_types::token_meter::{FailedSummaries, message_weight, text_weight, weight_of};
@@ -244,11 +244,13 @@ impl Compactor<'_> {
             let max_weight = self.history.meter.weight(room);
             fit(&mut messages, max_weight.saturating_sub(message_weight(&request)));
             messages.push(Arc::clone(&request));
-            let whole =
-                History { messages, has_media: self.history.has_media, ..History::default() };
-            let system = Arc::clone(&self.conversation.system_prompt);
-            let request =
-                prompt::request(system, &whole, Arc::clone(&tools), self.selection.effort);
+            let request = Request {
+                system: Arc::clone(&self.conversation.system_prompt),
+                messages: repair(&messages),
+                tools: Arc::clone(&tools),
+                effort: self.selection.effort,
+                has_media: self.history.has_media,
+            };
             let asking = self.ask(id, &request);
             let error = match self.cancel.run_until_cancelled(asking).await? {
                 Ok((summary, reply)) => {

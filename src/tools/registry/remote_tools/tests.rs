@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use serde_json::{Value, json};
 
 use crate::tools::{
-    AllowedTools, AnyTool, OfferContext, PreparedCall, Registry, RemoteTools, ServerStatus,
+    AllowedTools, AnyTool, OfferContext, PreparedCall, RemoteTools, ServerStatus, ToolIndex,
     Toolbox, built_in,
 };
 use turnwright_types::effect::CallView;
@@ -59,7 +59,7 @@ fn many(server: &str, count: usize) -> Vec<Arc<dyn AnyTool>> {
 }
 
 fn toolbox() -> Toolbox {
-    Toolbox::new(Arc::new(Registry::new(built_in())))
+    Toolbox::new(Arc::new(ToolIndex::new(built_in())))
 }
 
 fn specs(tools: &Toolbox) -> ToolSpecs {

@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 
 pub use access::{AccessRules, new_token};
 pub use bridge::{BridgeError, bridge};
-pub use listener::{ListenError, ListenOptions, Listener, TlsFiles};
+pub use listener::{ListenOptions, Listener, TlsFiles};
 use turnwright_rpc::{LineObserver, LineReader, Outbox};
 
 /// The path of the agent.

@@ -46,7 +46,7 @@ pub(crate) fn serve_remote(
 ) -> io::Result<()> {
     let recording = SessionHost::started_recording(&config);
     runtime::run(async {
-        let listener = Listener::bind(options).map_err(io::Error::other)?;
+        let listener = Listener::bind(options)?;
         announce(&listener.url()?);
         serve(config, recording, listener, keep, stop_requested).await;
         Ok(())

@@ -5,7 +5,7 @@ use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use url::Url;
 
 use crate::mcp_server;
@@ -111,25 +111,14 @@ stdout: there is nothing to type here.
 `turnwright mcp-server --help` shows the client's settings.
 ";
 
-#[derive(Debug, Args)]
-pub(super) struct McpServerCliArgs {
-    /// Folder the tools may work in (repeatable; paths are relative to the first)
-    /// [default: the client's roots, or the current folder]
-    #[arg(long, value_name = "DIR")]
-    root: Vec<PathBuf>,
-    /// Permission mode: plan, ask, auto-edit, auto or full [default: from the settings, or ask]
-    #[arg(long, value_name = "MODE", value_parser = parse_mode)]
-    mode: Option<Mode>,
-}
-
 pub(super) fn parse_mode(word: &str) -> Result<Mode, String> {
     let known = Mode::ALL.map(Mode::id).join(", ");
     Mode::parse(word).ok_or_else(|| format!("expected one of {known}"))
 }
 
-pub(super) fn serve(args: McpServerCliArgs, config: Config) -> ExitCode {
+pub(super) fn serve(folders: Vec<PathBuf>, mode: Option<Mode>, config: Config) -> ExitCode {
     super::run_for_program("turnwright mcp-server", TERMINAL_HINT, |stdio| {
-        serve_tools(args, config, stdio)
+        serve_tools(folders, mode, config, stdio)
     })
 }
 
@@ -137,11 +126,16 @@ pub(super) fn serve(args: McpServerCliArgs, config: Config) -> ExitCode {
     clippy::disallowed_methods,
     reason = "the client starts the process in the folder to work in"
 )]
-fn serve_tools(args: McpServerCliArgs, config: Config, stdio: Stdio) -> std::io::Result<()> {
+fn serve_tools(
+    folders: Vec<PathBuf>,
+    mode: Option<Mode>,
+    config: Config,
+    stdio: Stdio,
+) -> std::io::Result<()> {
     let roots =
-        args.root.into_iter().map(|root| canonical_root(&root)).collect::<Result<_, _>>()?;
+        folders.into_iter().map(|folder| canonical_root(&folder)).collect::<Result<_, _>>()?;
     let cwd = std::env::current_dir()?;
-    let options = mcp_server::McpServerOptions { roots, cwd, mode: args.mode };
+    let options = mcp_server::McpServerOptions { roots, cwd, mode };
     runtime::run(mcp_server::serve(config, options, stdio))
 }
 

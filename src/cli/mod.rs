@@ -21,13 +21,16 @@ use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
+use url::Url;
 
 use crate::log;
 use turnwright_config::{Config, Flags, Paths, UserFile, parse_limit};
+use turnwright_policy::permission::Mode;
 use turnwright_rpc::Stdio;
 use turnwright_terminal::{CliError, exit_code, prompt, report, write_stdout};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::redact;
+use turnwright_undo::UndoRequest;
 
 /// How long exiting waits for unwritten log lines, in case nobody reads stderr.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_millis(100);
@@ -84,7 +87,13 @@ enum CliCommand {
     Serve(serve::ServeCliArgs),
     /// Connect stdin and stdout with an agent that `turnwright serve` runs
     #[command(after_help = serve::CONNECT_AFTER_HELP)]
-    Connect(serve::ConnectCliArgs),
+    Connect {
+        /// Address of the agent, as `turnwright serve` prints it
+        url: Url,
+        /// File whose first line is the token
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+    },
     /// Run a prompt in the terminal, or have a conversation
     #[command(after_help = run::AFTER_HELP)]
     Run(run::RunCliArgs),
@@ -155,7 +164,13 @@ enum CliCommand {
     },
     /// List, check and change a project's permission rules
     #[command(after_help = "Example: turnwright policy check \"npm install\"")]
-    Policy(rules::PolicyCliArgs),
+    Policy {
+        /// Project folder (default: the current folder)
+        #[arg(long, global = true, value_name = "FOLDER")]
+        dir: Option<PathBuf>,
+        #[command(subcommand)]
+        action: rules::PolicyCommand,
+    },
     /// List, show, export or delete sessions
     #[command(after_help = "Example: turnwright sessions show last")]
     Sessions {
@@ -170,11 +185,28 @@ enum CliCommand {
     #[command(after_help = "Example: turnwright undo --turns 2 --dry-run\n\
                             Exit status: 0 if every file was restored, 1 if some were skipped or \
                             failed, 2 if there was nothing to do.")]
-    Undo(stored::UndoCliArgs),
+    Undo {
+        /// Session id (default: the newest session of this folder)
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+        /// Number of turns to undo; turns without file changes don't count
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = stored::at_least_one)]
+        turns: usize,
+        /// Show what would be done without doing it
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Redo the last undo
     #[command(after_help = "Example: turnwright redo\n\
                             Exit status: as for `turnwright undo`.")]
-    Redo(stored::RedoCliArgs),
+    Redo {
+        /// Session id (default: the newest session of this folder)
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+        /// Show what would be done without doing it
+        #[arg(long)]
+        dry_run: bool,
+    },
     /// Show the file changes of a session
     #[command(after_help = "Example: turnwright diff --all\n\
                             Exit status: 0 if there are changes, 2 if not.")]
@@ -192,7 +224,15 @@ enum CliCommand {
                             session. Questions go to the client (elicitation); a client without it \
                             gets a refusal. There is no undo.\n\
                             Example: turnwright mcp-server --root . --mode auto-edit")]
-    McpServer(mcp::McpServerCliArgs),
+    McpServer {
+        /// Folder the tools may work in (repeatable; paths are relative to the first)
+        /// [default: the client's roots, or the current folder]
+        #[arg(long, value_name = "DIR")]
+        root: Vec<PathBuf>,
+        /// Permission mode: plan, ask, auto-edit, auto or full [default: from the settings, or ask]
+        #[arg(long, value_name = "MODE", value_parser = mcp::parse_mode)]
+        mode: Option<Mode>,
+    },
     /// Show, check and change the settings
     Config {
         #[command(subcommand)]
@@ -291,7 +331,9 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
     match command {
         CliCommand::Acp => serve::serve_stdio(config),
         CliCommand::Serve(args) => serve::serve(args, config),
-        CliCommand::Connect(args) => serve::connect(&args, &config),
+        CliCommand::Connect { url, token_file } => {
+            serve::connect(&url, token_file.as_deref(), &config)
+        }
         CliCommand::Run(args) => run::run(args, config),
         CliCommand::Login { provider } => {
             deny_memory_inspection();
@@ -309,14 +351,18 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
         #[cfg(unix)]
         CliCommand::SandboxProbe { probe } => sandbox::run_probe(&probe),
         CliCommand::Replay { file } => replay::run(&file, config),
-        CliCommand::Policy(args) => rules::run_policy(args, &config),
+        CliCommand::Policy { dir, action } => rules::run_policy(dir, action, &config),
         CliCommand::Sessions { action } => stored::run_sessions(action, &config),
         CliCommand::History(args) => stored::run_history(args, &config),
-        CliCommand::Undo(args) => stored::undo(args, &config),
-        CliCommand::Redo(args) => stored::redo(args, &config),
+        CliCommand::Undo { session, turns, dry_run } => {
+            stored::undo(UndoRequest::Undo(turns), session, dry_run, &config)
+        }
+        CliCommand::Redo { session, dry_run } => {
+            stored::undo(UndoRequest::Redo, session, dry_run, &config)
+        }
         CliCommand::Diff(args) => stored::diff(args, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
-        CliCommand::McpServer(args) => mcp::serve(args, config),
+        CliCommand::McpServer { root, mode } => mcp::serve(root, mode, config),
         CliCommand::Config { action } => config::run(&action, &config),
         CliCommand::Licenses => report("licenses", write_stdout(LICENSES).map_err(CliError::from)),
     }

@@ -14,17 +14,8 @@ use turnwright_policy::permission::{AuditLog, Mode, RuleAction};
 use turnwright_terminal::policy::ProjectPolicy;
 use turnwright_terminal::trust;
 
-#[derive(Debug, Args)]
-pub(super) struct PolicyCliArgs {
-    /// Project folder (default: the current folder)
-    #[arg(long, global = true, value_name = "FOLDER")]
-    dir: Option<PathBuf>,
-    #[command(subcommand)]
-    action: PolicyCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum PolicyCommand {
+pub(super) enum PolicyCommand {
     /// List the effective rules and who set them
     #[command(after_help = "Example: turnwright policy list --json")]
     List {
@@ -73,8 +64,8 @@ enum PolicyCommand {
 }
 
 /// Exits with 3 if the rules cannot be read or changed.
-pub(super) fn run_policy(args: PolicyCliArgs, config: &Config) -> ExitCode {
-    let result = ProjectPolicy::load(args.dir, config).and_then(|project| match args.action {
+pub(super) fn run_policy(dir: Option<PathBuf>, action: PolicyCommand, config: &Config) -> ExitCode {
+    let result = ProjectPolicy::load(dir, config).and_then(|project| match action {
         PolicyCommand::List { json } => project.list(json),
         PolicyCommand::Check { command, mode, json } => project.check(&command, mode, json),
         PolicyCommand::Allow { rules } => project.add(RuleAction::Allow, &rules),

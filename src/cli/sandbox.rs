@@ -14,7 +14,8 @@ use clap::{Args, Subcommand};
 
 use super::CliError;
 use turnwright_config::Config;
-use turnwright_terminal::SandboxedCommand;
+use turnwright_sandbox::Network;
+use turnwright_terminal::run_in_sandbox;
 use turnwright_workspace::exec::SOCKET_VARIABLE;
 
 /// The exit status if the command could not be started.
@@ -38,8 +39,8 @@ pub(super) struct SandboxCliArgs {
 
 pub(super) fn run(args: SandboxCliArgs, config: &Config) -> ExitCode {
     super::deny_memory_inspection();
-    let SandboxCliArgs { read_only, network, write, program } = args;
-    let status = SandboxedCommand { read_only, network, write, program }.run(config);
+    let network = if args.network { Network::Internet } else { Network::Loopback };
+    let status = run_in_sandbox(args.program, &args.write, args.read_only, network, config);
     super::exit_code("sandbox", status.map(ExitCode::from).map_err(CliError::from), NOT_STARTED)
 }
 

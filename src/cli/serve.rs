@@ -78,15 +78,6 @@ pub(super) struct ServeCliArgs {
     keep: u32,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct ConnectCliArgs {
-    /// Address of the agent, as `turnwright serve` prints it
-    url: Url,
-    /// File whose first line is the token
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-}
-
 pub(super) fn serve(args: ServeCliArgs, config: Config) -> ExitCode {
     super::report("serve", run_server(args, config))
 }
@@ -126,12 +117,12 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
         .map_err(|error| CliError::Other(error.to_string()))
 }
 
-pub(super) fn connect(args: &ConnectCliArgs, config: &Config) -> ExitCode {
-    super::report("connect", run_bridge(args, config))
+pub(super) fn connect(url: &Url, token_file: Option<&Path>, config: &Config) -> ExitCode {
+    super::report("connect", run_bridge(url, token_file, config))
 }
 
-fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
-    let Some(token) = given_token(config, args.token_file.as_deref())? else {
+fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> Result<(), CliError> {
+    let Some(token) = given_token(config, token_file)? else {
         let why = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
         return Err(CliError::Other(why.to_owned()));
     };
@@ -140,7 +131,7 @@ fn run_bridge(args: &ConnectCliArgs, config: &Config) -> Result<(), CliError> {
     let stdio = turnwright_rpc::claim_stdio()?;
     let stop = CancellationToken::new();
     let bridging = async {
-        let connection = bridge(&args.url, token.expose(), stdio, stop.clone());
+        let connection = bridge(url, token.expose(), stdio, stop.clone());
         tokio::pin!(connection);
         tokio::select! {
             ended = &mut connection => ended,

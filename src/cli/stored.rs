@@ -179,29 +179,6 @@ pub(super) fn run_history(args: HistoryCliArgs, config: &Config) -> ExitCode {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct UndoCliArgs {
-    /// Session id (default: the newest session of this folder)
-    #[arg(long, value_name = "ID")]
-    session: Option<String>,
-    /// Number of turns to undo; turns without file changes don't count
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
-    turns: usize,
-    /// Show what would be done without doing it
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct RedoCliArgs {
-    /// Session id (default: the newest session of this folder)
-    #[arg(long, value_name = "ID")]
-    session: Option<String>,
-    /// Show what would be done without doing it
-    #[arg(long)]
-    dry_run: bool,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct DiffCliArgs {
     /// Session id (default: the newest session of this folder)
     #[arg(long, value_name = "ID")]
@@ -217,21 +194,21 @@ pub(super) struct DiffCliArgs {
     json: bool,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(super) fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse()
         .ok()
         .filter(|number| *number > 0)
         .ok_or_else(|| "must be a whole number ≥ 1".to_owned())
 }
 
-pub(super) fn undo(args: UndoCliArgs, config: &Config) -> ExitCode {
-    let request = UndoRequest::Undo(args.turns);
-    exit_code("undo", undo_or_redo(request, args.session, args.dry_run, config), NOTHING_DONE)
-}
-
-pub(super) fn redo(args: RedoCliArgs, config: &Config) -> ExitCode {
-    let redone = undo_or_redo(UndoRequest::Redo, args.session, args.dry_run, config);
-    exit_code("redo", redone, NOTHING_DONE)
+pub(super) fn undo(
+    request: UndoRequest,
+    session: Option<String>,
+    dry_run: bool,
+    config: &Config,
+) -> ExitCode {
+    let name = if request == UndoRequest::Redo { "redo" } else { "undo" };
+    exit_code(name, undo_or_redo(request, session, dry_run, config), NOTHING_DONE)
 }
 
 pub(super) fn diff(args: DiffCliArgs, config: &Config) -> ExitCode {

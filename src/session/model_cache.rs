@@ -16,8 +16,8 @@ use turnwright_config::{EndpointSettings, ModelProfiles, NO_MODEL, Provider};
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_llm::{
-    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, ProfileStore, RemoteModel,
-    Traffic, known_context_window,
+    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, RemoteModel, Traffic,
+    known_context_window,
 };
 
 /// The most models that a client is offered.
@@ -170,7 +170,7 @@ impl ModelCache {
             // report it again.
             learned.window = None;
         }
-        let notebook = ProfileWriter {
+        let writer = ProfileWriter {
             profiles: self.profiles.clone(),
             tracker: self.tracker.clone(),
             base_url,
@@ -191,7 +191,7 @@ impl ModelCache {
             listing_disabled: false,
             was_listed,
             silence_limit,
-            profile_store: Some(Arc::new(notebook)),
+            save_profile: Some(Arc::new(move |learned: &ModelProfile| writer.save(learned))),
             name,
             model,
         })
@@ -309,7 +309,7 @@ struct ProfileWriter {
     writing: Arc<Mutex<()>>,
 }
 
-impl ProfileStore for ProfileWriter {
+impl ProfileWriter {
     fn save(&self, learned: &ModelProfile) {
         let Ok(value) = serde_json::to_value(learned) else { return };
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;

@@ -55,7 +55,7 @@ pub use http::Endpoint;
 pub use http::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
 pub use model_list::closest_names;
 pub use model_list::known_context_window;
-pub use quirks::learned_quirks::{ModelProfile, ProfileStore};
+pub use quirks::learned_quirks::{ModelProfile, SaveProfile};
 pub use remote::{Protocol, RemoteModel};
 pub use reply::leaked_calls::looks_like_leaked_call;
 pub use turnwright_http::ConnectionFault;
@@ -120,8 +120,8 @@ pub struct ModelSettings {
     pub was_listed: bool,
     /// The longest silence of the model; `None` for [`DEFAULT_SILENCE_LIMIT`].
     pub silence_limit: Option<Duration>,
-    /// Where the profile is saved when something is learned.
-    pub profile_store: Option<Arc<dyn ProfileStore>>,
+    /// Saves the profile when something is learned.
+    pub save_profile: Option<SaveProfile>,
 }
 
 impl Debug for ModelSettings {

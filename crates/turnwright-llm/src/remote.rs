@@ -94,7 +94,7 @@ impl RemoteModel {
             QuirkPatch::lookup(&endpoint.host(), &settings.model),
             settings.profile.clone(),
             settings.overrides,
-            settings.profile_store.clone(),
+            settings.save_profile.clone(),
         ));
         RemoteModel {
             protocol,
@@ -487,7 +487,7 @@ impl Model for RemoteModel {
     fn with_trial_quirks(&self, patch: QuirkPatch) -> Option<Box<dyn Model>> {
         let mut profile = self.learned_quirks.profile();
         profile.quirks = profile.quirks.merge(patch);
-        let settings = ModelSettings { profile, profile_store: None, ..self.settings.clone() };
+        let settings = ModelSettings { profile, save_profile: None, ..self.settings.clone() };
         Some(Box::new(RemoteModel::with_endpoint(
             self.protocol,
             Arc::clone(&self.endpoint),

@@ -22,7 +22,6 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::ConnectionEnd;
 use crate::access::HttpRefusal;
 use turnwright_rpc::{LineSender, OutboxDrain};
 
@@ -41,7 +40,7 @@ const MAX_WAITING_EVENTS: usize = 1_024;
 
 /// A connection, shared by its requests.
 pub(crate) struct HttpConnection {
-    pub(crate) end: ConnectionEnd,
+    pub(crate) intended_end: CancellationToken,
     /// Cancelled when the connection is over.
     pub(crate) ended: CancellationToken,
     /// One permit for each byte of events that may wait for their streams.
@@ -92,7 +91,7 @@ const TOO_MANY_STREAMS: HttpRefusal =
     HttpRefusal(StatusCode::TOO_MANY_REQUESTS, "There are too many streams.\n");
 
 impl HttpConnection {
-    pub(crate) fn new(lines: LineSender, end: ConnectionEnd) -> HttpConnection {
+    pub(crate) fn new(lines: LineSender, intended_end: CancellationToken) -> HttpConnection {
         let state = ConnectionState {
             lines: Some(Arc::new(lines)),
             streams: HashMap::new(),
@@ -100,7 +99,7 @@ impl HttpConnection {
             last_used: Instant::now(),
         };
         HttpConnection {
-            end,
+            intended_end,
             ended: CancellationToken::new(),
             event_byte_permits: Arc::new(Semaphore::new(MAX_WAITING_BYTES)),
             state: Mutex::new(state),
@@ -478,7 +477,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_that_nobody_reads_ends_the_connection() {
         let (lines, _input) = line_queue(None);
-        let connection = HttpConnection::new(lines, ConnectionEnd::default());
+        let connection = HttpConnection::new(lines, CancellationToken::new());
         let _open = connection.open_stream(Some("unread")).unwrap();
         let (outbox, messages) = message_queue(|_, _| None, None);
         let text = "x".repeat(MAX_WAITING_BYTES);
@@ -491,7 +490,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_without_a_stream_that_sends_nothing_is_gone() {
         let (lines, _input) = line_queue(None);
-        let connection = HttpConnection::new(lines, ConnectionEnd::default());
+        let connection = HttpConnection::new(lines, CancellationToken::new());
         let pause = IDLE_TIME / 2;
         let begin = Instant::now();
         let acting = async {

@@ -21,12 +21,13 @@ use hyper::body::Incoming;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use crate::access::{AccessRules, HttpRefusal};
 use crate::http_connection::{Envelope, EventBody, HttpConnection, route};
-use crate::{ConnectionEnd, ObserveConnection, PATH, RemoteConnection, ServeConnection, websocket};
+use crate::{ObserveConnection, PATH, RemoteConnection, ServeConnection, websocket};
 use turnwright_rpc::{
     LineSender, MAX_LINE_BYTES, OutboxDrain, OutgoingFilter, line_queue, message_queue,
 };
@@ -95,12 +96,15 @@ impl HttpServer {
     }
 
     /// Creates the queues of a new connection: our ends and the program's.
-    pub(crate) fn open(&self, end: ConnectionEnd) -> (LineSender, OutboxDrain, RemoteConnection) {
+    pub(crate) fn open(
+        &self,
+        intended_end: CancellationToken,
+    ) -> (LineSender, OutboxDrain, RemoteConnection) {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let observer = (self.observe)(number);
         let (lines, input) = line_queue(Some(Arc::clone(&observer)));
         let (outbox, messages) = message_queue(self.filter, Some(observer));
-        (lines, messages, RemoteConnection { number, input, outbox, end })
+        (lines, messages, RemoteConnection { number, input, outbox, intended_end })
     }
 
     /// Answers a request. Calls `admit` when the client has shown the token.
@@ -169,7 +173,7 @@ impl HttpServer {
             Method::POST => self.post(request).await,
             Method::DELETE => {
                 let connection = self.connection(request.headers())?;
-                connection.end.mark_intended();
+                connection.intended_end.cancel();
                 connection.ended.cancel();
                 Ok(plain(StatusCode::ACCEPTED, ""))
             }
@@ -303,9 +307,9 @@ impl HttpServer {
         let place = Arc::clone(&self.connection_permits)
             .try_acquire_owned()
             .map_err(|_| TOO_MANY_CONNECTIONS)?;
-        let end = ConnectionEnd::default();
-        let (lines, messages, remote) = self.open(end.clone());
-        let connection = Arc::new(HttpConnection::new(lines, end));
+        let intended_end = CancellationToken::new();
+        let (lines, messages, remote) = self.open(intended_end.clone());
+        let connection = Arc::new(HttpConnection::new(lines, intended_end));
         let answer = connection.expect_first_answer(id);
         let name = Uuid::new_v4().simple().to_string();
         self.connections.lock().insert(name.clone(), Arc::clone(&connection));

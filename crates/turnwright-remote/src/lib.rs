@@ -13,13 +13,13 @@ mod silence;
 mod websocket;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 pub use access::{AccessRules, new_token};
 pub use bridge::{BridgeError, bridge};
-pub use listener::{ListenError, ListenOptions, Listener, TlsFiles};
+pub use listener::{ListenOptions, Listener, TlsFiles};
 use turnwright_rpc::{LineObserver, LineReader, Outbox};
 
 /// The path of the agent.
@@ -34,7 +34,9 @@ pub struct RemoteConnection {
     pub input: LineReader,
     /// The messages to the client.
     pub outbox: Outbox,
-    pub end: ConnectionEnd,
+    /// Cancelled when the client closes the connection in due form. Otherwise it is lost, and the client may come
+    /// back.
+    pub intended_end: CancellationToken,
 }
 
 /// Serves a connection until its input ends, or its outbox is closed.
@@ -42,19 +44,3 @@ pub type ServeConnection = Arc<dyn Fn(RemoteConnection) -> BoxFuture<'static, ()
 
 /// Creates the observer of the lines of the connection with this number.
 pub type ObserveConnection = Arc<dyn Fn(u64) -> Arc<LineObserver> + Send + Sync>;
-
-/// How a connection has ended. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct ConnectionEnd(Arc<AtomicBool>);
-
-impl ConnectionEnd {
-    /// True if the client has closed the connection in due form. Otherwise it was lost, and the client may
-    /// come back.
-    pub fn is_intended(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn mark_intended(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-}

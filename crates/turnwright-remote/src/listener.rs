@@ -55,19 +55,6 @@ pub struct ListenOptions {
     pub tls: Option<TlsFiles>,
 }
 
-/// Why nothing can be served.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    #[error("{0} can be reached by other machines, so a certificate is needed")]
-    NeedsTls(SocketAddr),
-    #[error("{}: {}", file.display(), pem_error_text(.error))]
-    UnreadableTlsFile { file: PathBuf, error: pem::Error },
-    #[error("the certificate and the key cannot be used: {0}")]
-    UnusableTlsFiles(#[from] rustls::Error),
-    #[error("nothing can listen at {0}: {1}")]
-    Bind(SocketAddr, io::Error),
-}
-
 /// A listening socket that accepts nothing yet.
 pub struct Listener {
     socket: TcpListener,
@@ -81,15 +68,18 @@ impl Listener {
     /// # Errors
     /// If other machines could reach an address without TLS, if the certificate cannot be used, or if the
     /// system refuses the address.
-    pub fn bind(options: ListenOptions) -> Result<Listener, ListenError> {
+    pub fn bind(options: ListenOptions) -> io::Result<Listener> {
         let ListenOptions { address, access, tls } = options;
         if tls.is_none() && !address.ip().is_loopback() {
-            return Err(ListenError::NeedsTls(address));
+            let why = "can be reached by other machines, so a certificate is needed";
+            return Err(io::Error::other(format!("{address} {why}")));
         }
         let access =
             if tls.is_none() { access.listening_unencrypted(address.ip()) } else { access };
         let tls = tls.as_ref().map(acceptor).transpose()?;
-        let socket = listen(address).map_err(|error| ListenError::Bind(address, error))?;
+        let socket = listen(address).map_err(|error| {
+            io::Error::other(format!("nothing can listen at {address}: {error}"))
+        })?;
         Ok(Listener { socket, access, tls })
     }
 
@@ -115,7 +105,7 @@ impl Listener {
     ) {
         let Listener { socket, access, tls } = self;
         let server = Arc::new(HttpServer::new(access, filter, observe, serve));
-        let mut handshakes = Handshakes::default();
+        let mut waiting = VecDeque::new();
         let places = Arc::new(Semaphore::new(MAX_SOCKETS));
         while let Some(accepted) = stop.run_until_cancelled(socket.accept()).await {
             let (stream, _) = match accepted {
@@ -133,7 +123,7 @@ impl Listener {
             // Small messages go out at once.
             stream.set_nodelay(true).ok();
             give_up_if_unreachable(&stream);
-            let handshake = handshakes.begin();
+            let handshake = begin_handshake(&mut waiting);
             let evicted = handshake.evicted.clone();
             let socket_server = Arc::clone(&server);
             let socket_tls = tls.clone();
@@ -225,10 +215,6 @@ async fn serve_http(
 /// once.
 const MAX_WAITING: usize = MAX_CONNECTIONS;
 
-/// The sockets that are waiting, oldest first. Those that no longer wait stay in the list until it is full.
-#[derive(Debug, Default)]
-struct Handshakes(VecDeque<Weak<Handshake>>);
-
 /// A socket that is waiting, until this is dropped or the socket is admitted.
 #[derive(Debug, Default)]
 struct Handshake {
@@ -237,21 +223,20 @@ struct Handshake {
     evicted: CancellationToken,
 }
 
-impl Handshakes {
-    /// Adds a socket.
-    fn begin(&mut self) -> Arc<Handshake> {
-        if self.0.len() >= MAX_WAITING {
-            self.0.retain(|socket| socket.upgrade().is_some_and(|socket| socket.is_waiting()));
-        }
-        if self.0.len() >= MAX_WAITING
-            && let Some(oldest) = self.0.pop_front().and_then(|socket| socket.upgrade())
-        {
-            oldest.evicted.cancel();
-        }
-        let handshake = Arc::new(Handshake::default());
-        self.0.push_back(Arc::downgrade(&handshake));
-        handshake
+/// Adds a socket to those that are waiting, oldest first. Sockets that no longer wait stay in the list until it is
+/// full.
+fn begin_handshake(waiting: &mut VecDeque<Weak<Handshake>>) -> Arc<Handshake> {
+    if waiting.len() >= MAX_WAITING {
+        waiting.retain(|socket| socket.upgrade().is_some_and(|socket| socket.is_waiting()));
     }
+    if waiting.len() >= MAX_WAITING
+        && let Some(oldest) = waiting.pop_front().and_then(|socket| socket.upgrade())
+    {
+        oldest.evicted.cancel();
+    }
+    let handshake = Arc::new(Handshake::default());
+    waiting.push_back(Arc::downgrade(&handshake));
+    handshake
 }
 
 impl Handshake {
@@ -273,30 +258,33 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-fn pem_error_text(error: &pem::Error) -> String {
-    match error {
+fn unreadable(file: &Path, error: &pem::Error) -> io::Error {
+    let why = match error {
         pem::Error::NoItemsFound => "there is no certificate or key in the format PEM".to_owned(),
         pem::Error::Io(error) => error.to_string(),
         other => other.to_string(),
-    }
+    };
+    io::Error::other(format!("{}: {why}", file.display()))
 }
 
-fn unreadable(file: &Path, error: pem::Error) -> ListenError {
-    ListenError::UnreadableTlsFile { file: file.to_owned(), error }
+fn unusable(error: &rustls::Error) -> io::Error {
+    io::Error::other(format!("the certificate and the key cannot be used: {error}"))
 }
 
 /// Reads the files. Blocks.
-fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, ListenError> {
+fn acceptor(files: &TlsFiles) -> io::Result<TlsAcceptor> {
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .and_then(|all| if all.is_empty() { Err(pem::Error::NoItemsFound) } else { Ok(all) })
-        .map_err(|error| unreadable(&files.certificate, error))?;
+        .map_err(|error| unreadable(&files.certificate, &error))?;
     let key =
-        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, error))?;
+        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable(&files.key, &error))?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
-        .with_safe_default_protocol_versions()?
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unusable(&error))?
         .with_no_client_auth()
-        .with_single_cert(certificates, key)?;
+        .with_single_cert(certificates, key)
+        .map_err(|error| unusable(&error))?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -319,7 +307,7 @@ mod tests {
         let (stream, mut client) = tokio::io::duplex(4096);
         client.write_all(bytes.as_bytes()).await.unwrap();
         let begin = Instant::now();
-        let serving = serve_http(stream, server, Handshakes::default().begin());
+        let serving = serve_http(stream, server, begin_handshake(&mut VecDeque::new()));
         let mut answer = String::new();
         let (read, ()) = tokio::join!(client.read_to_string(&mut answer), serving);
         read.unwrap();
@@ -357,16 +345,16 @@ mod tests {
 
     #[test]
     fn the_oldest_socket_that_waits_makes_room() {
-        let mut all = Handshakes::default();
-        let admitted = all.begin();
+        let mut all = VecDeque::new();
+        let admitted = begin_handshake(&mut all);
         admitted.admit();
-        drop(all.begin());
-        let waiting: Vec<_> = (0..=MAX_WAITING).map(|_| all.begin()).collect();
+        drop(begin_handshake(&mut all));
+        let waiting: Vec<_> = (0..=MAX_WAITING).map(|_| begin_handshake(&mut all)).collect();
         let evicted: Vec<_> = waiting.iter().map(|socket| socket.evicted.is_cancelled()).collect();
         assert!(!admitted.evicted.is_cancelled());
         assert_eq!(evicted.iter().filter(|evicted| **evicted).count(), 1);
         assert!(evicted[0]);
         drop(waiting);
-        assert!(all.0.iter().all(|socket| socket.upgrade().is_none()));
+        assert!(all.iter().all(|socket| socket.upgrade().is_none()));
     }
 }

@@ -23,7 +23,6 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use tokio_util::sync::CancellationToken;
 
-use crate::ConnectionEnd;
 use crate::access::HttpRefusal;
 use crate::http_server::{HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
@@ -101,15 +100,15 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let (socket, reads) = WatchedSocket::new(socket, Some(all_incomplete));
     let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
     let (sink, source) = socket.split();
-    let end = ConnectionEnd::default();
-    let (lines, messages, remote) = server.open(end.clone());
+    let intended_end = CancellationToken::new();
+    let (lines, messages, remote) = server.open(intended_end.clone());
     let serving = (server.serve)(remote);
     let written = CancellationToken::new();
     let read = CancellationToken::new();
     let served = CancellationToken::new();
     let close_code = OnceLock::new();
     let reading = async {
-        let receiving = receive(source, &reads, &lines, &end);
+        let receiving = receive(source, &reads, &lines, &intended_end);
         if let Some(code) = written.run_until_cancelled(receiving).await {
             close_code.get_or_init(|| code);
         }
@@ -142,7 +141,7 @@ async fn receive(
     mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
     reads: &SocketReads,
     lines: &LineSender,
-    end: &ConnectionEnd,
+    intended_end: &CancellationToken,
 ) -> CloseCode {
     while let Some(message) = reads.next_message(&mut source).await {
         match message {
@@ -155,7 +154,7 @@ async fn receive(
             Ok(Message::Close(frame)) => {
                 // A page that is left, or a proxy that restarts, is away only for a while.
                 if frame.is_none_or(|frame| frame.code == CloseCode::Normal) {
-                    end.mark_intended();
+                    intended_end.cancel();
                 }
                 break;
             }

@@ -128,12 +128,8 @@ impl TurnKind {
 
     /// Parses the stored kind; an unknown one counts as a prompt.
     pub fn parse(word: &str) -> TurnKind {
-        match word {
-            "command" => TurnKind::Command,
-            "undo" => TurnKind::Undo,
-            "redo" => TurnKind::Redo,
-            _ => TurnKind::Prompt,
-        }
+        let others = [TurnKind::Command, TurnKind::Undo, TurnKind::Redo];
+        others.into_iter().find(|kind| kind.as_str() == word).unwrap_or(TurnKind::Prompt)
     }
 }
 
@@ -206,12 +202,8 @@ impl CallStatus {
 
     /// Parses the stored status; an unknown one counts as pending.
     pub fn parse(word: &str) -> CallStatus {
-        match word {
-            "running" => CallStatus::Running,
-            "success" => CallStatus::Success,
-            "error" => CallStatus::Error,
-            _ => CallStatus::Pending,
-        }
+        let others = [CallStatus::Running, CallStatus::Success, CallStatus::Error];
+        others.into_iter().find(|status| status.as_str() == word).unwrap_or(CallStatus::Pending)
     }
 }
 

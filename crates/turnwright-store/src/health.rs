@@ -1,11 +1,9 @@
 //! The faults of the store, and the notices about them: each session is told of a fault once,
 //! and once more when it is over.
 
-use parking_lot::Mutex;
-
 use rusqlite::{ErrorCode, ffi};
 
-use super::StoreError;
+use super::{RetentionLimits, SharedState, StoreError};
 use crate::database::journal;
 use turnwright_types::error_text::io_error_text;
 
@@ -132,19 +130,19 @@ impl From<std::io::Error> for StoreError {
     }
 }
 
-/// The current state of the storage.
-// Held only to copy a few strings.
+/// What changes while the store is in use.
 #[derive(Debug, Default)]
-pub(super) struct StoreHealth(Mutex<HealthState>);
-
-#[derive(Debug, Default)]
-struct HealthState {
+pub(super) struct StoreState {
     /// Why writing fails at the moment.
     current_error: Option<StoreError>,
     /// How many jobs were dropped from the queue and the backlog so far.
     dropped: usize,
     /// Notices for every session, each to be delivered once.
     announcements: Vec<String>,
+    /// The limits of the next cleanup.
+    pub(super) limits: RetentionLimits,
+    /// The name of this process's client, for the locks of its sessions.
+    pub(super) client_name: String,
 }
 
 /// Which notices one session has received.
@@ -156,31 +154,31 @@ pub(super) struct DeliveredNotices {
     announcements: usize,
 }
 
-impl StoreHealth {
+impl SharedState {
     /// Records that a write failed.
     pub(super) fn set_failing(&self, error: &StoreError) {
-        self.0.lock().current_error = Some(error.clone());
+        self.state.lock().current_error = Some(error.clone());
     }
 
     /// Records that everything is written.
     pub(super) fn set_working(&self) {
-        self.0.lock().current_error = None;
+        self.state.lock().current_error = None;
     }
 
     /// Why jobs are still waiting to be written; `None` if all is well.
     pub(super) fn current_error(&self) -> Option<StoreError> {
-        self.0.lock().current_error.clone()
+        self.state.lock().current_error.clone()
     }
 
     /// Records that jobs were dropped because too many were waiting.
     pub(super) fn add_dropped(&self, count: usize) {
-        self.0.lock().dropped += count;
+        self.state.lock().dropped += count;
     }
 
     /// Adds a notice for every session.
     pub(super) fn announce(&self, text: String) {
         tracing::warn!("{text}");
-        let announcements = &mut self.0.lock().announcements;
+        let announcements = &mut self.state.lock().announcements;
         if !announcements.contains(&text) {
             announcements.push(text);
         }
@@ -188,7 +186,7 @@ impl StoreHealth {
 
     /// Returns the notices that this session has not received, and marks them as delivered.
     pub(super) fn undelivered_notices(&self, delivered: &mut DeliveredNotices) -> Vec<String> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let mut notices: Vec<_> =
             state.announcements.iter().skip(delivered.announcements).cloned().collect();
         delivered.announcements = state.announcements.len();
@@ -235,32 +233,32 @@ mod tests {
 
     #[test]
     fn each_fault_is_reported_once_and_its_end_once() {
-        let health = StoreHealth::default();
+        let store = SharedState::default();
         let mut delivered = DeliveredNotices::default();
-        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
-        health.set_failing(&failing(StorageFault::Full));
-        let notices = health.undelivered_notices(&mut delivered);
+        assert_eq!(store.undelivered_notices(&mut delivered), Vec::<String>::new());
+        store.set_failing(&failing(StorageFault::Full));
+        let notices = store.undelivered_notices(&mut delivered);
         assert!(notices.len() == 1 && notices[0].contains("Free some space"), "{notices:?}");
-        health.set_failing(&failing(StorageFault::Full));
-        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
-        health.set_failing(&failing(StorageFault::Locked));
-        assert_eq!(health.undelivered_notices(&mut delivered).len(), 1);
-        health.set_working();
-        assert!(health.undelivered_notices(&mut delivered)[0].contains("being saved again"));
-        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
+        store.set_failing(&failing(StorageFault::Full));
+        assert_eq!(store.undelivered_notices(&mut delivered), Vec::<String>::new());
+        store.set_failing(&failing(StorageFault::Locked));
+        assert_eq!(store.undelivered_notices(&mut delivered).len(), 1);
+        store.set_working();
+        assert!(store.undelivered_notices(&mut delivered)[0].contains("being saved again"));
+        assert_eq!(store.undelivered_notices(&mut delivered), Vec::<String>::new());
         // A session that is opened later has missed nothing.
         assert_eq!(
-            health.undelivered_notices(&mut DeliveredNotices::default()),
+            store.undelivered_notices(&mut DeliveredNotices::default()),
             Vec::<String>::new()
         );
     }
 
     #[test]
     fn dropped_jobs_are_reported() {
-        let health = StoreHealth::default();
+        let store = SharedState::default();
         let mut delivered = DeliveredNotices::default();
-        health.add_dropped(3);
-        assert!(health.undelivered_notices(&mut delivered)[0].contains("gaps"));
-        assert_eq!(health.undelivered_notices(&mut delivered), Vec::<String>::new());
+        store.add_dropped(3);
+        assert!(store.undelivered_notices(&mut delivered)[0].contains("gaps"));
+        assert_eq!(store.undelivered_notices(&mut delivered), Vec::<String>::new());
     }
 }

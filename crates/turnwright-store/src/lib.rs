@@ -42,7 +42,7 @@ mod size_tests;
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -64,7 +64,7 @@ pub use snapshot::{insert_conversation, read_conversation};
 pub use writer::cleanup::RetentionLimits;
 
 use database::journal::{self, Journal};
-use health::StoreHealth;
+use health::StoreState;
 use read::turn_rows;
 use writer::SubmittedJob;
 use writer::cleanup;
@@ -137,13 +137,8 @@ const MAX_ADMITTED_WRITES: usize = 256;
 struct SharedState {
     /// The path of the database; `None` for one in memory.
     path: Option<PathBuf>,
-    health: StoreHealth,
-    /// The [`RetentionLimits`] of the next cleanup.
-    max_days: AtomicU32,
-    max_bytes: AtomicU64,
-    /// The name of this process's client, for the locks of its sessions.
-    // Held only to copy a few bytes.
-    client_name: Mutex<String>,
+    // Held only to copy a few strings.
+    state: Mutex<StoreState>,
     /// True if a reader found the database damaged.
     suspects_corruption: AtomicBool,
     /// The journal of the database, chosen before it is opened for the first time.
@@ -152,7 +147,7 @@ struct SharedState {
     is_final_flush: AtomicBool,
     /// A size limit that simulates a full disk in tests; 0 for none.
     #[cfg(test)]
-    max_pages: AtomicU32,
+    max_pages: std::sync::atomic::AtomicU32,
 }
 
 impl SharedState {
@@ -177,10 +172,7 @@ impl SharedState {
     }
 
     fn limits(&self) -> RetentionLimits {
-        RetentionLimits {
-            days: self.max_days.load(Ordering::Relaxed),
-            bytes: self.max_bytes.load(Ordering::Relaxed),
-        }
+        self.state.lock().limits
     }
 
     #[cfg(test)]
@@ -225,17 +217,16 @@ impl Store {
 
     /// Sets the retention limits for the next cleanup.
     pub fn set_limits(&self, limits: RetentionLimits) {
-        self.0.shared.max_days.store(limits.days, Ordering::Relaxed);
-        self.0.shared.max_bytes.store(limits.bytes, Ordering::Relaxed);
+        self.0.shared.state.lock().limits = limits;
     }
 
     /// Names this process's client to other processes that try to open one of its sessions.
     pub fn set_client_name(&self, name: &str) {
-        name.clone_into(&mut self.0.shared.client_name.lock());
+        name.clone_into(&mut self.0.shared.state.lock().client_name);
     }
 
     fn client_name(&self) -> String {
-        self.0.shared.client_name.lock().clone()
+        self.0.shared.state.lock().client_name.clone()
     }
 
     /// Locks a session, so that nobody else, in this process or another, writes or deletes it. Accesses the disk.
@@ -261,10 +252,6 @@ impl Store {
             }
             None => Ok(SessionLock::unlocked()),
         }
-    }
-
-    fn health(&self) -> &StoreHealth {
-        &self.0.shared.health
     }
 
     fn folder(&self) -> Option<&Path> {
@@ -312,7 +299,7 @@ impl Store {
         let job = Box::new(SubmittedJob::new(durability, retained_bytes, work, done));
         for mut dropped in sender.send(job) {
             dropped.complete(Err(StoreError::queue_full()));
-            self.health().add_dropped(usize::from(dropped.retained_bytes().is_some()));
+            self.0.shared.add_dropped(usize::from(dropped.retained_bytes().is_some()));
         }
         waiting
     }
@@ -338,7 +325,7 @@ impl Store {
         let flushed = self.write(Durability::ProcessCrash, |_| Ok(())).await;
         // An error without waiting jobs means that nothing is lost, for example in a read-only
         // store.
-        self.0.shared.health.current_error().map_or(Ok(()), |_| flushed)
+        self.0.shared.current_error().map_or(Ok(()), |_| flushed)
     }
 
     /// Reads on a blocking thread with a connection of its own. Sees only committed data.

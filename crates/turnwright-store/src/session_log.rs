@@ -163,7 +163,7 @@ impl SessionLog {
     pub fn take_notices(&self) -> Vec<String> {
         let Some(inner) = &self.0 else { return Vec::new() };
         let mut state = inner.state.lock();
-        let mut notices = inner.store.health().undelivered_notices(&mut state.delivered);
+        let mut notices = inner.store.0.shared.undelivered_notices(&mut state.delivered);
         let unreported = state.unreported.take();
         notices.extend(
             unreported.map(|error| format!("Part of this session was not saved: {error}.")),

@@ -12,45 +12,19 @@ use crate::blobs::result_places;
 use turnwright_types::ids::SessionId;
 
 /// The columns of a session's row that are copied as they are.
-const SESSION: &[&str] = &[
-    "id",
-    "cwd",
-    "real_cwd",
-    "folders",
-    "title",
-    "title_is_final",
-    "created_at",
-    "updated_at",
-    "mode",
-    "model",
-    "effort",
-    "minted",
-    "cost",
-    "client_options",
-];
+const SESSION: &str = "id, cwd, real_cwd, folders, title, title_is_final, created_at, updated_at, \
+                       mode, model, effort, minted, cost, client_options";
 /// The tables that are copied, with the columns that are copied as they are. Earlier states of files are not
 /// copied: the copy must not contain more of them than the model has read.
-const TABLES: [(&str, &[&str]); 4] = [
-    ("turns", &["number", "kind", "words", "begun_at", "ended_at", "stop", "about", "first_entry"]),
-    ("entries", &["seq", "turn", "at", "kind", "message_id"]),
+const TABLES: [(&str, &str); 4] = [
+    ("turns", "number, kind, words, begun_at, ended_at, stop, about, first_entry"),
+    ("entries", "seq, turn, at, kind, message_id"),
     (
         "calls",
-        &[
-            "call",
-            "seq",
-            "position",
-            "turn",
-            "message_id",
-            "tool_name",
-            "status",
-            "asked_at",
-            "begun_at",
-            "ended_at",
-            "duration_ms",
-            "spawn_task",
-        ],
+        "call, seq, position, turn, message_id, tool_name, status, asked_at, begun_at, ended_at, \
+         duration_ms, spawn_task",
     ),
-    ("usage", &["turn", "at", "model", "input", "output", "cached", "window", "cost"]),
+    ("usage", "turn, at, model, input, output, cached, window, cost"),
 ];
 /// The columns with JSON whose long texts are blobs.
 const PACKED: [(&str, &str, &str, Packing); 3] = [
@@ -96,7 +70,7 @@ fn read_row(
     connection: &Connection,
     row: &Row<'_>,
     table: &str,
-    columns: &[&str],
+    columns: &str,
 ) -> Result<Map<String, Value>, StoreError> {
     let mut fields = plain_columns(row, columns)?;
     for (_, body, refs, _) in PACKED.iter().filter(|packed| packed.0 == table) {
@@ -115,9 +89,9 @@ fn read_row(
     Ok(fields)
 }
 
-fn plain_columns(row: &Row<'_>, columns: &[&str]) -> Result<Map<String, Value>, StoreError> {
-    let fields = columns.iter().map(|name| {
-        let value = match row.get_ref(*name)? {
+fn plain_columns(row: &Row<'_>, columns: &str) -> Result<Map<String, Value>, StoreError> {
+    let fields = columns.split(", ").map(|name| {
+        let value = match row.get_ref(name)? {
             ValueRef::Null => Value::Null,
             ValueRef::Integer(number) => number.into(),
             ValueRef::Real(number) => number.into(),
@@ -125,7 +99,7 @@ fn plain_columns(row: &Row<'_>, columns: &[&str]) -> Result<Map<String, Value>, 
                 String::from_utf8_lossy(bytes).into_owned().into()
             }
         };
-        Ok(((*name).to_owned(), value))
+        Ok((name.to_owned(), value))
     });
     fields.collect()
 }
@@ -163,9 +137,9 @@ pub fn insert_conversation(connection: &Connection, stored: &Value) -> Result<()
     Ok(())
 }
 
-fn plain_values(row: &Value, columns: &[&'static str]) -> Vec<(&'static str, Sql)> {
-    let values = columns.iter().filter_map(|name| {
-        let value = match &row[*name] {
+fn plain_values(row: &Value, columns: &'static str) -> Vec<(&'static str, Sql)> {
+    let values = columns.split(", ").filter_map(|name| {
+        let value = match &row[name] {
             Value::String(text) => Sql::Text(text.clone()),
             Value::Number(number) => match number.as_i64() {
                 Some(number) => Sql::Integer(number),
@@ -174,7 +148,7 @@ fn plain_values(row: &Value, columns: &[&'static str]) -> Vec<(&'static str, Sql
             // The column keeps its default.
             _ => return None,
         };
-        Some((*name, value))
+        Some((name, value))
     });
     values.collect()
 }

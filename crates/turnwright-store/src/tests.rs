@@ -477,7 +477,7 @@ async fn sessions_are_stored_where_no_write_ahead_log_works() {
     note(&session(&store, "a").await, "1");
     store.flush().await.unwrap();
     assert_eq!(notes(&store, "a").await.unwrap(), "1");
-    let notices = store.health().undelivered_notices(&mut health::DeliveredNotices::default());
+    let notices = store.0.shared.undelivered_notices(&mut health::DeliveredNotices::default());
     assert!(notices.len() == 1 && notices[0].contains("set XDG_STATE_HOME"), "{notices:?}");
     assert_eq!(store.file_system_notice().as_ref(), notices.first());
     let other = Store::new(folder.path());
@@ -552,7 +552,7 @@ async fn that_a_store_of_another_version_cannot_be_used_is_said_once() {
     for (id, expected) in [("a", 1), ("b", 0)] {
         note(&session(&store, id).await, "1");
         store.flush().await.ok();
-        let notices = store.health().undelivered_notices(&mut delivered);
+        let notices = store.0.shared.undelivered_notices(&mut delivered);
         assert_eq!(notices.len(), expected, "{notices:?}");
         let text = "not being saved: the session store cannot be used";
         assert!(notices.iter().all(|notice| notice.contains(text)), "{notices:?}");

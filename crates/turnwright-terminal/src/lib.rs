@@ -2,7 +2,7 @@
 //! is started by whoever runs [`TerminalRun`].
 //!
 //! A run is a client of the agent, and shows its answers and questions. [`login()`] and [`logout`] ask for what is
-//! stored, `SandboxedCommand` runs a command as the agent does, [`doctor`] checks the sandbox and the model, and
+//! stored, `run_in_sandbox` runs a command as the agent does, [`doctor`] checks the sandbox and the model, and
 //! [`check_agent`] plays an editor. [`sessions`], [`history`] and [`undo`] work
 //! on what is stored, [`policy`] and [`trust`] on what is allowed, and [`settings`] on the user's file. [`prompt`] asks
 //! questions.
@@ -34,7 +34,7 @@ pub use run::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 #[cfg(unix)]
 use sandbox::check_sandbox;
 #[cfg(unix)]
-pub use sandbox::{SandboxedCommand, run_for_agent};
+pub use sandbox::{run_for_agent, run_in_sandbox};
 use scrub::write_without_keys;
 
 /// Builds the runtime.

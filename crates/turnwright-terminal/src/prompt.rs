@@ -130,7 +130,7 @@ async fn ask_unless_ended(question: &str) -> io::Result<String> {
     mode.hide_input()?;
     say(question)?;
     let why = tokio::select! {
-        typed = spawn_blocking(read_hidden) => {
+        typed = spawn_blocking(|| hidden_line(stdin().lock().take(MAX_ANSWER).bytes())) => {
             return typed.map_err(io::Error::other)?;
         }
         _ = terminate.recv() => "it was ended by a signal",
@@ -143,46 +143,29 @@ async fn ask_unless_ended(question: &str) -> io::Result<String> {
 
 /// Reads what is typed up to the end of the line, with the usual keys for corrections.
 #[cfg(unix)]
-fn read_hidden() -> io::Result<String> {
-    let mut typed = HiddenLine::default();
-    for byte in stdin().lock().bytes().take(usize::try_from(MAX_ANSWER).unwrap_or(usize::MAX)) {
-        if typed.push(byte?)? {
-            return typed.text();
-        }
-    }
-    Err(io::Error::other("the input ended"))
-}
-
-/// A line that is typed without echo.
-#[cfg(unix)]
-#[derive(Default)]
-struct HiddenLine(Vec<u8>);
-
-#[cfg(unix)]
-impl HiddenLine {
-    /// Adds a byte. Returns whether the line has ended.
-    fn push(&mut self, byte: u8) -> io::Result<bool> {
-        match byte {
-            b'\r' | b'\n' => return Ok(true),
+fn hidden_line(bytes: impl Iterator<Item = io::Result<u8>>) -> io::Result<String> {
+    let ended = || io::Error::other("the input ended");
+    let mut line = Vec::new();
+    for byte in bytes {
+        match byte? {
             // Ctrl-C.
             0x03 => return Err(io::Error::other("it was interrupted")),
             // Ctrl-D ends the input if nothing has been typed.
-            0x04 if self.0.is_empty() => return Err(io::Error::other("the input ended")),
-            0x04 => return Ok(true),
+            0x04 if line.is_empty() => return Err(ended()),
+            b'\r' | b'\n' | 0x04 => {
+                let text =
+                    String::from_utf8(line).map_err(|_| io::Error::other("it is not UTF-8"))?;
+                return Ok(text.trim().to_owned());
+            }
             // Backspace, as either of its codes.
-            0x08 | 0x7f => drop(self.0.pop()),
+            0x08 | 0x7f => drop(line.pop()),
             // Ctrl-U.
-            0x15 => self.0.clear(),
+            0x15 => line.clear(),
             byte if byte.is_ascii_control() => {}
-            byte => self.0.push(byte),
+            byte => line.push(byte),
         }
-        Ok(false)
     }
-
-    fn text(self) -> io::Result<String> {
-        let text = String::from_utf8(self.0).map_err(|_| io::Error::other("it is not UTF-8"))?;
-        Ok(text.trim().to_owned())
-    }
+    Err(ended())
 }
 
 #[cfg(test)]
@@ -206,19 +189,6 @@ mod tests {
         }
     }
 
-    /// The meaning of a line, typed byte by byte.
-    fn typed(bytes: &[u8]) -> Result<String, String> {
-        let mut line = HiddenLine::default();
-        for byte in bytes {
-            match line.push(*byte) {
-                Ok(true) => return line.text().map_err(|error| error.to_string()),
-                Ok(false) => {}
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Err("no end".to_owned())
-    }
-
     #[test]
     fn a_hidden_line_can_be_corrected_and_interrupted() {
         for (bytes, expected) in [
@@ -232,7 +202,8 @@ mod tests {
             (b"sk\x03", Err("it was interrupted")),
             (b"\xff\n", Err("it is not UTF-8")),
         ] {
-            assert_eq!(typed(bytes), expected.map(str::to_owned).map_err(str::to_owned));
+            let line = hidden_line(bytes.bytes()).map_err(|error| error.to_string());
+            assert_eq!(line, expected.map(str::to_owned).map_err(str::to_owned));
         }
     }
 }

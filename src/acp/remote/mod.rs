@@ -46,7 +46,7 @@ pub(crate) fn serve_remote(
 ) -> io::Result<()> {
     let recording = SessionHost::started_recording(&config);
     runtime::run(async {
-        let listener = Listener::bind(options).map_err(io::Error::other)?;
+        let listener = Listener::bind(options)?;
         announce(&listener.url()?);
         serve(config, recording, listener, keep, stop_requested).await;
         Ok(())
@@ -94,7 +94,7 @@ fn serve_connections(
 ) -> ServeConnection {
     let known = SharedSessions::default();
     Arc::new(move |remote: RemoteConnection| {
-        let RemoteConnection { number, mut input, outbox, end } = remote;
+        let RemoteConnection { number, mut input, outbox, intended_end } = remote;
         let first_key = number.wrapping_mul(PROMPT_KEYS_PER_CONNECTION);
         let prompts = first_key..first_key.saturating_add(PROMPT_KEYS_PER_CONNECTION);
         let known = Arc::clone(&known);
@@ -106,7 +106,7 @@ fn serve_connections(
             connection.run(&mut input, closing.cancelled()).await;
             let recorder = Arc::clone(host.recording().recorder());
             recorder.leave_out_servers(number);
-            connection.leave(end.is_intended());
+            connection.leave(intended_end.is_cancelled());
             // Queued messages still go out.
             outbox.stop_accepting();
             // A recording has the lines of one connection.

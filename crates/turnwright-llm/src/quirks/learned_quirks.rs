@@ -29,11 +29,8 @@ pub struct ModelProfile {
     pub price: Option<Price>,
 }
 
-/// Saves profiles. Must not block: it is called between two requests.
-pub trait ProfileStore: Send + Sync + 'static {
-    /// Saves everything that is known now.
-    fn save(&self, profile: &ModelProfile);
-}
+/// Saves everything that is known now. Must not block: it is called between two requests.
+pub type SaveProfile = Arc<dyn Fn(&ModelProfile) + Send + Sync>;
 
 /// The number of patches accepted from errors within streams, per process.
 const MAX_STREAM_PATCHES: u32 = 3;
@@ -44,7 +41,7 @@ pub(crate) struct LearnedQuirks {
     overrides: QuirkPatch,
     // Held only to copy a few bytes.
     profile: Mutex<ModelProfile>,
-    profile_store: Option<Arc<dyn ProfileStore>>,
+    save_profile: Option<SaveProfile>,
     /// The number of patches that may still be accepted from errors within streams. These are not
     /// verified by a successful request, so they are limited.
     stream_patches_left: AtomicU32,
@@ -64,14 +61,14 @@ impl LearnedQuirks {
         table: QuirkPatch,
         profile: ModelProfile,
         overrides: QuirkPatch,
-        profile_store: Option<Arc<dyn ProfileStore>>,
+        save_profile: Option<SaveProfile>,
     ) -> LearnedQuirks {
         let stream_patches_left = AtomicU32::new(MAX_STREAM_PATCHES);
         LearnedQuirks {
             table,
             overrides,
             profile: Mutex::new(profile),
-            profile_store,
+            save_profile,
             stream_patches_left,
         }
     }
@@ -191,8 +188,8 @@ impl LearnedQuirks {
         change(&mut profile);
         let now = profile.clone();
         drop(profile);
-        if let Some(profile_store) = &self.profile_store {
-            profile_store.save(&now);
+        if let Some(save_profile) = &self.save_profile {
+            save_profile(&now);
         }
     }
 }

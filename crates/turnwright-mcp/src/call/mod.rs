@@ -3,12 +3,9 @@
 
 pub(crate) mod server_requests;
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -145,8 +142,7 @@ async fn send_once(
         None => return Err(cancelled().into()),
     }
     let mut running = peer.start("tools/call", params);
-    let router = &peer.handler().progress;
-    let mut card = ProgressCard::new(caller, router, running.progress_token());
+    let mut card = ProgressCard::new(caller, peer, running.progress_token());
     let mut idle_deadline = Instant::now() + timeouts.call;
     let why = loop {
         tokio::select! {
@@ -216,7 +212,7 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
 /// Shows the progress of a call on its card, at a readable rate.
 struct ProgressCard<'a> {
     caller: &'a WaitingCall,
-    router: &'a ProgressRouter,
+    peer: &'a Peer,
     token: u64,
     latest: watch::Receiver<Progress>,
     /// The progress to show next. Only the latest is shown.
@@ -227,11 +223,10 @@ struct ProgressCard<'a> {
 
 impl<'a> ProgressCard<'a> {
     /// Creates the card of the call with this progress token.
-    fn new(caller: &'a WaitingCall, router: &'a ProgressRouter, token: u64) -> ProgressCard<'a> {
-        let (sender, latest) = watch::channel(Progress::default());
-        router.0.lock().insert(token, sender);
+    fn new(caller: &'a WaitingCall, peer: &'a Peer, token: u64) -> ProgressCard<'a> {
+        let latest = peer.follow_progress(token);
         let next_update = Instant::now();
-        ProgressCard { caller, router, token, latest, unshown: None, next_update, update_count: 0 }
+        ProgressCard { caller, peer, token, latest, unshown: None, next_update, update_count: 0 }
     }
 
     /// Waits for new progress, and shows earlier progress as soon as the rate allows it.
@@ -269,39 +264,22 @@ impl<'a> ProgressCard<'a> {
 
 impl Drop for ProgressCard<'_> {
     fn drop(&mut self) {
-        self.router.0.lock().remove(&self.token);
+        self.peer.forget_progress(self.token);
     }
 }
 
-/// Passes progress notifications on to the running calls of one connection. Only the latest progress of each call
-/// is kept.
-// Locked only for one map operation.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ProgressRouter(Arc<Mutex<HashMap<u64, watch::Sender<Progress>>>>);
-
 /// The part of a call that is done, as a number and as text.
-type Progress = (f64, String);
+pub(crate) type Progress = (f64, String);
 
-impl ProgressRouter {
-    /// Delivers the parameters of a progress notification to the call that they are about.
-    pub(super) fn deliver(&self, params: &Value) {
-        let sent = &params["progressToken"];
-        // Some servers turn the number into a string.
-        let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok());
-        let (Some(token), Some(done)) = (token, params["progress"].as_f64()) else { return };
-        if let Some(sender) = self.0.lock().get(&token) {
-            let said = escape_hidden_line(params["message"].as_str().unwrap_or_default());
-            let message = bounded_text(&said, MAX_MESSAGE_CHARS);
-            let text = progress_text(done, params["total"].as_f64(), &message);
-            sender.send_if_modified(|progress| {
-                let is_new = done >= progress.0;
-                if is_new {
-                    *progress = (done, text);
-                }
-                is_new
-            });
-        }
-    }
+/// Reads the parameters of a progress notification: the token of the call that they are about, and its progress.
+pub(crate) fn read_progress(params: &Value) -> Option<(u64, Progress)> {
+    let sent = &params["progressToken"];
+    // Some servers turn the number into a string.
+    let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok())?;
+    let done = params["progress"].as_f64()?;
+    let said = escape_hidden_line(params["message"].as_str().unwrap_or_default());
+    let message = bounded_text(&said, MAX_MESSAGE_CHARS);
+    Some((token, (done, progress_text(done, params["total"].as_f64(), &message))))
 }
 
 /// Formats progress for the card of its call.

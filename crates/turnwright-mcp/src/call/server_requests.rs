@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::ProgressRouter;
 use crate::schema::first_mismatch;
 use turnwright_rpc::RpcError;
 use turnwright_types::client::{Client, FormOutcome, ServerForm};
@@ -36,8 +35,6 @@ pub(crate) struct ServerMessageHandler {
     /// True if the clients of its sessions can show forms.
     pub(crate) forms: bool,
     pub(crate) callers: WaitingCalls,
-    /// Receives the progress of running calls.
-    pub(crate) progress: ProgressRouter,
 }
 
 /// The answer to a server's request.
@@ -68,7 +65,6 @@ impl ServerMessageHandler {
 
     pub(crate) fn notify(&self, method: &str, params: &Value) {
         match method {
-            "notifications/progress" => self.progress.deliver(params),
             "notifications/tools/list_changed" | "notifications/prompts/list_changed" => {
                 self.changed.notify_one();
             }
@@ -90,7 +86,6 @@ impl ServerMessageHandler {
             server: "s".to_owned(),
             forms: false,
             callers: WaitingCalls::default(),
-            progress: ProgressRouter::default(),
         }
     }
 }

@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::ServerTask;
 use super::handshake::{self, HandshakeError, NEWEST_VERSION};
 use super::spec::ServerTransport;
-use crate::call::ProgressRouter;
 use crate::call::server_requests::ServerMessageHandler;
 use crate::transport::http::channel::HttpChannel;
 use crate::transport::http::{self, DELETE_TIMEOUT, HttpConnection};
@@ -112,7 +111,6 @@ impl Connection {
             server: spec.name.clone(),
             forms: env.supports_forms,
             callers: callers.clone(),
-            progress: ProgressRouter::default(),
         };
         match &spec.transport {
             ServerTransport::Stdio { .. } => Connection::to_process(request, handler).await,

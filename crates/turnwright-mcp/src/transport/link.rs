@@ -115,7 +115,7 @@ impl LinkChannel {
             match event.ok_or(PeerError::Closed)? {
                 LinkEvent::Notification { method, params } => {
                     let params = params.map_or(Value::Null, Value::Object);
-                    peer.handler().notify(&method, &params);
+                    peer.handle_notification(&method, &params);
                 }
                 LinkEvent::Outcome(outcome) => return self.response(method, outcome),
             }

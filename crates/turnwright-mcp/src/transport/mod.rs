@@ -18,10 +18,12 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::call::server_requests::{Reply, ServerMessageHandler};
+use crate::call::{Progress, read_progress};
 use crate::features::JsonObject;
 use crate::server::handshake::{self, ServerInfo};
 use http::channel::HttpChannel;
@@ -77,13 +79,21 @@ struct PeerInner {
     channel: Channel,
     handler: ServerMessageHandler,
     pending: PendingRequests,
-    /// The server's questions that wait for the user, by their ids.
     // Held only for one map operation.
-    questions: Mutex<HashMap<RequestId, CancellationToken>>,
+    open: Mutex<OpenExchanges>,
     info: OnceLock<ServerInfo>,
     /// Background work beside the requests. All of it ends soon after the connection.
     tasks: TaskTracker,
     ended: CancellationToken,
+}
+
+/// What the server may speak of before it is over.
+#[derive(Default)]
+struct OpenExchanges {
+    /// Its questions that wait for the user.
+    questions: HashMap<RequestId, CancellationToken>,
+    /// The running calls by their progress tokens. Only the latest progress of each is kept.
+    progress: HashMap<u64, watch::Sender<Progress>>,
 }
 
 impl fmt::Debug for Peer {
@@ -102,7 +112,7 @@ impl Peer {
             channel,
             handler,
             pending: PendingRequests::new(1, limit),
-            questions: Mutex::default(),
+            open: Mutex::default(),
             info: OnceLock::new(),
             tasks: TaskTracker::new(),
             ended: CancellationToken::new(),
@@ -278,7 +288,7 @@ impl Peer {
                 if &*method == "notifications/cancelled" {
                     self.withdraw_question(&params);
                 } else {
-                    self.0.handler.notify(&method, &params.read().unwrap_or_default());
+                    self.handle_notification(&method, &params.read().unwrap_or_default());
                 }
             }
             ParsedLine::Rejected { id, error } if id != RequestId::null() => {
@@ -290,10 +300,37 @@ impl Peer {
         }
     }
 
+    pub(super) fn handle_notification(&self, method: &str, params: &Value) {
+        if method != "notifications/progress" {
+            return self.0.handler.notify(method, params);
+        }
+        let Some((token, progress)) = read_progress(params) else { return };
+        if let Some(sender) = self.0.open.lock().progress.get(&token) {
+            sender.send_if_modified(|known| {
+                let is_new = progress.0 >= known.0;
+                if is_new {
+                    *known = progress;
+                }
+                is_new
+            });
+        }
+    }
+
+    /// Returns the progress of the running call with this token, until it is forgotten.
+    pub(super) fn follow_progress(&self, token: u64) -> watch::Receiver<Progress> {
+        let (sender, latest) = watch::channel(Progress::default());
+        self.0.open.lock().progress.insert(token, sender);
+        latest
+    }
+
+    pub(super) fn forget_progress(&self, token: u64) {
+        self.0.open.lock().progress.remove(&token);
+    }
+
     /// Cancels the question that a notification names. Its id stays in use until it is answered.
     fn withdraw_question(&self, params: &Params) {
         let id = params.withdrawn_request();
-        if let Some(question) = id.and_then(|id| self.0.questions.lock().get(&id).cloned()) {
+        if let Some(question) = id.and_then(|id| self.0.open.lock().questions.get(&id).cloned()) {
             question.cancel();
         }
     }
@@ -312,7 +349,7 @@ impl Peer {
         };
         let withdrawn = self.0.ended.child_token();
         let is_asked = {
-            let mut questions = self.0.questions.lock();
+            let questions = &mut self.0.open.lock().questions;
             // An id that is in use could not be withdrawn.
             let has_room = questions.len() < MAX_WAITING_QUESTIONS && !questions.contains_key(&id);
             has_room && questions.insert(id.clone(), withdrawn.clone()).is_none()
@@ -323,7 +360,7 @@ impl Peer {
         let peer = self.clone();
         self.0.tasks.spawn(async move {
             let answer = withdrawn.run_until_cancelled(asking).await;
-            peer.0.questions.lock().remove(&id);
+            peer.0.open.lock().questions.remove(&id);
             let answer = answer.unwrap_or_else(|| json!({ "action": "cancel" }));
             peer.respond(&id, Ok(&answer)).await;
         });

@@ -74,7 +74,7 @@ pub(super) fn open(shared: &SharedState, timeout: Duration) -> Result<OpenDataba
     }
     let own = database::fallback_path(path);
     let opened = open_or_replace(shared, &own, timeout)?;
-    shared.health.announce(format!(
+    shared.announce(format!(
         "{} was made by another version of turnwright, so it is left unchanged. This version saves its \
          sessions in {}.",
         path.display(),
@@ -99,7 +99,7 @@ fn open_or_replace(
         result => result?,
     };
     if let Some(notice) = shared.file_system_notice() {
-        shared.health.announce(notice);
+        shared.announce(notice);
     }
     Ok(OpenDatabase { connection, files: Some(DatabaseFiles::of(path)) })
 }
@@ -129,7 +129,7 @@ fn replace_locked(shared: &SharedState, path: &Path) -> Result<(), StoreError> {
     drop(writers);
     match exchanged {
         Ok((aside, report)) => {
-            shared.health.announce(notice(&aside, &report));
+            shared.announce(notice(&aside, &report));
             Ok(())
         }
         Err(error) => {

@@ -400,24 +400,18 @@ fn copy_with_schema(damaged: &Path, new: &Path, copy: &Path) -> Result<(), Store
     }
     let mut file = File::options().write(true).open(copy)?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let SchemaPages { first, others, end } = schema_pages(&fs::read(new)?, length, has_log)
+    let pages = schema_pages(&fs::read(new)?, length, has_log)
         .ok_or_else(|| StoreError::Damaged("the schema of a new database".to_owned()))?;
-    file.write_all(&first)?;
-    file.seek(SeekFrom::Start(end))?;
-    file.write_all(&others)?;
+    for (at, bytes) in pages {
+        file.seek(SeekFrom::Start(at))?;
+        file.write_all(&bytes)?;
+    }
     Ok(())
 }
 
-/// The pages of a schema, to be written into another file.
-struct SchemaPages {
-    first: Vec<u8>,
-    /// The other pages, which go to the end of that file.
-    others: Vec<u8>,
-    end: u64,
-}
-
-/// Takes the schema from a database, for a file of this length. Returns `None` if it is none.
-fn schema_pages(database: &[u8], length: usize, has_log: bool) -> Option<SchemaPages> {
+/// Takes the pages of the schema from a database, to be written into a file of this length: the first page and, at
+/// the end of the file, the others. Returns `None` if it is no database.
+fn schema_pages(database: &[u8], length: usize, has_log: bool) -> Option<[(u64, Vec<u8>); 2]> {
     let page_size = usize::from(u16_at(database, PAGE_SIZE_AT)?);
     let mut first = database.get(..page_size)?.to_vec();
     let mut count = length.div_ceil(page_size).max(1);
@@ -435,7 +429,7 @@ fn schema_pages(database: &[u8], length: usize, has_log: bool) -> Option<SchemaP
     write_u32(&mut first, PAGE_COUNT_AT, count)?;
     write_u32(&mut first, FREE_PAGES_AT, 0)?;
     write_u32(&mut first, FREE_PAGES_AT + 4, 0)?;
-    Some(SchemaPages { first, others, end })
+    Some([(0, first), (end, others)])
 }
 
 /// The places in the first page that hold the number of another page of the schema.

@@ -155,7 +155,7 @@ impl WriterThread {
         if self.backlog.is_empty() {
             return self.continue_cleanup();
         }
-        // The error is reported through `health`.
+        // The error is reported through `SharedState`.
         self.drain_backlog().ok();
     }
 
@@ -202,7 +202,7 @@ impl WriterThread {
                 match self.commit_batch(&mut jobs[..1]) {
                     Err(error) if error.fault().is_some() => {
                         self.backlog.put_back(jobs);
-                        self.shared.health.set_failing(&error);
+                        self.shared.set_failing(&error);
                         return Err(error);
                     }
                     Err(error) => tracing::error!(%error, "a write job failed"),
@@ -211,7 +211,7 @@ impl WriterThread {
                 jobs.remove(0);
             }
         }
-        self.shared.health.set_working();
+        self.shared.set_working();
         Ok(())
     }
 
@@ -226,11 +226,10 @@ impl WriterThread {
         }
         // One failing job must not fail the others.
         for mut job in batch {
-            let result =
-                match self.shared.health.current_error().filter(|_| !self.backlog.is_empty()) {
-                    Some(error) => Err(error),
-                    None => self.commit_batch(std::slice::from_mut(&mut job)),
-                };
+            let result = match self.shared.current_error().filter(|_| !self.backlog.is_empty()) {
+                Some(error) => Err(error),
+                None => self.commit_batch(std::slice::from_mut(&mut job)),
+            };
             self.finish(job, result);
         }
     }
@@ -242,7 +241,7 @@ impl WriterThread {
                 if let Err(error) = &result {
                     tracing::debug!(%error, "a write job failed");
                     if matches!(error, StoreError::Unusable(_)) {
-                        self.shared.health.announce(format!(
+                        self.shared.announce(format!(
                             "This session is not being saved: {error}. You can go on."
                         ));
                     }
@@ -260,13 +259,13 @@ impl WriterThread {
                 tracing::error!(%error, "the store cannot be written for now");
                 self.last_attempt = Instant::now();
             }
-            self.shared.health.set_failing(error);
+            self.shared.set_failing(error);
         }
         // After the fault is recorded, because the waiting caller may ask for it at once.
         job.complete(Err(error.clone()));
         if is_retried {
             let dropped = self.backlog.push(job);
-            self.shared.health.add_dropped(dropped.len());
+            self.shared.add_dropped(dropped.len());
         }
     }
 
@@ -295,7 +294,7 @@ impl WriterThread {
     fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
         let is_already_failing = self.was_locked
             || !self.backlog.is_empty()
-            || self.shared.health.current_error().is_some();
+            || self.shared.current_error().is_some();
         let is_final_flush = self.shared.is_final_flush.load(Ordering::Relaxed);
         let timeout = if is_already_failing && !is_final_flush {
             SHORT_BUSY_TIMEOUT

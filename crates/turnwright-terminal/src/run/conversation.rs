@@ -75,7 +75,7 @@ pub(super) async fn converse(
         if words.strip_prefix(['/', '／', '、']).is_some_and(is_leave_command) {
             return TurnEnd::Done;
         }
-        if let Some(meant) = mistyped_command(&text, client.commands()) {
+        if let Some(meant) = mistyped_command(&text, &client.commands) {
             client.screen.note(&format!(
                 "There is no such command. Did you mean /{meant}? Behind a space it is a prompt."
             ));
@@ -177,7 +177,7 @@ async fn read_prompt_line(
 
 fn offered_commands(client: &RunClient) -> Vec<(String, String)> {
     let leave = LEAVE_COMMANDS.map(|(name, description)| (name.to_owned(), description.to_owned()));
-    client.commands().iter().cloned().chain(leave).collect()
+    client.commands.iter().cloned().chain(leave).collect()
 }
 
 /// How the editing of a line ended.

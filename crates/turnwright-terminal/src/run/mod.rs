@@ -199,7 +199,7 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
     if let Some(note) = end.note() {
         client.screen.note(note);
     }
-    match client.take_unasked() {
+    match client.unasked {
         0 => {}
         1 => client
             .screen
@@ -210,7 +210,7 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
     }
     if client.screen.traits().is_stderr_terminal {
         let usage = client.screen.usage().map(|text| format!(" · {text}")).unwrap_or_default();
-        let id = text::cut(client.session(), 8);
+        let id = text::cut(client.session.as_str(), 8);
         client.screen.note(&format!("Session {id}{usage}"));
     }
     end
@@ -282,7 +282,7 @@ impl RunClient {
             opened => opened?,
         };
         let id = plan.id.as_deref().or(opened["sessionId"].as_str()).unwrap_or_default();
-        self.set_session(id.to_owned());
+        id.clone_into(&mut self.session);
         if let Some(model) = &plan.model {
             let params = json!({ "sessionId": id, "configId": "model", "value": model });
             self.request("session/set_config_option", &params).await?;

@@ -42,10 +42,6 @@ impl AnswerPolicy {
         }
     }
 
-    pub(super) fn source(&self) -> Option<&AnswerSource> {
-        self.asks_on.as_ref()
-    }
-
     /// Says why nobody was asked.
     pub(super) fn why_rejected(&self) -> &'static str {
         match (self.is_silenced, self.allows_bounded) {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::agent_link::{AgentLink, AgentUpdate, list, string};
 use super::exit_status::{StopSignals, TurnEnd};
-use super::permission_answer::{self, AnswerPolicy, AnswerRule, AnswerSource};
+use super::permission_answer::{self, AnswerPolicy, AnswerRule};
 use super::screen::Screen;
 use turnwright_rpc::{ParsedLine, RequestError, RequestId, RpcError, RpcMessage};
 
@@ -45,11 +45,11 @@ pub(super) struct RunClient {
     signals: StopSignals,
     ticks: Interval,
     is_json: bool,
-    session: String,
+    pub(super) session: String,
     /// The slash commands of the session, each with a description.
-    commands: Vec<(String, String)>,
+    pub(super) commands: Vec<(String, String)>,
     /// The number of questions that nobody was asked.
-    unasked: usize,
+    pub(super) unasked: usize,
     /// Words of the user's that the agent has not confirmed yet.
     telling: JoinSet<()>,
     /// The text that was typed during turns, before questions, and is not sent yet.
@@ -101,23 +101,6 @@ impl RunClient {
             typed: String::new(),
             turn: TurnState::Idle,
         })
-    }
-
-    pub(super) fn set_session(&mut self, session: String) {
-        self.session = session;
-    }
-
-    pub(super) fn session(&self) -> &str {
-        &self.session
-    }
-
-    pub(super) fn commands(&self) -> &[(String, String)] {
-        &self.commands
-    }
-
-    /// The number of questions since the last call that nobody was asked.
-    pub(super) fn take_unasked(&mut self) -> usize {
-        std::mem::take(&mut self.unasked)
     }
 
     /// Sends a prompt and shows the turn. There is no answer if the program has to end.
@@ -319,7 +302,7 @@ impl RunClient {
         call: &Value,
         options: &[Value],
     ) -> Result<Option<String>, RequestFailure> {
-        let Some(source) = self.policy.source() else { return Ok(None) };
+        let Some(source) = &self.policy.asks_on else { return Ok(None) };
         let typed = source.take_typed();
         self.typed.push_str(&typed);
         self.screen.question(call);
@@ -369,7 +352,7 @@ impl RunClient {
     /// Reads a line of the user's; `None` if the turn was cancelled instead.
     pub(super) async fn read_answer(&mut self) -> Result<Option<String>, RequestFailure> {
         let Some((mut reading, guard)) =
-            self.policy.source().and_then(|source: &AnswerSource| source.read_line().ok())
+            self.policy.asks_on.as_ref().and_then(|source| source.read_line().ok())
         else {
             return Ok(None);
         };

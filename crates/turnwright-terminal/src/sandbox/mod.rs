@@ -21,59 +21,43 @@ use turnwright_workspace::exec::{
 };
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
-/// A command of a person, and what it may do in the sandbox.
-#[derive(Debug)]
-pub struct SandboxedCommand {
-    /// It may write only to its temporary folder.
-    pub read_only: bool,
-    /// It may use the network.
-    pub network: bool,
-    /// The other files and folders to which it may write.
-    pub write: Vec<PathBuf>,
-    /// The program and its arguments.
-    pub program: Vec<OsString>,
-}
-
-impl SandboxedCommand {
-    /// Runs the command. Returns its exit status.
-    pub fn run(self, config: &Config) -> io::Result<u8> {
-        // Removed when this process ends.
-        let folder = PrivateTempFolder::create()?;
-        let place = folder.path().canonicalize()?;
-        let sandbox = Box::new(self.profile(config, &place)?);
-        let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
-        let environment =
-            names.fold(environment(config), |environment, name| environment.with(name, &place));
-        run_in_terminal(LaunchSource::Person { program: self.program, sandbox }, &environment)
+/// Runs a command of a person, a program with its arguments. It may write to its temporary folder, to the files and
+/// folders `added`, and below the current folder unless it `only_reads`. Returns its exit status.
+pub fn run_in_sandbox(
+    program: Vec<OsString>,
+    added: &[PathBuf],
+    only_reads: bool,
+    network: Network,
+    config: &Config,
+) -> io::Result<u8> {
+    // Removed when this process ends.
+    let folder = PrivateTempFolder::create()?;
+    let place = folder.path().canonicalize()?;
+    let mut write = vec![place.clone()];
+    let mut keep = Vec::new();
+    if !only_reads {
+        let here = Path::new(".").canonicalize()?;
+        keep = vec![here.join(".git/hooks"), here.join(".git/config")];
+        write.push(here);
     }
-
-    /// The profile of a command that a person starts: it may write below the current folder.
-    fn profile(&self, config: &Config, temporary: &Path) -> io::Result<SandboxProfile> {
-        let mut write = vec![temporary.to_owned()];
-        let mut keep = Vec::new();
-        if !self.read_only {
-            let here = Path::new(".").canonicalize()?;
-            keep = vec![here.join(".git/hooks"), here.join(".git/config")];
-            write.push(here);
-        }
-        for path in &self.write {
-            let real = path.canonicalize();
-            write.push(
-                real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?,
-            );
-        }
-        let home = config.paths.home.as_deref();
-        let mut hide = home.map(turnwright_types::effect::credential_paths).unwrap_or_default();
-        hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
-        let network = if self.network { Network::Internet } else { Network::Loopback };
-        Ok(SandboxProfile {
-            writable: write,
-            read_only: keep,
-            hidden: hide,
-            network,
-            ..SandboxProfile::default()
-        })
+    for path in added {
+        let real = path.canonicalize();
+        write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
+    let home = config.paths.home.as_deref();
+    let mut hide = home.map(turnwright_types::effect::credential_paths).unwrap_or_default();
+    hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
+    let sandbox = Box::new(SandboxProfile {
+        writable: write,
+        read_only: keep,
+        hidden: hide,
+        network,
+        ..SandboxProfile::default()
+    });
+    let names = ["TMPDIR", "TMP", "TEMP"].into_iter();
+    let environment =
+        names.fold(environment(config), |environment, name| environment.with(name, &place));
+    run_in_terminal(LaunchSource::Person { program, sandbox }, &environment)
 }
 
 /// The most chunks of output that may wait to be written to the terminal.

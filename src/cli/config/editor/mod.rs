@@ -17,7 +17,6 @@ use turnwright_types::private_file;
 use turnwright_workspace::files::{FileError, replace_file};
 use turnwright_workspace::real_path;
 
-use EditorSettings::{ByHand, File};
 use SettingsFile::{ConfigFolder, Home};
 
 /// The path in the pages that stands for the running program.
@@ -27,15 +26,8 @@ const PLACEHOLDER: &str = "/home/you/.cargo/bin/turnwright";
 struct EditorGuide {
     name: &'static str,
     page: &'static str,
-    settings: EditorSettings,
-}
-
-/// Where the set-up belongs.
-enum EditorSettings {
-    /// A JSON file in one of these folders: of Linux, macOS and Windows.
-    File([SettingsFile; 3]),
-    /// Something that this program cannot write: what it is.
-    ByHand(&'static str),
+    /// The JSON file of the set-up, on Linux, macOS and Windows, or why this program cannot write it.
+    settings: Result<[SettingsFile; 3], &'static str>,
 }
 
 /// A file and the folder that its path starts from.
@@ -60,28 +52,28 @@ macro_rules! guide {
 const GUIDES: &[EditorGuide] = &[
     guide!(
         "zed",
-        File([
+        Ok([
             ConfigFolder("zed/settings.json"),
             Home(".config/zed/settings.json"),
             ConfigFolder("Zed/settings.json"),
         ])
     ),
-    guide!("neovim", ByHand("The configuration of Neovim is Lua code")),
-    guide!("emacs", ByHand("The configuration of Emacs is Lisp code")),
-    guide!("jetbrains", File([Home(".jetbrains/acp.json"); 3])),
+    guide!("neovim", Err("The configuration of Neovim is Lua code")),
+    guide!("emacs", Err("The configuration of Emacs is Lisp code")),
+    guide!("jetbrains", Ok([Home(".jetbrains/acp.json"); 3])),
     guide!(
         "vscode",
-        File([
+        Ok([
             ConfigFolder("Code/User/settings.json"),
             Home("Library/Application Support/Code/User/settings.json"),
             ConfigFolder("Code/User/settings.json"),
         ])
     ),
-    guide!("toad", ByHand("Toad takes the agent on its command line")),
-    guide!("acpx", File([Home(".acpx/config.json"); 3])),
-    guide!("obsidian", ByHand("Obsidian's plugin has a form for agents")),
-    guide!("jupyter", ByHand("A persona of Jupyter AI is Python code")),
-    guide!("marimo", ByHand("marimo needs a bridge that runs beside it")),
+    guide!("toad", Err("Toad takes the agent on its command line")),
+    guide!("acpx", Ok([Home(".acpx/config.json"); 3])),
+    guide!("obsidian", Err("Obsidian's plugin has a form for agents")),
+    guide!("jupyter", Err("A persona of Jupyter AI is Python code")),
+    guide!("marimo", Err("marimo needs a bridge that runs beside it")),
 ];
 
 impl EditorGuide {
@@ -113,7 +105,7 @@ impl EditorGuide {
 
     /// The file on this system. None if there is no home folder, or nothing to write.
     fn file(&self, config: &Config) -> Option<PathBuf> {
-        let File([linux, macos, windows]) = self.settings else { return None };
+        let [linux, macos, windows] = self.settings.ok()?;
         let file = match () {
             () if cfg!(windows) => windows,
             () if cfg!(target_os = "macos") => macos,
@@ -201,7 +193,7 @@ fn write(
         print(&guide.text(program))?;
         Err(CliError::Other(format!("{why}. Nothing was written; the set-up is above")))
     };
-    if let ByHand(why) = guide.settings {
+    if let Err(why) = guide.settings {
         return by_hand(why.to_owned());
     }
     let Some(path) = args.file.clone().or_else(|| guide.file(config)) else {

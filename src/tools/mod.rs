@@ -59,7 +59,9 @@ pub(crate) use arguments::{
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
 pub(crate) use memory::note_folders;
-pub(crate) use registry::{AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight};
+pub(crate) use registry::{
+    AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight,
+};
 pub use registry::{OfferContext, ToolIndex, Toolbox};
 pub(crate) use tool_env::{
     ProcessShared, SessionShared, SharedValue, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,

@@ -12,8 +12,8 @@ use super::PROMPT_KEYS_PER_CONNECTION;
 use super::journal::Journal;
 use crate::session::Replayed;
 use turnwright_types::client::{
-    BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, UserQuestion, UserReply,
+    BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::ids::SessionId;

@@ -292,9 +292,8 @@ impl WriterThread {
     }
 
     fn try_commit(&mut self, batch: &mut [Box<dyn WriteJob>]) -> Result<(), StoreError> {
-        let is_already_failing = self.was_locked
-            || !self.backlog.is_empty()
-            || self.shared.current_error().is_some();
+        let is_already_failing =
+            self.was_locked || !self.backlog.is_empty() || self.shared.current_error().is_some();
         let is_final_flush = self.shared.is_final_flush.load(Ordering::Relaxed);
         let timeout = if is_already_failing && !is_final_flush {
             SHORT_BUSY_TIMEOUT

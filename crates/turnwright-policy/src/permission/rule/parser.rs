@@ -98,10 +98,8 @@ fn exec(spec: &str) -> Result<Pattern, RuleError> {
 }
 
 fn fetch(spec: &str) -> Result<Pattern, RuleError> {
-    let domain = spec
-        .strip_prefix("domain:")
-        .ok_or("it must have the form `fetch(domain:HOST)`")?
-        .trim();
+    let domain =
+        spec.strip_prefix("domain:").ok_or("it must have the form `fetch(domain:HOST)`")?.trim();
     if domain == "*" {
         return Ok(Pattern::Fetch("*".to_owned()));
     }

@@ -130,7 +130,7 @@ impl From<std::io::Error> for StoreError {
     }
 }
 
-/// What changes while the store is in use.
+/// The state of the store that changes while it is in use.
 #[derive(Debug, Default)]
 pub(super) struct StoreState {
     /// Why writing fails at the moment.

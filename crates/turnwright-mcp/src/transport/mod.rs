@@ -87,7 +87,7 @@ struct PeerInner {
     ended: CancellationToken,
 }
 
-/// What the server may speak of before it is over.
+/// The exchanges that the server may speak of before they are over.
 #[derive(Default)]
 struct OpenExchanges {
     /// Its questions that wait for the user.

@@ -120,6 +120,7 @@ impl McpHandler {
         let runner = self.state.lock().runner.take();
         if let Some(runner) = runner {
             runner.env.jobs.close().await;
+            runner.env.shared.guard.close().await;
         }
     }
 

@@ -382,7 +382,8 @@ impl CommandSite {
         let taken = ProtectedSnapshot::take(protected, repositories, previous.as_deref())
             .with_places(writable.cloned().chain(temp), programs.into_iter().flatten().collect());
         let snapshot = Arc::new(taken);
-        self.guard.state.lock().last_snapshot = Some(Arc::clone(&snapshot));
+        // A large one is dropped without the lock.
+        let _old = self.guard.state.lock().last_snapshot.replace(Arc::clone(&snapshot));
         snapshot
     }
 
@@ -412,7 +413,7 @@ impl CommandSite {
         match confinement.snapshot {
             Some(snapshot) => {
                 let check = ProtectedCheck {
-                    site: self.clone(),
+                    site: self.check_site(),
                     job: Arc::clone(job),
                     watch: Arc::clone(&watch),
                     snapshot,
@@ -425,7 +426,11 @@ impl CommandSite {
                 watch.checked.cancel();
                 if watch.is_unconfined {
                     let changes = ChangingCall::begin(guard, [None]);
-                    guard.keep_while_running(Arc::clone(job), changes);
+                    let ended = Arc::clone(job);
+                    guard.tracker.spawn(async move {
+                        ended.wait_for_end().await;
+                        drop(changes);
+                    });
                 }
             }
         }

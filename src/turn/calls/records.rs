@@ -490,11 +490,11 @@ fn content_json(content: &CallContent) -> Value {
         CallContent::Text(_) | CallContent::Terminal(_) => json!(content),
         CallContent::Image(media) => json!(media),
         CallContent::Diff { path, old, new, fate } => {
-            let mut diff = json!({ "path": path, "old": old, "new": new });
+            let mut diff = json!({ "path": path.to_string_lossy(), "old": old, "new": new });
             match fate {
                 FileFate::Kept => {}
                 FileFate::Deleted => diff["deleted"] = true.into(),
-                FileFate::MovedFrom(before) => diff["moved_from"] = json!(before),
+                FileFate::MovedFrom(before) => diff["moved_from"] = before.to_string_lossy().into(),
             }
             diff
         }
@@ -523,7 +523,8 @@ fn read_content(value: &Value) -> CallContent {
 }
 
 fn read_view(value: &Value) -> CallView {
-    CallView::deserialize(value).unwrap_or_else(|_| CallView::new("", ToolKind::Other))
+    CallView::deserialize(value)
+        .unwrap_or_else(|_| CallView::new(text(&value["title"]), ToolKind::Other))
 }
 
 fn text(value: &Value) -> String {

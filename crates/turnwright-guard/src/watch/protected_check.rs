@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use turnwright_policy::permission::ProtectedPaths;
-use turnwright_workspace::checkpoint::LiveFolders;
+use turnwright_workspace::checkpoint::{ChangeTracker, LiveFolders};
 use turnwright_workspace::exec::Job;
 
 use super::{
@@ -47,9 +47,18 @@ const STOPPED: &str = "[protected: the command was stopped, because it wrote a f
 /// A file that is still there after this time is no intermediate step of a harmless program.
 pub(crate) const SETTLING_TIME: Duration = Duration::from_millis(5);
 
+/// The part of a [`CommandSite`] that checks use after a call. They keep neither its client nor its folders alive.
+#[derive(Clone)]
+pub(super) struct CheckSite {
+    pub(super) guard: Arc<ConfinementGuard>,
+    pub(super) tracker: Arc<ChangeTracker>,
+    /// The folder for what is taken away.
+    pub(super) quarantine: PathBuf,
+}
+
 /// The checks of the protected paths during and after one command.
 pub(super) struct ProtectedCheck {
-    pub(super) site: CommandSite,
+    pub(super) site: CheckSite,
     pub(super) job: Arc<Job>,
     pub(super) watch: Arc<CommandWatch>,
     pub(super) snapshot: Arc<ProtectedSnapshot>,
@@ -139,7 +148,7 @@ impl ProtectedCheck {
             return (live, Vec::new());
         }
         std::thread::sleep(SETTLING_TIME);
-        let traps = look(Some(&self.site.quarantine_folder()));
+        let traps = look(Some(&self.site.quarantine));
         for changes in &traps {
             self.tell(changes);
         }
@@ -171,9 +180,9 @@ impl ProtectedCheck {
             self.site.search_ignored();
             self.check_repositories(true);
         }
-        let quarantine = self.site.quarantine_folder();
+        let quarantine = &self.site.quarantine;
         let environments = &self.watch.changes.installs_in;
-        let changes = self.snapshot.check_if(&self.allowed_now(), Some(&quarantine), &|path| {
+        let changes = self.snapshot.check_if(&self.allowed_now(), Some(quarantine), &|path| {
             self.site.guard.is_own(path) && !self.is_being_made(path, environments)
         });
         if let Some(changes) = changes.filter(|changes| !changes.restored.is_empty()) {
@@ -215,8 +224,8 @@ impl ProtectedCheck {
     /// Undoes the changes that can only be the command's.
     fn undo_own(&self, snapshot: &ProtectedSnapshot, allowed: &[PathBuf]) {
         let guard = &self.site.guard;
-        let quarantine = self.site.quarantine_folder();
-        let own = snapshot.check_if(allowed, Some(&quarantine), &|path| guard.is_own(path));
+        let quarantine = &self.site.quarantine;
+        let own = snapshot.check_if(allowed, Some(quarantine), &|path| guard.is_own(path));
         if let Some(changes) = own {
             self.tell(&changes);
         }
@@ -461,14 +470,24 @@ pub(super) struct IgnoredSearch {
 }
 
 impl CommandSite {
+    pub(super) fn check_site(&self) -> CheckSite {
+        CheckSite {
+            guard: Arc::clone(&self.guard),
+            tracker: Arc::clone(&self.tracker),
+            quarantine: self.quarantine_folder(),
+        }
+    }
+
     /// Notes the repositories in ignored folders before the first command. Returns at once.
     pub(crate) fn begin_ignored_search(&self) {
         let is_known = self.guard.state.lock().ignored.known.is_some();
         if !is_known {
-            self.search_ignored();
+            self.check_site().search_ignored();
         }
     }
+}
 
+impl CheckSite {
     /// Searches the ignored folders for repositories soon, beside the calls. Returns at once.
     pub(super) fn search_ignored(&self) {
         let Ok(runtime) = Handle::try_current() else { return };
@@ -483,7 +502,7 @@ impl CommandSite {
     }
 }
 
-async fn search_while_due(site: CommandSite) {
+async fn search_while_due(site: CheckSite) {
     let requested = SystemTime::now();
     loop {
         site.guard.state.lock().ignored.is_due = false;
@@ -503,20 +522,20 @@ async fn search_while_due(site: CommandSite) {
     }
 }
 
-fn search_once(site: &CommandSite, requested: SystemTime) {
-    let quarantine = site.quarantine_folder();
+fn search_once(site: &CheckSite, requested: SystemTime) {
+    let quarantine = &site.quarantine;
     let (found, is_complete) = site.tracker.find_in_ignored();
     let state = site.guard.state.lock();
     let known = state.ignored.known.clone();
     let before = state.ignored.snapshot.clone();
     drop(state);
     let before = before.as_deref();
-    let changed = before.and_then(|before| undo_changes(before, &quarantine));
+    let changed = before.and_then(|before| undo_changes(before, quarantine));
     // At the first search, only older repositories count as there before.
     let known = known
         .unwrap_or_else(|| found.iter().filter(|git| is_older(git, requested)).cloned().collect());
     let new: Vec<_> = found.difference(&known).cloned().collect();
-    let made = ProtectedSnapshot::without_repositories(new, None).check(&[], Some(&quarantine));
+    let made = ProtectedSnapshot::without_repositories(new, None).check(&[], Some(quarantine));
     let changes: Vec<_> = changed.into_iter().chain(made).collect();
     if !changes.is_empty() {
         tracing::warn!(?changes, "a repository in an ignored folder starts programs");

@@ -196,7 +196,7 @@ impl ServerWatch {
         }
         if self.is_search_due && !is_call && (is_last || self.search_at <= start) {
             self.is_search_due = false;
-            self.site.search_ignored();
+            self.site.check_site().search_ignored();
             let (new, _) = self.site.tracker.find_new_repositories(&self.repositories);
             self.take_new_repositories(new);
             self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;

@@ -62,7 +62,7 @@ impl ProcessNamespace {
         match syscalls::continue_in_sibling() {
             Ok(program) => {
                 let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
-                rustix::io::write(&self.numbers.1, numbers.as_flattened())?;
+                rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();
                 syscalls::set_signal_mask(&mask)
             }
             Err(error) => {

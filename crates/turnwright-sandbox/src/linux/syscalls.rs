@@ -154,10 +154,10 @@ pub(super) fn continue_in_sibling() -> io::Result<Pid> {
             exit = const libc::SYS_exit_group,
             inlateout("rax") libc::SYS_clone => result,
             inlateout("rdi") c_long::from(flags) => _,
-            in("rsi") 0,
+            in("rsi") 0_usize,
             in("rdx") &raw mut number,
-            in("r10") 0,
-            in("r8") 0,
+            in("r10") 0_usize,
+            in("r8") 0_usize,
             lateout("rcx") _,
             lateout("r11") _,
         );
@@ -176,10 +176,10 @@ pub(super) fn continue_in_sibling() -> io::Result<Pid> {
             exit = const libc::SYS_exit_group,
             inlateout("x8") libc::SYS_clone => _,
             inlateout("x0") c_long::from(flags) => result,
-            in("x1") 0,
+            in("x1") 0_usize,
             in("x2") &raw mut number,
-            in("x3") 0,
-            in("x4") 0,
+            in("x3") 0_usize,
+            in("x4") 0_usize,
         );
     }
     if let Ok(error @ 1..) = c_int::try_from(-result) {

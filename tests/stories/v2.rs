@@ -554,6 +554,14 @@ fn v2_prompt_with_a_key_is_known_after_a_restart_and_a_wrong_key_is_refused() {
     result(agent.call("session/resume", &resume));
     assert_eq!(result(agent.call("session/prompt", &params))["messageId"], message);
     assert_eq!(agent.model().requests().len(), 1);
+    // A copy of the session has its own keys.
+    let fork = json!({ "sessionId": agent.session, "cwd": agent.workspace() });
+    agent.session =
+        result(agent.call("session/fork", &fork))["sessionId"].as_str().unwrap().to_owned();
+    let copy = agent.request("session/prompt", &keyed(&agent.session.clone(), "go", key.as_str()));
+    assert_ne!(result(agent.answer_to(&copy))["messageId"], message);
+    agent.stop_reason(&copy);
+    assert_eq!(agent.model().requests().len(), 2);
     let many = "ä".repeat(256);
     for bad in [json!(""), json!(many), json!(7), json!([]), json!({}), json!(true)] {
         let answer = agent.call("session/prompt", &keyed(&agent.session, "go", bad.clone()));

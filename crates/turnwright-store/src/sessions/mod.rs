@@ -291,6 +291,12 @@ fn copy_conversation(
             params_from_iter([copy, original]),
         )?;
     }
+    // The keys of prompts are those of the original session.
+    connection.execute(
+        "UPDATE entries SET body = json_remove(body, '$.message.user.submission') \
+         WHERE session = ? AND kind = 'message' AND body LIKE '%\"submission\":%'",
+        [copy],
+    )?;
     // The use of the context window is copied; the costs belong to the original.
     connection.execute(
         "INSERT INTO usage (session, turn, at, model, input, output, cached, window) SELECT ?, \

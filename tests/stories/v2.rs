@@ -76,6 +76,16 @@ fn v2_version_a_number_above_ours_in_the_form_of_version_1_is_answered_with_vers
 }
 
 #[test]
+fn v2_version_a_number_above_ours_is_answered_whatever_form_the_information_has() {
+    for info in [json!(null), json!("editor"), json!([1]), json!({ "name": { "en": "editor" } })] {
+        let mut agent = v2().spawn();
+        let params = json!({ "protocolVersion": 3, "info": info, "capabilities": [] });
+        let answer = agent.call("initialize", &params);
+        assert_eq!(answer["result"]["protocolVersion"], 2, "{params}: {answer}");
+    }
+}
+
+#[test]
 fn v2_version_the_first_initialize_fixes_it() {
     let mut agent = v2().initialize();
     assert_eq!(code(&agent.call("initialize", &initialize(1))), -32602);

@@ -60,10 +60,14 @@ pub(super) fn initialize_v2(connection: &mut Connection, params: Value, reply: R
         return reply.fail(&refused("`protocolVersion` must be a number from 2 to 65535, as this connection speaks version 2"));
     }
     let info = &params["info"];
-    let (Some(name), Some(_)) = (info["name"].as_str(), info["version"].as_str()) else {
+    let has_info = info["name"].is_string() && info["version"].is_string();
+    // A later version may have another form of it.
+    if version == Some(2) && !has_info {
         return reply.fail(&refused("`info` must have a `name` and a `version`"));
-    };
-    connection.host.store().set_client_name(info["title"].as_str().unwrap_or(name));
+    }
+    if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
+        connection.host.store().set_client_name(name);
+    }
     connection.host.set_client(&params, "info", "capabilities");
     let caps = read_v2_client_caps(&params);
     connection.client = Some(caps);

@@ -191,9 +191,17 @@ impl ConfinementGuard {
     pub(crate) fn temp_folder(&self) -> Option<PathBuf> {
         if self.state.lock().temp.is_none() {
             match PrivateTempFolder::create() {
-                // If another command was faster, both use its folder.
                 Ok(folder) => {
-                    self.state.lock().temp.get_or_insert(folder);
+                    let mut state = self.state.lock();
+                    // If another command was faster, both use its folder.
+                    let unused = if state.temp.is_some() {
+                        Some(folder)
+                    } else {
+                        state.temp.replace(folder)
+                    };
+                    // It is removed from the disk without the lock.
+                    drop(state);
+                    drop(unused);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot create a temporary folder for commands");

@@ -44,15 +44,16 @@ pub(super) struct StartedChildren(Vec<Pid>);
 pub(super) fn start(
     spawn: impl FnOnce() -> (io::Result<Child>, io::Result<Option<CommandNamespace>>),
 ) -> io::Result<(Child, Option<CommandNamespace>, StartedChildren)> {
+    // After an error it is dropped last, when the processes of the namespace are abandoned.
+    let mut started = StartedChildren(Vec::new());
     let mut known = CHILDREN.lock();
     let (child, namespace) = spawn();
     let process = child.as_ref().ok().and_then(Child::id).and_then(pid);
     let others = namespace.iter().flatten().flat_map(CommandNamespace::children);
-    let all: Vec<_> = process.into_iter().chain(others).collect();
-    known.extend(all.iter().map(|process| (*process, false)));
+    started.0.extend(process.into_iter().chain(others));
+    known.extend(started.0.iter().map(|process| (*process, false)));
     // A namespace that is dropped because of an error takes the lock, too.
     drop(known);
-    let started = StartedChildren(all);
     Ok((child?, namespace?, started))
 }
 

@@ -227,7 +227,7 @@ pub fn makes_environments(effect: &Effect) -> bool {
 }
 
 pub(super) fn environment_use(command: &ShellCommand) -> EnvironmentUse {
-    shell::environment_use(&command.line, dialect())
+    shell::environment_use(&command.line, &command.script, dialect())
 }
 
 fn exists(path: &Path) -> bool {

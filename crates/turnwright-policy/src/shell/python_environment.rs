@@ -2,7 +2,7 @@
 
 use super::args::name;
 use super::{SimpleCommand, classify, parse};
-use turnwright_types::shell_script::ShellDialect;
+use turnwright_types::shell_script::{Script, ShellDialect};
 
 /// The effect of a line on virtual environments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,12 +67,13 @@ const SYSTEM_FOLDERS: &[&str] =
 /// Modules of Python that are programs only with `-m`.
 const MODULES: &[&str] = &["venv", "ensurepip"];
 
-/// Finds the effect of a line on virtual environments, judging by its words: [`EnvironmentUse::None`] if the line may
+/// Finds the effect of a line, which was parsed as `script`, on virtual environments, judging by its words: [`EnvironmentUse::None`] if the line may
 /// run anything but programs for environments and commands that only read, because another program would have the right
 /// to change them, too.
-pub fn environment_use(line: &str, dialect: ShellDialect) -> EnvironmentUse {
-    let (line, has_activation) = without_activations(line);
-    let script = parse(&line, dialect);
+pub fn environment_use(line: &str, script: &Script, dialect: ShellDialect) -> EnvironmentUse {
+    let (rest, has_activation) = without_activations(line);
+    let without = has_activation.then(|| parse(&rest, dialect));
+    let script = without.as_ref().unwrap_or(script);
     if script.ambiguity.is_some() {
         return EnvironmentUse::None;
     }
@@ -298,7 +299,8 @@ mod tests {
             (".venv/bin/pixi add numpy", Installs),
             ("conda list", None),
         ] {
-            assert_eq!(environment_use(line, ShellDialect::Bash), expected, "{line}");
+            let script = parse(line, ShellDialect::Bash);
+            assert_eq!(environment_use(line, &script, ShellDialect::Bash), expected, "{line}");
         }
     }
 }

@@ -19,6 +19,7 @@ use turnwright_policy::shell::{
     self, Classification, GitContentQuery, GitUse, LookUp, NamedPlace, SimpleCommand,
 };
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand, Uncertainty};
+use turnwright_types::text;
 use turnwright_workspace::exec::{Environment, dialect};
 use turnwright_workspace::files::{Roots, read_head};
 use turnwright_workspace::real_path;
@@ -409,7 +410,8 @@ fn untrusted_version_reason(
         holders.find(|folder| folder.ends_with(".volta/bin") || folder.ends_with("shims"))?;
     let is_volta = found.ends_with(".volta/bin");
     let home = environment.get("HOME").map(Path::new);
-    let version_files = VERSION_FILES.iter().chain(IDIOMATIC_VERSION_FILES);
+    let version_files =
+        VERSION_FILES.into_iter().chain(text::list_entries(IDIOMATIC_VERSION_FILES));
     // Files in the home folder are the user's own settings.
     let mut folders = folder.ancestors().take_while(|folder| Some(*folder) != home);
     let is_named = folders.any(|folder| {

@@ -112,6 +112,11 @@ pub fn whole_lines(text: &str) -> &str {
     &text[..text.rfind('\n').map_or(0, |end| end + 1)]
 }
 
+/// Returns the entries of a list that has one a line. Empty lines and comments, which begin with `#`, are none.
+pub fn list_entries(list: &str) -> impl Iterator<Item = &str> + Clone {
+    list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
+}
+
 /// Returns how many bytes at the end of a text may be the beginning of a mark that the text does not contain.
 pub fn begun_mark_len(text: &str, marks: &[&str]) -> usize {
     let longest = marks.iter().map(|mark| mark.len()).max().unwrap_or_default();
@@ -163,6 +168,14 @@ pub fn format_bytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_and_empty_lines_are_no_entries() {
+        let list = "# Fruit.\nquince\n\na medlar # ripe\r\n# Nuts.\nwalnut";
+        assert_eq!(list_entries(list).collect::<Vec<_>>(), ["quince", "a medlar # ripe", "walnut"]);
+        assert_eq!(list_entries("quince").collect::<Vec<_>>(), ["quince"]);
+        assert_eq!(list_entries("").next(), None);
+    }
 
     /// Texts with characters of one to four bytes, a combining mark, and characters of two columns.
     const SAMPLES: [&str; 9] =

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::str::Chars;
 
 use turnwright_policy::shell::{GitProgram, GitUse};
+use turnwright_types::text;
 
 /// A setting of a config file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,101 +158,8 @@ impl GitConfigParser<'_> {
 const HARMLESS_SECTIONS: &str =
     "advice branch color column feature index maintenance pack repack rerere status user worktree";
 
-/// Sections and keys in them that start no program.
-const HARMLESS_KEYS: &[(&str, &str)] = &[
-    ("am", "keepcr messageid threeway"),
-    ("apply", "ignorewhitespace whitespace"),
-    (
-        "blame",
-        "blankboundary coloring date markignoredlines markunblamablelines showemail showroot",
-    ),
-    ("checkout", "defaultremote guess workers"),
-    ("clean", "requireforce"),
-    ("commit", "cleanup gpgsign status template verbose"),
-    ("commitgraph", "changedpaths generationversion"),
-    (
-        "core",
-        "abbrev autocrlf bare bigfilethreshold checkroundtripencoding checkstat commentchar \
-         commentstring commitgraph compression deltabasecachelimit eol filemode \
-         filesreflocktimeout fscache fsync fsyncmethod hidedotfiles ignorecase ignorestat \
-         logallrefupdates longpaths loosecompression maxtreedepth multipackindex notesref \
-         packedgitlimit packedgitwindowsize packedrefstimeout precomposeunicode \
-         prefersymlinkrefs preloadindex protecthfs protectntfs quotepath \
-         repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone \
-         symlinks trustctime untrackedcache usereplacerefs warnambiguousrefs whitespace",
-    ),
-    ("credential", "usehttppath username"),
-    (
-        "diff",
-        "algorithm autorefreshindex binary cachetextconv colormoved colormovedws context \
-         dirstat dstprefix funcname guitool ignoresubmodules indentheuristic interhunkcontext \
-         mnemonicprefix noprefix orderfile relative renamelimit renames srcprefix \
-         statgraphwidth statnamewidth submodule suppressblankempty tool wordregex \
-         wserrorhighlight xfuncname",
-    ),
-    (
-        "extensions",
-        "compatobjectformat objectformat partialclone preciousobjects refstorage \
-         relativeworktrees worktreeconfig",
-    ),
-    (
-        "fetch",
-        "all negotiationalgorithm output parallel prune prunetags recursesubmodules \
-         showforcedupdates unpacklimit writecommitgraph",
-    ),
-    ("format", "attach coverletter from headers numbered signoff subjectprefix thread"),
-    (
-        "gc",
-        "auto autodetach autopacklimit cruftpacks packrefs pruneexpire reflogexpire \
-         reflogexpireunreachable rerereresolved rerereunresolved worktreepruneexpire \
-         writecommitgraph",
-    ),
-    ("gpg", "allowedsignersfile format mintrustlevel revocationfile"),
-    ("grep", "column extendedregexp fallbacktonoindex fullname linenumber patterntype threads"),
-    ("help", "format"),
-    ("i18n", "commitencoding filesencoding logoutputencoding"),
-    ("init", "defaultbranch"),
-    ("interactive", "singlekey"),
-    ("lfs", "access locksverify repositoryformatversion"),
-    (
-        "log",
-        "abbrevcommit date decorate excludedecoration graphcolors initialdecorationset mailmap \
-         showroot showsignature",
-    ),
-    (
-        "merge",
-        "autostash branchdesc conflictstyle defaulttoupstream directoryrenames ff guitool log \
-         name recursive renamelimit renames renormalize stat suppressdest tool verbosity \
-         verifysignatures",
-    ),
-    ("mergetool", "hideresolved keepbackup prompt trustexitcode writetotemp"),
-    ("notes", "displayref mergestrategy rewritemode rewriteref"),
-    ("pull", "ff rebase"),
-    (
-        "push",
-        "autosetupremote default followtags gpgsign negotiate pushoption recursesubmodules \
-         useforceifincludes",
-    ),
-    (
-        "rebase",
-        "abbreviatecommands autosquash autostash forkpoint maxlabellength missingcommitscheck \
-         rebasemerges reschedulefailedexec stat updaterefs",
-    ),
-    ("receive", "denycurrentbranch denydeletes denynonfastforwards fsckobjects"),
-    (
-        "remote",
-        "fetch followremotehead gh-resolved mirror partialclonefilter promisor prune prunetags \
-         push pushdefault serveroption skipdefaultupdate skipfetchall tagopt",
-    ),
-    ("revert", "reference"),
-    ("showbranch", "default"),
-    ("stash", "showpatch showstat"),
-    ("submodule", "active branch fetchrecursesubmodules ignore propagatebranches recurse"),
-    ("tag", "forcesignannotated gpgsign sort"),
-    ("transfer", "advertisesid credentialsinurl fsckobjects hiderefs unpacklimit"),
-    ("uploadpack", "allowanysha1inwant allowfilter allowreachablesha1inwant allowtipsha1inwant"),
-    ("versionsort", "suffix"),
-];
+/// Keys in other sections that start no program.
+const HARMLESS_KEYS: &str = include_str!("settings/harmless_keys.txt");
 
 /// Keys that are harmless with exactly this value: what `git lfs install --local` writes.
 const HARMLESS_PAIRS: &[(&str, &str)] = &[
@@ -263,28 +171,15 @@ const HARMLESS_PAIRS: &[(&str, &str)] = &[
 
 /// Kinds of programs, and the keys that name one.
 const PROGRAM_KEYS: &[(GitProgram, &str)] = &[
-    (
-        GitProgram::Connection,
-        "core.alternaterefscommand core.askpass core.gitproxy core.sshcommand credential.helper \
-         remote.receivepack remote.uploadpack uploadpack.packobjectshook",
-    ),
-    (
-        GitProgram::Content,
-        "filter.clean filter.process filter.smudge lfs.clean lfs.path lfs.smudge merge.driver",
-    ),
-    (GitProgram::Diff, "diff.command diff.external diff.textconv interactive.difffilter"),
-    (GitProgram::Fsmonitor, "core.fsmonitor"),
-    // Only commands that are not looked into run the one that `submodule.*.update` names.
-    (
-        GitProgram::Interactive,
-        "browser.cmd core.editor core.pager difftool.cmd difftool.path guitool.cmd man.cmd \
-         man.path mergetool.cmd mergetool.path sendemail.smtpserver sequence.editor \
-         submodule.update tar.command trailer.cmd trailer.command",
-    ),
-    (GitProgram::Signature, "gpg.defaultkeycommand gpg.program"),
+    (GitProgram::Connection, include_str!("settings/programs/connection.txt")),
+    (GitProgram::Content, include_str!("settings/programs/content.txt")),
+    (GitProgram::Diff, include_str!("settings/programs/diff.txt")),
+    (GitProgram::Fsmonitor, include_str!("settings/programs/fsmonitor.txt")),
+    (GitProgram::Interactive, include_str!("settings/programs/interactive.txt")),
+    (GitProgram::Signature, include_str!("settings/programs/signature.txt")),
 ];
 
-/// The same for sections of which each key names a program.
+/// Kinds of programs, and the sections of which each key names one.
 const SECTIONS_OF_PROGRAMS: &[(GitProgram, &str)] =
     &[(GitProgram::Hook, "hook"), (GitProgram::Interactive, "alias pager")];
 
@@ -345,7 +240,9 @@ impl GitSetting {
     /// The kind of the program that the setting names.
     fn program(&self) -> Option<GitProgram> {
         let section = self.key.split('.').next().unwrap_or_default();
-        let named = PROGRAM_KEYS.iter().find(|(_, keys)| is_in(keys, &self.key));
+        let named = PROGRAM_KEYS
+            .iter()
+            .find(|(_, keys)| text::list_entries(keys).any(|known| known == self.key));
         named
             .or_else(|| SECTIONS_OF_PROGRAMS.iter().find(|(_, sections)| is_in(sections, section)))
             .map(|(kind, _)| *kind)
@@ -418,7 +315,7 @@ impl GitSetting {
     /// Returns true if the setting cannot make git start a program.
     pub(super) fn is_harmless(&self) -> bool {
         let value = self.value.as_deref().unwrap_or("true");
-        let (section, key) = self.key.split_once('.').unwrap_or_default();
+        let (section, _) = self.key.split_once('.').unwrap_or_default();
         match self.key.as_str() {
             "core.fsmonitor" => ["false", "no", "off", "0"].contains(&value),
             // These are protected paths, which are not written without a question.
@@ -430,9 +327,7 @@ impl GitSetting {
             "submodule.update" => !value.starts_with('!'),
             name => {
                 is_in(HARMLESS_SECTIONS, section)
-                    || HARMLESS_KEYS
-                        .iter()
-                        .any(|(known, keys)| *known == section && is_in(keys, key))
+                    || text::list_entries(HARMLESS_KEYS).any(|known| known == name)
                     || HARMLESS_PAIRS.contains(&(name, value))
             }
         }

@@ -43,28 +43,7 @@ impl ReachedLimit {
 }
 
 /// Messages of programs when the system denies something, in lower case.
-const DENIAL_PHRASES: &[&str] = &[
-    "could not resolve host",
-    "couldn't connect to server",
-    "eacces",
-    "eai_again",
-    "enetunreach",
-    "eperm",
-    "erofs",
-    "failed to lookup address",
-    "name or service not known",
-    "network is unreachable",
-    "no address associated with hostname",
-    "nodename nor servname",
-    "operation not permitted",
-    "permission denied",
-    "permissionerror",
-    "read-only file system",
-    "temporary failure in name resolution",
-    "temporary failure resolving",
-    "unable to resolve",
-    "device or resource busy",
-];
+const DENIAL_PHRASES: &str = include_str!("denial_phrases.txt");
 
 /// Only this many bytes at the end of the output are searched.
 const SEARCHED_BYTES: usize = 16 * 1024;
@@ -237,7 +216,7 @@ fn path_in(line: &str) -> Option<&str> {
 /// Returns true if the output of a failed command mentions a denied operation.
 pub(crate) fn is_likely(output: &str) -> bool {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
-    DENIAL_PHRASES.iter().any(|phrase| end.contains(phrase))
+    text::list_entries(DENIAL_PHRASES).any(|phrase| end.contains(phrase))
 }
 
 #[cfg(test)]

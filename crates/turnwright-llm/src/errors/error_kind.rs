@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::has_any;
+use super::{has_any, has_listed};
 use turnwright_types::text;
 
 /// The kind of an error, which determines how to react to it.
@@ -74,63 +74,49 @@ impl ErrorKind {
     }
 }
 
-/// Classifies an error by its body, all codes and types in it, in lower case, and its complete message. `stated` is the
-/// HTTP status, or its equivalent in the body. `is_in_stream` is true in a response that started successfully.
-pub(crate) fn classify(
-    body: &Value,
-    codes: &[String],
-    message: &str,
-    stated: Option<u16>,
-    is_in_stream: bool,
-    has_retry_delay: bool,
-) -> ErrorKind {
-    let text = format!("{message}\n{}", codes.join("\n")).to_lowercase();
-    // Gateways report any error of their provider as a server failure, so the text says more.
-    let is_vague =
-        stated.is_none_or(|code| code == 500 || is_in_stream && (500..600).contains(&code));
-    let status = if is_vague { quoted_status(&text) } else { stated };
-    let is = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
-    if stated == Some(413) || has_any(&text, OVERFLOW) {
-        return super::refusals::parse_overflow(body, &text);
+/// An error as the server states it.
+pub(crate) struct StatedError<'a> {
+    pub(crate) body: &'a Value,
+    /// All codes and types in the body, in lower case.
+    pub(crate) codes: &'a [String],
+    /// The complete message.
+    pub(crate) message: &'a str,
+    /// The HTTP status, or its equivalent in the body.
+    pub(crate) status: Option<u16>,
+    /// True in a response that started successfully.
+    pub(crate) is_in_stream: bool,
+    /// True if the server asks for a delay.
+    pub(crate) has_retry_delay: bool,
+}
+
+/// Classifies an error. The first rule that matches counts.
+pub(crate) fn classify(error: &StatedError<'_>) -> ErrorKind {
+    let text = format!("{}\n{}", error.message, error.codes.join("\n")).to_lowercase();
+    let stated = error.status;
+    if stated == Some(413) || has_listed(&text, OVERFLOW) {
+        return super::refusals::parse_overflow(error.body, &text);
     }
-    if let Some(kind) = minimax_kind(body).or_else(|| codes.iter().find_map(|code| zai_kind(code)))
-    {
+    let kind_by_code =
+        minimax_kind(error.body).or_else(|| error.codes.iter().find_map(|code| zai_kind(code)));
+    if let Some(kind) = kind_by_code {
         return kind;
     }
-    if status == Some(402) || is_quota_used_up(&text, has_retry_delay) {
+    // Gateways report any error of their provider as a server failure, so the text says more.
+    let is_vague =
+        stated.is_none_or(|code| code == 500 || error.is_in_stream && (500..600).contains(&code));
+    let status = if is_vague { quoted_status(&text) } else { stated };
+    if status == Some(402) || is_quota_used_up(&text, error.has_retry_delay) {
         return ErrorKind::Quota;
     }
     if status == Some(429) {
         return ErrorKind::RateLimit;
     }
-    if is(&[400, 403, 422, 451]) && has_any(&text, REFUSED) {
-        return ErrorKind::Refused;
-    }
-    // The server failed to parse the model's call; another attempt may succeed.
-    if has_any(&text, &["tool_use_failed"]) {
-        return ErrorKind::Unavailable;
-    }
-    if has_any(&text, NO_TOOLS) || has_any(&text, NO_MEMORY) {
-        return ErrorKind::BadRequest;
-    }
-    let is_temporary =
-        is_vague && has_any(&text, &["try again", "temporar", "currently", "overload"]);
-    let lacks_model = has_any(&text, NO_MODEL) || !is_temporary && mentions_missing_model(&text);
-    if is(&[400, 403, 404, 422, 503]) && lacks_model {
-        return ErrorKind::ModelNotFound;
-    }
-    if is(&[400, 403]) && has_any(&text, &["unsupported_country"]) {
-        return ErrorKind::BadRequest;
-    }
-    if is(&[400, 422]) && has_any(&text, AUTH) {
-        return ErrorKind::Auth;
-    }
-    if is(&[400, 403]) && has_any(&text, RATE_LIMIT) {
-        return ErrorKind::RateLimit;
+    if let Some(kind) = by_text(&text, status, is_vague) {
+        return kind;
     }
     match by_status(status.or(stated)) {
         // The cause is unknown, and the request was accepted.
-        ErrorKind::BadRequest if is_vague && status.is_none() && !has_any(&text, INVALID) => {
+        ErrorKind::BadRequest if is_vague && status.is_none() && !has_listed(&text, INVALID) => {
             ErrorKind::Unavailable
         }
         // The requested path exists.
@@ -139,13 +125,45 @@ pub(crate) fn classify(
     }
 }
 
+/// Returns the kind of error that the text describes, if the status does not contradict it.
+fn by_text(text: &str, status: Option<u16>, is_vague: bool) -> Option<ErrorKind> {
+    let may_be = |statuses: &[u16]| status.is_none_or(|code| statuses.contains(&code));
+    if may_be(&[400, 403, 422, 451]) && has_listed(text, REFUSED) {
+        return Some(ErrorKind::Refused);
+    }
+    // The server failed to parse the model's call; another attempt may succeed.
+    if has_any(text, &["tool_use_failed"]) {
+        return Some(ErrorKind::Unavailable);
+    }
+    if has_any(text, NO_TOOLS) || has_any(text, NO_MEMORY) {
+        return Some(ErrorKind::BadRequest);
+    }
+    if may_be(&[400, 403, 404, 422, 503]) && lacks_model(text, is_vague) {
+        return Some(ErrorKind::ModelNotFound);
+    }
+    if may_be(&[400, 403]) && has_any(text, &["unsupported_country"]) {
+        return Some(ErrorKind::BadRequest);
+    }
+    if may_be(&[400, 422]) && has_listed(text, AUTH) {
+        return Some(ErrorKind::Auth);
+    }
+    (may_be(&[400, 403]) && has_any(text, RATE_LIMIT)).then_some(ErrorKind::RateLimit)
+}
+
+/// Returns true if the server does not have the model. In a vague error, it may only be unavailable for now.
+fn lacks_model(text: &str, is_vague: bool) -> bool {
+    let is_temporary =
+        is_vague && has_any(text, &["try again", "temporar", "currently", "overload"]);
+    has_listed(text, NO_MODEL) || !is_temporary && mentions_missing_model(text)
+}
+
 /// Returns true if a quota is used up for longer than a moment. Google and Alibaba call every limit a quota.
 fn is_quota_used_up(text: &str, has_retry_delay: bool) -> bool {
     let is_lasting =
         !has_retry_delay || has_any(text, &["insufficient_quota", "limit: 0", "perday"]);
     // Alibaba's limits per minute. LiteLLM calls everything that it relays a `throttling_error`.
     let is_momentary = has_any(text, &["throttling.", "allocated quota exceeded"]);
-    has_any(text, QUOTA) && is_lasting && !is_momentary
+    has_listed(text, QUOTA) && is_lasting && !is_momentary
 }
 
 /// The status of an error that the message quotes, as in `Error code: 401 - {…}`.
@@ -171,90 +189,12 @@ fn by_status(status: Option<u16>) -> ErrorKind {
 }
 
 /// C.4 #27, C.1 #5, #6, #10.
-const OVERFLOW: &[&str] = &[
-    "context_length_exceeded",
-    "exceed_context_size",
-    "context_window_exceeded",
-    "contextwindowexceeded",
-    "maximum context length",
-    "max context length",
-    "maximum prompt length",
-    "maximum model length",
-    "model's context length",
-    "prompt is too long",
-    "prompt too long",
-    "prompt exceeds max length",
-    "input is too long",
-    "input length exceeds",
-    "range of input length should be",
-    "exceed context limit",
-    "exceeds the available context size",
-    "context size has been exceeded",
-    "exceeds the context window",
-    "context window exceeds limit",
-    "exceeds the maximum number of tokens",
-    "greater than the context length",
-    "loaded with context length",
-    "exceeded model token limit",
-    "prompt token count of",
-    "`inputs` tokens + `max_new_tokens`",
-    "request too large",
-    "request_too_large",
-];
+const OVERFLOW: &str = include_str!("phrases/overflow.txt");
 
-const QUOTA: &[&str] = &[
-    "insufficient_quota",
-    "insufficient quota",
-    "insufficient_user_quota",
-    "exceeded_current_quota",
-    "exceeded your current quota",
-    "quota exceeded",
-    "quota_exceeded",
-    "insufficient balance",
-    "insufficient_balance",
-    "balance is too low",
-    "balance is not enough",
-    "余额不足",
-    "arrearage",
-    "in arrears",
-    "account is in good standing",
-    "insufficient credit",
-    "more credits",
-    "credit balance",
-    "all available credits",
-    "out of credit",
-    "spending limit",
-    "billing details",
-    "billing_not_active",
-    "billing_hard_limit",
-    "payment required",
-    "usage limit",
-    "freetieronly",
-    "free tier of the model has been exhausted",
-    "budget_exceeded",
-    "budget has been exceeded",
-    "exceededbudget",
-];
+const QUOTA: &str = include_str!("phrases/quota.txt");
 
 /// C.1 #14, C.4 #26.
-const REFUSED: &[&str] = &[
-    "content_filter",
-    "content management policy",
-    "responsibleaipolicyviolation",
-    "data_inspection_failed",
-    "datainspectionfailed",
-    "inappropriate content",
-    "high risk",
-    "content exists risk",
-    "content_policy",
-    "usage policy",
-    "usage guidelines",
-    "input was flagged",
-    "sensitive content",
-    "unsafe content",
-    "prohibited_content",
-    "moderation_blocked",
-];
+const REFUSED: &str = include_str!("phrases/refused.txt");
 
 /// C.5: Ollama, OpenRouter, vLLM, llama.cpp.
 const NO_TOOLS: &[&str] =
@@ -272,62 +212,15 @@ const NO_MEMORY: &[&str] = &[
     "error loading model",
 ];
 
-const NO_MODEL: &[&str] = &[
-    "model_not_found",
-    "model not found",
-    "modelnotfound",
-    "model not exist",
-    "not a valid model",
-    "unknown model",
-    "invalid model",
-    "no such model",
-    "try pulling it",
-    "no models loaded",
-    "deploymentnotfound",
-    "invalidendpointormodel",
-    "is not found for api version",
-    "no endpoints found",
-];
+const NO_MODEL: &str = include_str!("phrases/no_model.txt");
 
-const AUTH: &[&str] = &[
-    "invalid_api_key",
-    "invalid api key",
-    "invalid api-key",
-    "invalidapikey",
-    "incorrect api key",
-    "api key not valid",
-    "api_key_invalid",
-    "invalid x-api-key",
-    "authentication_error",
-    "authentication error",
-    "expired_key",
-    // LiteLLM looks up an unknown key in a database, which it may not have.
-    "no_db_connection",
-    "no connected db",
-    "invalid authentication",
-    "unauthorized",
-];
+const AUTH: &str = include_str!("phrases/auth.txt");
 
 const RATE_LIMIT: &[&str] =
     &["rate_limit", "rate limit", "ratelimit", "too many requests", "throttling"];
 
 /// Phrases that blame the request, for errors without a status.
-const INVALID: &[&str] = &[
-    "invalid_request",
-    "invalid request",
-    "bad_request",
-    "bad request",
-    "invalid param",
-    "invalid value",
-    "unsupported",
-    "not support",
-    "supported values",
-    "unknown parameter",
-    "unrecognized",
-    "must be",
-    "required",
-    "not found",
-];
+const INVALID: &str = include_str!("phrases/invalid.txt");
 
 /// True for `The model … does not exist` and similar messages.
 fn mentions_missing_model(text: &str) -> bool {

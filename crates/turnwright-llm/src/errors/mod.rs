@@ -14,6 +14,7 @@ use crate::ErrorKind;
 use refusals::is_minute_limit;
 use retry_after::MAX_RETRY_WAIT;
 use turnwright_http::ConnectionFault;
+use turnwright_types::text;
 
 /// Why there is no reply. Each message names the provider's host and never contains a key. It says
 /// what to do next where that does not depend on whether the request is retried; for the rest there
@@ -171,6 +172,11 @@ fn unreachable_message(host: &str, fault: &ConnectionFault, proxy: Option<&str>)
 
 pub(crate) fn has_any(text: &str, phrases: &[&str]) -> bool {
     phrases.iter().any(|phrase| text.contains(phrase))
+}
+
+/// Returns true if a text contains one of the phrases in a list with one a line.
+fn has_listed(text: &str, list: &str) -> bool {
+    text::list_entries(list).any(|phrase| text.contains(phrase))
 }
 
 /// The hint for a message that needs an explanation.

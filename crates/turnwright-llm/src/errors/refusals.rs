@@ -5,33 +5,13 @@
 use serde_json::Value;
 
 use super::error_body::number;
-use super::has_any;
+use super::{has_any, has_listed};
 use crate::{ErrorKind, LlmError};
+use turnwright_types::text;
 
 /// Phrases about a single rejected image, in lower case. They only count in messages that mention
 /// an image.
-const ONE_IMAGE_PHRASES: &[&str] = &[
-    "not valid",
-    "valid image",
-    "invalid image",
-    "invalid base64",
-    "base64-encoded",
-    "could not process",
-    "unable to process",
-    "cannot identify",
-    "uploaded an unsupported image",
-    "decode",
-    "corrupt",
-    "exceed",
-    "too large",
-    "dimension",
-    "length and width",
-    "image format",
-    "media type",
-    "mime type",
-    "failed to load",
-    "image(s) may be provided",
-];
+const ONE_IMAGE_PHRASES: &str = include_str!("phrases/one_image.txt");
 
 /// Phrases of servers that accept no images at all.
 const NO_IMAGES_PHRASES: &[&str] = &[
@@ -58,7 +38,8 @@ const BARE_FAILURES: [&str; 2] = ["", "Internal Server Error"];
 /// The beginnings of a provider's message in LiteLLM, and in gateways that use OpenAI's library for Python.
 const RELAYED: [&str; 2] = ["litellm.AuthenticationError", "Error code: 401 - "];
 
-/// Phrases that precede the size of the window. The first match counts.
+/// Phrases that precede the size of the window. The first match counts. They are no text file, because an editor may
+/// strip the spaces at the ends of its lines.
 const LIMIT_PHRASES: &[&str] = &[
     "context length is",
     "context length of only",
@@ -80,23 +61,7 @@ const LIMIT_PHRASES: &[&str] = &[
 ];
 
 /// Phrases that precede the size of the request.
-const USED_PHRASES: &[&str] = &[
-    "requested a total of",
-    "you requested",
-    "requested:",
-    "requested",
-    "request contains",
-    "resulted in",
-    "prompt contains",
-    "token count (",
-    "token count of",
-    "prompt is too long:",
-    "the input (",
-    "request (",
-    "(length",
-    "context limit:",
-    "given:",
-];
+const USED_PHRASES: &str = include_str!("phrases/used_tokens.txt");
 
 /// The plausible sizes of a window.
 const PLAUSIBLE_TOKENS: std::ops::RangeInclusive<u64> = 256..=1 << 40;
@@ -104,13 +69,16 @@ const PLAUSIBLE_TOKENS: std::ops::RangeInclusive<u64> = 256..=1 << 40;
 impl LlmError {
     /// True if the server rejected an image, or images in general.
     pub fn is_about_images(&self) -> bool {
-        self.is_about_one_image() || self.mentions_images_with(NO_IMAGES_PHRASES)
+        self.is_about_one_image()
+            || self.image_refusal().is_some_and(|message| has_any(&message, NO_IMAGES_PHRASES))
     }
 
     /// True if the server rejected one image but accepts images in general.
     pub fn is_about_one_image(&self) -> bool {
-        self.mentions_images_with(ONE_IMAGE_PHRASES)
-            && !self.mentions_images_with(CERTAINLY_NO_IMAGES_PHRASES)
+        self.image_refusal().is_some_and(|message| {
+            has_listed(&message, ONE_IMAGE_PHRASES)
+                && !has_any(&message, CERTAINLY_NO_IMAGES_PHRASES)
+        })
     }
 
     /// The most images that the server accepts in one request, if it says so.
@@ -120,12 +88,12 @@ impl LlmError {
         count.parse().ok().filter(|_| rest.starts_with("image"))
     }
 
-    fn mentions_images_with(&self, phrases: &[&str]) -> bool {
+    /// Returns the message of a refusal in lower case if it mentions an image.
+    fn image_refusal(&self) -> Option<String> {
         let refusals = [400, 404, 413, 415, 422, 500];
-        let message = self.message().unwrap_or_default().to_ascii_lowercase();
-        self.status().is_none_or(|status| refusals.contains(&status))
-            && message.contains("image")
-            && has_any(&message, phrases)
+        let is_refusal = self.status().is_none_or(|status| refusals.contains(&status));
+        let message = self.message()?.to_ascii_lowercase();
+        (is_refusal && message.contains("image")).then_some(message)
     }
 }
 
@@ -167,16 +135,24 @@ fn domain(name: &str) -> &str {
 
 /// The overflow error with the sizes found in the error's body or in its lower-case message.
 pub(crate) fn parse_overflow(body: &Value, text: &str) -> ErrorKind {
-    let limit =
-        if is_minute_limit(text) { None } else { find_tokens(body, text, "n_ctx", LIMIT_PHRASES) };
-    let used = find_tokens(body, text, "n_prompt_tokens", USED_PHRASES);
+    let limit = if is_minute_limit(text) {
+        None
+    } else {
+        find_tokens(body, text, "n_ctx", LIMIT_PHRASES.iter().copied())
+    };
+    let used = find_tokens(body, text, "n_prompt_tokens", text::list_entries(USED_PHRASES));
     ErrorKind::ContextOverflow { limit, used }
 }
 
 /// The number in this field of the body, or else after one of the phrases in the text.
-fn find_tokens(body: &Value, text: &str, field: &str, phrases: &[&str]) -> Option<u64> {
+fn find_tokens(
+    body: &Value,
+    text: &str,
+    field: &str,
+    mut phrases: impl Iterator<Item = &'static str>,
+) -> Option<u64> {
     let found = number_field(body, field)
-        .or_else(|| phrases.iter().find_map(|phrase| number_after(text, phrase)));
+        .or_else(|| phrases.find_map(|phrase| number_after(text, phrase)));
     found.filter(|tokens| PLAUSIBLE_TOKENS.contains(tokens))
 }
 

@@ -5,16 +5,17 @@ use super::{
     CacheHint, CallIdFormat, EffortDialect, EmptyContent, KeyHeader, LeakedCallHandling,
     OutputLimitField, QuirkPatch, ReasoningEcho, ThinkTags,
 };
+use turnwright_types::text;
 
 /// A row applies if the host ends with `host` and the model's name contains one of `model` as a
-/// whole word.
+/// whole word. A text there is one word, or a list with one a line.
 struct TableRow {
     host: &'static str,
     model: &'static [&'static str],
     patch: QuirkPatch,
 }
 
-const ANY_MODEL: &[&str] = &[""];
+const ANY_MODEL: &[&str] = &[];
 
 const fn model_row(model: &'static [&'static str], patch: QuirkPatch) -> TableRow {
     TableRow { host: "", model, patch }
@@ -24,95 +25,26 @@ const fn host_row(host: &'static str, patch: QuirkPatch) -> TableRow {
     TableRow { host, model: ANY_MODEL, patch }
 }
 
+impl TableRow {
+    /// Returns true if the row applies to a model with this name, in lower case.
+    fn is_for(&self, name: &str) -> bool {
+        let mut words = self.model.iter().copied().flat_map(text::list_entries);
+        self.model.is_empty() || words.any(|word| has_word(name, word))
+    }
+}
+
 const NONE: QuirkPatch = QuirkPatch::NONE;
 
 const ROWS: &[TableRow] = &[
     // Families without image input. All others are assumed to have it, because a refusal costs one
     // request and is remembered.
     model_row(
-        &[
-            "gpt-3.5",
-            "gpt-oss",
-            "deepseek",
-            "qwen2.5-coder",
-            "qwen3-coder",
-            "qwen-coder",
-            "qwq",
-            "codestral",
-            "devstral",
-            "mixtral",
-            "llama-3",
-            "llama3",
-            "codellama",
-            "kimi-k2",
-            "glm-4",
-            "minimax-m1",
-            "minimax-m2",
-            "phi-3",
-            "phi-4",
-            "granite",
-            "command-r",
-            "starcoder",
-            "hermes",
-            "grok-3",
-            "grok-code",
-        ],
+        &[include_str!("table/models_without_images.txt")],
         QuirkPatch { images: Some(false), ..NONE },
     ),
     // Families with image input, where a model of the same name may have none. Audio input is rarer.
     model_row(
-        &[
-            "gpt-4o",
-            "gpt-4.1",
-            "gpt-4.5",
-            "gpt-5",
-            "chatgpt-4o",
-            "o1",
-            "o3",
-            "o4-mini",
-            "claude",
-            "gemini",
-            "gemma-3",
-            "gemma3",
-            "pixtral",
-            "mistral-medium",
-            "mistral-small-3",
-            "mistral-small-2503",
-            "mistral-small-2506",
-            "mistral-small-latest",
-            "grok-4",
-            "grok-2-vision",
-            "llama-4",
-            "llama-3.2-11b-vision",
-            "llama-3.2-90b-vision",
-            "llama3.2-vision",
-            "deepseek-vl",
-            "llava",
-            "internvl",
-            "minicpm-v",
-            "kimi-k2.5",
-            "kimi-vl",
-            "moonshot-v1-8k-vision",
-            "moonshot-v1-32k-vision",
-            "moonshot-v1-128k-vision",
-            "qwen-vl",
-            "qwen2-vl",
-            "qwen2.5-vl",
-            "qwen2.5vl",
-            "qwen3-vl",
-            "qwen-omni",
-            "qvq",
-            "glm-4v",
-            "glm-4.1v",
-            "glm-4.5v",
-            "glm-4.6v",
-            "granite-vision",
-            "phi-3-vision",
-            "phi-3.5-vision",
-            "nova-lite",
-            "nova-pro",
-            "phi-4-multimodal",
-        ],
+        &[include_str!("table/models_with_images.txt")],
         QuirkPatch { images: Some(true), ..NONE },
     ),
     model_row(&["o1-mini", "o3-mini"], QuirkPatch { images: Some(false), ..NONE }),
@@ -187,24 +119,7 @@ const ROWS: &[TableRow] = &[
     ),
     // Small models and broken chat templates: leaked calls are run (C.2 #21).
     model_row(
-        &[
-            "qwen",
-            "qwq",
-            "llama",
-            "hermes",
-            "kimi",
-            "glm",
-            "deepseek",
-            "mistral",
-            "ministral",
-            "devstral",
-            "granite",
-            "gemma",
-            "phi",
-            "functionary",
-            "gpt-oss",
-            "minimax",
-        ],
+        &[include_str!("table/models_with_leaked_calls.txt")],
         QuirkPatch { leaked: Some(LeakedCallHandling::Parse), ..NONE },
     ),
     // C.2 #9, C.3 #12, C.4 #14.
@@ -347,9 +262,7 @@ pub(super) fn find(host: &str, model: &str) -> QuirkPatch {
     let host = lower_host.split(':').next().unwrap_or_default();
     let model = model.to_ascii_lowercase();
     ROWS.iter()
-        .filter(|row| {
-            is_host(host, row.host) && row.model.iter().any(|word| has_word(&model, word))
-        })
+        .filter(|row| is_host(host, row.host) && row.is_for(&model))
         .fold(QuirkPatch::NONE, |patch, row| patch.merge(row.patch))
 }
 

@@ -24,26 +24,8 @@ const MAX_RULES: usize = 4096;
 /// Devices that every program may write to: they store nothing.
 const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The paths that every program may read: programs, libraries and the configuration of the system.
-const SYSTEM_PATHS: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/etc",
-    "/opt",
-    "/nix",
-    "/gnu",
-    "/proc",
-    "/sys",
-    "/dev",
-    "/run/current-system",
-    "/run/systemd/resolve",
-    "/var/lib/ca-certificates",
-];
+/// The paths that every program may read: programs, libraries and the configuration of the system. One a line.
+const SYSTEM_PATHS: &str = include_str!("system_paths.txt");
 
 /// The rights on a writable folder: everything but creating and controlling devices.
 fn write_rights() -> BitFlags<AccessFs> {
@@ -157,7 +139,7 @@ impl RulesetBuilder {
             return self.allow_all_but(Path::new("/"), hidden, AccessFs::ReadFile.into());
         };
         let mut allowed: Vec<PathBuf> = Vec::new();
-        for place in SYSTEM_PATHS.iter().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
+        for place in SYSTEM_PATHS.lines().map(Path::new).chain(list.iter().map(PathBuf::as_path)) {
             // Symlinks are resolved, because `hidden` are real paths.
             let Some((place, opened)) = resolve(place) else { continue };
             // Everything below a place is allowed with it.

@@ -5,6 +5,7 @@ use std::path::{Components, Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::secret::is_secret_file;
+use crate::text;
 
 /// Where programs keep credentials below a home folder, or private things such as histories and mail, one place a
 /// line. Everything below a place belongs to it. Names count in any folder, so a place must not be one that projects
@@ -15,7 +16,8 @@ const WINDOWS_PLACES: &str = include_str!("secrets/windows_places.txt");
 
 /// The places of all lists.
 static ALL_PLACES: LazyLock<Vec<&str>> = LazyLock::new(|| {
-    [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES].into_iter().flat_map(listed).collect()
+    let lists = [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES];
+    lists.into_iter().flat_map(text::list_entries).collect()
 });
 
 /// The first parts of all places that do not begin with a dot.
@@ -24,17 +26,12 @@ const FIRST_PARTS: [&[u8]; 4] = [b"library", b"appdata", b"snap", b"monero"];
 /// The places of credentials below a home folder that no program of the model may read. Not all of them
 /// exist.
 pub fn credential_paths(home: &Path) -> Vec<PathBuf> {
-    listed(PRIVATE_PLACES).map(|place| home.join(place)).collect()
+    text::list_entries(PRIVATE_PLACES).map(|place| home.join(place)).collect()
 }
 
 /// Further places, which only the user's own commands need to read.
 pub fn build_credential_paths(home: &Path) -> Vec<PathBuf> {
-    listed(BUILD_PLACES).map(|place| home.join(place)).collect()
-}
-
-/// The entries of a list, without its comments. An empty one would be the home folder itself.
-fn listed(list: &str) -> impl Iterator<Item = &str> {
-    list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())
+    text::list_entries(BUILD_PLACES).map(|place| home.join(place)).collect()
 }
 
 /// Returns true if the path is a place of credentials, or below one, in any folder.
@@ -106,11 +103,12 @@ pub fn secret_names_may_end_with(end: &str) -> bool {
 
 /// Names in lower case that stand for a secret whatever else is said about the file.
 static SECRET_NAMES: LazyLock<Vec<&str>> =
-    LazyLock::new(|| listed(include_str!("secrets/secret_names.txt")).collect());
+    LazyLock::new(|| text::list_entries(include_str!("secrets/secret_names.txt")).collect());
 
 /// Names that stand for a secret unless they say that the file is a template or made up.
-static SECRET_NAMES_UNLESS_TEMPLATES: LazyLock<Vec<&str>> =
-    LazyLock::new(|| listed(include_str!("secrets/secret_names_unless_templates.txt")).collect());
+static SECRET_NAMES_UNLESS_TEMPLATES: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    text::list_entries(include_str!("secrets/secret_names_unless_templates.txt")).collect()
+});
 
 /// Names without an extension that mean a secret only for a file: folders with source code have them, too.
 const SECRET_NAMES_OF_FILES: &[&str] = &["kubeconfig", "*_rsa", "*_dsa", "*_ecdsa", "*_ed25519"];
@@ -286,7 +284,7 @@ mod tests {
     #[test]
     fn the_names_of_all_places_begin_alike() {
         for list in [PRIVATE_PLACES, BUILD_PLACES, WINDOWS_PLACES] {
-            assert!(listed(list).count() > 20);
+            assert!(text::list_entries(list).count() > 20);
         }
         for place in &*ALL_PLACES {
             assert!(!place.is_empty() && place.trim() == *place);

@@ -3,29 +3,13 @@
 
 use std::collections::HashSet;
 
+use turnwright_types::text;
+
 const COMMENT_MARKS: &[&str] =
     &["//", "/*", "*/", "<!--", "-->", "{/*", "*/}", "#", "--", ";", "%", "\"\"\"", "'''", "*"];
 
 /// Words for what is omitted.
-const OMITTED_THINGS: &[&str] = &[
-    "code",
-    "file",
-    "function",
-    "method",
-    "class",
-    "module",
-    "implementation",
-    "content",
-    "contents",
-    "lines",
-    "logic",
-    "imports",
-    "body",
-    "section",
-    "document",
-    "tests",
-    "text",
-];
+const OMITTED_THINGS: &str = include_str!("omitted_things.txt");
 
 /// Words that say that something stays as it is.
 const OMISSION_WORDS: &[&str] =
@@ -84,7 +68,7 @@ fn describes_omission(words: &str, has_dots: bool) -> bool {
     let mut states = 0;
     let mut unknown = 0;
     for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-        let is_thing = OMITTED_THINGS.contains(&word);
+        let is_thing = text::list_entries(OMITTED_THINGS).any(|thing| thing == word);
         let is_state = OMISSION_WORDS.contains(&word);
         names_thing |= is_thing;
         states += usize::from(is_state);

@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use turnwright_types::text;
+
 /// Parts of variable names that indicate a secret.
 const SECRET_WORDS: &[&str] =
     &["KEY", "SECRET", "TOKEN", "PASS", "_PWD", "CREDENTIAL", "PRIVATE", "COOKIE", "AUTH"];
@@ -16,42 +18,7 @@ const NON_SECRET_NAMES: &[&str] =
 /// options that a shell reads even with `--norc`, targets of `cd`, exclusions from patterns, additional
 /// options of programs, programs that they start and libraries that they load. `LD_LIBRARY_PATH` is not here,
 /// because whole toolchains are found by it.
-const MEANING_CHANGING_NAMES: &[&str] = &[
-    "BASH_ENV",
-    "ENV",
-    "SHELLOPTS",
-    "BASHOPTS",
-    "BASH_COMPAT",
-    "BASH_LOADABLES_PATH",
-    "BASH_XTRACEFD",
-    "PROMPT_COMMAND",
-    "CDPATH",
-    "PWD",
-    "OLDPWD",
-    "POSIXLY_CORRECT",
-    "GLOBIGNORE",
-    "EXECIGNORE",
-    "GREP_OPTIONS",
-    "RIPGREP_CONFIG_PATH",
-    "TAR_OPTIONS",
-    "LESSOPEN",
-    "LESSCLOSE",
-    "GIT_DIR",
-    "GIT_COMMON_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_EXEC_PATH",
-    "GIT_TEMPLATE_DIR",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_DIFF_OPTS",
-    "GIT_PROXY_COMMAND",
-    "LD_PRELOAD",
-    "LD_AUDIT",
-    "DYLD_INSERT_LIBRARIES",
-];
+const MEANING_CHANGING_NAMES: &str = include_str!("environment/meaning_changing_names.txt");
 
 /// Prefixes of further such names: functions that replace commands, and git's settings, ssh
 /// commands and trace files.
@@ -113,34 +80,7 @@ const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
 /// The variables for commands that run without a question, besides `LC_*` and those above: they say where
 /// the user, the toolchains and the temporary files are. Others could make a command do more than its
 /// words say, as `NODE_OPTIONS` does.
-const NAMES_FOR_SILENT_COMMANDS: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "COLUMNS",
-    LIBRARY_PATH,
-    "XDG_CONFIG_HOME",
-    "XDG_CACHE_HOME",
-    "XDG_DATA_HOME",
-    "CARGO_HOME",
-    "RUSTUP_HOME",
-    "RUSTUP_TOOLCHAIN",
-    "GOPATH",
-    "GOROOT",
-    "JAVA_HOME",
-    "NVM_DIR",
-    "PYENV_ROOT",
-    "RBENV_ROOT",
-    "SYSTEMROOT",
-    "COMSPEC",
-    "PATHEXT",
-];
+const NAMES_FOR_SILENT_COMMANDS: &str = include_str!("environment/names_for_silent_commands.txt");
 
 const LIBRARY_PATH: &str = "LD_LIBRARY_PATH";
 
@@ -170,7 +110,7 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
     let named_secret = is_secret_name(&name);
     let is_ours = name.starts_with("OPENAI_") || name.starts_with("TURNWRIGHT");
     let holds_secret = secrets.iter().any(|secret| secret.len() >= 8 && value.contains(secret));
-    let changes_meaning = MEANING_CHANGING_NAMES.contains(&name.as_str())
+    let changes_meaning = text::list_entries(MEANING_CHANGING_NAMES).any(|known| known == name)
         || MEANING_CHANGING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let is_terminal = TERMINAL_VARIABLES.contains(&name.as_str());
     let is_secret = named_secret || is_ours || holds_secret || holds_password(&value);
@@ -179,7 +119,7 @@ fn is_harmless(name: &OsStr, value: &OsStr, secrets: &[&str]) -> bool {
 
 fn is_for_silent_commands(name: &OsStr) -> bool {
     let upper = name.to_string_lossy().to_uppercase();
-    NAMES_FOR_SILENT_COMMANDS.contains(&upper.as_str())
+    text::list_entries(NAMES_FOR_SILENT_COMMANDS).any(|known| known == upper)
         || upper.starts_with("LC_")
         || NONINTERACTIVE_VARIABLES.iter().any(|quiet| is_same_name(name, quiet.0))
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{
     ENVIRONMENT_FILE, ENVIRONMENT_PROGRAMS, harmless_contents as harmless, part, parts, without_end,
 };
+use turnwright_types::text;
 
 /// Files that are protected for one reason.
 pub(super) struct FileClass {
@@ -16,8 +17,9 @@ pub(super) struct FileClass {
     pub(super) programs: &'static [Program],
 }
 
-/// A program, the documentation that names its files, and the files. A file is protected by its last parts, at any
-/// depth, because a folder below may be cloned or opened by itself; everything below it is protected, too.
+/// A program, the documentation that names its files, and the files, each alone or in a list with one a line. A file is
+/// protected by its last parts, at any depth, because a folder below may be cloned or opened by itself; everything below
+/// it is protected, too.
 pub(in crate::permission) type Program = (&'static str, &'static str, &'static [&'static str]);
 
 /// The tools that may change the files of a class without a question.
@@ -56,34 +58,8 @@ pub(super) const NAME_FORMS: &[(&str, &str, &str)] = &[
     (".mise.", ".toml", MISE),
 ];
 
-/// The files with the version of one program that mise and the program's own version managers read.
-pub const IDIOMATIC_VERSION_FILES: &[&str] = &[
-    ".atmos-version",
-    ".bun-version",
-    ".chezmoiversion",
-    ".crystal-version",
-    ".deno-version",
-    ".elixir-version",
-    ".erlang-version",
-    ".exenv-version",
-    ".go-version",
-    ".java-version",
-    ".node-version",
-    ".nvmrc",
-    ".opentofu-version",
-    ".packer-version",
-    ".perl-version",
-    ".php-version",
-    ".ruby-version",
-    ".sdkmanrc",
-    ".swift-version",
-    ".terraform-version",
-    ".terragrunt-version",
-    ".terramate-version",
-    ".yarn-version",
-    ".yvmrc",
-    ".zig-version",
-];
+/// The files with the version of one program that mise and the program's own version managers read, one a line.
+pub const IDIOMATIC_VERSION_FILES: &str = include_str!("idiomatic_version_files.txt");
 
 const fn class(
     reason: &'static str,
@@ -102,8 +78,13 @@ pub(super) fn file_classes() -> impl Iterator<Item = &'static FileClass> {
 
 impl FileClass {
     pub(super) fn files(&self) -> impl Iterator<Item = &'static str> {
-        self.programs.iter().flat_map(|program| program.2).copied()
+        self.programs.iter().flat_map(files_of)
     }
+}
+
+/// The files of a program.
+fn files_of(program: &Program) -> impl Iterator<Item = &'static str> {
+    program.2.iter().copied().flat_map(text::list_entries)
 }
 
 #[rustfmt::skip]
@@ -255,7 +236,7 @@ const CLASSES: &[FileClass] = &[
         ("uv, pyenv", "https://docs.astral.sh/uv/concepts/python-versions/#python-version-files", &[".python-version", ".python-versions"]),
     ]),
     class(TOOLCHAIN, Protection::Content(harmless::versions), &[
-        ("mise", "https://mise.jdx.dev/configuration.html#idiomatic-version-files", IDIOMATIC_VERSION_FILES),
+        ("mise", "https://mise.jdx.dev/configuration.html#idiomatic-version-files", &[IDIOMATIC_VERSION_FILES]),
     ]),
     class(TOOLCHAIN, Protection::Content(harmless::pdm_python), &[
         ("PDM", "https://pdm-project.org/latest/usage/venv", &[".pdm-python"]),
@@ -412,10 +393,11 @@ apply in every folder, regardless of case, and cover everything below them. Also
                 }
             }
             for class in CLASSES.iter().filter(|class| title_of(class.protection) == title) {
-                for (program, source, files) in class.programs {
-                    for file in *files {
+                for program in class.programs {
+                    let (name, source, _) = program;
+                    for file in files_of(program) {
                         let reason = class.reason;
-                        writeln!(page, "| `{file}` | [{program}]({source}) | {reason} |").unwrap();
+                        writeln!(page, "| `{file}` | [{name}]({source}) | {reason} |").unwrap();
                     }
                 }
             }
@@ -432,12 +414,10 @@ apply in every folder, regardless of case, and cover everything below them. Also
     fn every_row_is_usable() {
         let mut files: Vec<&str> = Vec::new();
         for class in CLASSES {
-            for (program, source, names) in class.programs {
-                assert!(
-                    source.starts_with("https://") || *source == "configuration.md",
-                    "{program}"
-                );
-                files.extend(*names);
+            for program in class.programs {
+                let (name, source, _) = program;
+                assert!(source.starts_with("https://") || *source == "configuration.md", "{name}");
+                files.extend(files_of(program));
             }
         }
         for file in &files {

@@ -8,6 +8,7 @@ pub(super) mod markdown;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 use html5ever::{Attribute, LocalName, QualName, ns};
 use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
@@ -51,31 +52,8 @@ const KEPT_BLOCKS: &[&str] =
 /// The parts of a table.
 const TABLE_PARTS: &[&str] = &["thead", "tbody", "tfoot", "tr", "td", "th", "caption"];
 /// Blocks of which only the line break before and after them matters.
-const OTHER_BLOCKS: &[&str] = &[
-    "div",
-    "section",
-    "article",
-    "main",
-    "header",
-    "footer",
-    "aside",
-    "figure",
-    "figcaption",
-    "details",
-    "summary",
-    "address",
-    "form",
-    "fieldset",
-    "legend",
-    "dialog",
-    "center",
-    "dl",
-    "dt",
-    "dd",
-    "hgroup",
-    "search",
-    "option",
-];
+static OTHER_BLOCKS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| text::list_entries(include_str!("other_blocks.txt")).collect());
 
 pub(super) struct PageTree {
     pub(super) root: Rc<Node>,
@@ -405,7 +383,7 @@ fn is_list(name: &str) -> bool {
 }
 
 fn is_block(name: &str) -> bool {
-    [KEPT_BLOCKS, TABLE_PARTS, OTHER_BLOCKS].iter().any(|names| names.contains(&name))
+    [KEPT_BLOCKS, TABLE_PARTS, &**OTHER_BLOCKS].iter().any(|names| names.contains(&name))
 }
 
 /// Inline elements that go on where the same one ended just before.

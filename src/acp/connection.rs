@@ -119,7 +119,8 @@ impl Connection {
         outbox: Outbox,
         remote: Option<RemoteSessions>,
     ) -> Connection {
-        let next = remote.as_ref().map_or(0, |sessions| sessions.prompts().start);
+        // No prompt has the key 0.
+        let next = 1 + remote.as_ref().map_or(0, |sessions| sessions.prompts().start);
         Connection {
             host,
             peer: Peer::new(outbox),

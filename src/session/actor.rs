@@ -146,14 +146,14 @@ impl SessionActor {
     fn on_message(&mut self, msg: SessionMessage) {
         match msg {
             SessionMessage::Prompt { key, prompt, done } => {
-                let supported = self.conversation.selection.get().model.modalities();
-                if let Err(error) = self.announcements.check_media(&prompt, supported) {
-                    return done.complete(Err(error));
-                }
                 let submission = prompt.submission.as_ref();
                 let known = &self.conversation.submissions;
                 let client = self.conversation.client().as_ref();
                 let Some(done) = known.admit(submission, key, done, client) else { return };
+                let supported = self.conversation.selection.get().model.modalities();
+                if let Err(error) = self.announcements.check_media(&prompt, supported) {
+                    return done.complete(Err(error));
+                }
                 let Some((prompt, done)) = self.steer_if_asked(key, prompt, done) else { return };
                 if self.queue.len() >= MAX_QUEUED_PROMPTS {
                     return done.complete(Err(prompts::too_many()));
@@ -342,6 +342,7 @@ impl SessionActor {
             turn.cancel.cancel();
         } else {
             cancel_queued(&mut self.queue, |queued| queued == key);
+            self.conversation.submissions.cancel(key);
         }
     }
 

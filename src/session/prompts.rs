@@ -337,8 +337,10 @@ pub(super) fn log_command(
     log.begin_turn(kind, words);
     let id = history.mint_message_id();
     let message = Arc::new(Message::User(prompt.clone()));
+    let entry =
+        Entry::Message { id: id.clone(), message: Arc::clone(&message), audience: Audience::User };
+    log.add_entry(entry);
     conversation.report_message(None, &id, &message);
-    log.add_entry(Entry::Message { id, message, audience: Audience::User });
 }
 
 /// Tells the user if the model does not accept an attachment.

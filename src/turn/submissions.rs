@@ -14,6 +14,9 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{PromptEnd, StopReason, Submission};
 use turnwright_types::update::{PromptKey, Update};
 
+/// The most attempts at a prompt that may wait behind the first.
+const MAX_ATTEMPTS: usize = 32;
+
 /// The prompts of a session that have keys. Clones share them.
 // Held only to look something up.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +41,7 @@ impl Submissions {
             first: 0,
             waiting: Vec::new(),
         };
-        self.0.lock().insert(submission.key.clone(), prompt);
+        self.0.lock().entry(submission.key.clone()).or_insert(prompt);
     }
 
     /// Returns the completion of a prompt that is to be run. A prompt that was sent before is not: it is answered when
@@ -69,6 +72,11 @@ impl Submissions {
             return None;
         }
         match known.message.clone() {
+            None if known.waiting.len() >= MAX_ATTEMPTS => {
+                drop(all);
+                let text = "This prompt was sent too often. Wait for its answer".to_owned();
+                done.complete(Err(Error::InvalidState(text)));
+            }
             None => known.waiting.push((key, done)),
             Some(message) => {
                 drop(all);
@@ -87,6 +95,18 @@ impl Submissions {
         drop(all);
         for (key, done) in waiting {
             answer(key, message.clone(), done, client);
+        }
+    }
+
+    /// Answers an attempt that waits, because the user has cancelled it. The first one goes on.
+    pub(crate) fn cancel(&self, key: PromptKey) {
+        let mut all = self.0.lock();
+        let mut waiting = all.values_mut().map(|prompt| &mut prompt.waiting);
+        let cancelled =
+            waiting.find_map(|waiting| waiting.extract_if(.., |(again, _)| *again == key).next());
+        drop(all);
+        if let Some((_, done)) = cancelled {
+            done.complete(Ok(StopReason::Cancelled.into()));
         }
     }
 

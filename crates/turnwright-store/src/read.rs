@@ -15,8 +15,8 @@ use crate::{
     CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry, TurnKind,
 };
 use turnwright_types::hash::parse_hex;
-use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{Arguments, Spending, TokenUsage};
+use turnwright_types::ids::{CallId, MessageId, SessionId};
+use turnwright_types::message::{Arguments, Spending, Submission, TokenUsage};
 use turnwright_types::update::PlanEntry;
 
 /// A time as it is stored.
@@ -355,6 +355,26 @@ pub fn last_usage(
     )?;
     let found = find.query_row([session], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     Ok(found.optional()?)
+}
+
+/// The prompts of a session that have keys, each with its message; also those that were rewound.
+pub fn submissions(
+    connection: &Connection,
+    session: i64,
+) -> Result<Vec<(MessageId, Submission)>, StoreError> {
+    let mut find = connection.prepare_cached(
+        "SELECT entries.message_id, \
+         json_extract(entries.body, '$.message.user.submission') AS submission \
+         FROM turns JOIN entries ON entries.session = turns.session AND entries.seq = first_entry \
+         WHERE turns.session = ? AND submission IS NOT NULL",
+    )?;
+    let mut rows = find.query([session])?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let submission = serde_json::from_str(&row.get::<_, String>(1)?)?;
+        all.push((MessageId::from(row.get::<_, String>(0)?), submission));
+    }
+    Ok(all)
 }
 
 /// A stored turn.

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::acp::connection::Connection;
-use crate::acp::error::read_params;
+use crate::acp::error::invalid_params;
 use crate::acp::responder::Responder;
 use crate::acp::schema::{PromptRequest, PromptResponse};
 use crate::acp::{from_wire, to_wire};
@@ -43,13 +45,18 @@ pub(super) fn prompt(
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
-pub(super) fn prompt_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
-    let submission = match read_submission(&params) {
-        Ok(submission) => submission,
-        Err(error) => return reply.fail(&error),
-    };
-    let params: PromptRequest = match read_params(reply.method(), &params) {
-        Ok(params) => params,
+pub(super) fn prompt_v2(
+    connection: &mut Connection,
+    params: Box<RawValue>,
+    reply: Responder<Value>,
+) {
+    let read = read_key(params.get()).and_then(|key| {
+        let request: PromptRequest = serde_json::from_str(params.get())
+            .map_err(|error| invalid_params(reply.method(), params.get(), &error))?;
+        Ok((key, request))
+    });
+    let (key, params) = match read {
+        Ok(read) => read,
         Err(error) => return reply.fail(&error),
     };
     let session = SessionId::from(params.session_id.0.as_ref());
@@ -57,7 +64,7 @@ pub(super) fn prompt_v2(connection: &mut Connection, params: Value, reply: Respo
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
     let prompt = match from_wire::prompt(params.prompt) {
-        Ok(prompt) => UserMessage { submission: submission.map(Arc::new), ..prompt },
+        Ok(prompt) => with_key(prompt, key),
         Err(error) => return reply.fail(&error),
     };
     let (key, in_flight) =
@@ -68,16 +75,32 @@ pub(super) fn prompt_v2(connection: &mut Connection, params: Value, reply: Respo
 }
 
 /// Reads the key with which the client may send the prompt again.
-fn read_submission(params: &Value) -> Result<Option<Submission>, Error> {
-    let key = match params.get("idempotencyKey").filter(|key| !key.is_null()) {
-        None => return Ok(None),
-        Some(Value::String(key)) if (1..=MAX_KEY_CHARS).contains(&key.chars().count()) => key,
-        Some(_) => {
+fn read_key(params: &str) -> Result<Option<Box<str>>, Error> {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct KeyOnly {
+        idempotency_key: Value,
+    }
+    // What is wrong with the rest is said by those who read it.
+    match serde_json::from_str(params).unwrap_or_default() {
+        KeyOnly { idempotency_key: Value::Null } => Ok(None),
+        KeyOnly { idempotency_key: Value::String(key) }
+            if (1..=MAX_KEY_CHARS).contains(&key.chars().count()) =>
+        {
+            Ok(Some(key.into()))
+        }
+        _ => {
             let text =
                 format!("`idempotencyKey` must be a text of 1 to {MAX_KEY_CHARS} characters");
-            return Err(Error::InvalidParams(text));
+            Err(Error::InvalidParams(text))
         }
-    };
-    let content = sha256_hex(params["prompt"].to_string().as_bytes());
-    Ok(Some(Submission { key: key.as_str().into(), content }))
+    }
+}
+
+fn with_key(prompt: UserMessage, key: Option<Box<str>>) -> UserMessage {
+    let submission = key.map(|key| {
+        let parts = serde_json::to_vec(&prompt.parts).unwrap_or_default();
+        Arc::new(Submission { key, content: sha256_hex(&parts) })
+    });
+    UserMessage { submission, ..prompt }
 }

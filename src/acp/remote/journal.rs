@@ -83,6 +83,8 @@ impl Journal {
             Update::Notice(text) => self.push(update, None, text.len()),
             // `TerminalEnded` is of a command that an earlier call has left running.
             Update::ToolCall { .. } | Update::TerminalEnded { .. } => self.push(update, None, 0),
+            // The request is of a client that is about to take over.
+            Update::KnownPrompt { .. } if !has_client => self.push(update, None, 0),
             Update::UserChunk { .. } | Update::KnownPrompt { .. } | Update::ReplayComplete => {}
             // It replaces what was said before of its kind.
             latest => {

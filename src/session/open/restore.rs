@@ -120,7 +120,7 @@ async fn read_session(
     store.flush().await?;
     let (minted, is_interrupted) = recover(store, conversation).await?;
     let name = id.clone();
-    let (row, key, rewound, usage, stop, client_options, spent) = store
+    let (row, key, rewound, usage, stop, client_options, spent, submissions) = store
         .read(move |connection| {
             let row = read::session(connection, &name)?;
             let key = read::session_key(connection, &name)?;
@@ -129,9 +129,13 @@ async fn read_session(
             let client_options = sessions::client_options(connection, &name)?;
             let stop = last_stop(connection, key)?;
             let spent = read::session_spending(connection, key)?;
-            Ok((row, key, rewound, usage, stop, client_options, spent))
+            let submissions = read::submissions(connection, key)?;
+            Ok((row, key, rewound, usage, stop, client_options, spent, submissions))
         })
         .await?;
+    for (message, submission) in submissions {
+        conversation.submissions.restore(&Arc::new(submission), message);
+    }
     let mut pages = EntryPages::new(key, rewound);
     let mut builder = HistoryBuilder::default();
     let mut running = RunningWork::default();

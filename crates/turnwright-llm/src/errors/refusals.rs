@@ -151,8 +151,8 @@ fn find_tokens(
     field: &str,
     mut phrases: impl Iterator<Item = &'static str>,
 ) -> Option<u64> {
-    let found = number_field(body, field)
-        .or_else(|| phrases.find_map(|phrase| number_after(text, phrase)));
+    let found =
+        number_field(body, field).or_else(|| phrases.find_map(|phrase| number_after(text, phrase)));
     found.filter(|tokens| PLAUSIBLE_TOKENS.contains(tokens))
 }
 

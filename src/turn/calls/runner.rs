@@ -30,7 +30,7 @@ use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolE
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{self, ApprovalRequest, Judgement, Mode, Pass, PolicyRules};
-use turnwright_recording::outside::Keeping;
+use turnwright_recording::outside::AnswerSource;
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
@@ -159,8 +159,8 @@ impl CallRunner {
         let name = tool.name().to_owned();
         let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
-        let is_kept = self.env.shared.process.outside.keeping(&name) != Keeping::Off;
-        let kept = is_kept.then(|| arguments.clone());
+        let source = self.env.shared.process.outside.answer_source(&name);
+        let kept = (source != AnswerSource::Tool).then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
         let helpers = self.helpers.clone();
@@ -431,7 +431,10 @@ impl PendingCall {
         mode: Mode,
     ) -> PermissionRequest {
         let mut view = self.plan.view.clone();
-        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.outside.are_fixed()) {
+        let is_deterministic = self.ctx.env.shared.process.outside.is_deterministic();
+        if let Some(shown) = &self.view
+            && is_deterministic
+        {
             view = shown.clone();
         }
         view.title = request.title(policy, view.title);

@@ -126,7 +126,7 @@ impl OutsideConnections {
             && (error == libc::EACCES || !self.has_internet)
     }
 
-    /// Where an address lies. Makes system calls only.
+    /// Where an address lies. Makes only system calls.
     pub(super) fn destination(&self, address: SocketAddr) -> Destination {
         let host = canonical(address.ip());
         if self.is_named(address) {

@@ -200,7 +200,7 @@ impl UserPrograms {
         std::env::split_paths(path).find_map(|folder| self.program(&folder.join(name)))
     }
 
-    /// Returns the program at a path, unless a command may have changed the program or a folder on the way to it. Blocks.
+    /// Returns the program at a path, unless a command may have changed it or a folder on the way to it. Blocks.
     pub(super) fn program(&self, path: &Path) -> Option<PathBuf> {
         let target = self.places.leads_to(path)?;
         let found = fs::metadata(target).ok()?;

@@ -1,6 +1,6 @@
 //! The records of calls: their cards in the client, of which each gets its final status exactly once, also when the
-//! turn dies; the lines in the audit log about what was decided; and the answers that a recording keeps. If kept
-//! answers are given, no part of the tool runs that could touch a file, a command or a server.
+//! turn dies; the lines in the audit log about what was decided; and the recorded answers. If a recording answers,
+//! no part of the tool runs that could touch a file, a command or a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -373,21 +373,21 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
 }
 
 /// A call, and the answers to it that are recorded or replayed.
-pub(super) struct KeptCall<'a> {
+pub(super) struct RecordedCall<'a> {
     answers: &'a dyn Outside,
     tool: &'a str,
     arguments: &'a Value,
 }
 
-impl<'a> KeptCall<'a> {
+impl<'a> RecordedCall<'a> {
     /// The call, if it has arguments to find it by.
     pub(super) fn of(
         ctx: &'a ToolCtx,
         tool: &'a str,
         arguments: Option<&'a Value>,
-    ) -> Option<KeptCall<'a>> {
+    ) -> Option<RecordedCall<'a>> {
         let answers = ctx.env.shared.process.outside.as_ref();
-        arguments.map(|arguments| KeptCall { answers, tool, arguments })
+        arguments.map(|arguments| RecordedCall { answers, tool, arguments })
     }
 
     /// Returns true if a recording answers in place of the tool.

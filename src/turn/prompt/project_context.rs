@@ -24,9 +24,9 @@ use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
 use turnwright_workspace::skills::{self, ScannedFolder, Skill};
 
-/// The name of the text among kept answers.
+/// The name of the text among recorded answers.
 const PROJECT_CONTEXT: &str = "project context";
-/// The fields of the kept answer, which is the text alone if all files could be read.
+/// The fields of the recorded answer, which is the text alone if all files could be read.
 const TEXT: &str = "text";
 const UNREADABLE: &str = "unreadable";
 
@@ -348,7 +348,7 @@ pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     text
 }
 
-/// The name of the text among kept answers.
+/// The name of the text among recorded answers.
 const FOLDER_INSTRUCTIONS: &str = "folder instructions";
 /// The most bytes of instructions that one round of calls adds.
 const MAX_ROUND_BYTES: usize = 16 * 1024;

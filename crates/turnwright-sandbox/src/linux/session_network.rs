@@ -225,7 +225,8 @@ impl SessionMemory {
         if is_empty { self.given.shutdown(Shutdown::Write) } else { Ok(()) }
     }
 
-    /// Mounts it over the program's own memory at `place`. Returns false if the program keeps its own. Makes only system calls.
+    /// Mounts it over the program's own memory at `place`. Returns false if the program keeps its own. Makes only
+    /// system calls.
     pub(super) fn attach(&self, place: &CStr) -> bool {
         match self.take() {
             Ok(mount) if mounts::put(mount.as_fd(), CWD, place).is_ok() => {

@@ -217,11 +217,11 @@ impl ToolCollector {
             statuses
                 .extend(server_status(server, &state).map(|status| (&server.spec.name, status)));
         }
-        // Stopping at the end of the session is not an external event, so nobody takes note of it.
+        // Stopping at the end of the session is not an external event, so it is not recorded.
         if !self.servers.is_empty()
             && !self.servers.iter().any(|server| server.state().phase == ServerPhase::Stopped)
         {
-            self.facts.note_servers(&|| servers_json(&self.servers));
+            self.facts.record_servers(&|| servers_json(&self.servers));
         }
         // Set before the statuses, so that the tools of a ready server can be found.
         self.remote_tools.set_tools(tools);

@@ -1,6 +1,6 @@
-//! The calls that a client is making. Sends progress to the right call, asks the client's user for permission
-//! in the way that the client's protocol version has, and makes results: bounded, and without control characters
-//! that a terminal would interpret.
+//! The running calls of an MCP client. Sends progress for the right call, asks the client's user for permission in the
+//! way that the client's protocol version supports, and makes results, which are bounded and free of control
+//! characters that a terminal would interpret.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ use turnwright_undo::{DiffLimits, DiffSide, unified_diff};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum length of a question.
 const MAX_QUESTION_CHARS: usize = 8_000;
-/// How much of a change is compared and shown in a question.
-const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 1024 * 1024, all: MAX_QUESTION_CHARS };
+/// The limits of the diffs in a question.
+const DIFF_LIMITS: DiffLimits = DiffLimits { file: 1024 * 1024, all: MAX_QUESTION_CHARS };
 /// Maximum length of a progress message.
 const MAX_PROGRESS_CHARS: usize = 2_000;
-/// The method of a question.
+/// The method that asks the client's user a question.
 pub(super) const ELICITATION: &str = "elicitation/create";
 /// The field of the form that holds the decision.
 const DECISION_FIELD: &str = "decision";
@@ -42,16 +42,16 @@ const CANNOT_ASK: &str = "it needs the user's permission, and this client cannot
 /// this is the limit for anything that is not bounded otherwise.
 const MAX_TEXT_BYTES: usize = 512 * 1024;
 
-/// All calls that a client is making.
+/// All running calls of a client.
 #[derive(Debug)]
 pub(super) struct ClientCalls {
     outbox: Outbox,
     // Held only to look at one call.
     by_id: Mutex<HashMap<CallId, ClientCall>>,
-    last: AtomicU64,
+    next_number: AtomicU64,
 }
 
-/// A running call, with the means to reach the client about it.
+/// A running call, with what is needed to send the client progress and questions about it.
 #[derive(Debug)]
 pub(super) struct ClientCall {
     /// The client's progress token, if it wants progress notifications.
@@ -61,7 +61,7 @@ pub(super) struct ClientCall {
     pub(super) progress_count: u64,
 }
 
-/// How the user of a client can be asked.
+/// The way to ask the client's user.
 #[derive(Debug)]
 pub(super) enum AskMethod {
     Unsupported,
@@ -82,18 +82,18 @@ pub(super) struct QuestionRound {
 
 impl ClientCalls {
     pub(super) fn new(outbox: Outbox) -> ClientCalls {
-        ClientCalls { outbox, by_id: Mutex::default(), last: AtomicU64::new(0) }
+        ClientCalls { outbox, by_id: Mutex::default(), next_number: AtomicU64::new(0) }
     }
 
     /// Registers a call until the returned guard is dropped.
     pub(super) fn register(self: &Arc<ClientCalls>, call: ClientCall) -> CallGuard {
-        let number = self.last.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let id = CallId::from(format!("mcp-{number}"));
         self.by_id.lock().insert(id.clone(), call);
         CallGuard { calls: Arc::clone(self), id }
     }
 
-    /// Sends the progress of a call. A client that does not read misses progress, but not the result.
+    /// Sends the progress of a call. A client that reads too slowly misses progress, but not the result.
     fn send_progress(&self, update: &CallUpdate) {
         let Some([CallContent::Text(text), ..]) = update.content.as_deref() else { return };
         if self.outbox.wait_for_capacity().now_or_never().is_none() {
@@ -120,7 +120,7 @@ pub(super) struct CallGuard {
 }
 
 impl CallGuard {
-    /// Takes the question that the client must answer in another round before the call can run.
+    /// Takes the question that the client has to answer in another round before the call can run.
     pub(super) fn take_pending_question(&self) -> Option<PermissionRequest> {
         let mut calls = self.calls.by_id.lock();
         let AskMethod::MultiRoundTrip(round) = &mut calls.get_mut(&self.id)?.ask_method else {
@@ -173,7 +173,7 @@ impl Client for ClientCalls {
     }
 }
 
-/// Makes questions of different rounds comparable: the same call has another id in the next round.
+/// Makes questions of different rounds comparable by removing the id of the call, which differs between rounds.
 fn normalized(mut question: PermissionRequest) -> PermissionRequest {
     question.call = CallId::from("");
     question
@@ -212,7 +212,7 @@ fn form(question: &PermissionRequest) -> Value {
     })
 }
 
-/// Reads the user's decision. Only an offered choice with the action "accept" can be a permission.
+/// Reads the user's decision. Only an offered choice that comes with the action "accept" can grant permission.
 pub(super) fn parse_answer(result: &Value, question: &PermissionRequest) -> PermissionAnswer {
     match result["action"].as_str() {
         Some("accept") => {
@@ -231,10 +231,10 @@ pub(super) fn parse_answer(result: &Value, question: &PermissionRequest) -> Perm
     }
 }
 
-/// The question as text: the effects of the call, and the reason for asking.
+/// Formats the question as text: the effects of the call, and the reason for asking.
 fn question_text(question: &PermissionRequest) -> String {
     let mut text = format!("Allow this call of {}?\n\n{}", question.name, question.view.title);
-    let mut budget = DIFF_BOUNDS.all;
+    let mut budget = DIFF_LIMITS.all;
     for content in &question.content {
         text.push_str("\n\n");
         text.push_str(&content_text(content, &mut budget));
@@ -255,7 +255,7 @@ fn content_text(content: &CallContent, budget: &mut usize) -> String {
                 path.display().to_string().trim_start_matches('/'),
                 &old,
                 &DiffSide::Bytes(new.clone().into_bytes()),
-                DIFF_BOUNDS,
+                DIFF_LIMITS,
                 budget,
             )
         }

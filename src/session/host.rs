@@ -117,7 +117,7 @@ impl SessionHost {
         &self.config
     }
 
-    /// Where the keys are, for the client to show. Reads files.
+    /// Returns the accounts that have keys, for the client to show. Reads files.
     pub(crate) fn account_status(&self) -> AccountStatus {
         self.config.snapshot().account_status(self.is_offline.load(Ordering::Relaxed))
     }

@@ -185,7 +185,7 @@ impl Turn {
         calls: Vec<ToolCall>,
     ) -> TurnStep {
         self.check_limits();
-        let jitter = self.conversation.env.shared.process.outside.chance();
+        let jitter = self.conversation.env.shared.process.outside.random_fraction();
         let is_full = matches!(sampled, SampleOutcome::Reply { fills_window: true, .. });
         let step = next_step::after_sample(sampled, &mut self.budget, jitter);
         if is_full && matches!(step, TurnStep::End(Ok(StopReason::MaxTokens))) {

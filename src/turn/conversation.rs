@@ -350,7 +350,7 @@ impl Told {
         self.context.lock().undo_news.take()
     }
 
-    /// Notes whether the instructions, notes and skills could not be read. Returns the answer of the time before.
+    /// Notes whether the instructions, notes and skills could not be read. Returns the previous value.
     pub(super) fn set_lacks_instructions(&self, lacks_instructions: bool) -> bool {
         std::mem::replace(&mut self.context.lock().lacks_instructions, lacks_instructions)
     }

@@ -74,9 +74,9 @@ impl Turn {
     pub(super) async fn make_room(&mut self) {
         let selection = self.conversation.selection.get();
         if self.history.meter.last_count().is_none() {
-            // The server may just be saying how large the window is. If nothing may be left to chance, nobody asks
-            // for the list of models, which comes when it comes.
-            let asking = if self.conversation.env.shared.process.outside.are_fixed() {
+            // The server may just be saying how large the window is. A deterministic session does not ask for the list
+            // of models, which arrives at an unpredictable time.
+            let asking = if self.conversation.env.shared.process.outside.is_deterministic() {
                 selection.model.warm_up()
             } else {
                 selection.model.find_window()

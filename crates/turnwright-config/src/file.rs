@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::document::key_text;
 use crate::environment::{MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE};
 use crate::limits::LimitsSection;
-use crate::provider::{Price, ProviderPreset, preset, read_base_url, wrong_fields};
+use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_field_errors};
 use crate::resolve::is_credential;
 use crate::sandbox::SandboxSection;
 use crate::servers::McpSection;
@@ -123,7 +123,7 @@ settings! {
         pub(crate) assumed_window: Option<NonZeroU32> { default: DEFAULT_ASSUMED_WINDOW }
             "The context window in tokens to assume where nobody knows it.",
             "the context window in tokens to assume when it is unknown; 128000. An overflow error corrects it";
-        pub(crate) request: Map<String, Value> => wrong_fields { examples: [{ "temperature": 0.7 }] }
+        pub(crate) request: Map<String, Value> => reserved_field_errors { examples: [{ "temperature": 0.7 }] }
             "Further fields of each request to any model, such as temperature or top_p.",
             "additional fields for each request to any model: `request = { temperature = 0.7, top_p = 0.95 }`";
         pub(crate) model: BTreeMap<String, NamedModelSection> {
@@ -138,7 +138,7 @@ settings! {
     #[derive(Debug, Deserialize)]
     #[serde(default)]
     pub(crate) section NamedModelSection {
-        pub(crate) request: Map<String, Value> => wrong_fields {}
+        pub(crate) request: Map<String, Value> => reserved_field_errors {}
             "Further fields of each request to this model, which override those of all models and of its provider.",
             "as above, for this model";
     }
@@ -235,7 +235,7 @@ settings! {
         pub(crate) quirks: Map<String, Value> => wrong_quirks {}
             "Special needs of the server, in addition to what is known about it.",
             "special needs of the server or its models, in addition to what the agent knows about them";
-        pub(crate) request: Map<String, Value> => wrong_fields {}
+        pub(crate) request: Map<String, Value> => reserved_field_errors {}
             "Further fields of each request, such as temperature or top_p.",
             "additional fields for each request to this provider";
         pub(crate) model: BTreeMap<String, ModelSection> {}
@@ -258,7 +258,7 @@ settings! {
         pub(crate) quirks: Map<String, Value> => wrong_quirks {}
             "Special needs of this model, which override those of its provider.",
             "as above, for this model; overrides the provider's quirks key by key";
-        pub(crate) request: Map<String, Value> => wrong_fields {}
+        pub(crate) request: Map<String, Value> => reserved_field_errors {}
             "Further fields of each request to this model, which override those of its provider.",
             "as above, for this model";
         pub(crate) price: Option<Price> {}

@@ -1,7 +1,7 @@
-//! Providers: the resolved one with its model, as plain values; the well-known ones with their base URLs and key
-//! variables; and the default one as the client sets it for this process (`providers/set`), which is kept in memory
-//! only, and gets none of the user's keys. A key has an origin, so that messages can say where it comes from. The
-//! user's settings may add fields to each request to a model, such as `temperature`.
+//! Model providers: the provider and model that the settings resolve to; the well-known providers with their base
+//! URLs and key variables; and the default provider that a client sets for this process (`providers/set`), which is
+//! kept in memory only and gets none of the user's keys. Each key has an origin, so that messages can say where it
+//! comes from. The user's settings may add fields to each request to a model, such as `temperature`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use turnwright_llm::{DEFAULT_SILENCE_LIMIT, Protocol};
 use turnwright_types::redact;
 use turnwright_types::secret::Secret;
 
-/// The silence limit of a local server unless it is set otherwise. It may have to load the model
-/// and read a long prompt without a graphics card.
+/// The default silence limit of a local server, which may have to load the model and read a long prompt without a
+/// graphics card.
 const LOCAL_SILENCE_LIMIT: Duration = Duration::from_secs(600);
-/// Where requests go, below a base URL.
-const REQUEST_PATHS: [&str; 4] = ["/responses", "/models", "/completions", "/embeddings"];
-/// The ends of names that only a local network knows.
-const LOCAL_NAMES: [&str; 4] = [".local", ".localhost", ".internal", ".lan"];
+/// Request paths that are stripped from a pasted URL only if they follow a version, such as `/v1`.
+const VERSIONED_PATHS: [&str; 4] = ["/responses", "/models", "/completions", "/embeddings"];
+/// The endings of host names that exist only in local networks.
+const LOCAL_SUFFIXES: [&str; 4] = [".local", ".localhost", ".internal", ".lan"];
 
 /// The provider to use. Equal values can share one model client.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub enum Provider {
 pub struct EndpointSettings {
     /// The name of the settings section or the well-known provider; `None` for the default endpoint.
     pub name: Option<String>,
-    /// The URL below which requests go.
+    /// The URL that request paths are appended to.
     pub base_url: String,
     /// The key; local servers need none.
     pub key: Option<ProviderKey>,
@@ -89,42 +89,41 @@ impl EndpointSettings {
     }
 }
 
-/// The base URL in what somebody has pasted: without blanks and quotes around it, and without the path of a
-/// request that providers show as the address of their API.
+/// Returns the base URL in a pasted text. Removes surrounding blanks and quotes, and the request path that some
+/// providers include in the address of their API.
 pub fn pasted_base_url(text: &str) -> String {
     let url = text.trim_matches(|char: char| char.is_whitespace() || "\"'`<>".contains(char));
-    let (place, query) = match url.split_once('?') {
-        Some((place, query)) => (place, format!("?{query}")),
+    let (without_query, query) = match url.split_once('?') {
+        Some((before, query)) => (before, format!("?{query}")),
         None => (url, String::new()),
     };
-    let place = place.trim_end_matches('/');
-    match place.strip_suffix("/chat/completions").or_else(|| strip_versioned_path(place)) {
+    let address = without_query.trim_end_matches('/');
+    match address.strip_suffix("/chat/completions").or_else(|| strip_versioned_path(address)) {
         Some(base) => format!("{}{query}", base.trim_end_matches('/')),
         None => url.to_owned(),
     }
 }
 
-/// Strips one of the request paths. A server may have any other path, and one of these without a version before
-/// it, which is kept.
-fn strip_versioned_path(place: &str) -> Option<&str> {
-    let base = REQUEST_PATHS.iter().find_map(|path| place.strip_suffix(path))?;
+/// Strips a request path that follows a version. Without a version, the path may belong to the base URL.
+fn strip_versioned_path(address: &str) -> Option<&str> {
+    let base = VERSIONED_PATHS.iter().find_map(|path| address.strip_suffix(path))?;
     let version = base.rsplit('/').next()?.strip_prefix('v')?;
     version.starts_with(|char: char| char.is_ascii_digit()).then_some(base)
 }
 
-/// Reads a base URL from a file.
+/// Deserializes a base URL, which the user may have pasted into a settings file.
 pub(crate) fn read_base_url<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<String>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(|text| pasted_base_url(&text)))
 }
 
-/// Returns true if the server is on this machine or in its network.
+/// Returns true if the server is on this machine or in its local network.
 fn is_local(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
             let name = name.trim_end_matches('.');
-            !name.contains('.') || LOCAL_NAMES.iter().any(|local| name.ends_with(local))
+            !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
         }
         Some(Host::Ipv4(ip)) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
         Some(Host::Ipv6(ip)) => {
@@ -151,7 +150,7 @@ pub struct ProviderPreset {
     pub name: &'static str,
     /// The base URL; `None` if every account has its own.
     pub base_url: Option<&'static str>,
-    /// The variable that its own documentation uses for the key; none for local servers.
+    /// The variable that the provider's own documentation uses for the key; `None` for local servers.
     pub key_env: Option<&'static str>,
     pub(crate) api: Protocol,
 }
@@ -230,23 +229,23 @@ pub(crate) fn is_key_variable(name: &str) -> bool {
 pub struct ProviderKey {
     /// The key itself.
     pub secret: Secret,
-    /// The place that a message names.
+    /// The place to name in messages about the key.
     pub origin: KeyOrigin,
 }
 
 /// Where a key comes from. Displayed as the name of the variable or the path of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyOrigin {
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(String),
-    /// The file of the stored logins.
+    /// The file with the stored logins.
     Login(PathBuf),
-    /// A `key_file` of the settings.
+    /// A `key_file` in the settings.
     File(PathBuf),
 }
 
 impl KeyOrigin {
-    /// Returns advice for the user about a key that the server refuses.
+    /// Returns advice for the user about a key that the server has rejected.
     pub fn advice(&self) -> String {
         match self {
             // This variable takes precedence over a stored login, so it has to be unset first.
@@ -282,23 +281,23 @@ pub enum ClientProvider {
     Disabled,
 }
 
-/// The state of signing in, which opening a session may need.
+/// The state of the user's sign-in to the provider of the default model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignIn {
     Done,
     Missing,
-    /// The model is the offline one, or its server has no key.
+    /// The default model is the offline one, or no key is set for its server.
     NotNeeded,
     /// The settings cannot be read.
     Unknown,
 }
 
-/// Where the keys are, as far as a client may show it.
+/// The accounts that have keys, in a form that a client may show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountStatus {
     /// The state for the default model.
     pub sign_in: SignIn,
-    /// The name of each account, and whether it is that of the default model.
+    /// The name of each account, and true for the account of the default model.
     pub accounts: Vec<(String, bool)>,
 }
 
@@ -349,8 +348,10 @@ impl SettingsSnapshot<'_> {
         }
     }
 
-    /// Where the keys are. `is_offline` if the offline model serves where none is configured.
+    /// Returns the accounts that have keys. `is_offline` means that the offline model is used if no provider is
+    /// configured.
     pub fn account_status(&self, is_offline: bool) -> AccountStatus {
+        // The name and the server of each account, and true for the account of the default model.
         let mut accounts: Vec<_> = self
             .logins
             .all()
@@ -384,7 +385,7 @@ impl SettingsSnapshot<'_> {
     }
 }
 
-/// The fields that the agent sets itself, and what to set instead.
+/// The fields that the agent sets itself, each with the reason or with the setting to use instead.
 const RESERVED: &[(&str, &str)] = &[
     ("model", "name the model in `model`"),
     ("messages", "it holds the conversation"),
@@ -406,8 +407,7 @@ const RESERVED: &[(&str, &str)] = &[
     ("max_output_tokens", "set `max_output`"),
 ];
 
-/// The fields of all these tables, of which later ones override earlier ones, without those that the agent
-/// sets itself.
+/// Merges the tables, of which later ones override earlier ones. Drops the fields that the agent sets itself.
 pub(crate) fn merge_request_fields<'a>(
     tables: impl IntoIterator<Item = &'a Map<String, Value>>,
 ) -> Map<String, Value> {
@@ -415,21 +415,22 @@ pub(crate) fn merge_request_fields<'a>(
     fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The errors in the fields of the setting with this key, a sentence each.
-pub(crate) fn wrong_fields(key: &str, fields: &Map<String, Value>) -> Vec<String> {
-    let wrong = fields.keys().filter_map(|name| {
+/// Returns a sentence for each field in the setting `key` that the agent sets itself.
+pub(crate) fn reserved_field_errors(key: &str, fields: &Map<String, Value>) -> Vec<String> {
+    let errors = fields.keys().filter_map(|name| {
         let why = reserved(name)?;
         Some(format!("`{key}` contains `{name}`, which the agent sets itself: {why}"))
     });
-    wrong.collect()
+    errors.collect()
 }
 
-/// The fields in one line, for display.
+/// Formats the fields on one line, for display.
 pub(crate) fn describe_request_fields(fields: &Map<String, Value>) -> String {
     let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     fields.join(", ")
 }
 
+/// Returns why a field is reserved for the agent; `None` if it is not.
 fn reserved(name: &str) -> Option<&'static str> {
     RESERVED.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
 }
@@ -545,10 +546,10 @@ mod tests {
         let merged = merge_request_fields([&provider, &model]);
         assert_eq!(Value::from(merged.clone()), json!({ "temperature": 1, "top_p": 0.9 }));
         assert_eq!(describe_request_fields(&merged), "temperature = 1, top_p = 0.9");
-        assert_eq!(wrong_fields("providers.x.request", &merged), [""; 0]);
-        let wrong = wrong_fields("providers.x.model.\"m\".request", &model);
+        assert_eq!(reserved_field_errors("providers.x.request", &merged), [""; 0]);
+        let errors = reserved_field_errors("providers.x.model.\"m\".request", &model);
         assert_eq!(
-            wrong,
+            errors,
             [
                 "`providers.x.model.\"m\".request` contains `messages`, which the agent sets itself: it \
                  holds the conversation",

@@ -350,7 +350,7 @@ impl ConfinementBuilder<'_> {
             extra_variables.extend(REDIRECTED_CACHES.map(|key| (key, path.clone())));
             write.extend(private_file::create_folder(&folder).and_then(|()| real_path(&folder)));
         }
-        if environment_use(self.command) == EnvironmentUse::Makes {
+        if environment_use(self.command) == EnvironmentUse::CreatesNamed {
             // `-m` takes no module from the folder.
             extra_variables.push(("PYTHONSAFEPATH", "1".to_owned()));
         }

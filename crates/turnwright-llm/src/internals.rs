@@ -1,5 +1,5 @@
-//! Private functions for benchmarks, fuzz targets and the corpus of recorded streams. The program itself does not
-//! use them.
+//! Makes internal functions available to benchmarks, fuzz targets and the tests with recorded streams. The program
+//! itself does not use these wrappers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -14,8 +14,8 @@ use crate::reply::leaked_calls::{self, LeakFilter};
 use crate::reply::text_pipeline::{ReplyPiece, ThinkSplitter};
 use crate::reply::{ReplyAssembler, ReplyReader};
 
-/// Reads a reply of a model that was offered these tools, feeding each piece separately, up to its end or the first
-/// error.
+/// Reads the reply of a model that was offered these tools. Feeds the pieces one by one until the reply ends or there
+/// is an error.
 pub fn read_reply<'a>(
     protocol: Protocol,
     model: &str,
@@ -30,6 +30,7 @@ pub fn read_reply<'a>(
     (batch.deltas, outcome)
 }
 
+/// Feeds the pieces to an assembler, like [`read_reply`].
 pub(super) fn assemble<'a, A: ReplyAssembler>(
     assembler: A,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -47,7 +48,7 @@ pub(super) fn assemble<'a, A: ReplyAssembler>(
     (batch, outcome)
 }
 
-/// Assembles a reply like [`read_reply`]. Returns the number of bytes in its deltas.
+/// Reads a reply like [`read_reply`], but returns only the number of bytes in its deltas.
 pub fn assemble_reply<'a>(
     protocol: Protocol,
     model: &str,
@@ -71,12 +72,13 @@ pub fn provider_safe_schema(schema: &Value) -> Value {
     schema::provider_safe_schema(schema)
 }
 
-/// Finds leaked calls at the end of a text: their position, and the name and arguments of each.
+/// Finds leaked calls, which the model wrote into its text instead of calling a tool, at the end of a text. Returns
+/// their position, and the name and arguments of each.
 pub fn find_leaked(text: &str, tools: &[(&str, &Value)]) -> Option<(usize, Vec<(String, Value)>)> {
     leaked_calls::find_leaked_calls(text, tools)
 }
 
-/// The visible text of a reply that may contain leaked calls, and the number of calls.
+/// Removes leaked calls from a reply. Returns the text that is shown, and the number of calls.
 pub fn filter_leaked_calls<'a>(
     tools: &[(&str, &Value)],
     pieces: impl IntoIterator<Item = &'a str>,
@@ -91,7 +93,8 @@ pub fn filter_leaked_calls<'a>(
     (shown, calls.len())
 }
 
-/// The reasoning and the text of a reply that contains both in one.
+/// Splits a reply whose text contains the reasoning, in tags. Returns the reasoning and the text. `is_implicit` means
+/// that the opening tag is missing, because the chat template has already emitted it.
 pub fn split_thinking<'a>(
     is_implicit: bool,
     pieces: impl IntoIterator<Item = &'a str>,
@@ -99,19 +102,19 @@ pub fn split_thinking<'a>(
     let mut splitter = ThinkSplitter::new(is_implicit);
     let mut reasoning = String::new();
     let mut plain_text = String::new();
-    let mut out = |piece: ReplyPiece<'_>| match piece {
+    let mut append = |piece: ReplyPiece<'_>| match piece {
         ReplyPiece::Thought(text) => reasoning.push_str(text),
         ReplyPiece::Text(text) => plain_text.push_str(text),
     };
     for piece in pieces {
-        splitter.push(piece, &mut out);
+        splitter.push(piece, &mut append);
     }
-    splitter.finish(&mut out);
+    splitter.finish(&mut append);
     (reasoning, plain_text)
 }
 
-/// The delay that a server asks for, by its headers or by the body of its error, at the start of
-/// 2026.
+/// Returns the delay that a server asks for in its headers or in the body of its error. A date is
+/// compared with the start of 2026 instead of the current time, so that the result is always the same.
 pub fn retry_delay(headers: &[(&str, &str)], body: &str) -> Option<Duration> {
     let now = UNIX_EPOCH + Duration::from_secs(1_767_225_600);
     let headers: HeaderMap = headers

@@ -2,7 +2,7 @@
 //! the results of tools. Played back, it stands in for all of them, so that the session runs again without
 //! a network, files or commands.
 //!
-//!   outside              all that a session knows of this: a trait for the facts of the machine and for kept answers
+//!   outside              all that a session knows of this: a trait for the facts of the machine and recorded answers
 //!   recorder             takes what a session gets from outside, and queues it
 //!     recording_writer   writes it into the file, on a thread; of a request only the new messages
 //!     line_filter        decides which lines of a connection belong to the session

@@ -1,6 +1,6 @@
-//! The world outside of a session, as far as another one can take the place of that around this process: the
-//! facts of the machine that a session depends on, and the answers of its tools. The default is the real world.
-//! Whoever puts a session together may hand it another one; the session does not know which.
+//! The world outside of a session, as far as it can be recorded and replayed: the facts about the machine that a
+//! session depends on, and the answers of its tools. A session is given one implementation of [`Outside`] and does not
+//! know which: the real machine, a recorder, or a playback.
 
 use std::fmt::Debug;
 
@@ -13,34 +13,34 @@ tokio::task_local! {
     static SESSION: SessionId;
 }
 
-/// Runs the work of a session. What it asks the outside counts as this session's.
+/// Runs the work of a session. All that it asks of [`Outside`] counts as asked by this session.
 pub fn in_session<F: Future>(session: SessionId, work: F) -> impl Future<Output = F::Output> {
     SESSION.scope(session, work)
 }
 
-/// Runs work on a task of its own as that of the session whose work runs now.
+/// Runs work that gets a task of its own, for the session whose work is running now.
 pub fn in_same_session<F: Future>(work: F) -> impl Future<Output = F::Output> {
     in_session(current_session().unwrap_or_else(|| SessionId::from("")), work)
 }
 
-/// The session whose work runs now.
+/// The session whose work is running now.
 pub(crate) fn current_session() -> Option<SessionId> {
     SESSION.try_with(Clone::clone).ok()
 }
 
-/// The world outside of a session: the facts about the machine that decide what a session does, besides those that
-/// its tools find out, and the keeper of the tools' answers. The provided methods are those of the real machine, where
-/// every tool answers for itself and nobody takes note of it.
+/// The world outside of a session: the facts about the machine that influence what a session does, other than those
+/// that its tools find out, and the recorded answers of tools. The provided methods are those of the real machine,
+/// where every tool answers for itself and nothing is recorded.
 pub trait Outside: Debug + Send + Sync {
-    /// Returns true if nothing may be left to chance, because the session has to take the same course again.
-    fn are_fixed(&self) -> bool {
+    /// Returns true if the session must not depend on chance, so that a replay can take the same course.
+    fn is_deterministic(&self) -> bool {
         false
     }
 
-    /// A number from 0 to 1 for the length of a wait, of which the user is told. It is random unless the facts
-    /// are fixed.
-    fn chance(&self) -> f64 {
-        if self.are_fixed() {
+    /// A number from 0 to 1 that varies the length of a wait. It is random unless the session is deterministic, since
+    /// the user is told how long the wait is.
+    fn random_fraction(&self) -> f64 {
+        if self.is_deterministic() {
             return 0.5;
         }
         f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX)
@@ -51,7 +51,7 @@ pub trait Outside: Debug + Send + Sync {
         turnwright_sandbox::can_confine()
     }
 
-    /// Names what the sandbox lacks; empty if it lacks nothing.
+    /// Names the parts of the system that the sandbox needs and that are missing; empty if commands can be confined.
     fn missing_sandbox(&self) -> String {
         if self.can_confine() {
             return String::new();
@@ -59,52 +59,53 @@ pub trait Outside: Debug + Send + Sync {
         turnwright_sandbox::sandbox_support().missing.join(" ")
     }
 
-    /// The description of the gaps of the sandbox, once they are known.
+    /// Describes the gaps of the sandbox, once they are known.
     fn sandbox_limitation(&self) -> Option<&str> {
         turnwright_sandbox::known_limitation()
     }
 
-    /// The facts about the session's project if it is on another machine, so that no file of it is here.
+    /// The recorded facts about the session's project; `None` if its files are on this machine.
     fn project(&self) -> Option<&Value> {
         None
     }
 
-    /// The facts about the session's MCP servers if they run on another machine.
+    /// The recorded facts about the session's MCP servers; `None` if they run on this machine.
     fn servers(&self) -> Option<&[Value]> {
         None
     }
 
-    /// Takes note of the facts about the project of a session that is being opened.
-    fn note_project(&self, _session: &SessionId, _project: &dyn Fn() -> Value) {}
+    /// Records the facts about the project of a session that is being opened.
+    fn record_project(&self, _session: &SessionId, _project: &dyn Fn() -> Value) {}
 
-    /// Takes note of the known facts about the MCP servers of the session whose work runs now.
-    fn note_servers(&self, _servers: &dyn Fn() -> Value) {}
+    /// Records the known facts about the MCP servers of the session whose work is running now.
+    fn record_servers(&self, _servers: &dyn Fn() -> Value) {}
 
-    /// Returns true if note is taken of the conversations with which sessions are opened.
-    fn notes_conversations(&self) -> bool {
+    /// Returns true if the stored conversations of sessions that are being opened are recorded.
+    fn records_conversations(&self) -> bool {
         false
     }
 
-    /// Takes note of the stored conversation of a session that is being opened, or of why it cannot be read.
-    fn note_conversation(&self, _session: &SessionId, _stored: Result<Value, String>) {}
+    /// Records the stored conversation of a session that is being opened, or why it cannot be read.
+    fn record_conversation(&self, _session: &SessionId, _stored: Result<Value, String>) {}
 
-    /// Something to tell the user, once.
+    /// Returns a notice for the user, once.
     fn take_notice(&self) -> Option<String> {
         None
     }
 
     /// The source of this tool's answers. A file that is read without a call counts as a tool.
-    fn keeping(&self, _tool: &str) -> Keeping {
-        Keeping::Off
+    fn answer_source(&self, _tool: &str) -> AnswerSource {
+        AnswerSource::Tool
     }
 
-    /// The kept answer to a question about this call; `None` if there is none.
-    fn given(&self, _kind: AnswerKind, _tool: &str, _arguments: &Value) -> Option<Value> {
+    /// The recorded answer to a question about this call; `None` if there is none.
+    fn recorded_answer(&self, _kind: AnswerKind, _tool: &str, _arguments: &Value) -> Option<Value> {
         None
     }
 
-    /// The kept result of this call, at the time when it was known, or why there is none.
-    fn given_result<'a>(
+    /// Waits until the replay has reached the point where this call's result was recorded. Returns the result, or why
+    /// there is none.
+    fn recorded_result<'a>(
         &'a self,
         _tool: &'a str,
         _arguments: &'a Value,
@@ -112,8 +113,8 @@ pub trait Outside: Debug + Send + Sync {
         std::future::ready(Err("No answers are kept.")).boxed()
     }
 
-    /// Takes note of an answer if those of this tool are kept.
-    fn note(
+    /// Records an answer if those of this tool are recorded.
+    fn record_answer(
         &self,
         _kind: AnswerKind,
         _tool: &str,
@@ -129,24 +130,24 @@ pub struct RealMachine;
 
 impl Outside for RealMachine {}
 
-/// The kind of question that a tool has answered.
+/// The question that a tool has answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerKind {
-    /// How a call is shown, which depends on the files that there are.
+    /// The presentation of a call, which may depend on files.
     View,
-    /// The effect that a call would have.
+    /// The changes that a call would make.
     Preview,
-    /// The effect that it had.
+    /// The outcome of a call.
     Result,
 }
 
-/// The source of a tool's answers, and whether anybody takes note of them.
+/// The source of a tool's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeping {
+pub enum AnswerSource {
     /// The tool answers.
-    Off,
-    /// The tool answers, and note is taken of each answer.
-    Noted,
-    /// Answers that were kept before take the place of the tool, of which nothing runs.
-    Given,
+    Tool,
+    /// The tool answers, and each answer is recorded.
+    RecordedTool,
+    /// A recording answers in place of the tool, which does not run.
+    Recording,
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio_util::bytes::Bytes;
 
-use crate::outside::{AnswerKind, Keeping, Outside, current_session};
+use crate::outside::{AnswerKind, AnswerSource, Outside, current_session};
 use crate::{FORMAT, FORMAT_FIELD, PLAYED_LIVE};
 use turnwright_llm::{ConnectionFault, Exchange, PlayedResponse};
 use turnwright_types::error_text::{io_error_text, json_error_text};
@@ -393,7 +393,7 @@ impl Playback {
 }
 
 impl Outside for Playback {
-    fn are_fixed(&self) -> bool {
+    fn is_deterministic(&self) -> bool {
         true
     }
 
@@ -413,20 +413,20 @@ impl Outside for Playback {
         Some(&self.project)
     }
 
-    /// As they were known at the end of the session.
+    /// The facts as they were known at the end of the recorded session.
     fn servers(&self) -> Option<&[Value]> {
         Some(&self.servers)
     }
 
-    fn keeping(&self, tool: &str) -> Keeping {
-        if PLAYED_LIVE.contains(&tool) { Keeping::Off } else { Keeping::Given }
+    fn answer_source(&self, tool: &str) -> AnswerSource {
+        if PLAYED_LIVE.contains(&tool) { AnswerSource::Tool } else { AnswerSource::Recording }
     }
 
-    fn given(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<Value> {
+    fn recorded_answer(&self, kind: AnswerKind, tool: &str, arguments: &Value) -> Option<Value> {
         self.take(kind, tool, arguments).map(|(_, answer)| answer)
     }
 
-    fn given_result<'a>(
+    fn recorded_result<'a>(
         &'a self,
         tool: &'a str,
         arguments: &'a Value,

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::PLAYED_LIVE;
-use crate::outside::{AnswerKind, Keeping, Outside, current_session};
+use crate::outside::{AnswerKind, AnswerSource, Outside, current_session};
 use crate::recording_writer::RecordingWriter;
 use turnwright_llm::{ConnectionFault, Exchange, ExchangeObserver};
 use turnwright_rpc::{LineDirection, LineObserver};
@@ -349,32 +349,32 @@ impl Recorder {
 }
 
 impl Outside for Recorder {
-    fn are_fixed(&self) -> bool {
+    fn is_deterministic(&self) -> bool {
         self.is_on()
     }
 
-    fn note_project(&self, session: &SessionId, project: &dyn Fn() -> Value) {
+    fn record_project(&self, session: &SessionId, project: &dyn Fn() -> Value) {
         if self.is_on() {
             let value = project();
             self.post(Some(session.clone()), || RawKind::Fact { what: PROJECT, value });
         }
     }
 
-    fn note_servers(&self, servers: &dyn Fn() -> Value) {
-        let is_noted =
+    fn record_servers(&self, servers: &dyn Fn() -> Value) {
+        let is_recording =
             self.state.lock().active.as_ref().is_some_and(|active| !active.has_connection_ended);
-        if is_noted {
+        if is_recording {
             let value = servers();
             self.post(current_session(), || RawKind::Fact { what: "servers", value });
         }
     }
 
-    fn notes_conversations(&self) -> bool {
+    fn records_conversations(&self) -> bool {
         self.is_on()
     }
 
     /// If the conversation could not be read, the recording ends, because it could not be played back.
-    fn note_conversation(&self, session: &SessionId, stored: Result<Value, String>) {
+    fn record_conversation(&self, session: &SessionId, stored: Result<Value, String>) {
         match stored {
             Ok(value) => {
                 self.post(Some(session.clone()), || RawKind::Fact { what: STORED, value });
@@ -387,12 +387,22 @@ impl Outside for Recorder {
         self.state.lock().notice.take()
     }
 
-    fn keeping(&self, tool: &str) -> Keeping {
-        if self.is_on() && !PLAYED_LIVE.contains(&tool) { Keeping::Noted } else { Keeping::Off }
+    fn answer_source(&self, tool: &str) -> AnswerSource {
+        if self.is_on() && !PLAYED_LIVE.contains(&tool) {
+            AnswerSource::RecordedTool
+        } else {
+            AnswerSource::Tool
+        }
     }
 
-    fn note(&self, kind: AnswerKind, tool: &str, arguments: &Value, answer: &dyn Fn() -> Value) {
-        if self.keeping(tool) == Keeping::Off {
+    fn record_answer(
+        &self,
+        kind: AnswerKind,
+        tool: &str,
+        arguments: &Value,
+        answer: &dyn Fn() -> Value,
+    ) {
+        if self.answer_source(tool) == AnswerSource::Tool {
             return;
         }
         let what = match kind {

@@ -1,4 +1,4 @@
-//! A connection of the WebSocket transport: each message is a text frame.
+//! Connections of the WebSocket transport, in which each message is a text message.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, OnceLock};
@@ -28,14 +28,14 @@ use crate::http_server::{HttpServer, ResponseBody, TOO_MANY_CONNECTIONS, plain};
 use crate::silence::{SocketReads, WatchedSocket};
 use turnwright_rpc::{LineSender, MAX_LINE_BYTES, OutboxDrain};
 
-/// The interval of pings, whose answers show that the client is still there.
+/// The interval between pings, whose answers show that the client is still there.
 pub(crate) const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the client may take to read the last messages.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// Appended to the client's key, whose digest shows that the server speaks the protocol (RFC 6455, 1.3).
+/// Appended to the client's key. The digest of both shows that the server speaks the protocol (RFC 6455, 1.3).
 const KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The bounds of a WebSocket. A longer message ends the connection.
+/// The limits of a WebSocket. A longer message ends the connection.
 pub(crate) fn config() -> WebSocketConfig {
     WebSocketConfig::default()
         .read_buffer_size(16 * 1024)
@@ -50,7 +50,7 @@ pub(crate) fn accept_key(key: &[u8]) -> String {
     BASE64.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &text))
 }
 
-/// Accepts a WebSocket, which is served by a task of its own.
+/// Accepts a WebSocket and serves it in a task of its own.
 pub(crate) fn accept(
     server: &Arc<HttpServer>,
     request: Request<Incoming>,
@@ -65,7 +65,7 @@ pub(crate) fn accept(
         let text = "Only WebSockets of version 13 are accepted.\n";
         return Err(HttpRefusal(StatusCode::BAD_REQUEST, text));
     };
-    let place = Arc::clone(&server.connection_permits)
+    let permit = Arc::clone(&server.connection_permits)
         .try_acquire_owned()
         .map_err(|_| TOO_MANY_CONNECTIONS)?;
     let accepted = accept_key(key.as_bytes());
@@ -76,7 +76,7 @@ pub(crate) fn accept(
             Ok(socket) => run(TokioIo::new(socket), &task_server).await,
             Err(error) => tracing::debug!(%error, "a WebSocket was not opened"),
         }
-        drop(place);
+        drop(permit);
     });
     let mut response = plain(StatusCode::SWITCHING_PROTOCOLS, "");
     let headers = response.headers_mut();
@@ -88,7 +88,7 @@ pub(crate) fn accept(
     Ok(response)
 }
 
-/// True if a header's list contains this word, in upper or lower case.
+/// Returns true if a header's list contains this word, in upper or lower case.
 fn has_word(headers: &HeaderMap, name: HeaderName, word: &str) -> bool {
     let list = headers.get(name).and_then(|value| value.to_str().ok());
     list.is_some_and(|list| list.split(',').any(|part| part.trim().eq_ignore_ascii_case(word)))
@@ -100,6 +100,7 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     let (socket, reads) = WatchedSocket::new(socket, Some(all_incomplete));
     let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config())).await;
     let (sink, source) = socket.split();
+    // Cancelled if the client ends the connection for good.
     let intended_end = CancellationToken::new();
     let (lines, messages, remote) = server.open(intended_end.clone());
     let serving = (server.serve)(remote);
@@ -135,8 +136,8 @@ async fn run(socket: impl AsyncRead + AsyncWrite + Unpin, server: &HttpServer) {
     tokio::join!(reading, writing, serving);
 }
 
-/// Passes the client's messages to the program, until the client closes the connection or it is lost. Returns
-/// why the connection is closed, if the client is still there.
+/// Passes the client's messages to the program until the client closes the connection or it is lost. Returns the code
+/// to close the connection with, if the client is still there.
 async fn receive(
     mut source: impl Stream<Item = Result<Message, Error>> + Unpin,
     reads: &SocketReads,
@@ -152,7 +153,8 @@ async fn receive(
                 reads.clear();
             }
             Ok(Message::Close(frame)) => {
-                // A page that is left, or a proxy that restarts, is away only for a while.
+                // With another code, such as that of a page that is left or a proxy that restarts, the client may
+                // come back.
                 if frame.is_none_or(|frame| frame.code == CloseCode::Normal) {
                     intended_end.cancel();
                 }
@@ -178,7 +180,7 @@ async fn receive(
     CloseCode::Away
 }
 
-/// Sends the program's messages, until there are no more or the connection is lost.
+/// Sends the program's messages until there are no more or the connection is lost.
 async fn send(
     mut sink: impl Sink<Message, Error = Error> + Unpin,
     mut messages: OutboxDrain,

@@ -34,7 +34,7 @@ impl RefusedConnections {
 #[cfg(target_os = "linux")]
 pub(crate) type NotedConnections = [Option<SocketAddr>; 16];
 
-/// Notes an address in the pipe, once. Makes system calls only.
+/// Notes an address in the pipe, once. Makes only system calls.
 #[cfg(target_os = "linux")]
 pub(crate) fn note_refused(
     address: SocketAddr,

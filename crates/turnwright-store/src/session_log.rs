@@ -57,11 +57,11 @@ struct LogState {
     /// The session's row, if it is known. It is inserted again if a new database has replaced a
     /// damaged one.
     row: Option<SessionRow>,
-    /// The turn that has begun, until the next write takes it along into its commit.
+    /// The turn that has begun, until the next write stores it in the same commit.
     begun_turn: Option<BegunTurn>,
     /// The commit of the write that was submitted last.
     last_commit: Option<Commit>,
-    /// Why a write failed, until it was reported.
+    /// Why a write failed, until that is reported.
     unreported: Option<StoreError>,
     delivered: DeliveredNotices,
 }
@@ -71,16 +71,16 @@ type Commit = Shared<oneshot::Receiver<Result<(), StoreError>>>;
 
 /// A write that was submitted, with the log that is told if it fails.
 #[derive(Debug, Default)]
-#[must_use = "what must not be lost has to be waited for"]
+#[must_use = "a write that must not be lost has to be waited for"]
 pub struct PendingWrite(Option<(Commit, Arc<SessionLogInner>)>);
 
 impl PendingWrite {
-    /// True if it is committed or has failed.
+    /// Returns true if the write is committed or has failed.
     pub fn is_done(&self) -> bool {
         self.0.as_ref().is_none_or(|(commit, _)| commit.clone().now_or_never().is_some())
     }
 
-    /// Lets it be committed while the session goes on.
+    /// Lets the session go on before the write is committed.
     pub fn in_background(self) {
         drop(self);
     }
@@ -132,8 +132,8 @@ impl SessionLog {
         SessionLog::with_changes(inner.store.clone(), session, Some(target))
     }
 
-    /// For the log of a helper, the session in which its file changes are recorded, and the prefix of the names
-    /// of its calls there.
+    /// Returns where the file changes of a helper are recorded: the session, and the prefix that the ids of the
+    /// helper's calls have there. Returns `None` if this is not the log of a helper.
     pub fn recorded_elsewhere(&self) -> Option<(SessionId, String)> {
         let target = self.change_target()?;
         Some((target.log.0.as_ref()?.session.clone(), target.call_prefix()))
@@ -178,7 +178,7 @@ impl SessionLog {
         }
     }
 
-    /// The store that it writes to; `None` if it writes nothing.
+    /// The store that this writes to; `None` if it writes nothing.
     pub fn store(&self) -> Option<&Store> {
         self.0.as_ref().map(|inner| &inner.store)
     }
@@ -202,8 +202,8 @@ impl SessionLog {
         })
     }
 
-    /// Begins a turn. All later writes belong to it, and the next one stores its
-    /// beginning. The next entry holds the prompt, which begins with these words. Returns its number.
+    /// Begins a turn and returns its number. All later writes belong to the turn, and the next one also stores that it
+    /// has begun. The next entry must be the prompt, which begins with `words`.
     pub fn begin_turn(&self, kind: TurnKind, words: String) -> u64 {
         let Some(inner) = &self.0 else { return 0 };
         let turn = inner.turn.fetch_add(1, Ordering::Relaxed) + 1;
@@ -214,15 +214,16 @@ impl SessionLog {
         turn
     }
 
-    /// Ends the turn. `stop` is the stop reason as it is stored.
-    pub fn end_turn(&self, stop: &'static str, minted: u64, cost: Option<f64>) -> PendingWrite {
+    /// Ends the turn. `stop` is the stop reason as it is stored, and `last_id` the greatest number in an id of the
+    /// session.
+    pub fn end_turn(&self, stop: &'static str, last_id: u64, cost: Option<f64>) -> PendingWrite {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         self.submit(move |connection, session| {
             let end = "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?";
             execute(connection, end, params![now, stop, session, turn])?;
             let update = "UPDATE sessions SET minted = ?, cost = ? WHERE key = ?";
-            execute(connection, update, params![minted, cost, session])?;
+            execute(connection, update, params![last_id, cost, session])?;
             set_updated_at(connection, session, now)
         })
     }
@@ -270,7 +271,7 @@ impl SessionLog {
         durability: Durability,
     ) -> PendingWrite {
         if let Some(target) = self.change_target() {
-            // Writes are committed in their order, so the second one is waited for.
+            // Writes are committed in order, so it is enough to wait for the second one.
             target.record(call, intent.files, intent.bytes, durability).in_background();
             return self.begin_call(call, ChangeIntent::default(), durability);
         }
@@ -327,8 +328,8 @@ impl SessionLog {
         })
     }
 
-    /// Records further file changes of a call in an earlier or the current turn. The first recorded
-    /// state before the call is kept.
+    /// Records further file changes of a call in an earlier or the current turn. If the state of a file before the call
+    /// is already recorded, that is kept.
     pub fn record_changes(
         &self,
         turn: u64,
@@ -344,7 +345,7 @@ impl SessionLog {
         }
     }
 
-    /// The call that changes of this call are recorded for.
+    /// Returns the call for which the file changes of this call are recorded.
     pub fn recorded_call(&self, call: &CallId) -> CallId {
         self.change_target().map_or_else(|| call.clone(), |target| target.call_id(call))
     }
@@ -367,12 +368,12 @@ impl SessionLog {
         })
     }
 
-    /// False if nothing is stored.
+    /// Returns false if nothing is stored.
     pub fn is_enabled(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Replaces the result text that the model reads. The card goes on showing the first one.
+    /// Replaces the result text that the model reads. The call's card goes on showing the first text.
     pub fn replace_result(&self, call: &CallId, text: String) {
         let call = call.clone();
         let retained_bytes = text.len();
@@ -430,8 +431,8 @@ impl SessionLog {
         })
     }
 
-    /// Waits for everything that was submitted so far. Writes are committed in their order, so this
-    /// is the commit of the last one.
+    /// Returns a write that is committed when everything that was submitted so far is, because writes are committed in
+    /// order. Submits the beginning of the turn if that has not been done.
     pub fn flush(&self) -> PendingWrite {
         let Some(inner) = &self.0 else { return PendingWrite::default() };
         let state = inner.state.lock();
@@ -485,7 +486,7 @@ impl SessionLog {
     }
 }
 
-/// The turn and the call of another session that file changes are recorded for.
+/// The turn and the call of another session under which file changes are recorded.
 #[derive(Debug)]
 struct ChangeTarget {
     log: SessionLog,
@@ -494,7 +495,7 @@ struct ChangeTarget {
 }
 
 impl ChangeTarget {
-    /// The call of a helper, as it is named in the other session.
+    /// The id that a call of a helper has in the other session.
     fn call_id(&self, call: &CallId) -> CallId {
         CallId::from(format!("{}{call}", self.call_prefix()))
     }
@@ -556,7 +557,7 @@ impl SessionLogInner {
             Err(StoreError::NoSuchSession) => {}
             found => return found,
         }
-        // The lock is not held while the disk is waited for.
+        // The lock must not be held while waiting for the disk.
         let row = self.state.lock().row.clone();
         insert_session(connection, row.as_ref().ok_or(StoreError::NoSuchSession)?)
     }

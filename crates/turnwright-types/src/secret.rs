@@ -1,6 +1,7 @@
-//! Secrets of this process: a string that must not be shown, such as a key, and the files that secrets come from, such
-//! as the key of a provider or the token of a server, of this process or of another agent of the user. These files are
-//! kept from tools, commands and MCP servers wherever they are and whatever their names are.
+//! Secrets: a string that must not be shown, such as a key, and the registry of the files that secrets come from, such
+//! as the key of a provider or the token of a server. The registry has the secret files of this process and of the
+//! user's other agents. Tools, commands and MCP servers cannot read them, wherever they are and whatever their names
+//! are.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -13,13 +14,14 @@ use crate::file_id::{FileId, file_id};
 use crate::hash::std_hash;
 use crate::private_file;
 
-/// A string that `Debug` does not show and that is wiped on drop. Comparable, to detect a changed login.
+/// A string that `Debug` does not show and that is wiped on drop. It can be compared, to notice that a login has
+/// changed.
 #[derive(Clone, Debug)]
 pub struct Secret(SecretString);
 
 impl Secret {
-    /// The key in a text that was typed, pasted or read from a file, without surrounding blanks,
-    /// marks of the encoding, and quotes. `None` if nothing is left.
+    /// Returns the key in a text that was typed, pasted or read from a file, without surrounding blanks, invisible
+    /// characters and quotes. Returns `None` if nothing is left.
     pub fn from_copied(text: &str) -> Option<Secret> {
         const QUOTES: [(char, char); 4] = [('"', '"'), ('\'', '\''), ('`', '`'), ('“', '”')];
         let text = text.trim_matches(is_blank);
@@ -59,27 +61,26 @@ impl From<&str> for Secret {
     }
 }
 
-/// The folder in the state folder of the user's agents with a file for each such path. Agents that start together cannot
-/// undo each other's entries in it.
+/// The folder in the state folder through which the user's agents tell each other their secret files. Each entry is a
+/// file that contains one path, so that agents that start at the same time do not overwrite each other's entries.
 const SHARED_FOLDER: &str = "secret-places";
-/// At most this many of them are read.
+/// The most entries of that folder that are read.
 const MAX_SHARED: usize = 1_000;
 const MAX_PATH_BYTES: u64 = 16 * 1024;
 
-/// Words of the sentence about a file with a key that others can read or replace.
+/// The middle of the warning about a key file that others can read or replace. A replay recognizes the warning by it.
 pub const EXPOSED_KEY: &str = "holds a key, and other users can";
 
-/// The places of all these files, with and without links. Locked to look one up, or to add one.
+/// The paths of all known secret files, both as given and with links resolved. Locked only to look up or add a path.
 static KNOWN: RwLock<Vec<PathBuf>> = RwLock::new(Vec::new());
 
-/// Returns the absolute path of a file that holds a secret of this process. From now on it is unreadable for
-/// commands and servers in the sandbox, and reading it with a tool asks as for any file with secrets. Looks the path
-/// up: not for the runtime's thread. A path that leads to a folder or a device has no effect on commands, which may
-/// need it.
+/// Registers a file that holds a secret of this process, and returns its absolute path. From now on, commands and
+/// servers in the sandbox cannot read the file, and a tool asks before reading it, as for any file with secrets. A
+/// folder or a device is not registered, because commands may need it. Blocks.
 pub fn register_secret_file(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    let is_other = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
-    if !is_other {
+    let is_folder_or_device = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
+    if !is_folder_or_device {
         let mut known = KNOWN.write();
         for place in [Some(path.clone()), fs::canonicalize(&path).ok()].into_iter().flatten() {
             if !known.contains(&place) {
@@ -90,8 +91,8 @@ pub fn register_secret_file(path: &Path) -> PathBuf {
     path
 }
 
-/// Tells the other agents of this user, by files in their common folder, from which files this process has secrets:
-/// their commands and servers could use the content. Blocks.
+/// Tells the user's other agents which files hold secrets of this process, so that their commands and servers cannot
+/// read them either. Blocks.
 ///
 /// # Errors
 /// When a file or folder cannot be created or removed.
@@ -114,7 +115,7 @@ pub fn share(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Learns the files that the user's other agents have shared. Blocks.
+/// Registers the secret files of the user's other agents. Blocks.
 pub fn learn_shared(folder: &Path) {
     for (_, path) in shared_places(&folder.join(SHARED_FOLDER)) {
         if !is_secret_file(&path) {
@@ -123,7 +124,7 @@ pub fn learn_shared(folder: &Path) {
     }
 }
 
-/// The paths that agents have shared, each after the file that names it.
+/// Returns the paths that agents have shared, each with the entry that contains it.
 fn shared_places(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_SHARED);
     let places = entries.filter_map(|entry| {
@@ -134,18 +135,17 @@ fn shared_places(folder: &Path) -> Vec<(PathBuf, PathBuf)> {
     places.collect()
 }
 
-/// All files that secrets of this process come from.
+/// The paths of all known secret files.
 pub fn secret_files() -> Vec<PathBuf> {
     KNOWN.read().clone()
 }
 
-/// Returns true if a secret of this process comes from the file at this path, as far as is known.
+/// Returns true if this is the path of a known secret file.
 pub fn is_secret_file(path: &Path) -> bool {
     KNOWN.read().iter().any(|known| known == path)
 }
 
-/// Makes the path known if it is another name (hard link) of such a file. Looks it up if there are any: not for the
-/// runtime's thread.
+/// Registers the path if it is another name (a hard link) of a known secret file. Blocks.
 pub fn notice_other_name(path: &Path) {
     if KNOWN.read().is_empty() {
         return;
@@ -156,8 +156,7 @@ pub fn notice_other_name(path: &Path) {
     }
 }
 
-/// The files with more than one name (hard link) from which secrets of this process come. Looks them up: not for the
-/// runtime's thread.
+/// The known secret files that have more than one name (hard links). Blocks.
 pub fn linked_secret_files() -> Vec<FileId> {
     let known = secret_files();
     let linked = known.iter().filter_map(|path| file_id(path)).filter(|(_, names)| *names > 1);

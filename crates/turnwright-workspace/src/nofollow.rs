@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// check could not guarantee. Does not block on a FIFO.
 ///
 /// # Errors
-/// Those of the system; `ELOOP` for a link.
+/// The errors of the system; `ELOOP` for a link.
 #[cfg(unix)]
 pub fn open_file(path: &Path) -> io::Result<File> {
     use rustix::fs::OFlags;
@@ -28,7 +28,7 @@ pub fn open_file(path: &Path) -> io::Result<File> {
 /// FIFO.
 ///
 /// # Errors
-/// Those of the system; `ELOOP` for a link.
+/// The errors of the system; `ELOOP` for a link.
 #[cfg(unix)]
 pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -45,7 +45,7 @@ pub fn open_pinned_file(path: &Path, writes: bool) -> io::Result<File> {
 /// Creates a symbolic link.
 ///
 /// # Errors
-/// Those of the system, or that it has no such links.
+/// The errors of the system, which may not support symbolic links.
 #[cfg(unix)]
 pub fn create_link(target: &Path, path: &Path) -> io::Result<()> {
     std::os::unix::fs::symlink(target, path)
@@ -101,7 +101,7 @@ pub fn is_link_error(error: &io::Error) -> bool {
 /// paths (no `/proc`, macOS) the path is only checked for links once.
 ///
 /// # Errors
-/// Those of the system; `ELOOP` for a link.
+/// The errors of the system; `ELOOP` for a link.
 #[cfg(unix)]
 pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     Ok(with_fd_path(unix::open(path, unix::FOLDER)?, path))
@@ -111,7 +111,7 @@ pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 /// it, so that a link that appears meanwhile cannot redirect the creation.
 ///
 /// # Errors
-/// Those of the system; `ELOOP` for a link.
+/// The errors of the system; `ELOOP` for a link.
 #[cfg(unix)]
 pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     let held = match unix::open(path, unix::FOLDER) {
@@ -125,7 +125,7 @@ pub fn create_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
 /// followed.
 ///
 /// # Errors
-/// Those of the system; `ELOOP` or `ENOTDIR` for a link.
+/// The errors of the system; `ELOOP` or `ENOTDIR` for a link.
 #[cfg(unix)]
 pub(crate) fn open_child_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -148,7 +148,7 @@ fn with_fd_path(held: File, path: &Path) -> (Option<File>, PathBuf) {
 /// Windows has no paths through open folders, so the path is only checked for links once.
 ///
 /// # Errors
-/// Those of the system, or that there is a link.
+/// The errors of the system, or one that says that there is a link.
 #[cfg(not(unix))]
 pub fn open_folder(path: &Path) -> io::Result<(Option<File>, PathBuf)> {
     windows::refuse_links(path)?;

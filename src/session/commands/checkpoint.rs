@@ -24,7 +24,7 @@ const PAGE_SIZE: usize = 64;
 const MAX_PROMPTS: usize = 10;
 
 /// How much of a diff is shown in a conversation.
-const DIFF_BOUNDS: DiffLimits = DiffLimits { file: 256 * 1024, all: 32 * 1024 };
+const DIFF_LIMITS: DiffLimits = DiffLimits { file: 256 * 1024, all: 32 * 1024 };
 
 pub(super) fn undo(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     start(session, call, TurnKind::Undo, |task| Box::pin(undo_turns(task)))
@@ -148,7 +148,7 @@ async fn show_changes(task: &CommandTask) -> Result<String, StoreError> {
     let session = context.session.clone();
     let found = context
         .store
-        .read(move |connection| turn_changes(connection, &session, what, &roots, DIFF_BOUNDS))
+        .read(move |connection| turn_changes(connection, &session, what, &roots, DIFF_LIMITS))
         .await?;
     let uncovered = &found.uncovered;
     if found.files.is_empty() {

@@ -17,7 +17,7 @@ use turnwright_store::StoreError;
 pub(crate) struct ClientOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<SystemPrompt>,
-    /// The only tools that the model may use, by our names or those of other agents.
+    /// The only tools that the model may use. They may have our names or those that other agents use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_tools: Option<Vec<String>>,
     /// The most requests to the model in one turn, if that is fewer than the user has set.

@@ -146,7 +146,7 @@ impl SessionHost {
     fn note_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
         let config = self.config();
         let facts = &self.process.outside;
-        facts.note_project(id, &|| project_facts(config, &self.trust, roots));
+        facts.record_project(id, &|| project_facts(config, &self.trust, roots));
         if let Some(project) = facts.project() {
             let cwd = roots.real_cwd();
             let restored = restore_project(config, &self.trust, project, cwd, project_folder);

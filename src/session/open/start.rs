@@ -50,7 +50,7 @@ impl SessionActor {
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
-                self.note_conversation(None).await;
+                self.record_conversation(None).await;
                 self.commands.rescan(&self.conversation.env).await;
                 self.announce_commands();
                 Ok(())
@@ -63,17 +63,17 @@ impl SessionActor {
                 });
                 map_missing(copying.await, &source)?;
                 self.restore(false, options).await?;
-                self.note_conversation(Some(source)).await;
+                self.record_conversation(Some(source)).await;
                 Ok(())
             }
         }
     }
 
-    /// Makes known the conversation that the session begins with. A copied conversation is shown as its source's,
-    /// so that whoever opens the session again copies it again.
-    async fn note_conversation(&mut self, source: Option<SessionId>) {
+    /// Records the stored conversation that the session begins with. The conversation of a fork is recorded under the
+    /// id of its source, so that a replay makes the fork again.
+    async fn record_conversation(&mut self, source: Option<SessionId>) {
         let facts = &self.host.process.outside;
-        if !facts.notes_conversations() {
+        if !facts.records_conversations() {
             return;
         }
         let id = &self.conversation.env.session;
@@ -82,7 +82,7 @@ impl SessionActor {
         if let (Ok(stored), Some(source)) = (&mut stored, source) {
             stored["session"]["id"] = source.as_str().into();
         }
-        facts.note_conversation(id, stored);
+        facts.record_conversation(id, stored);
     }
 
     /// Deletes the copy that was made for a session that could not be opened.

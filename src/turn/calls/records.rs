@@ -1,6 +1,6 @@
 //! The records of calls: their cards in the client, of which each gets its final status exactly once, also when the
-//! turn dies; the lines in the audit log about what was decided; and the answers that a recording keeps. If kept
-//! answers are given, no part of the tool runs that could touch a file, a command or a server.
+//! turn dies; the lines in the audit log about what was decided; and the recorded answers. If a recording answers,
+//! no part of the tool runs that could touch a file, a command or a server.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use turnwright_policy::permission::{
     self, ApprovalRequest, AuditEntry, AuditEvent, Confinement, Decision, Denial, Mode, Pass,
     Verdict, decide,
 };
-use turnwright_recording::outside::{AnswerKind, Keeping, Outside};
+use turnwright_recording::outside::{AnswerKind, AnswerSource, Outside};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::{ChoiceKind, Client, PermissionAnswer};
 use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind, fenced};
@@ -372,50 +372,50 @@ fn answer_word(answer: &PermissionAnswer) -> &'static str {
     }
 }
 
-/// A call and its kept answers.
-pub(super) struct KeptCall<'a> {
+/// A call, and the answers to it that are recorded or replayed.
+pub(super) struct RecordedCall<'a> {
     answers: &'a dyn Outside,
     tool: &'a str,
     arguments: &'a Value,
 }
 
-impl<'a> KeptCall<'a> {
+impl<'a> RecordedCall<'a> {
     /// The call, if it has arguments to find it by.
     pub(super) fn of(
         ctx: &'a ToolCtx,
         tool: &'a str,
         arguments: Option<&'a Value>,
-    ) -> Option<KeptCall<'a>> {
+    ) -> Option<RecordedCall<'a>> {
         let answers = ctx.env.shared.process.outside.as_ref();
-        arguments.map(|arguments| KeptCall { answers, tool, arguments })
+        arguments.map(|arguments| RecordedCall { answers, tool, arguments })
     }
 
-    /// Returns true if kept answers take the place of the tool.
+    /// Returns true if a recording answers in place of the tool.
     pub(super) fn is_played(&self) -> bool {
-        self.answers.keeping(self.tool) == Keeping::Given
+        self.answers.answer_source(self.tool) == AnswerSource::Recording
     }
 
-    /// The view of the call: the kept one if it is given, else this one, which is kept.
+    /// The view of the call: the recorded one in a replay, else `now`, which is recorded if answers are.
     pub(super) fn view(&self, now: CallView) -> CallView {
         if self.is_played() {
-            return self.given(AnswerKind::View).map_or(now, |given| read_view(&given));
+            return self.recorded_answer(AnswerKind::View).map_or(now, |view| read_view(&view));
         }
-        self.note(AnswerKind::View, &|| json!(now));
+        self.record_answer(AnswerKind::View, &|| json!(now));
         now
     }
 
-    /// The kept preview of the call; `None` if the tool gives it.
+    /// The recorded preview of the call; `None` if the tool itself makes the preview.
     pub(super) fn recorded_preview(&self) -> Option<Result<Vec<CallContent>, ToolRefusal>> {
         if !self.is_played() {
             return None;
         }
-        let given = self.given(AnswerKind::Preview);
-        Some(given.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
+        let recorded = self.recorded_answer(AnswerKind::Preview);
+        Some(recorded.map_or(Ok(Vec::new()), |preview| read_preview(&preview)))
     }
 
-    /// The kept answer of the tool.
+    /// The recorded outcome of the call.
     pub(super) async fn recorded_outcome(&self) -> ToolOutcome {
-        match self.answers.given_result(self.tool, self.arguments).await {
+        match self.answers.recorded_result(self.tool, self.arguments).await {
             Ok(outcome) => read_outcome(&outcome),
             Err(why) => ToolOutcome::failed(why),
         }
@@ -424,20 +424,20 @@ impl<'a> KeptCall<'a> {
     pub(super) fn record_preview(&self, preview: &Result<Vec<CallContent>, ToolRefusal>) {
         // Most tools have nothing to show before they run.
         if preview.as_ref().map_or(true, |content| !content.is_empty()) {
-            self.note(AnswerKind::Preview, &|| preview_json(preview));
+            self.record_answer(AnswerKind::Preview, &|| preview_json(preview));
         }
     }
 
     pub(super) fn record_outcome(&self, outcome: &ToolOutcome) {
-        self.note(AnswerKind::Result, &|| outcome_json(outcome));
+        self.record_answer(AnswerKind::Result, &|| outcome_json(outcome));
     }
 
-    fn given(&self, kind: AnswerKind) -> Option<Value> {
-        self.answers.given(kind, self.tool, self.arguments)
+    fn recorded_answer(&self, kind: AnswerKind) -> Option<Value> {
+        self.answers.recorded_answer(kind, self.tool, self.arguments)
     }
 
-    fn note(&self, kind: AnswerKind, answer: &dyn Fn() -> Value) {
-        self.answers.note(kind, self.tool, self.arguments, answer);
+    fn record_answer(&self, kind: AnswerKind, answer: &dyn Fn() -> Value) {
+        self.answers.record_answer(kind, self.tool, self.arguments, answer);
     }
 }
 

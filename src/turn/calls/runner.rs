@@ -25,12 +25,12 @@ use super::CallTokens;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
-use super::records::{KeptCall, abridged_arguments, settled_call};
+use super::records::{RecordedCall, abridged_arguments, settled_call};
 use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{self, ApprovalRequest, Judgement, Mode, Pass, PolicyRules};
-use turnwright_recording::outside::Keeping;
+use turnwright_recording::outside::AnswerSource;
 use turnwright_store::CallOutcome;
 use turnwright_types::client::{PermissionAnswer, PermissionRequest};
 use turnwright_types::effect::{CallContent, CallView, Effect, ToolKind};
@@ -59,7 +59,7 @@ const CRASHED: &str = "The tool crashed. This is a bug in turnwright.";
 pub(in crate::turn) struct PendingCall {
     pub(super) name: String,
     pub(super) raw_input: Value,
-    /// The arguments, if the answers to the call are kept.
+    /// The arguments, if the answers to the call are recorded or replayed.
     arguments: Option<Value>,
     placeholders: FoundPlaceholders,
     pub(super) prepared: Box<dyn PreparedCall>,
@@ -159,8 +159,8 @@ impl CallRunner {
         let name = tool.name().to_owned();
         let view = tool.pending_view();
         let raw_input = abridged_arguments(&arguments);
-        let is_kept = self.env.shared.process.outside.keeping(&name) != Keeping::Off;
-        let kept = is_kept.then(|| arguments.clone());
+        let source = self.env.shared.process.outside.answer_source(&name);
+        let recorded = (source != AnswerSource::Tool).then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
         let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
         let helpers = self.helpers.clone();
@@ -173,7 +173,7 @@ impl CallRunner {
         let call = PendingCall {
             name,
             raw_input,
-            arguments: kept,
+            arguments: recorded,
             placeholders,
             prepared,
             plan,
@@ -369,15 +369,15 @@ impl PendingCall {
     /// The view for the card of the call, now that it is planned.
     pub(super) fn card_view(&self) -> CallView {
         let view = self.plan.view.clone();
-        match self.kept() {
-            Some(kept) => kept.view(view),
+        match self.recorded() {
+            Some(recorded) => recorded.view(view),
             None => view,
         }
     }
 
-    /// Returns the call with its kept answers, if its answers are kept.
-    fn kept(&self) -> Option<KeptCall<'_>> {
-        KeptCall::of(&self.ctx, &self.name, self.arguments.as_ref())
+    /// Returns the call with its answers, if these are recorded or replayed.
+    fn recorded(&self) -> Option<RecordedCall<'_>> {
+        RecordedCall::of(&self.ctx, &self.name, self.arguments.as_ref())
     }
 
     /// Plans the call by what is on the disk now.
@@ -401,7 +401,7 @@ impl PendingCall {
 
     /// Asks the tool what the call would do. Changes nothing.
     async fn preview(&mut self) -> Result<Vec<CallContent>, ToolRefusal> {
-        if let Some(preview) = self.kept().and_then(|kept| kept.recorded_preview()) {
+        if let Some(preview) = self.recorded().and_then(|recorded| recorded.recorded_preview()) {
             return preview;
         }
         let cancel = self.ctx.cancel.clone();
@@ -415,8 +415,8 @@ impl PendingCall {
         if is_misplaced && !self.plan.effects.iter().all(is_droppable) {
             preview = Err(hidden_secrets::refusal());
         }
-        if let Some(kept) = self.kept() {
-            kept.record_preview(&preview);
+        if let Some(recorded) = self.recorded() {
+            recorded.record_preview(&preview);
         }
         preview
     }
@@ -431,7 +431,10 @@ impl PendingCall {
         mode: Mode,
     ) -> PermissionRequest {
         let mut view = self.plan.view.clone();
-        if let (Some(shown), true) = (&self.view, self.ctx.env.shared.process.outside.are_fixed()) {
+        let is_deterministic = self.ctx.env.shared.process.outside.is_deterministic();
+        if let Some(shown) = &self.view
+            && is_deterministic
+        {
             view = shown.clone();
         }
         view.title = request.title(policy, view.title);
@@ -462,8 +465,8 @@ impl PendingCall {
         }
         // 9. Run.
         let PendingCall { name, arguments, mut prepared, ctx, view, .. } = self;
-        let kept = KeptCall::of(&ctx, &name, arguments.as_ref());
-        let is_played = kept.as_ref().is_some_and(KeptCall::is_played);
+        let recorded = RecordedCall::of(&ctx, &name, arguments.as_ref());
+        let is_played = recorded.as_ref().is_some_and(RecordedCall::is_played);
         let effects = pass.effects().to_vec();
         let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
@@ -479,8 +482,8 @@ impl PendingCall {
         }
         let runs_calls = prepared.runs_calls();
         let running = catch_panic(async {
-            match &kept {
-                Some(kept) if is_played => kept.recorded_outcome().await,
+            match &recorded {
+                Some(recorded) if is_played => recorded.recorded_outcome().await,
                 _ => prepared.run(pass, &ctx).await,
             }
         });
@@ -506,8 +509,8 @@ impl PendingCall {
         }
         let changes = recorder.end(&ctx, &mut outcome).await;
         hidden_secrets::hide_placed_keys(&mut outcome, &effects);
-        if let Some(kept) = kept {
-            kept.record_outcome(&outcome);
+        if let Some(recorded) = recorded {
+            recorded.record_outcome(&outcome);
         }
         hidden_secrets::hide(&mut outcome);
         (outcome, changes)

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tools::{ToolEnv, UserFolders, note_folders};
 use crate::turn::Turn;
-use turnwright_recording::outside::{AnswerKind, Keeping};
+use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::{Effect, escape_hidden_line, fenced};
 use turnwright_types::message::{Message, PromptPart, within_context};
 use turnwright_workspace::custom_commands::{self, CustomCommand};
@@ -24,9 +24,9 @@ use turnwright_workspace::memory::{self, NoteFolder};
 use turnwright_workspace::real_path;
 use turnwright_workspace::skills::{self, ScannedFolder, Skill};
 
-/// The name of the text among kept answers.
+/// The name of the text among recorded answers.
 const PROJECT_CONTEXT: &str = "project context";
-/// The fields of the kept answer, which is the text alone if all files could be read.
+/// The fields of the recorded answer, which is the text alone if all files could be read.
 const TEXT: &str = "text";
 const UNREADABLE: &str = "unreadable";
 
@@ -46,11 +46,11 @@ impl Turn {
     /// time.
     pub(in crate::turn) async fn add_project_context(&mut self) {
         let answers = Arc::clone(&self.conversation.env.shared.process.outside);
-        // No files are read then.
-        if answers.keeping(PROJECT_CONTEXT) == Keeping::Given {
-            let given = answers.given(AnswerKind::View, PROJECT_CONTEXT, &Value::Null);
-            if let Some(given) = given.filter(|_| self.prompt.first_message == 0) {
-                self.use_context(&given);
+        // A replay reads no files.
+        if answers.answer_source(PROJECT_CONTEXT) == AnswerSource::Recording {
+            let recorded = answers.recorded_answer(AnswerKind::View, PROJECT_CONTEXT, &Value::Null);
+            if let Some(context) = recorded.filter(|_| self.prompt.first_message == 0) {
+                self.use_context(&context);
             }
             return;
         }
@@ -73,7 +73,9 @@ impl Turn {
             Ok(Some(Ok((context, skills)))) => {
                 self.conversation.env.skills.replace(skills);
                 self.conversation.told.set_lacks_instructions(false);
-                answers.note(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| context.clone());
+                answers.record_answer(AnswerKind::View, PROJECT_CONTEXT, &Value::Null, &|| {
+                    context.clone()
+                });
                 self.use_context(&context);
             }
             Ok(None) => {}
@@ -346,7 +348,7 @@ pub(crate) fn describe_skills(env: &ToolEnv) -> String {
     text
 }
 
-/// The name of the text among kept answers.
+/// The name of the text among recorded answers.
 const FOLDER_INSTRUCTIONS: &str = "folder instructions";
 /// The most bytes of instructions that one round of calls adds.
 const MAX_ROUND_BYTES: usize = 16 * 1024;
@@ -434,10 +436,11 @@ impl Turn {
         let mut text = String::new();
         let answers = &self.conversation.env.shared.process.outside;
         let named = || touched.iter().map(|path| path.to_string_lossy()).collect::<Value>();
-        // No files are read then.
-        if answers.keeping(FOLDER_INSTRUCTIONS) == Keeping::Given {
-            let given = answers.given(AnswerKind::View, FOLDER_INSTRUCTIONS, &named())?;
-            return given.as_str().map(str::to_owned);
+        // A replay reads no files.
+        if answers.answer_source(FOLDER_INSTRUCTIONS) == AnswerSource::Recording {
+            let recorded =
+                answers.recorded_answer(AnswerKind::View, FOLDER_INSTRUCTIONS, &named())?;
+            return recorded.as_str().map(str::to_owned);
         }
         for (root, folders) in folders_below(self.conversation.env.files.roots(), &touched) {
             let (folders, limit) = self.conversation.told.folders().take_new(folders);
@@ -460,7 +463,7 @@ impl Turn {
         }
         self.conversation.told.folders().bytes += text.len();
         let text = Some(text).filter(|text| !text.is_empty())?;
-        answers.note(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| json!(text));
+        answers.record_answer(AnswerKind::View, FOLDER_INSTRUCTIONS, &named(), &|| json!(text));
         Some(text)
     }
 

@@ -1,6 +1,6 @@
-//! Lets package managers work in the sandbox: makes missing caches, turns retries off without a network, and finds the
-//! virtual environments of Python that a command makes or changes, judging by its words. Records when the private
-//! caches of a project were last used, and removes those that have not been used for a month.
+//! Lets package managers work in the sandbox: creates missing caches, disables retries when there is no network, and
+//! predicts from a command line which Python virtual environments the command creates or changes. Records when the
+//! private caches of a project were last used, and removes those that have not been used for a month.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -36,8 +36,9 @@ const NO_RETRIES: &[(&str, &str)] = &[
 ];
 
 impl ConfinementBuilder<'_> {
-    /// Makes the caches that installed programs would make in a fresh home, so that there is something to put a private
-    /// layer over. Once in a session, and only default caches: one that the user has listed may be missing on purpose.
+    /// Creates the caches that installed programs would create in a fresh home folder. Commands get a private layer
+    /// over each cache, which has to exist for that. Done once in a session, and only for default caches: one that the
+    /// user has listed may be missing on purpose.
     pub(super) fn create_missing_caches(&self) {
         if self.site.guard.has_made_caches.swap(true, Ordering::Relaxed) {
             return;
@@ -56,10 +57,10 @@ impl ConfinementBuilder<'_> {
         }
     }
 
-    /// Removes the layers over folders with programs for a line that was allowed the network, unless it installs: an
-    /// earlier command may have put a `git` of its own there.
+    /// Removes the private layers over folders with programs if the command has network access, unless it only runs
+    /// package managers. An earlier command may have put its own `git` into such a layer.
     pub(super) fn remove_program_layers(&self, profile: &mut SandboxProfile) {
-        if !self.network || is_of_package_managers(self.command) {
+        if !self.network || runs_only_package_managers(self.command) {
             return;
         }
         let environment = &self.site.environment;
@@ -72,7 +73,7 @@ impl ConfinementBuilder<'_> {
     }
 }
 
-/// The variables for programs without a network, except those that the user has set.
+/// The variables that disable retries if there is no network, except those that the user has set.
 pub(super) fn offline_variables(
     profile: &SandboxProfile,
     environment: &Environment,
@@ -84,8 +85,8 @@ pub(super) fn offline_variables(
     unset.map(|(name, value)| (*name, (*value).to_owned())).collect()
 }
 
-/// Returns true if a line certainly runs only programs that install packages.
-fn is_of_package_managers(command: &ShellCommand) -> bool {
+/// Returns true if a command line certainly runs nothing but package managers.
+fn runs_only_package_managers(command: &ShellCommand) -> bool {
     let is_certain = command.uncertainty.is_none() && command.script.ambiguity.is_none();
     is_certain && command.script.commands.iter().all(is_package_manager)
 }
@@ -95,7 +96,7 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
     if program == "python" || program == "python3" {
         return command.argv().skip(1).take(2).eq(["-m", "pip"]);
     }
-    // A shell is in the table because of the cache that all programs use.
+    // The table contains `sh` for the cache that all programs use.
     let mut installers = DEFAULT_CACHES.iter().flat_map(|cache| cache.made_by);
     program == "cd" || program != "sh" && installers.any(|name| program == *name)
 }
@@ -111,11 +112,11 @@ fn is_installed(program: &str, environment: &Environment) -> bool {
     folders.filter(|folder| folder.is_absolute()).any(|folder| folder.join(program).is_file())
 }
 
-/// Makes a folder below the home folder that only the user may read.
+/// Creates a folder below the home folder that only the user may read.
 fn create_below(home: &Path, folder: &Path) -> io::Result<()> {
-    // A link leads to a place that nobody has named.
-    let mut above = folder.ancestors().take_while(|above| *above != home);
-    if above.any(Path::is_symlink) {
+    // A link may lead to a folder that is not meant to be a cache.
+    let mut below_home = folder.ancestors().take_while(|ancestor| *ancestor != home);
+    if below_home.any(Path::is_symlink) {
         return Ok(());
     }
     private_file::create_folder(folder)
@@ -124,7 +125,7 @@ fn create_below(home: &Path, folder: &Path) -> io::Result<()> {
 const DAY: u64 = 24 * 60 * 60;
 /// Caches that no command has used for longer than this are removed.
 const MAX_UNUSED_TIME: Duration = Duration::from_secs(30 * DAY);
-/// The file whose modification time is that of the last use of the caches.
+/// The file whose modification time tells when the caches were last used.
 const LAST_USE_FILE: &str = "used";
 
 /// Records a use of the caches in `folder`, which is `projects/PROJECT/caches`, and removes the caches of other
@@ -155,9 +156,9 @@ fn is_old(folder: &Path) -> bool {
     last_use.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > MAX_UNUSED_TIME))
 }
 
-/// Removes a folder of caches with everything in it, including folders that are read-only, such as those of Go's
-/// modules. The file with the time of the last use goes last, so that the next run finds what an interrupted one
-/// has left. Returns early once `is_stopped` returns true.
+/// Removes a folder of caches with everything in it, including read-only folders, such as those of Go modules.
+/// [`LAST_USE_FILE`] is removed last, so that the next run finds the rest if this one is interrupted. Returns early
+/// once `is_stopped` returns true.
 pub(crate) fn remove_caches(folder: &Path, is_stopped: &impl Fn() -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -184,24 +185,24 @@ fn remove_folder(folder: &Path, _is_stopped: &impl Fn() -> bool) -> io::Result<(
 }
 
 impl ConfinementBuilder<'_> {
-    /// The environments that the command makes, and those into which it installs packages: it may write there.
+    /// The virtual environments that the command may write: those that it creates, and those that it installs packages
+    /// into.
     pub(super) fn changed_environments(&self) -> Vec<PathBuf> {
-        // The environments that installers use by default.
         let roots = self.site.settings.protected.roots();
-        let usual = roots.iter().map(|root| root.join(".venv"));
+        let defaults = roots.iter().map(|root| root.join(".venv"));
         match environment_use(self.command) {
             EnvironmentUse::None | EnvironmentUse::InstallsConda => Vec::new(),
-            EnvironmentUse::Creates => usual.filter(|path| !exists(path)).collect(),
-            EnvironmentUse::Installs => usual.chain(self.environments()).collect(),
-            EnvironmentUse::Makes => {
+            EnvironmentUse::CreatesMissing => defaults.filter(|path| !exists(path)).collect(),
+            EnvironmentUse::Installs => defaults.chain(self.environments()).collect(),
+            EnvironmentUse::CreatesNamed => {
                 let named = self.named_paths();
-                let all = usual.chain(self.environments());
+                let all = defaults.chain(self.environments());
                 all.filter(|path| !exists(path) || named.contains(path)).collect()
             }
         }
     }
 
-    /// The paths that the arguments may name, and the folder that `uv venv` makes without any.
+    /// The paths that the arguments may name, and the folder that `uv venv` creates if it is given none.
     fn named_paths(&self) -> BTreeSet<PathBuf> {
         let mut named = BTreeSet::new();
         for command in &self.command.script.commands {
@@ -213,15 +214,16 @@ impl ConfinementBuilder<'_> {
         named
     }
 
-    /// The virtual environments of Python in the session's folders that are known by their file.
+    /// The existing Python virtual environments in the session's folders.
     pub(super) fn environments(&self) -> Vec<PathBuf> {
+        // The tracker also lists files that programs obey, such as the one that marks a virtual environment.
         let found = self.site.tracker.repositories();
         let files = found.iter().filter(|path| ProtectedPaths::is_environment_file(path));
         files.filter_map(|file| file.parent()).map(Path::to_path_buf).collect()
     }
 }
 
-/// Returns true for a command that may make virtual environments of Python, judging by its words.
+/// Returns true if a command may create or change Python virtual environments, judging by its command line.
 pub fn makes_environments(effect: &Effect) -> bool {
     matches!(effect, Effect::Exec(command) if environment_use(command) != EnvironmentUse::None)
 }

@@ -194,18 +194,18 @@ impl UserPrograms {
         programs
     }
 
-    /// The program with this name in the folders of `PATH`. Blocks.
+    /// Finds the program with this name in the folders of `PATH`. Blocks.
     pub(super) fn find(&self, name: &str) -> Option<PathBuf> {
         let path = self.environment.get("PATH")?;
         std::env::split_paths(path).find_map(|folder| self.program(&folder.join(name)))
     }
 
-    /// The program at a path, if no command can have changed it or the way to it. Blocks.
+    /// Returns the program at a path, unless a command may have changed it or a folder on the way to it. Blocks.
     pub(super) fn program(&self, path: &Path) -> Option<PathBuf> {
         let target = self.places.leads_to(path)?;
         let found = fs::metadata(target).ok()?;
         let is_program = found.is_file() && found.permissions().mode() & 0o111 != 0;
-        // Some programs do what the name says by which they are called, so the last link is not resolved.
+        // Some programs behave according to the name that they are called by, so the last link is not resolved.
         let folder = self.places.leads_to(path.parent()?)?;
         let name = path.file_name()?;
         is_program.then(|| folder.join(name))

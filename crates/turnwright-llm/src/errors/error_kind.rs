@@ -30,7 +30,7 @@ pub enum ErrorKind {
     Network,
     /// The provider refuses to answer this request.
     Refused,
-    /// The response is not one of an OpenAI-compatible server.
+    /// The response is not one that an OpenAI-compatible server sends.
     Malformed,
     /// The reply is complete and contains neither text nor calls.
     EmptyReply,

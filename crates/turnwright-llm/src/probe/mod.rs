@@ -1,5 +1,5 @@
 //! Probes what a model at a server can do, by asking a few small questions one after the other.
-//! Observations are recorded in the model's profile; errors on the way teach nothing.
+//! Observations are recorded in the model's profile; nothing is concluded from errors.
 
 mod evaluate;
 mod questions;

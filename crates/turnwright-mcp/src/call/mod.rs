@@ -200,7 +200,7 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
             let why = bounded_text(&escape_hidden(why), MAX_ERROR_CHARS);
             format!("The call failed in transport: {why}\nIt may have been partly executed.")
         }
-        PeerError::TurnedAway(why) => {
+        PeerError::Rejected(why) => {
             let why = bounded_text(&escape_hidden(why), MAX_ERROR_CHARS);
             format!("The server turned the call away: {why}\nIt was not executed.")
         }

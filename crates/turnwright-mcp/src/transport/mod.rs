@@ -1,6 +1,6 @@
-//! Our end of a connection to a server: sends requests, matches responses to them, and passes the server's
-//! requests and notifications to its handler. The modules below carry the messages: through the pipes of a
-//! process, over HTTP, or through a link to a server within the client.
+//! Our end of a connection to an MCP server: sends requests, matches responses to them, and passes the server's
+//! requests and notifications to its handler. The modules below transport the messages: through the pipes of a
+//! process, over HTTP, or through a link to a server that runs inside the session's client.
 
 pub(crate) mod http;
 mod line;
@@ -50,13 +50,13 @@ pub enum PeerError {
     /// The connection has ended.
     #[error("the connection was closed")]
     Closed,
-    /// The server turned the request away before it was executed.
+    /// The server rejected the request without executing it.
     #[error("{0}")]
-    TurnedAway(String),
-    /// The request was not transferred, or its response was not.
+    Rejected(String),
+    /// The request or its response could not be transferred.
     #[error("{0}")]
     Transport(String),
-    /// The result is not one of the method.
+    /// The result does not have the form that the method requires.
     #[error("the result is malformed")]
     Malformed,
 }
@@ -82,15 +82,15 @@ struct PeerInner {
     // Held only for one map operation.
     open: Mutex<OpenExchanges>,
     info: OnceLock<ServerInfo>,
-    /// Background work beside the requests. All of it ends soon after the connection.
+    /// Background work that no request waits for. All of it ends soon after the connection.
     tasks: TaskTracker,
     ended: CancellationToken,
 }
 
-/// The exchanges that the server may speak of before they are over.
+/// The exchanges that notifications of the server may refer to while they are running.
 #[derive(Default)]
 struct OpenExchanges {
-    /// Its questions that wait for the user.
+    /// The server's questions that are waiting for the user.
     questions: HashMap<RequestId, CancellationToken>,
     /// The running calls by their progress tokens. Only the latest progress of each is kept.
     progress: HashMap<u64, watch::Sender<Progress>>,
@@ -142,7 +142,7 @@ impl Peer {
         self.0.info.set(info).ok();
     }
 
-    /// Fails all requests, now and later, and withdraws the server's questions.
+    /// Fails all pending and later requests, and withdraws the server's questions.
     pub(super) fn close(&self) {
         self.0.pending.fail_all();
         self.0.ended.cancel();
@@ -151,12 +151,12 @@ impl Peer {
         }
     }
 
-    /// Background work beside the requests.
+    /// Background work that no request waits for.
     pub(super) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
     }
 
-    /// Waits, after the end of the connection, until nothing goes on beside the requests.
+    /// Waits until the background work has ended. To be called after the end of the connection.
     pub(super) async fn tasks_ended(&self) {
         self.0.tasks.close();
         self.0.tasks.wait().await;
@@ -167,7 +167,7 @@ impl Peer {
         self.0.ended.cancelled().await;
     }
 
-    /// Waits while the server does not read what was sent.
+    /// Waits while too many sent messages have not been read by the server.
     pub(super) async fn wait_for_capacity(&self) {
         if let Channel::Pipes(outbox) = &self.0.channel {
             outbox.wait_for_capacity().await;
@@ -263,7 +263,7 @@ impl Peer {
         let params = json!({ "requestId": id, "reason": why });
         match &self.0.channel {
             Channel::Pipes(outbox) => outbox.notify("notifications/cancelled", &params),
-            // Without a handshake, the end of its stream says it.
+            // Without a handshake, the server notices that the request's stream is closed.
             Channel::Http(http) if self.info().is_none_or(ServerInfo::has_handshake) => {
                 http.try_send("notifications/cancelled", &params);
             }
@@ -271,11 +271,11 @@ impl Peer {
         }
     }
 
-    /// Handles a message of the server.
+    /// Handles a message from the server.
     pub(super) async fn receive(&self, line: &[u8]) {
         match parse_line(line) {
             ParsedLine::Message(RpcMessage::Response { id, result }) => {
-                // Some servers turn a number into a text.
+                // Some servers send a numeric id back as a string.
                 match id.to_string().trim_matches('"').parse() {
                     Ok(id) => self.0.pending.complete(id, result),
                     Err(_) => tracing::debug!(%id, "a response with an unknown id"),
@@ -327,7 +327,7 @@ impl Peer {
         self.0.open.lock().progress.remove(&token);
     }
 
-    /// Cancels the question that a notification names. Its id stays in use until it is answered.
+    /// Cancels the question that a notification names. The id stays in use until the question is answered.
     fn withdraw_question(&self, params: &Params) {
         let id = params.withdrawn_request();
         if let Some(question) = id.and_then(|id| self.0.open.lock().questions.get(&id).cloned()) {
@@ -337,20 +337,20 @@ impl Peer {
 
     async fn handle_request(&self, id: RequestId, method: &str, params: Value) {
         tracing::debug!(%id, method, "a request of a server");
-        // Without a handshake, a server may only ask for something during a request.
-        let is_strict = self.info().is_some_and(|info| !info.has_handshake());
-        if is_strict && self.0.pending.is_empty() && method != "ping" {
+        // Without a handshake, a server may only send requests while one of ours is pending.
+        let has_no_handshake = self.info().is_some_and(|info| !info.has_handshake());
+        if has_no_handshake && self.0.pending.is_empty() && method != "ping" {
             let why = "A request of the server must belong to one of the client";
             return self.respond(&id, Err(&RpcError::invalid_params(why))).await;
         }
-        let asking = match self.0.handler.answer(method, params) {
+        let answering = match self.0.handler.answer(method, params) {
             Reply::Now(result) => return self.respond(&id, result.as_ref()).await,
-            Reply::FromUser(asking) => asking,
+            Reply::FromUser(answering) => answering,
         };
         let withdrawn = self.0.ended.child_token();
         let is_asked = {
             let questions = &mut self.0.open.lock().questions;
-            // An id that is in use could not be withdrawn.
+            // Of two questions with the same id, only one could be withdrawn.
             let has_room = questions.len() < MAX_WAITING_QUESTIONS && !questions.contains_key(&id);
             has_room && questions.insert(id.clone(), withdrawn.clone()).is_none()
         };
@@ -359,7 +359,7 @@ impl Peer {
         }
         let peer = self.clone();
         self.0.tasks.spawn(async move {
-            let answer = withdrawn.run_until_cancelled(asking).await;
+            let answer = withdrawn.run_until_cancelled(answering).await;
             peer.0.open.lock().questions.remove(&id);
             let answer = answer.unwrap_or_else(|| json!({ "action": "cancel" }));
             peer.respond(&id, Ok(&answer)).await;
@@ -370,7 +370,7 @@ impl Peer {
         match &self.0.channel {
             Channel::Pipes(outbox) => outbox.respond(id, result),
             Channel::Http(http) => http.respond(id, result).await,
-            // A server behind a link has no requests.
+            // A server behind a link sends no requests.
             Channel::Link(_) => {}
         }
     }
@@ -380,7 +380,7 @@ fn to_response(received: Result<RpcResponse, RecvError>) -> Response {
     received.map_err(|_| PeerError::Closed)?.map_err(PeerError::ErrorResponse)
 }
 
-/// A request that was started. Dropping it withdraws it.
+/// A request that was started. It is withdrawn when this is dropped.
 pub(super) struct RunningRequest {
     peer: Peer,
     id: u64,
@@ -394,7 +394,7 @@ impl RunningRequest {
         self.id
     }
 
-    /// Waits for the response. Cancel safe, but not to be called after it has returned.
+    /// Waits for the response. Cancel safe. Must not be called again after it has returned.
     pub(super) async fn response(&mut self) -> Response {
         (&mut self.response).await
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::Notify;
 
-/// A permission mode. It applies to decisions and to the sandbox. The order is that of strictness,
-/// the strictest first.
+/// A permission mode. It decides what is asked, and how commands are confined. Modes are ordered by strictness, the
+/// strictest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Changes nothing, and runs only commands that are known to only read.
@@ -48,8 +48,8 @@ impl Mode {
         }
     }
 
-    /// One line to be shown to the user: what is asked about, and how commands are confined. It
-    /// depends on whether the system can confine commands.
+    /// One line to be shown to the user, about what the agent asks and how commands are confined. It depends on
+    /// whether the system can confine commands.
     pub fn description(self, can_confine: bool) -> &'static str {
         match (self, can_confine) {
             (Mode::Plan, true) => {
@@ -83,20 +83,21 @@ impl Mode {
         Mode::ALL.into_iter().find(|mode| mode.id() == id)
     }
 
-    /// The mode that a person has written, in upper or lower case.
+    /// The mode whose identifier a person has typed, in upper or lower case.
     pub fn parse_lenient(word: &str) -> Option<Mode> {
         Mode::parse(&word.trim().to_ascii_lowercase())
     }
 }
 
-/// The mode of a session, shared between the session, its turns and tools. The session sets it; a
-/// tool may set it to what the user has chosen.
+/// The mode of a session, shared between the session, its turns and its tools. The session sets it; a tool may set
+/// only a mode that the user has chosen.
 #[derive(Clone, Debug)]
 pub struct SharedMode {
     /// An index into [`Mode::ALL`].
     index: Arc<AtomicU8>,
+    /// The least strict mode that may be set.
     max: Mode,
-    /// The user has chosen a mode in answer to a question.
+    /// Notified when the user has chosen a mode in answer to a question.
     chosen: Arc<Notify>,
 }
 
@@ -107,14 +108,14 @@ impl Default for SharedMode {
 }
 
 impl SharedMode {
-    /// A mode, and the least strict one that it can be set to.
+    /// Starts in `mode`, which can later be set to any mode that is not less strict than `max`.
     pub fn new(mode: Mode, max: Mode) -> SharedMode {
         let shared = SharedMode { index: Arc::default(), max, chosen: Arc::default() };
         shared.set(mode);
         shared
     }
 
-    /// The least strict mode that it can be set to.
+    /// The least strict mode that may be set.
     pub fn max_mode(&self) -> Mode {
         self.max
     }
@@ -133,8 +134,7 @@ impl SharedMode {
     }
 
     /// Sets the mode that the user has chosen in answer to a question, and wakes
-    /// [`wait_for_choice`](SharedMode::wait_for_choice). Must not be called for what a model asks
-    /// for.
+    /// [`wait_for_choice`](SharedMode::wait_for_choice). Must not be called because the model asks for a mode.
     pub fn choose(&self, mode: Mode) {
         self.set(mode);
         self.chosen.notify_one();

@@ -1,4 +1,4 @@
-//! Which lines make or change virtual environments of Python, as far as their words tell.
+//! Predicts from a command line which Python virtual environments it creates or changes.
 
 use super::args::name;
 use super::{SimpleCommand, classify, parse};
@@ -9,13 +9,13 @@ use turnwright_types::shell_script::{Script, ShellDialect};
 pub enum EnvironmentUse {
     #[default]
     None,
-    /// It makes one where there is none, and runs something in it.
-    Creates,
-    /// It installs packages, whose programs it writes. Where there is no environment it makes one.
+    /// It creates the default environment if that is missing, and runs a program in it.
+    CreatesMissing,
+    /// It installs packages and their programs. If there is no environment, it creates one.
     Installs,
-    /// It makes the environments that it names, with everything in them, and runs no code of packages.
-    Makes,
-    /// It installs packages of conda, which are programs of all kinds, into environments of conda.
+    /// It creates the environments that it names, with everything in them, and runs no code of packages.
+    CreatesNamed,
+    /// It installs conda packages, which may be programs of any kind, into conda environments.
     InstallsConda,
 }
 
@@ -67,9 +67,9 @@ const SYSTEM_FOLDERS: &[&str] =
 /// Modules of Python that are programs only with `-m`.
 const MODULES: &[&str] = &["venv", "ensurepip"];
 
-/// Finds the effect of a line, which was parsed as `script`, on virtual environments, judging by its words: [`EnvironmentUse::None`] if the line may
-/// run anything but programs for environments and commands that only read, because another program would have the right
-/// to change them, too.
+/// Predicts the effect on virtual environments of a command line, which was parsed as `script`. Returns
+/// [`EnvironmentUse::None`] if the line may run anything but programs that manage environments and commands that only
+/// read, because any other program would get the right to change environments, too.
 pub fn environment_use(line: &str, script: &Script, dialect: ShellDialect) -> EnvironmentUse {
     let (rest, has_activation) = without_activations(line);
     let without = has_activation.then(|| parse(&rest, dialect));
@@ -85,7 +85,7 @@ pub fn environment_use(line: &str, script: &Script, dialect: ShellDialect) -> En
             return EnvironmentUse::None;
         }
         runs_packages |= writes_file(command)
-            || matches!(environment_use, EnvironmentUse::Creates | EnvironmentUse::Installs);
+            || matches!(environment_use, EnvironmentUse::CreatesMissing | EnvironmentUse::Installs);
         found = found.max(environment_use);
     }
     if runs_packages { found.min(EnvironmentUse::Installs) } else { found }
@@ -199,13 +199,13 @@ fn of_program(program: &str, words: &[&str]) -> EnvironmentUse {
     };
     if is_among(RUNNERS, 2) {
         // The program that it runs may be named like a subcommand that installs.
-        EnvironmentUse::Creates
+        EnvironmentUse::CreatesMissing
     } else if words.iter().any(|word| WITHOUT_EFFECT.contains(word)) {
         EnvironmentUse::None
     } else if is_among(CONDA, 1) {
         EnvironmentUse::InstallsConda
     } else if is_among(MAKERS, 1) {
-        EnvironmentUse::Makes
+        EnvironmentUse::CreatesNamed
     } else if is_among(INSTALLERS, 2) {
         EnvironmentUse::Installs
     } else {
@@ -224,11 +224,11 @@ mod tests {
 
     #[test]
     fn commands_that_make_or_change_environments_are_known() {
-        use EnvironmentUse::{Creates, Installs, InstallsConda, Makes, None};
+        use EnvironmentUse::{CreatesMissing, CreatesNamed, Installs, InstallsConda, None};
         for (line, expected) in [
-            ("python3 -m venv .venv", Makes),
-            ("python3.12 -I -m venv --clear env", Makes),
-            ("/usr/bin/python3 -mvenv .venv", Makes),
+            ("python3 -m venv .venv", CreatesNamed),
+            ("python3.12 -I -m venv --clear env", CreatesNamed),
+            ("/usr/bin/python3 -mvenv .venv", CreatesNamed),
             ("pip install -r requirements.txt", Installs),
             ("pip3.12 uninstall -y x", Installs),
             (".venv/bin/pip install -e .", Installs),
@@ -237,16 +237,16 @@ mod tests {
             ("PATH=. pip install x", None),
             ("uv sync --all-extras", Installs),
             ("uv pip install -r requirements.txt", Installs),
-            ("uv venv", Makes),
+            ("uv venv", CreatesNamed),
             ("uv add httpx", Installs),
             ("poetry install", Installs),
             ("pdm sync", Installs),
-            ("virtualenv -p python3 env", Makes),
+            ("virtualenv -p python3 env", CreatesNamed),
             ("maturin develop", Installs),
-            ("uv run pytest", Creates),
-            ("uv run pip install x", Creates),
-            ("tox -e py312", Creates),
-            ("hatch run test", Creates),
+            ("uv run pytest", CreatesMissing),
+            ("uv run pip install x", CreatesMissing),
+            ("tox -e py312", CreatesMissing),
+            ("hatch run test", CreatesMissing),
             ("pip --version", None),
             ("pip list", None),
             ("uv lock", None),
@@ -267,8 +267,8 @@ mod tests {
             ("uv add venv", Installs),
             (".venv/bin/python -m venv .venv", Installs),
             ("python3 -m venv .venv && .venv/bin/pip install -r requirements.txt", Installs),
-            ("cd api && python3 -m venv .venv", Makes),
-            ("rm -rf .venv && python3 -m venv .venv", Makes),
+            ("cd api && python3 -m venv .venv", CreatesNamed),
+            ("rm -rf .venv && python3 -m venv .venv", CreatesNamed),
             ("cd api && source .venv/bin/activate && pip install x", Installs),
             ("source .venv/bin/activate && $x && pip install y", None),
             ("source .venv/bin/activate && pip install -r requirements.txt", Installs),
@@ -289,11 +289,11 @@ mod tests {
             ("pip --version install x", None),
             ("python3 -m venv --help", None),
             ("uv sync --dry-run", None),
-            ("uv run --help", Creates),
+            ("uv run --help", CreatesMissing),
             ("$x; pip install y", None),
             ("conda install -y -p .conda ruff", InstallsConda),
             ("pixi add numpy", InstallsConda),
-            ("pixi run test", Creates),
+            ("pixi run test", CreatesMissing),
             ("conda run -p .conda sh x.sh", None),
             ("pixi add numpy && pip install x", Installs),
             (".venv/bin/pixi add numpy", Installs),

@@ -18,7 +18,7 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Drops all other capabilities. Makes system calls only.
+/// Drops all capabilities but those that the program keeps. Makes only system calls.
 pub(super) fn drop_capabilities() -> io::Result<()> {
     let before = rustix::thread::capabilities(None)?;
     if before.permitted.contains(CapabilitySet::SETPCAP) {
@@ -28,7 +28,8 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     keep_only(before, kept_by_program())
 }
 
-/// The capabilities that the program keeps. Without root, a process has capabilities only in its own user namespace.
+/// The capabilities that the sandboxed program keeps: none unless it is root, because other users have capabilities
+/// only in their own user namespace.
 fn kept_by_program() -> CapabilitySet {
     if is_root() { KEPT } else { CapabilitySet::empty() }
 }
@@ -42,8 +43,8 @@ fn keep_only(before: CapabilitySets, kept: CapabilitySet) -> io::Result<()> {
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// Drops all but the program's capabilities and the one to inspect its processes, which a process that acts
-/// for it needs. Makes system calls only.
+/// Drops all capabilities but the program's and the one to inspect other processes. The supervisor, which makes
+/// connections on behalf of the program, needs that one. Makes only system calls.
 pub(super) fn keep_tracing() -> io::Result<()> {
     let kept = kept_by_program() | CapabilitySet::SYS_PTRACE;
     keep_only(rustix::thread::capabilities(None)?, kept)
@@ -58,7 +59,7 @@ fn drop_from_bounding_set() -> io::Result<()> {
     let all = (0..u64::BITS).map(|number| CapabilitySet::from_bits_retain(1 << number));
     for capability in all.filter(|capability| !KEPT.contains(*capability)) {
         match rustix::thread::remove_capability_from_bounding_set(capability) {
-            // The kernel has no more.
+            // The kernel knows no capability of this number, so there are no more.
             Err(Errno::INVAL) => break,
             dropped => dropped?,
         }

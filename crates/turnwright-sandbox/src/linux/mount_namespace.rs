@@ -26,8 +26,8 @@ use super::{landlock_ruleset, mounts, raw_devices, syscalls, unix_sockets};
 const SHARED_MEMORY: &CStr = c"/dev/shm";
 /// Limits the content, which does not count as memory of any process.
 const SHARED_MEMORY_OPTIONS: &CStr = c"mode=1777,size=25%";
-/// An unreadable file and folder that are mounted over what is hidden. They exist in the command's own memory only
-/// during the setup.
+/// An unreadable, empty file and folder that are mounted over hidden paths. They have these names only during the
+/// setup, in the command's own shared memory.
 const EMPTY_FILE: &CStr = c"/dev/shm/file";
 const EMPTY_FOLDER: &CStr = c"/dev/shm/folder";
 

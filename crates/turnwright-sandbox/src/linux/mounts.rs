@@ -1,4 +1,4 @@
-//! Makes mounts that are nowhere yet, and puts mounts at their places. Makes system calls only.
+//! Makes mounts that are nowhere yet, and puts mounts at their places. Makes only system calls.
 
 use std::ffi::CStr;
 use std::io;

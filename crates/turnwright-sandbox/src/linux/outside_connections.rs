@@ -126,7 +126,7 @@ impl OutsideConnections {
             && (error == libc::EACCES || !self.has_internet)
     }
 
-    /// Where an address lies. Makes system calls only.
+    /// Where an address lies. Makes only system calls.
     pub(super) fn destination(&self, address: SocketAddr) -> Destination {
         let host = canonical(address.ip());
         if self.is_named(address) {
@@ -269,8 +269,8 @@ const MESSAGE_TYPE: usize = 4;
 const ROUTE_TYPE: usize = 16 + 7;
 const ERROR: usize = 16;
 
-/// Returns true if packets to an address stay on this machine, or reach all machines of a network. Makes system calls
-/// only.
+/// Returns true if packets to an address stay on this machine, or reach all machines of a network. Makes only system
+/// calls.
 fn is_of_machine(address: IpAddr) -> bool {
     match route_type(address) {
         Ok(route) => route.is_some_and(|route| route != libc::RTN_UNICAST),

@@ -75,7 +75,7 @@ pub(super) fn are_private(profile: &SandboxProfile) -> bool {
 }
 
 /// Puts a folder with nothing but the harmless ones over the devices, which costs less than to hide all others.
-/// `terminal_rights` are the Landlock rights on terminals. Makes system calls only.
+/// `terminal_rights` are the Landlock rights on terminals. Makes only system calls.
 pub(super) fn make_private(
     ruleset: Option<BorrowedFd<'_>>,
     terminal_rights: u64,

@@ -40,7 +40,7 @@ const DENIED_CALLS: &[c_long] = &[
     libc::SYS_keyctl,
     libc::SYS_add_key,
     libc::SYS_request_key,
-    // Changes of the file system view.
+    // Changes to the view of the file system.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_move_mount,
@@ -56,7 +56,7 @@ const DENIED_CALLS: &[c_long] = &[
     libc::SYS_setns,
     libc::SYS_open_by_handle_at,
     libc::SYS_name_to_handle_at,
-    // The machine.
+    // Settings and state of the whole machine.
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,

@@ -141,13 +141,13 @@ impl SessionNetwork {
         self.user_namespace.is_some()
     }
 
-    /// Moves this process into the user namespace, if there is one. Makes system calls only.
+    /// Moves this process into the user namespace, if there is one. Makes only system calls.
     pub(super) fn join_user_namespace(&self) -> io::Result<()> {
         let Some(namespace) = &self.user_namespace else { return Ok(()) };
         Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::User))?)
     }
 
-    /// Moves this process into the network. Makes system calls only.
+    /// Moves this process into the network. Makes only system calls.
     pub(super) fn join(&self) -> io::Result<()> {
         let namespace = self.network_namespace.as_fd();
         Ok(move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?)
@@ -208,7 +208,7 @@ impl SessionMemory {
     }
 
     /// Makes the file system of a [size](size_within) and its first mounts, in a process of the session's user namespace that does nothing else.
-    /// Makes system calls only.
+    /// Makes only system calls.
     fn fill(&self, size: &CStr) -> io::Result<()> {
         syscalls::unshare(libc::CLONE_NEWNS)?;
         let propagation = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
@@ -225,7 +225,8 @@ impl SessionMemory {
         if is_empty { self.given.shutdown(Shutdown::Write) } else { Ok(()) }
     }
 
-    /// Mounts it over the program's own memory at `place`. Returns false if the program keeps its own. Makes system calls only.
+    /// Mounts it over the program's own memory at `place`. Returns false if the program keeps its own. Makes only
+    /// system calls.
     pub(super) fn attach(&self, place: &CStr) -> bool {
         match self.take() {
             Ok(mount) if mounts::put(mount.as_fd(), CWD, place).is_ok() => {

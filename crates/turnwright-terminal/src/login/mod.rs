@@ -392,8 +392,8 @@ fn model_list(models: &[String]) -> String {
 /// The most models that are shown.
 const MAX_SHOWN: usize = 30;
 
-/// No provider has a longer name, and no key is as short.
-const MAX_NAME: usize = 16;
+/// The most characters of a name that a message repeats. No provider has a longer name, and no key is this short.
+const MAX_SHOWN_NAME: usize = 16;
 
 /// Finds the one of `names` that an answer means: the number of one of the first `shown`, the name, or the
 /// beginning of only one name.
@@ -422,7 +422,7 @@ fn choose(answer: &str, names: &[&str], shown: usize) -> Result<usize, String> {
 /// A name that is not known, as it may be shown. What is longer than any name may be a key that was meant
 /// for another question.
 fn quoted(name: &str) -> String {
-    if name.chars().count() > MAX_NAME {
+    if name.chars().count() > MAX_SHOWN_NAME {
         "what was typed (it may be a key, so it is not shown)".to_owned()
     } else {
         format!("`{}`", name.escape_debug())

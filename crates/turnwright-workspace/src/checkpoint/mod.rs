@@ -149,7 +149,7 @@ impl ChangeTracker {
         self.has_changes.swap(false, Ordering::Relaxed)
     }
 
-    /// Sets the folders in which the effects of commands are tracked, and where else commands can write.
+    /// Sets the folders in which the effects of commands are tracked, and the other places that commands can write.
     pub fn watch(
         &self,
         roots: &Roots,

@@ -270,8 +270,8 @@ impl HttpChannel {
                     self.renew_session(&session).await?;
                     attempt = Attempt::Retry;
                 }
-                Err(error @ HttpError::Status { status, .. }) if turns_away(status) => {
-                    return Err(PeerError::TurnedAway(error.to_string()));
+                Err(error @ HttpError::Status { status, .. }) if is_rejection(status) => {
+                    return Err(PeerError::Rejected(error.to_string()));
                 }
                 result => return result.map_err(transport_error),
             }
@@ -415,8 +415,8 @@ fn is_temporary(error: &HttpError) -> bool {
     )
 }
 
-/// True for the statuses with which a server says that it has not looked at the request.
-fn turns_away(status: StatusCode) -> bool {
+/// Returns true for the statuses with which a server says that it has not processed the request.
+fn is_rejection(status: StatusCode) -> bool {
     matches!(
         status,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS

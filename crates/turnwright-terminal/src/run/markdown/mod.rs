@@ -1,18 +1,19 @@
-//! Renders Markdown on a terminal while it arrives: headings, lists, quotes, fenced code, tables and what
-//! [`emit_inline`] knows. Line breaks stay where the model has made them, and code is shown as it is. A table
+//! Renders Markdown on a terminal while it arrives: headings, lists, quotes, fenced code, tables, and the inline
+//! markup that [`emit_inline`] handles. Line breaks stay where the model made them, and code is shown as it is. A table
 //! is shown once it is complete, because its last row may be the widest. No text is lost: only marks are hidden,
 //! and without styles not even those.
 //!
-//! A parser of CommonMark would have to see a paragraph's end before it could say what the paragraph is.
+//! A CommonMark parser would not do: it has to see the end of a paragraph before it can tell what the paragraph is.
 
 mod table;
 
 use super::text_style::{TerminalColor, TextStyle, WordWrap};
 use table::{begins_table, laid_out};
 
-/// How many bytes of a table, and of a line of one, are held back at most. What is behind them is shown as it is.
+/// The most bytes of a table, or of one of its lines, that are held back. The rest is shown as it is.
 const MAX_TABLE_BYTES: usize = 64 * 1024;
-/// The same for its lines: one character may be a row, which has all columns of the table when it is laid out.
+/// The most lines of a table that are held back. A limit of its own, because even a row of one character gets all
+/// columns of the table when it is laid out.
 const MAX_TABLE_LINES: usize = 1_000;
 
 /// A message that is being rendered.
@@ -20,7 +21,7 @@ const MAX_TABLE_LINES: usize = 1_000;
 pub(super) struct MarkdownStream {
     is_styled: bool,
     wrap: WordWrap,
-    /// The part of the line that has arrived and was not rendered yet.
+    /// The part of the line that has arrived and is not rendered yet.
     held: String,
     /// `None` at the beginning of a line.
     line: Option<LineKind>,
@@ -28,7 +29,7 @@ pub(super) struct MarkdownStream {
     fence: Option<(char, usize)>,
     /// The lines of the table that is arriving, or a line that may be the heading of one.
     table: Vec<String>,
-    /// The last character of the line that was rendered.
+    /// The last character of the line that is rendered so far.
     last: Option<char>,
 }
 
@@ -41,7 +42,7 @@ enum LineKind {
     Row,
 }
 
-/// The kind of a line, as its beginning tells it.
+/// The kind of a line, according to its beginning.
 #[derive(Debug, PartialEq, Eq)]
 enum LineStart {
     /// More of the line is needed to tell.
@@ -89,12 +90,12 @@ impl MarkdownStream {
         self.wrap.take()
     }
 
-    /// True if the cursor is at the beginning of a line: nothing of the line was shown yet.
+    /// Returns true if nothing of the current line has been shown yet.
     pub(super) fn is_at_line_start(&self) -> bool {
         self.wrap.is_at_line_start()
     }
 
-    /// Renders what is held as far as it is known what it is.
+    /// Renders the held text as far as its meaning is certain.
     fn render(&mut self, is_complete: bool, width: usize) {
         let held = std::mem::take(&mut self.held);
         let has_ended = held.ends_with('\n');
@@ -133,13 +134,13 @@ impl MarkdownStream {
         }
     }
 
-    /// Adds a row to the table, if it is one.
+    /// Adds a row to the table, or ends the table if its first two lines do not begin one.
     fn add_row(&mut self, line: String, width: usize) {
         self.table.push(line);
         if let [heading, delimiter] = &self.table[..]
             && !begins_table(heading, delimiter)
         {
-            // The second line may be the heading of a table as well.
+            // The second line may itself be the heading of a table.
             let second = self.table.pop();
             self.end_table(width);
             self.table.extend(second);
@@ -150,7 +151,7 @@ impl MarkdownStream {
         }
     }
 
-    /// Shows the table that ends here, or the line that is none.
+    /// Shows the table that ends here, or the single line that turned out not to be a table.
     fn end_table(&mut self, width: usize) {
         let lines = std::mem::take(&mut self.table);
         match &lines[..] {
@@ -163,7 +164,8 @@ impl MarkdownStream {
         }
     }
 
-    /// Decides what kind of line begins, and writes its mark. Returns how many bytes that has used.
+    /// Decides what kind of line begins, and writes its mark. Returns the kind and the number of bytes used; `None` if
+    /// more of the line is needed.
     fn begin_line(
         &mut self,
         text: &str,
@@ -225,14 +227,15 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
     };
     let run = trimmed.len() - trimmed.trim_start_matches(first).len();
     let after = &trimmed[run..];
-    let is_open = after.is_empty() && !is_complete;
+    // More of the same signs may arrive.
+    let may_grow = after.is_empty() && !is_complete;
     let words = LineStart::Words { text: indent, is_quote: false };
     match first {
         '#' if !is_complete && after.trim_start().is_empty() => LineStart::Unknown,
         '#' if run <= 6 && after.starts_with(' ') => {
             LineStart::Heading(run, text.len() - after.trim_start().len())
         }
-        // The line of a fence may name the language, which has no such character.
+        // The line of a fence may name the language, which contains no backtick.
         '`' | '~' if run >= 3 && !after.contains('`') => {
             if is_complete {
                 LineStart::Fence(first, run)
@@ -240,14 +243,14 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
                 LineStart::Unknown
             }
         }
-        '`' | '~' if is_open => LineStart::Unknown,
+        '`' | '~' if may_grow => LineStart::Unknown,
         '|' if text.len() > MAX_TABLE_BYTES => LineStart::Verbatim(TextStyle::PLAIN),
         '|' if is_complete => LineStart::Row,
         '|' => LineStart::Unknown,
         '>' => {
             let space = usize::from(after.starts_with(' '));
             let text = indent + run + space;
-            if is_open { LineStart::Unknown } else { LineStart::Words { text, is_quote: true } }
+            if may_grow { LineStart::Unknown } else { LineStart::Words { text, is_quote: true } }
         }
         '-' | '*' | '_' if is_rule(trimmed, first) => {
             if is_complete {
@@ -256,7 +259,7 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
                 LineStart::Unknown
             }
         }
-        '-' | '*' | '+' | '_' if is_open => LineStart::Unknown,
+        '-' | '*' | '+' | '_' if may_grow => LineStart::Unknown,
         '-' | '*' | '+' if run == 1 && after.starts_with(' ') => list_item(indent + 2),
         '0'..='9' => ordered_item(text, indent, is_complete).unwrap_or(words),
         _ => words,
@@ -276,29 +279,29 @@ fn ordered_item(text: &str, indent: usize, is_complete: bool) -> Option<LineStar
     }
 }
 
-/// An item whose mark and the space behind it end at this byte.
+/// A list item whose text begins at this byte.
 fn list_item(text: usize) -> LineStart {
     LineStart::Words { text, is_quote: false }
 }
 
-/// True for a line of only such signs and spaces, three of them at least; and for its beginning.
+/// Returns true if a line, as far as it has arrived, consists of spaces and at least three such signs.
 fn is_rule(text: &str, sign: char) -> bool {
     let count = text.chars().filter(|letter| *letter == sign).count();
     count >= 3 && text.chars().all(|letter| letter == sign || letter == ' ')
 }
 
-/// How many bytes behind a mark are held back at most.
+/// The most bytes that are held back from a mark on.
 const MAX_HELD_BYTES: usize = 600;
 
-/// Characters that a backslash makes text.
+/// The characters that a backslash escapes.
 const ESCAPABLE: &str = "\\`*_[]()#<>|~!-+.";
 
-/// Where pieces of text go.
+/// Receives the pieces of text with their styles.
 type EmitPiece<'a> = &'a mut dyn FnMut(&str, TextStyle);
 
-/// Emits the pieces of a part of a line and returns how many bytes of it were used. Unless the line
-/// `is_complete`, what may still become something else is left over. `before` is the character before the
-/// text. With `keeps_marks` nothing is hidden.
+/// Emits a part of a line in pieces and returns how many bytes of it were used. Unless the line `is_complete`, text
+/// that may still turn out to be markup is left over. `before` is the character before the text. With `keeps_marks`
+/// nothing is hidden.
 fn emit_inline(
     text: &str,
     is_complete: bool,
@@ -336,12 +339,12 @@ fn emit_inline(
     text.len()
 }
 
-/// The construct that begins at a mark. Lengths are in bytes.
+/// The Markdown construct that begins at a mark. Lengths are in bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Construct {
-    /// That depends on what follows.
+    /// It depends on the text that has not arrived yet.
     Unknown,
-    /// Just this much text.
+    /// Plain text of this length.
     Text(usize),
     /// A character after a backslash.
     Escaped(usize),
@@ -349,7 +352,7 @@ enum Construct {
     Code { mark: usize, inner: usize },
     /// Text between two marks of this length.
     Emphasis { mark: usize, inner: usize },
-    /// A label, and the address behind it.
+    /// A label, and the address after it.
     Link { label: usize, address: usize },
 }
 
@@ -403,7 +406,7 @@ fn emphasis(rest: &str, before: Option<char>, is_complete: bool) -> Construct {
     let Some(next) = rest[mark..].chars().next() else {
         return if is_complete { Construct::Text(mark) } else { Construct::Unknown };
     };
-    // In `snake_case`, `__init__.py` and `2*3` the signs are no marks.
+    // In `snake_case`, `__init__.py` and `2*3` the signs are not marks.
     let is_within_word = match (sign, mark) {
         ('_', 1) => before.is_some_and(char::is_alphanumeric),
         ('_', _) => true,
@@ -435,12 +438,12 @@ fn closing_mark(text: &str, (sign, mark): (char, usize), is_complete: bool) -> O
         } else if rest.starts_with('`') {
             match find_mark(&rest[length..], '`', |found| found == length) {
                 Some(inner) => at += inner + length,
-                // The text behind it may be code.
+                // The text after it may be code.
                 None if !is_complete => return None,
                 None => {}
             }
         } else {
-            // Three signs close both emphases.
+            // Three signs close both kinds of emphasis.
             let closes = length == mark || length == 3 && mark < 3;
             let is_after_word =
                 text[..start].chars().next_back().is_some_and(|letter| !letter.is_whitespace());
@@ -502,7 +505,7 @@ fn mark_length(text: &str) -> usize {
     text.len() - text.trim_start_matches(|letter| Some(letter) == first).len()
 }
 
-/// Finds a run of the character whose length fits.
+/// Finds the first run of the character whose length `fits`.
 fn find_mark(text: &str, char: char, fits: impl Fn(usize) -> bool) -> Option<usize> {
     let mut at = 0;
     while let Some(offset) = text[at..].find(char) {

@@ -1,10 +1,9 @@
-//! Reads committed contents from a git repository, for files that were not modified since their
-//! checkout. The repository is read directly instead of running git, because its configuration
-//! could start programs. What is not understood is treated as missing.
+//! Reads the committed contents of files that have not been modified since their checkout from a git repository. The
+//! repository is read directly instead of by running git, because its configuration could start programs. Anything
+//! that is not understood is treated as missing.
 //!
-//! A file has the content in the index if its stat data match, unless git has converted it
-//! ([`attributes`]). Line ends are converted here as git does it, whichever attribute or setting asks for
-//! that.
+//! A file has the content in the index if its stat data match, unless git has converted it ([`attributes`]). Line
+//! endings are converted here as git does it, whichever attribute or setting asks for that.
 
 pub(super) mod attributes;
 pub(super) mod index;
@@ -25,9 +24,9 @@ use crate::nofollow;
 use pack::DeltaBase;
 use turnwright_types::hash::hex;
 
-/// The most bytes of an object, and of each object that it is built from.
+/// The most bytes of an object, and of each base object that deltas are applied to.
 pub(super) const MAX_OBJECT_BYTES: usize = 10 * 1024 * 1024;
-/// The most bytes of a small file that points to another.
+/// The most bytes of a small text file, such as `config`, or one that points to another folder.
 const MAX_POINTER_BYTES: u64 = 256 * 1024;
 /// The most object folders, alternates included.
 const MAX_OBJECT_FOLDERS: usize = 16;
@@ -60,8 +59,9 @@ pub(super) struct Repository {
     top: PathBuf,
     index: index::Index,
     index_file: PathBuf,
-    /// Its modification time and size when it was read.
-    written: (u64, u32),
+    /// The modification time of the index when it was read.
+    index_mtime: (u64, u32),
+    /// The size of the index when it was read.
     index_size: u64,
     /// The object folders, alternates included.
     objects: Vec<PathBuf>,
@@ -80,8 +80,8 @@ impl Repository {
     fn is_current(&self) -> bool {
         let now = fs::metadata(&self.index_file)
             .ok()
-            .and_then(|metadata| Some((modified(&metadata)?, metadata.len())));
-        now == Some((self.written, self.index_size))
+            .and_then(|metadata| Some((mtime(&metadata)?, metadata.len())));
+        now == Some((self.index_mtime, self.index_size))
     }
 
     /// Opens the repository that contains a folder, whose path has no links. Blocks.
@@ -102,9 +102,9 @@ impl Repository {
         }
         let index_file = git.join("index");
         let opened = open_regular(&index_file)?;
-        let about = opened.metadata().ok()?;
-        let written = modified(&about)?;
-        let index_size = about.len();
+        let metadata = opened.metadata().ok()?;
+        let index_mtime = mtime(&metadata)?;
+        let index_size = metadata.len();
         let index = index::parse(&read_limited(opened, index::MAX_INDEX_BYTES)?)?;
         let objects = with_alternates(&common.join("objects"));
         Some(Repository {
@@ -112,18 +112,18 @@ impl Repository {
             top,
             index,
             index_file,
-            written,
+            index_mtime,
             index_size,
             objects,
         })
     }
 
-    /// The blob of a file, if git would consider the file unmodified. `path` must have no links.
+    /// The blob of a file, if git would consider the file unmodified. `path` must not contain links.
     fn clean_blob(&self, path: &Path, stat: &FileStat) -> Option<ObjectId> {
         self.folder(path.parent()?)?.next_clean_blob(path.file_name()?, stat)
     }
 
-    /// The entries for what is below a folder, whose path must have no links.
+    /// The entries for everything below a folder, whose path must not contain links.
     pub(super) fn folder(&self, folder: &Path) -> Option<IndexedFolder<'_>> {
         let mut prefix = index_name(folder.strip_prefix(&self.top).ok()?)?;
         if !prefix.is_empty() {
@@ -136,11 +136,11 @@ impl Repository {
         let end = below.partition_point(|entry| index.name(entry).starts_with(&prefix));
         let entries = below.get(..end)?;
         let prefix = prefix.len();
-        Some(IndexedFolder { index, entries, prefix, written: self.written })
+        Some(IndexedFolder { index, entries, prefix, index_mtime: self.index_mtime })
     }
 
     /// Reads the content of a file if git would consider the file unmodified, and verifies the blob's hash. `path` must
-    /// have no links. Blocks.
+    /// not contain links. Blocks.
     pub(super) fn read(&self, path: &Path, stat: &FileStat) -> Option<Vec<u8>> {
         let blob = self.clean_blob(path, stat)?;
         let bytes = self.read_object(blob)?;
@@ -148,7 +148,7 @@ impl Repository {
         hash.update(format!("blob {}\0", bytes.len()).as_bytes());
         hash.update(&bytes);
         let is_intact = hash.finish().as_ref() == blob;
-        with_ends_of_lines(bytes, usize::try_from(stat.size).ok()?).filter(|_| is_intact)
+        with_line_endings(bytes, usize::try_from(stat.size).ok()?).filter(|_| is_intact)
     }
 
     /// Reads an object and applies its deltas.
@@ -190,9 +190,9 @@ impl Repository {
     }
 }
 
-/// Returns the file of this size that differs from a blob at most by CRs before line feeds, which git adds at
-/// checkout or removes in a commit. Returns `None` unless none or all of the line feeds have one.
-fn with_ends_of_lines(blob: Vec<u8>, size: usize) -> Option<Vec<u8>> {
+/// Converts the line endings of a blob so that it has the size of the checked-out file. Git may have inserted a CR
+/// before each line feed at checkout. Returns `None` if the size fits neither the blob nor the blob with all these CRs.
+fn with_line_endings(blob: Vec<u8>, size: usize) -> Option<Vec<u8>> {
     let added = size.checked_sub(blob.len())?;
     if added == 0 {
         return Some(blob);
@@ -211,18 +211,18 @@ pub(super) struct IndexedFolder<'r> {
     entries: &'r [index::IndexEntry],
     /// The length of the folder's part of their names.
     prefix: usize,
-    written: (u64, u32),
+    index_mtime: (u64, u32),
 }
 
 impl IndexedFolder<'_> {
-    /// The blob of a file in the folder, if git would consider the file unmodified. To be called for files in
-    /// the order of their names, of which those up to the last one are forgotten.
+    /// The blob of a file in the folder, if git would consider the file unmodified. Must be called for files in the
+    /// order of their names, because entries before the one that is looked up are dropped.
     pub(super) fn next_clean_blob(&mut self, name: &OsStr, stat: &FileStat) -> Option<ObjectId> {
         let name = name.as_encoded_bytes();
         let index = self.index;
         let prefix = self.prefix;
         let is_before = |entry: &index::IndexEntry| index.name(entry)[prefix..] < *name;
-        // The next file is near, unless there are folders in between.
+        // A galloping search, because the next file is near unless there are folders in between.
         let mut near = 1;
         while self.entries.get(near).is_some_and(is_before) {
             near *= 2;
@@ -232,9 +232,8 @@ impl IndexedFolder<'_> {
         self.entries = self.entries.get(skipped..)?;
         let entry = self.entries.first().filter(|entry| index.name(entry)[prefix..] == *name)?;
         let size = usize::try_from(stat.size).ok().filter(|size| *size <= MAX_OBJECT_BYTES)?;
-        // A file that was modified at the moment when the index was written looks unmodified (racy
-        // git).
-        let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.written;
+        // A file that was modified at the moment when the index was written looks unmodified, which git calls racy.
+        let is_racy = (u64::from(entry.mtime.0), entry.mtime.1) >= self.index_mtime;
         let is_clean = entry.matches(stat) && !is_racy && (size > 0 || entry.hash == EMPTY_BLOB);
         is_clean.then_some(entry.hash)
     }
@@ -253,8 +252,8 @@ const EMPTY_BLOB: ObjectId = [
 ];
 
 fn locate_loose(folder: &Path, hash: ObjectId) -> Option<ObjectLocation> {
-    let index_name = hex(&hash);
-    let (first, rest) = index_name.split_at(2);
+    let hex_hash = hex(&hash);
+    let (first, rest) = hex_hash.split_at(2);
     let file = open_regular(&folder.join(first).join(rest))?;
     let bytes = read_limited(file, pack::MAX_LOOSE_BYTES)?;
     Some(ObjectLocation::Loose(pack::parse_loose_blob(&bytes)?))
@@ -290,7 +289,7 @@ fn with_alternates(first: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// A path in the form of the index.
+/// A path in the form in which the index has it.
 fn index_name(path: &Path) -> Option<Vec<u8>> {
     let parts = path.components().map(|part| match part {
         Component::Normal(part) => Some(part.as_encoded_bytes()),
@@ -299,7 +298,7 @@ fn index_name(path: &Path) -> Option<Vec<u8>> {
     Some(parts.collect::<Option<Vec<_>>>()?.join(&b'/'))
 }
 
-/// Opens a regular file without following links.
+/// Opens a file without following links. Returns `None` if it is not a regular file.
 fn open_regular(path: &Path) -> Option<File> {
     let file = nofollow::open_file(path).ok()?;
     file.metadata().ok()?.is_file().then_some(file)
@@ -318,8 +317,8 @@ fn read_small(path: &Path) -> Option<String> {
 
 #[cfg(unix)]
 fn has_trusted_owner(root: &Path, folder: &Path) -> bool {
-    let Some(by) = owner(folder) else { return false };
-    by == rustix::process::geteuid().as_raw() || owner(root) == Some(by)
+    let Some(user) = owner(folder) else { return false };
+    user == rustix::process::geteuid().as_raw() || owner(root) == Some(user)
 }
 
 #[cfg(unix)]
@@ -333,8 +332,9 @@ fn has_trusted_owner(_: &Path, _: &Path) -> bool {
     true
 }
 
-fn modified(about: &Metadata) -> Option<(u64, u32)> {
-    let since = about.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
+/// The modification time, in seconds and nanoseconds since the epoch.
+fn mtime(metadata: &Metadata) -> Option<(u64, u32)> {
+    let since = metadata.modified().ok()?.duration_since(std::time::UNIX_EPOCH).ok()?;
     Some((since.as_secs(), since.subsec_nanos()))
 }
 
@@ -348,8 +348,8 @@ fn since_1970(ticks: u64) -> (u64, u32) {
 
 #[cfg(not(unix))]
 impl FileStat {
-    /// The same of the metadata that Windows has. The time of creation is kept when a file is moved, and
-    /// hardly any other file has the same, so it stands for the inode, too.
+    /// Makes stat data from Windows metadata. The creation time also stands for the inode number: it stays when a file
+    /// is moved, and hardly any other file has the same one.
     pub(super) fn new(metadata: &Metadata) -> FileStat {
         use std::os::windows::fs::MetadataExt;
         let is_read_only = metadata.permissions().readonly();
@@ -368,7 +368,7 @@ impl FileStat {
     /// The stat data of a file, a link or a folder, as far as its changes are tracked.
     pub(super) fn tracked(metadata: &Metadata) -> FileStat {
         let stat_data = FileStat::new(metadata);
-        // The other data of a folder change with each entry that is added or removed.
+        // The other data of a folder change whenever an entry is added or removed.
         let is_folder = metadata.is_dir() && !metadata.is_symlink();
         if is_folder {
             FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data }
@@ -405,7 +405,7 @@ impl FileStat {
         let stat_data = FileStat::new(stat);
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::Symlink => Some(stat_data),
-            // The other data of a folder change with each entry that is added or removed.
+            // The other data of a folder change whenever an entry is added or removed.
             FileType::Directory => {
                 Some(FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data })
             }

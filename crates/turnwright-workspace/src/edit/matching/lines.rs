@@ -33,7 +33,7 @@ impl<'t> TextLines<'t> {
         self.starts.get(row).copied().unwrap_or(self.text.len())
     }
 
-    /// The lines that begin in a range of bytes.
+    /// The lines that begin in a byte range.
     pub(super) fn within(&self, bytes: &Range<usize>) -> Range<usize> {
         let [first, end] =
             [bytes.start, bytes.end].map(|at| self.starts.partition_point(|start| *start < at));

@@ -11,7 +11,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{PromptEnd, StopReason, Submission};
+use turnwright_types::message::{Message, PromptEnd, StopReason, Submission};
 use turnwright_types::update::{PromptKey, Update};
 
 /// The most attempts at a prompt that may wait behind the first.
@@ -42,6 +42,13 @@ impl Submissions {
             waiting: Vec::new(),
         };
         self.0.lock().entry(submission.key.clone()).or_insert(prompt);
+    }
+
+    /// Notes a message of the conversation if it is a prompt with a key.
+    pub(crate) fn restore_said(&self, id: &MessageId, message: &Message) {
+        if let Some(submission) = message.as_user().and_then(|user| user.submission.as_ref()) {
+            self.restore(submission, id.clone());
+        }
     }
 
     /// Returns the completion of a prompt that is to be run. A prompt that was sent before is not: it is answered when

@@ -298,17 +298,7 @@ impl ConfinementBuilder<'_> {
         let removed_variables: &[&str] = if uses_ssh { &[] } else { &[SSH_AGENT_VARIABLE] };
         let signing_note = if matches!(signing, Some(Ok(_))) { "; signing" } else { "" };
         let limits = Some(self.limits(&profile) + signing_note + &shared_note);
-        let changes = AllowedChanges {
-            paths: self.allowed_protected_paths(),
-            installs_in: self.changed_environments(),
-            makes_environments: environment_use(self.command) != EnvironmentUse::None,
-            // Only the check of a snapshot uses them.
-            read_only_inodes: if snapshot.is_some() {
-                watch::read_only_inodes(&profile)
-            } else {
-                Vec::new()
-            },
-        };
+        let changes = self.allowed_changes(&profile, snapshot.is_some());
         let history = if self.may_write {
             self.site.keep_history(&self.command.script.commands)
         } else {
@@ -328,6 +318,18 @@ impl ConfinementBuilder<'_> {
             network: self.site.network.get(self.site.settings.memory),
             shown,
         })
+    }
+
+    fn allowed_changes(&self, profile: &SandboxProfile, has_snapshot: bool) -> AllowedChanges {
+        // Only the check of a snapshot uses them.
+        let read_only_inodes =
+            if has_snapshot { watch::read_only_inodes(profile) } else { Vec::new() };
+        AllowedChanges {
+            paths: self.allowed_protected_paths(),
+            installs_in: self.changed_environments(),
+            makes_environments: environment_use(self.command) != EnvironmentUse::None,
+            read_only_inodes,
+        }
     }
 
     /// The places where the command may write. Adds the variables that point programs there.

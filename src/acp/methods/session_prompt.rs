@@ -45,6 +45,7 @@ pub(super) fn prompt(
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
+#[expect(clippy::boxed_local, reason = "a `RawValue` has no size of its own")]
 pub(super) fn prompt_v2(
     connection: &mut Connection,
     params: Box<RawValue>,
@@ -81,7 +82,7 @@ fn read_key(params: &str) -> Result<Option<Box<str>>, Error> {
     struct KeyOnly {
         idempotency_key: Value,
     }
-    // What is wrong with the rest is said by those who read it.
+    // The reader of the rest says if it is malformed.
     match serde_json::from_str(params).unwrap_or_default() {
         KeyOnly { idempotency_key: Value::Null } => Ok(None),
         KeyOnly { idempotency_key: Value::String(key) }

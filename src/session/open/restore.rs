@@ -148,11 +148,8 @@ async fn read_session(
                 conversation.tools.load_stored_call(&row.tool, &row.outcome.raw_output);
             }
             running.note(&stored);
-            if let Entry::Message { id, message, .. } = &stored.entry
-                && let Some(submission) =
-                    message.as_user().and_then(|user| user.submission.as_ref())
-            {
-                conversation.submissions.restore(submission, id.clone());
+            if let Entry::Message { id, message, .. } = &stored.entry {
+                conversation.submissions.restore_said(id, message);
             }
             add_entry(&mut builder, stored);
         }
@@ -162,15 +159,8 @@ async fn read_session(
     // A helper in the background may have gone on after the last turn.
     let cost = [row.cost_usd, spent.1].into_iter().flatten().reduce(f64::max);
     let mut history = builder.build(minted.max(row.last_id_number), cost);
-    if let Some((used, size, cached)) = usage.filter(|_| replay) {
-        // The conversation may no longer be the one that was counted.
-        let (used, cached) = if is_shortened {
-            (turn::estimated_size(conversation, &history), 0)
-        } else {
-            (used, cached)
-        };
-        let used = used.min(size);
-        conversation.client().update(Update::ContextUsage { used, size, cached, cost });
+    if let Some(usage) = usage.filter(|_| replay) {
+        report_usage(conversation, &history, usage, is_shortened);
     }
     history.spent = spent.0;
     // Without an answer to an interrupted prompt, servers would get it and the next one as one message.
@@ -179,6 +169,24 @@ async fn read_session(
     }
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
     Ok(RestoredSession { row, history, unfinished, ended_work, client_options })
+}
+
+/// Tells the client the usage of the context window as it was counted last: tokens in use, the size and cached tokens. A
+/// shortened conversation is no longer the one that was counted.
+fn report_usage(
+    conversation: &Conversation,
+    history: &History,
+    (used, size, cached): (u64, u64, u64),
+    is_shortened: bool,
+) {
+    let (used, cached) = if is_shortened {
+        (turn::estimated_size(conversation, history), 0)
+    } else {
+        (used, cached)
+    };
+    let used = used.min(size);
+    let cost = history.cost;
+    conversation.client().update(Update::ContextUsage { used, size, cached, cost });
 }
 
 /// The updates for one entry. What no longer matters is left out: notices, and the steps of a card

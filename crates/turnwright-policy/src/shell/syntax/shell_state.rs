@@ -1,4 +1,4 @@
-//! What the shell itself knows: reserved words, builtins that change it, and variables. Keeps for each command of a
+//! The words that the shell itself knows: reserved words, builtins that change it, and variables. Keeps for each command of a
 //! line what it takes over from those before it: the folder in which it runs, and in an ambiguous line also the values
 //! of variables that the line sets, so that `d=target; rm -rf "$d"` is judged by what it deletes. A variable with
 //! several values makes several commands.

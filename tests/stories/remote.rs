@@ -145,6 +145,29 @@ fn r_rem_1_a_client_of_version_2_is_told_the_state_of_the_turn_that_it_takes_ove
 }
 
 #[test]
+fn v2_prompt_with_a_key_that_is_sent_again_with_the_takeover_is_answered_and_run_once() {
+    let mut agent = TestAgent::builder().v2().model(json!([two_parts()])).start();
+    let mut keyed = prompt(&agent.session, "go");
+    keyed["idempotencyKey"] = "k".into();
+    let first = agent.request("session/prompt", &keyed);
+    let message = result(agent.answer_to(&first))["messageId"].clone();
+    wait_for_text(&mut agent, "first");
+    let resume = opening_params(&agent, &agent.session);
+    reconnect(&mut agent);
+    eventually("the session is taken over", || {
+        let opening = agent.request("session/resume", &resume);
+        let again = agent.request("session/prompt", &keyed);
+        let opened = agent.answer_to(&opening)["result"].is_object();
+        let answer = agent.answer_to(&again);
+        assert!(!opened || answer["result"]["messageId"] == message, "{answer}");
+        opened
+    });
+    agent.model().release();
+    agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
+    assert_eq!(agent.model().requests().len(), 1);
+}
+
+#[test]
 fn r_rem_2_a_question_that_is_lost_with_its_connection_is_asked_again() {
     let write = calls("write_file", &json!({ "path": "new.txt", "content": "new\n" }));
     let mut agent = TestAgent::builder().model(json!([write, says("Done.")])).start();

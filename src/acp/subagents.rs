@@ -35,7 +35,7 @@ const INTERNAL_ERROR: i32 = -32603;
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnnouncedHelpers(Arc<Mutex<HashMap<SessionId, Option<SessionId>>>>);
 
-/// The session that a request is about.
+/// The parameter of a request that names its session.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Addressee {
@@ -55,7 +55,7 @@ impl AnnouncedHelpers {
     /// Refuses a request that would do something to the session of a helper. No capability of a child allows any.
     ///
     /// # Errors
-    /// If the request names such a session and does more than to read it.
+    /// If the request names such a session and does more than read it.
     pub(super) fn check_request(&self, method: &str, params: &Params) -> Result<(), Error> {
         if self.0.lock().is_empty() || READING.contains(&method) {
             return Ok(());
@@ -67,7 +67,8 @@ impl AnnouncedHelpers {
             return Ok(());
         }
         Err(Error::InvalidParams(format!(
-            "`{method}` is not possible in the session of a helper. Only `session/cancel` is, while it works"
+            "`{method}` is not possible in the session of a helper. Only `session/cancel` is, while \
+             the helper works"
         )))
     }
 

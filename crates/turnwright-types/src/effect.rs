@@ -353,7 +353,7 @@ pub enum CallContent {
     Image(Media),
     /// The live output of a command, in a terminal that the client shows.
     Terminal(TerminalId),
-    /// The session of a helper that works for the call. Only what the client is told while it knows the helper has it.
+    /// The session of a helper that works for the call. It is not stored.
     Session(SessionId),
 }
 

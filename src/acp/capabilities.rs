@@ -42,7 +42,7 @@ pub(super) struct ClientCaps {
     pub(super) terminal: bool,
     /// The client draws terminals from the output that we send in `_meta`.
     pub(super) terminal_output: bool,
-    /// The client shows helpers as sessions of their own (unstable).
+    /// The client shows helpers as sessions of their own (R-SUB-1).
     pub(super) subagents: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
         // whatever they say (R-INIT-14).
         return Ok(newer_caps(params));
     }
-    Ok(v1_caps(params, &request.client_capabilities))
+    Ok(v1_caps(&request.client_capabilities))
 }
 
 /// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
@@ -94,7 +94,7 @@ fn has_object(params: &Value, place: &str) -> bool {
     params.pointer(place).is_some_and(Value::is_object)
 }
 
-fn v1_caps(params: &Value, caps: &ClientCapabilities) -> ClientCaps {
+fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
     let in_meta =
         |key: &str| caps.meta.as_ref().is_some_and(|meta| meta.get(key) == Some(&json!(true)));
     let login = match (caps.auth.terminal, in_meta("terminal-auth")) {
@@ -113,8 +113,7 @@ fn v1_caps(params: &Value, caps: &ClientCapabilities) -> ClientCaps {
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
         terminal: caps.terminal && cfg!(unix),
         terminal_output: in_meta("terminal_output"),
-        // It is not among the fields of the schema.
-        subagents: has_object(params, "/clientCapabilities/subagents"),
+        subagents: caps.subagents.is_some(),
     }
 }
 

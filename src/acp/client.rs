@@ -1,7 +1,5 @@
 //! Implements the client traits of a session over ACP: updates, questions, unsaved files and the client's terminals
-//! (R-TERM-1…7): each is released exactly once, and not before the card that shows it is final. Helpers are child
-//! sessions for clients with the unstable capability `subagents` (R-SUB-1); our build of the schema has no types for
-//! that, so the few fields are written here.
+//! (R-TERM-1…7): each is released exactly once, and not before the card that shows it is final.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::capabilities::ClientCaps;
 use super::schema::{
@@ -19,18 +17,18 @@ use super::schema::{
     ReleaseTerminalRequest, SessionId, SessionNotification, TerminalId as WireId,
     TerminalOutputRequest, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
+use super::subagents::{AnnouncedHelpers, ChildSession};
 use super::to_wire;
 use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
     BufferError, Client, ClientTerminals, EditorBuffers, FormOutcome, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
-    UserQuestion, UserReply,
+    PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError, TerminalExit,
+    TerminalOutput, UserQuestion, UserReply,
 };
-use turnwright_types::effect::{CallContent, escape_hidden_line};
+use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{self, CallId, TerminalId};
-use turnwright_types::message::StopReason;
 use turnwright_types::text;
 use turnwright_types::update::Update;
 
@@ -85,6 +83,8 @@ pub(super) struct AcpClient {
     questions: UserQuestions,
     /// Shared by the sessions of the connection.
     has_silent_reads: Arc<AtomicBool>,
+    /// Those of the connection.
+    announced: AnnouncedHelpers,
 }
 
 impl AcpClient {
@@ -94,6 +94,7 @@ impl AcpClient {
         caps: ClientCaps,
         cwd: PathBuf,
         has_silent_reads: Arc<AtomicBool>,
+        announced: AnnouncedHelpers,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
         let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, caps.forms);
@@ -106,12 +107,14 @@ impl AcpClient {
             lacks_terminals: AtomicBool::new(false),
             questions,
             has_silent_reads,
+            announced,
         }
     }
 }
 
 impl Client for AcpClient {
-    fn update(&self, update: Update) {
+    fn update(&self, mut update: Update) {
+        self.announced.leave_out_unknown(&mut update);
         let released = self.observe_cards(&update);
         if let Some(update) = to_wire::update(update, self.caps, &self.cwd) {
             let params = SessionNotification::new(self.session.clone(), update);
@@ -140,23 +143,25 @@ impl Client for AcpClient {
         Box::pin(self.questions.ask(question, || ()))
     }
 
-    /// Announces a helper, before any update of its conversation. Permissions are asked for by the parent, and the
-    /// client can change nothing about the child.
-    fn show_helper(&self, id: &ids::SessionId, title: &str) -> Option<Box<dyn HelperView>> {
+    fn show_helper(&self, helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
         if !self.caps.subagents {
             return None;
         }
-        let child = ChildSession {
-            peer: self.peer.clone(),
-            // The output of a helper's commands is text.
-            caps: ClientCaps { terminal: false, terminal_output: false, ..self.caps },
-            cwd: self.cwd.clone(),
-            parent: self.session.clone(),
-            id: SessionId::new(id.to_arc()),
-        };
-        let title = escape_hidden_line(title);
-        child.send_state(json!({ "title": title, "state": { "state": "running" } }));
-        Some(Box::new(child))
+        // The output of a helper's commands is text.
+        let caps = ClientCaps { terminal: false, terminal_output: false, ..self.caps };
+        let client = AcpClient::new(
+            self.peer.clone(),
+            helper.session,
+            caps,
+            self.cwd.clone(),
+            Arc::clone(&self.has_silent_reads),
+            self.announced.clone(),
+        );
+        let parent = ids::SessionId::from(self.session.0.as_ref());
+        let peer = self.peer.clone();
+        let announced = self.announced.clone();
+        let version = Version::V1;
+        Some(ChildSession::announce(helper, parent, peer, version, announced, Box::new(client)))
     }
 
     fn supports_forms(&self) -> bool {
@@ -267,40 +272,6 @@ fn mentions(text: &str, path: &Path, words: &[&str]) -> bool {
         .collect::<Vec<_>>()
         .join(" ");
     words.iter().any(|word| plain.contains(word))
-}
-
-/// A helper as the client shows it.
-#[derive(Debug)]
-struct ChildSession {
-    peer: Peer,
-    caps: ClientCaps,
-    cwd: PathBuf,
-    parent: SessionId,
-    id: SessionId,
-}
-
-impl ChildSession {
-    /// Sends these fields of the child, as an update of its parent.
-    fn send_state(&self, mut fields: Value) {
-        fields["sessionUpdate"] = "subagent_update".into();
-        fields["sessionId"] = self.id.0.as_ref().into();
-        let params = json!({ "sessionId": self.parent.0.as_ref(), "update": fields });
-        self.peer.outbox().notify("session/update", &params);
-    }
-}
-
-impl HelperView for ChildSession {
-    fn update(&self, update: Update) {
-        if let Some(update) = to_wire::update(update, self.caps, &self.cwd) {
-            let params = SessionNotification::new(self.id.clone(), update);
-            self.peer.outbox().notify("session/update", &params);
-        }
-    }
-
-    fn end(&self, stop: Option<StopReason>) {
-        let stop = stop.map_or("error", StopReason::as_str);
-        self.send_state(json!({ "state": { "state": "idle", "stopReason": stop } }));
-    }
 }
 
 /// Most editors open a terminal at once, but some start a container first.
@@ -502,6 +473,8 @@ struct TerminalCard {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::capabilities::{self, ClientCaps, PendingOffer};
 use super::linked_servers::LinkedRequests;
 use super::remote::RemoteSessions;
+use super::subagents::AnnouncedHelpers;
 use super::v2::PromptLedger;
 use super::versions::{self, Version};
 use crate::completion::Completion;
@@ -61,6 +62,8 @@ pub(super) struct Connection {
     pub(super) allows_v2: bool,
     /// The prompts of version 2.
     pub(super) prompts: PromptLedger,
+    /// The helpers that the client was told of.
+    pub(super) announced: AnnouncedHelpers,
     /// The sessions, if the connection may be lost: those of a pipe end with it.
     pub(super) remote: Option<RemoteSessions>,
 }
@@ -135,6 +138,7 @@ impl Connection {
             version: Version::default(),
             allows_v2: false,
             prompts: PromptLedger::default(),
+            announced: AnnouncedHelpers::default(),
             remote,
         }
     }

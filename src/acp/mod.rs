@@ -14,6 +14,7 @@ mod responder;
 mod linked_servers;
 mod mcp_servers;
 mod opening;
+mod subagents;
 mod to_wire;
 mod v2;
 mod versions;

@@ -89,7 +89,9 @@ pub(super) fn open<R: Serialize + 'static>(
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
     let silent_reads = Arc::clone(&connection.has_silent_reads);
-    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, wanted.cwd.clone(), silent_reads));
+    let announced = connection.announced.clone();
+    let cwd = wanted.cwd.clone();
+    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, cwd, silent_reads, announced));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let terminals = client.terminals();
     let client = ClientSide { client, buffers, terminals };
@@ -126,7 +128,9 @@ pub(super) fn client_v2(connection: &Connection, wanted: &WantedSession) -> Arc<
     let peer = connection.peer.clone();
     let prompts = connection.prompts.clone();
     let tasks = connection.host.tracker();
-    Arc::new(AcpClientV2::new(peer, &wanted.id, wanted.cwd.clone(), forms, prompts, tasks))
+    let announced = connection.announced.clone();
+    let cwd = wanted.cwd.clone();
+    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, forms, prompts, tasks, announced))
 }
 
 /// The agent reads files and runs commands itself: version 2 has no requests for them.

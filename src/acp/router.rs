@@ -80,8 +80,10 @@ impl Connection {
         if version == Version::V2 && *id == RequestId::null() {
             return Err(to_rpc(&Error::InvalidState("A request must have an id".to_owned())));
         }
-        let route = REQUESTS.iter().find(|route| route.is_for(method, version));
-        route.ok_or_else(|| RpcError::method_not_found(method))
+        let found = REQUESTS.iter().find(|route| route.is_for(method, version));
+        let route = found.ok_or_else(|| RpcError::method_not_found(method))?;
+        self.announced.check_request(method, params).map_err(|error| to_rpc(&error))?;
+        Ok(route)
     }
 
     /// Handles one notification. It is never answered, even if it is malformed (R-ERR-2).

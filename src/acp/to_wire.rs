@@ -15,8 +15,9 @@ use super::schema::{
     Plan, PlanEntryPriority, PlanEntryStatus, PlanUpdate, PlanUpdateContent, PromptResponse,
     RequestPermissionRequest, ResourceLink, SessionConfigOption, SessionConfigOptionCategory,
     SessionConfigSelectOption, SessionId, SessionInfoUpdate, SessionMode, SessionModeState,
-    SessionUpdate, TextContent, TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation,
-    ToolCallUpdate, ToolCallUpdateFields, UnstructuredCommandInput, Usage, UsageUpdate,
+    SessionReference, SessionUpdate, TextContent, TextResourceContents, ToolCall, ToolCallContent,
+    ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields, UnstructuredCommandInput, Usage,
+    UsageUpdate,
 };
 use turnwright_types::client::{ChoiceKind, IS_BOUNDED, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
@@ -275,6 +276,9 @@ pub(super) fn call_content(content: CallContent) -> ToolCallContent {
         )),
         CallContent::Terminal(id) => {
             ToolCallContent::Terminal(schema::Terminal::new(schema::TerminalId::new(id.to_arc())))
+        }
+        CallContent::Session(id) => {
+            ToolCallContent::Session(SessionReference::new(SessionId::new(id.to_arc())))
         }
     }
 }

@@ -260,7 +260,7 @@ fn content_text(content: &CallContent, budget: &mut usize) -> String {
             )
         }
         CallContent::Image(media) => format!("[an image, {}]", media.mime),
-        CallContent::Terminal(_) => String::new(),
+        CallContent::Terminal(_) | CallContent::Session(_) => String::new(),
     }
 }
 

@@ -323,12 +323,17 @@ impl SessionActor {
         cancel_queued(&mut self.queue, |_| true);
     }
 
-    /// Cancels a call or a command, and nothing else of the turn.
+    /// Cancels a call, a command or a helper, and nothing else of the turn.
     fn cancel_part(&self, part: TurnPart) -> Result<(), Error> {
         let (is_cancelled, what, id) = match part {
-            TurnPart::Call(id) => (self.conversation.cancellable.cancel(&id), "tool call", id),
+            TurnPart::Call(id) => {
+                (self.conversation.cancellable.cancel(&id), "tool call", id.to_string())
+            }
             TurnPart::Terminal(id) => {
-                (self.conversation.env.jobs.stop_in_terminal(&id), "terminal", id)
+                (self.conversation.env.jobs.stop_in_terminal(&id), "terminal", id.to_string())
+            }
+            TurnPart::Helper(id) => {
+                (self.conversation.env.helpers.cancel(&id), "helper", id.to_string())
             }
         };
         if is_cancelled {

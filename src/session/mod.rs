@@ -27,7 +27,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use open::lifecycle::CancelFlag;
 use turnwright_policy::permission::Mode;
-use turnwright_types::ids::CallId;
+use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
@@ -97,6 +97,8 @@ pub(crate) enum TurnPart {
     Call(CallId),
     /// The command in the terminal that this call has opened.
     Terminal(CallId),
+    /// The helper whose conversation this session keeps.
+    Helper(SessionId),
 }
 
 /// The handle of a session. Dropping the last one closes the session.
@@ -167,7 +169,7 @@ impl SessionHandle {
         self.send(SessionMessage::CancelPrompt(key));
     }
 
-    /// Cancels a part of the running turn. A command may also go on after its turn.
+    /// Cancels a part of the running turn. A command or a helper may also go on after its turn.
     pub(crate) fn cancel_part(&self, part: TurnPart, done: Completion<()>) {
         self.send(SessionMessage::CancelPart { part, done });
     }

@@ -1,6 +1,7 @@
 //! `agent`: gives a task to a helper, which works on it in a conversation of its own. The turn runs the helpers;
 //! the session's set of them knows their types, those in the background, and the tokens that were used.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use super::arguments::{ArgumentRole, ShownArgument};
 use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_title};
+use turnwright_types::ids::SessionId;
 use turnwright_types::message::{TokenUsage, ToolSpec};
 use turnwright_types::text;
 use turnwright_workspace::helper_types::HelperType;
@@ -149,6 +151,14 @@ pub struct HelperTask {
     pub in_background: bool,
 }
 
+impl HelperTask {
+    /// The purpose of the type, or the task in a few words.
+    pub(crate) fn description(&self) -> &str {
+        let purpose = self.kind.description.as_str();
+        if purpose.is_empty() { &self.title } else { purpose }
+    }
+}
+
 /// Runs helpers for the tool `agent`. A turn implements it for its calls.
 pub trait HelperRunner: Debug + Send + Sync {
     /// Runs a helper to its end and returns its answer, or starts it in the background.
@@ -172,6 +182,8 @@ pub struct HelperSet {
 struct HelperSetState {
     /// Cancels the helpers that are in the background now.
     background: Option<CancellationToken>,
+    /// Those that wait or work, by their sessions, each with the token that cancels it alone.
+    running: HashMap<SessionId, CancellationToken>,
     /// Texts for the model about helpers that have ended.
     news: Vec<String>,
     /// Notices for the user about them.
@@ -263,6 +275,23 @@ impl HelperSet {
         if let Some(background) = background {
             background.cancel();
         }
+    }
+
+    /// Lets the user cancel a helper, until it is removed.
+    pub(crate) fn add(&self, session: SessionId, cancel: CancellationToken) {
+        self.state.lock().running.insert(session, cancel);
+    }
+
+    /// Notes that a helper has ended.
+    pub(crate) fn remove(&self, session: &SessionId) {
+        self.state.lock().running.remove(session);
+    }
+
+    /// Cancels a helper and nothing else. Returns false if there is none with this session.
+    pub(crate) fn cancel(&self, session: &SessionId) -> bool {
+        let found = self.state.lock().running.get(session).cloned();
+        // Code that waits for the token may look something up.
+        found.inspect(CancellationToken::cancel).is_some()
     }
 
     /// Ends all helpers in the background and waits until they have ended.

@@ -50,15 +50,17 @@ impl HelperRunner for Conversation {
     fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
         let call = ctx.call.clone();
-        let cancel = CallTokens { call: ctx.cancel.clone(), turn: ctx.turn.clone() };
+        let tokens = CallTokens { call: ctx.cancel.clone(), turn: ctx.turn.clone() };
         // The start of the helper is stored before it can do anything, and before the call ends.
         let record = self.create_helper_session(&task, &call);
         if task.in_background {
             let outcome = conversation.start_in_background(task, call, record);
             return Box::pin(std::future::ready(outcome));
         }
+        let env = Arc::clone(&self.env);
+        let client = HelperClient::new(env, call, &task, record.session.clone(), tokens);
         Box::pin(async move {
-            let ended = conversation.run_helper(task, call, record, cancel).await;
+            let ended = conversation.run_helper(task, record, Arc::new(client)).await;
             ended.unwrap_or_else(ToolOutcome::failed)
         })
     }
@@ -79,10 +81,15 @@ impl Conversation {
         let what = format!("helper {id} ({})", task.view.title);
         let session = Arc::clone(&env);
         let started = what.clone();
+        let mut shown = vec![CallContent::Text(format!("Works in the background as {id}"))];
+        let shown_helper = &mut shown;
         let is_started = env.helpers.spawn(move |cancel| {
+            let tokens = CallTokens { call: cancel.clone(), turn: cancel };
+            let own_session = record.session.clone();
+            let client = HelperClient::new(Arc::clone(&session), call, &task, own_session, tokens);
+            shown_helper.extend(client.reference());
             in_same_session(async move {
-                let tokens = CallTokens { call: cancel.clone(), turn: cancel };
-                let work = AssertUnwindSafe(self.run_helper(task, call, record, tokens));
+                let work = AssertUnwindSafe(self.run_helper(task, record, Arc::new(client)));
                 let ended = work.catch_unwind().await;
                 let news = match ended.map(|end| end.unwrap_or_else(ToolOutcome::failed)) {
                     Ok(ToolOutcome { ok: true, text, .. }) => format!("[{what} is done]\n{text}\n"),
@@ -102,23 +109,22 @@ impl Conversation {
             "The {started} works in the background. You are told its answer once, when it is done: go \
              on with something else, or end your turn."
         );
-        let shown = CallContent::Text(format!("Works in the background as {id}"));
-        ToolOutcome::done(text, vec![shown], json!({ "id": id }))
+        ToolOutcome::done(text, shown, json!({ "id": id }))
     }
 
     /// Runs a helper to its end.
     async fn run_helper(
         self,
         task: HelperTask,
-        call: CallId,
         record: HelperRecord,
-        tokens: CallTokens,
+        client: Arc<HelperClient>,
     ) -> ToolAnswer {
         let HelperRecord { session, log, written } = record;
-        let selection = self.helper_selection(&task).await?;
+        let selected = self.helper_selection(&task).await;
+        let selection = selected.inspect_err(|why| client.end(Err(why.for_user.clone())))?;
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
         let waiting = self.env.helpers.slot(selection.get().model.concurrent_requests());
-        let Some(_slot) = tokens.call.run_until_cancelled(waiting).await else {
+        let Some(_slot) = client.tokens.call.run_until_cancelled(waiting).await else {
             return Err(cancelled());
         };
         // Keeps other processes from writing to its session.
@@ -127,24 +133,29 @@ impl Conversation {
             None => None,
         };
         written.written().await;
-        let env = Arc::clone(&self.env);
-        let client = Arc::new(HelperClient::new(env, call.clone(), &task, &session));
-        let prefix = format!("{}p", short_id(&call));
+        let prefix = format!("{}p", short_id(&client.call));
         let env = self.env.for_helper(session.clone(), prefix, log, Arc::clone(&client) as _);
         let conversation = self.for_helper(env, selection, &task.kind);
-        let finished = converse(conversation.clone(), &client, tokens, &task).await;
+        let finished = converse(conversation.clone(), &client, &task).await;
         // Nothing that the helper has left running goes on.
         conversation.env.jobs.close().await;
         let calls = client.calls();
         let tokens = conversation.env.helpers.tokens();
         // Releasing the lock removes a file.
         spawn_blocking(move || drop(lock)).await.ok();
-        client.end(finished.result.as_ref().ok().copied());
+        let end = match &finished.result {
+            Ok(stop) => Ok(*stop),
+            Err(error) => Err(error_chain(error)),
+        };
         let mut result = answer(finished);
         if let Ok(text) = &mut result {
-            shorten(text, self.env.output_folder().join(format!("{call}.md"))).await;
+            shorten(text, self.env.output_folder().join(format!("{}.md", client.call))).await;
+            client.show_answer(text);
         }
-        Ok(outcome(result, calls, tokens, &session))
+        client.end(end);
+        let mut outcome = outcome(result, calls, tokens, &session);
+        outcome.content.extend(client.reference());
+        Ok(outcome)
     }
 
     async fn helper_selection(
@@ -193,14 +204,13 @@ impl Conversation {
 async fn converse(
     conversation: Conversation,
     client: &HelperClient,
-    tokens: CallTokens,
     task: &HelperTask,
 ) -> FinishedTurn {
     let mut context = prompt::environment_lines(conversation.env.files.roots());
     context.extend(conversation.mode_context());
     let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
     let env = Arc::clone(&conversation.env);
-    let CallTokens { call, turn } = tokens;
+    let CallTokens { call, turn } = client.tokens.clone();
     let turn = Turn::of_helper(conversation, UserMessage::new(parts), call, turn);
     let mut running = pin!(turn.run());
     let mut due = tokio::time::interval(CARD_INTERVAL);

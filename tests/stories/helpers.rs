@@ -500,7 +500,7 @@ fn a_client_with_subagents_sees_each_helper_as_a_session_below_its_own() {
     let of_child = updates().filter(|it| it["params"]["sessionId"] == *child);
     let kinds: Vec<_> =
         of_child.map(|it| it["params"]["update"]["sessionUpdate"].clone()).collect();
-    assert_eq!(kinds[0], "user_message_chunk");
+    assert_eq!(kinds[0], "session_message");
     for kind in ["tool_call", "tool_call_update", "agent_message_chunk"] {
         assert!(kinds.contains(&json!(kind)), "{kind}: {kinds:?}");
     }

@@ -85,6 +85,7 @@ mod socket_server;
 mod steering;
 mod store;
 mod strict;
+mod subagents;
 mod tool_cards;
 mod tools;
 mod trouble;

@@ -57,11 +57,13 @@ impl LineFilter {
                 should_record
             }
             (LineDirection::Out, Some(_), id) => {
-                if matches!(self.pause, Some(Pause::WhileRunning)) && is_idle(message) {
+                let is_of_session = self.is_of_session(message);
+                let is_paused = matches!(self.pause, Some(Pause::WhileRunning));
+                if is_paused && is_of_session && is_idle(message) {
                     self.pause = None;
                     return false;
                 }
-                let should_record = self.pause.is_none() && self.is_of_session(message);
+                let should_record = self.pause.is_none() && is_of_session;
                 self.agent_requests.extend(id.filter(|_| should_record));
                 should_record
             }
@@ -227,6 +229,8 @@ mod tests {
             let params = json!({ "sessionId": "s", "update": update });
             json!({ "method": "session/update", "params": params })
         };
+        let mut of_helper = state("idle");
+        of_helper["params"]["sessionId"] = "helper".into();
         let lines = [
             ('a', prompt(2, "s", "go")),
             ('A', json!({ "id": 2, "result": { "messageId": "m" } })),
@@ -236,6 +240,8 @@ mod tests {
             ('D', state("running")),
             ('E', json!({ "id": 3, "result": { "messageId": "n" } })),
             ('F', update("s")),
+            ('G', of_helper),
+            ('I', update("s")),
             ('G', state("idle")),
             ('h', prompt(4, "s", "go on")),
             ('H', state("running")),

@@ -332,7 +332,7 @@ pub(super) fn outcome_size(outcome: &CallOutcome) -> usize {
         CallContent::Text(text) => text.len(),
         CallContent::Diff { old, new, .. } => old.as_ref().map_or(0, String::len) + new.len(),
         CallContent::Image(media) => media.data.len(),
-        CallContent::Terminal(_) => 0,
+        CallContent::Terminal(_) | CallContent::Session(_) => 0,
     });
     outcome.text.len()
         + media_size(&outcome.images)

@@ -267,7 +267,12 @@ impl<T: Transport> TestAgent<T> {
     pub fn stop_reason(&mut self, id: &Value) -> String {
         if matches!(self.protocol, Protocol::V2) {
             self.answer_to(id);
-            let is_idle = |it: &Value| it["params"]["update"]["stopReason"].is_string();
+            let session = self.session.clone();
+            // Helpers have states, too.
+            let is_idle = |it: &Value| {
+                it["params"]["update"]["stopReason"].is_string()
+                    && it["params"]["sessionId"] == session.as_str()
+            };
             let idle = self.wait_for("the end of the turn", is_idle);
             return idle["params"]["update"]["stopReason"].as_str().unwrap_or_default().to_owned();
         }

@@ -58,11 +58,13 @@ pub fn go_on<T: Transport>(agent: &mut TestAgent<T>) {
 /// call is updated after its final status.
 pub fn assert_cards_are_finished<T: Transport>(agent: &TestAgent<T>, id: &Value) {
     let end = position_of_answer(agent, id);
-    let mut states: HashMap<&str, &str> = HashMap::new();
+    let mut states: HashMap<(&str, &str), &str> = HashMap::new();
     for message in &agent.log[..end] {
         let update = &message["params"]["update"];
         let Some(card) = update["toolCallId"].as_str() else { continue };
-        let state = states.entry(card).or_insert("pending");
+        // The sessions of helpers have calls of the same names.
+        let session = message["params"]["sessionId"].as_str().unwrap_or_default();
+        let state = states.entry((session, card)).or_insert("pending");
         assert!(
             !matches!(*state, "completed" | "failed"),
             "an update after the final status: {update}"

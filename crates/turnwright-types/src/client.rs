@@ -44,9 +44,8 @@ pub trait Client: Send + Sync + 'static {
     /// the future withdraws the question.
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply>;
 
-    /// Shows the conversation of a helper as a session of its own, below this one, if the client can. `id` is the
-    /// session that keeps the conversation, and `title` the task in a few words.
-    fn show_helper(&self, _id: &SessionId, _title: &str) -> Option<Box<dyn HelperView>> {
+    /// Shows the conversation of a helper as a session of its own, below this one, if the client can.
+    fn show_helper(&self, _helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
         None
     }
 
@@ -69,12 +68,27 @@ pub struct ClientConnection {
     pub is_v2: bool,
 }
 
+/// A helper that a client may show.
+#[derive(Clone, Copy, Debug)]
+pub struct StartedHelper<'a> {
+    /// The session that keeps its conversation.
+    pub session: &'a SessionId,
+    /// Its type, and the task in a few words.
+    pub title: &'a str,
+    /// The purpose of its type, or the task in a few words.
+    pub description: &'a str,
+    /// The task as the helper gets it.
+    pub task: &'a str,
+}
+
 /// The conversation of a helper, as the client shows it.
 pub trait HelperView: Send + Sync {
     /// Sends an update of the conversation.
     fn update(&self, update: Update);
-    /// The helper has ended; `None` if it has failed. Nothing follows.
-    fn end(&self, stop: Option<StopReason>);
+    /// Sends the answer that the session gets from the helper.
+    fn answer(&self, text: &str);
+    /// The helper has ended, or has failed for the reason given. Nothing follows.
+    fn end(&self, end: Result<StopReason, String>);
 }
 
 /// A form that an MCP server asks the user to fill in (an elicitation).

@@ -16,7 +16,7 @@ pub use secrets::{
     secret_names_may_end_with,
 };
 
-use crate::ids::TerminalId;
+use crate::ids::{SessionId, TerminalId};
 use crate::message::Media;
 use crate::shell_script::Script;
 use crate::text;
@@ -353,6 +353,8 @@ pub enum CallContent {
     Image(Media),
     /// The live output of a command, in a terminal that the client shows.
     Terminal(TerminalId),
+    /// The session of a helper that works for the call. It is not stored.
+    Session(SessionId),
 }
 
 /// True for characters that are invisible or that hide their neighbours, such as control characters

@@ -7,17 +7,22 @@ use serde_json::{Value, json};
 use crate::acp::connection::{CancelTarget, Connection};
 use crate::acp::responder::Responder;
 use crate::acp::schema::CancelNotification;
+use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::TurnPart;
 use turnwright_rpc::Params;
 use turnwright_types::ids::{CallId, SessionId};
 
-/// Cancels the turn of a session.
+/// Cancels the turn of a session. In the session of a helper it cancels that helper alone.
 pub(super) fn session(connection: &mut Connection, params: &Params) {
     let Ok(params) = params.read::<CancelNotification>() else { return };
     let session = SessionId::from(params.session_id.0.as_ref());
     if let Some(handle) = connection.session(&session) {
         handle.cancel();
+    } else if let Some(parent) = connection.announced.parent_of(&session)
+        && let Some(handle) = connection.session(&parent)
+    {
+        handle.cancel_part(TurnPart::Helper(session), Completion::new(|_| ()));
     }
 }
 

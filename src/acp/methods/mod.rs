@@ -66,6 +66,9 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     both(history::METHOD, |call| call.serve(history::get_messages)),
 ];
 
+/// The requests that only read the session that they name.
+pub(super) static READING: &[&str] = &["session/status", history::METHOD];
+
 type NotificationHandler = fn(&mut Connection, &Params);
 
 /// The notifications of both versions.

@@ -13,10 +13,9 @@ use super::journal::Journal;
 use crate::session::Replayed;
 use turnwright_types::client::{
     BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperView,
-    PermissionAnswer, PermissionRequest, ServerForm, UserQuestion, UserReply,
+    PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, fenced};
-use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptPart;
 use turnwright_types::update::{CallUpdate, PromptKey, Update};
 
@@ -237,8 +236,8 @@ impl Client for RemoteClient {
         }))
     }
 
-    fn show_helper(&self, id: &SessionId, title: &str) -> Option<Box<dyn HelperView>> {
-        self.current()?.client.show_helper(id, title)
+    fn show_helper(&self, helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
+        self.current()?.client.show_helper(helper)
     }
 
     fn supports_forms(&self) -> bool {

@@ -15,12 +15,13 @@ use super::diffs::{self, ShownPreview};
 use super::encode::{self, cancel_capability};
 use super::prompts::{PromptLedger, send_state};
 use crate::acp::schema;
+use crate::acp::subagents::{AnnouncedHelpers, ChildSession};
 use crate::acp::user_question::UserQuestions;
 use crate::acp::versions::Version;
 use turnwright_rpc::Peer;
 use turnwright_types::client::{
-    Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm, TerminalExit,
-    UserQuestion, UserReply,
+    Client, FormOutcome, HelperView, PermissionAnswer, PermissionRequest, ServerForm,
+    StartedHelper, TerminalExit, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::{CallId, SessionId, TerminalId};
@@ -44,6 +45,8 @@ pub(in crate::acp) struct AcpClientV2 {
     /// The calls whose cards are not final.
     // Held only to look something up, and to compare a text with its beginning.
     calls: Mutex<HashMap<CallId, ShownCall>>,
+    /// Those of the connection.
+    announced: AnnouncedHelpers,
 }
 
 /// Why a call without an answer is not executed.
@@ -82,6 +85,7 @@ impl AcpClientV2 {
         supports_forms: bool,
         prompts: PromptLedger,
         tasks: TaskTracker,
+        announced: AnnouncedHelpers,
     ) -> AcpClientV2 {
         let wire_id = schema::SessionId::new(session.to_arc());
         AcpClientV2 {
@@ -93,6 +97,7 @@ impl AcpClientV2 {
             tasks,
             running_prompt: AtomicU64::new(0),
             calls: Mutex::default(),
+            announced,
         }
     }
 
@@ -287,7 +292,8 @@ impl Drop for UserWait<'_> {
 }
 
 impl Client for AcpClientV2 {
-    fn update(&self, update: Update) {
+    fn update(&self, mut update: Update) {
+        self.announced.leave_out_unknown(&mut update);
         match update {
             Update::TurnBegan(prompt) => {
                 self.prompts.begin(prompt);
@@ -347,6 +353,23 @@ impl Client for AcpClientV2 {
         Box::pin(self.questions.ask(question, || self.wait_for_user()))
     }
 
+    fn show_helper(&self, helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
+        let client = AcpClientV2::new(
+            self.peer.clone(),
+            helper.session,
+            self.cwd.clone(),
+            false,
+            PromptLedger::default(),
+            self.tasks.clone(),
+            self.announced.clone(),
+        );
+        let parent = self.session.clone();
+        let peer = self.peer.clone();
+        let announced = self.announced.clone();
+        let version = Version::V2;
+        Some(ChildSession::announce(helper, parent, peer, version, announced, Box::new(client)))
+    }
+
     fn supports_forms(&self) -> bool {
         self.questions.has_forms
     }
@@ -374,8 +397,9 @@ mod tests {
         let peer = Peer::new(outbox.clone());
         let cwd = PathBuf::from("/w");
         let id = SessionId::random();
-        let client =
-            AcpClientV2::new(peer, &id, cwd, false, PromptLedger::default(), TaskTracker::new());
+        let prompts = PromptLedger::default();
+        let helpers = AnnouncedHelpers::default();
+        let client = AcpClientV2::new(peer, &id, cwd, false, prompts, TaskTracker::new(), helpers);
         for update in updates {
             client.update(update);
         }

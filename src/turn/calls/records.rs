@@ -222,10 +222,12 @@ pub(in crate::turn) fn settled_call(
     (name, view): (&str, Option<&CallView>),
     took: Option<Duration>,
 ) -> CallOutcome {
-    // A terminal of the client no longer exists when the session is loaded again.
-    let kept = outcome.content.iter().filter(|part| !matches!(part, CallContent::Terminal(_)));
-    let mut content: Vec<_> = kept.cloned().collect();
-    if content.len() < outcome.content.len() {
+    let mut content = outcome.content.clone();
+    // The client shows no helper when the session is loaded again, and a terminal of it no longer exists.
+    content.retain(|part| !matches!(part, CallContent::Session(_)));
+    let before = content.len();
+    content.retain(|part| !matches!(part, CallContent::Terminal(_)));
+    if content.len() < before {
         content.push(CallContent::Text(fenced(&outcome.text)));
     }
     CallOutcome {
@@ -487,7 +489,7 @@ fn contents_json(contents: &[CallContent]) -> Value {
 
 fn content_json(content: &CallContent) -> Value {
     match content {
-        CallContent::Text(_) | CallContent::Terminal(_) => json!(content),
+        CallContent::Text(_) | CallContent::Terminal(_) | CallContent::Session(_) => json!(content),
         CallContent::Image(media) => json!(media),
         CallContent::Diff { path, old, new, fate } => {
             let mut diff = json!({ "path": path.to_string_lossy(), "old": old, "new": new });
@@ -535,7 +537,7 @@ fn text(value: &Value) -> String {
 mod tests {
     use super::*;
     use turnwright_types::effect::Location;
-    use turnwright_types::ids::TerminalId;
+    use turnwright_types::ids::{SessionId, TerminalId};
 
     #[test]
     fn long_contents_are_told_by_their_length() {
@@ -571,6 +573,7 @@ mod tests {
                 diff(FileFate::MovedFrom("/w/b".into())),
                 CallContent::Image(media.clone()),
                 CallContent::Terminal(TerminalId::from("t1")),
+                CallContent::Session(SessionId::from("s1")),
             ],
             raw: json!({ "exitCode": 0 }),
             images: vec![media],

@@ -8,13 +8,14 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::tools::{HelperTask, QuestionTurn, ToolEnv};
+use crate::turn::calls::CallTokens;
 use turnwright_types::client::{
     ChoiceKind, Client, FormOutcome, HelperView, PermissionAnswer, PermissionRequest, ServerForm,
-    UserQuestion, UserReply,
+    StartedHelper, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
-use turnwright_types::ids::{CallId, MessageId, SessionId};
-use turnwright_types::message::{PromptPart, StopReason};
+use turnwright_types::ids::{CallId, SessionId};
+use turnwright_types::message::StopReason;
 use turnwright_types::text;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
@@ -28,8 +29,14 @@ const NOBODY_TO_ASK: &str = "a helper in the background cannot ask the user when
 pub(super) struct HelperClient {
     /// The environment of the session that it belongs to.
     session: Arc<ToolEnv>,
+    /// The session of its conversation.
+    id: SessionId,
+    /// Cancelled with this helper alone, and with all that ends it.
+    pub(super) tokens: CallTokens,
+    /// True if the client shows the conversation.
+    is_shown: bool,
     /// The call that has started it, and its card.
-    call: CallId,
+    pub(super) call: CallId,
     view: CallView,
     /// The type of the helper.
     name: String,
@@ -54,21 +61,28 @@ struct Progress {
 }
 
 impl HelperClient {
-    /// `id` is the session of the helper's conversation. With a helper in the background, it goes on after the
-    /// answer to the prompt; no other session sends updates then.
+    /// `id` is the session of the helper's conversation, and `tokens` end what has started it. With a helper in the
+    /// background, the conversation goes on after the answer to the prompt; no other session sends updates then.
     pub(in crate::turn) fn new(
         session: Arc<ToolEnv>,
         call: CallId,
         task: &HelperTask,
-        id: &SessionId,
+        id: SessionId,
+        tokens: CallTokens,
     ) -> HelperClient {
-        let shown = session.client.show_helper(id, &task.view.title);
-        if let Some(shown) = &shown {
-            let part = PromptPart::Text(task.prompt.clone());
-            shown.update(Update::UserChunk { message: MessageId::from("task".to_owned()), part });
-        }
+        let tokens = CallTokens { call: tokens.call.child_token(), ..tokens };
+        session.helpers.add(id.clone(), tokens.call.clone());
+        let shown = session.client.show_helper(&StartedHelper {
+            session: &id,
+            title: &task.view.title,
+            description: task.description(),
+            task: &task.prompt,
+        });
         HelperClient {
             session,
+            id,
+            tokens,
+            is_shown: shown.is_some(),
             call,
             view: task.view.clone(),
             name: task.kind.name.clone(),
@@ -78,12 +92,25 @@ impl HelperClient {
         }
     }
 
-    /// The helper has ended; `None` if it has failed.
-    pub(super) fn end(&self, stop: Option<StopReason>) {
+    /// Shows the answer in the conversation.
+    pub(super) fn show_answer(&self, text: &str) {
+        if let Some(shown) = &self.progress.lock().shown {
+            shown.answer(text);
+        }
+    }
+
+    /// The helper has ended, or has failed for the reason given.
+    pub(super) fn end(&self, end: Result<StopReason, String>) {
+        self.session.helpers.remove(&self.id);
         let shown = self.progress.lock().shown.take();
         if let Some(shown) = shown {
-            shown.end(stop);
+            shown.end(end);
         }
+    }
+
+    /// What the card shows of the conversation.
+    pub(super) fn reference(&self) -> Option<CallContent> {
+        self.is_shown.then(|| CallContent::Session(self.id.clone()))
     }
 
     /// The tool calls so far.
@@ -105,7 +132,8 @@ impl HelperClient {
         drop(progress);
         let mut update = CallUpdate::new(self.call.clone(), ToolCallStatus::InProgress);
         update.view = Some(self.view.clone());
-        update.content = Some(vec![CallContent::Text(text)]);
+        let shown = std::iter::once(CallContent::Text(text)).chain(self.reference());
+        update.content = Some(shown.collect());
         self.session.client.update(update.into());
     }
 
@@ -185,7 +213,7 @@ impl Drop for QuestionCard<'_> {
 impl Drop for HelperClient {
     /// A helper that was dropped or has panicked must not seem to run.
     fn drop(&mut self) {
-        self.end(Some(StopReason::Cancelled));
+        self.end(Ok(StopReason::Cancelled));
     }
 }
 

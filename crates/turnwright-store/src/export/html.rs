@@ -191,7 +191,7 @@ impl<'a> HtmlDocument<'a> {
                 CallContent::Text(text) if call.outcome.text.is_empty() => {
                     self.wrapped("<pre>", text, "</pre>\n")?;
                 }
-                CallContent::Text(_) | CallContent::Terminal(_) => {}
+                CallContent::Text(_) | CallContent::Terminal(_) | CallContent::Session(_) => {}
             }
         }
         if !call.outcome.text.is_empty() {

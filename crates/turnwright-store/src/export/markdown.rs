@@ -100,7 +100,7 @@ impl<'a> MarkdownDocument<'a> {
                 }
                 CallContent::Text(text) if call.outcome.text.is_empty() => self.fenced("", text)?,
                 CallContent::Image(media) => self.media(media)?,
-                CallContent::Text(_) | CallContent::Terminal(_) => {}
+                CallContent::Text(_) | CallContent::Terminal(_) | CallContent::Session(_) => {}
             }
         }
         if call.outcome.text.is_empty() {

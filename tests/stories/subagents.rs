@@ -1,0 +1,306 @@
+//! Helpers as child sessions (R-SUB-2 to R-SUB-6, R-TWO-23 to R-TWO-25): what a client is told of each, and what it may
+//! ask for. In version 1 it has the capability `subagents`; version 2 needs none.
+
+use serde_json::{Value, json};
+use turnwright_testing::cancellation::hangs;
+use turnwright_testing::cards::{self, call};
+use turnwright_testing::session_requests::{code, result};
+
+use crate::agent::{LIMIT, TestAgent, TestAgentBuilder, eventually, prompt, says};
+
+fn v1(replies: Value) -> TestAgentBuilder {
+    TestAgent::builder().model(replies).capabilities(json!({ "subagents": {} }))
+}
+
+fn v2(replies: Value) -> TestAgentBuilder {
+    TestAgent::builder().v2().model(replies)
+}
+
+fn helper(task: &str) -> Value {
+    call("agent", &json!({ "description": task, "prompt": task, "type": "explore" }))
+}
+
+fn in_background(task: &str) -> Value {
+    call("agent", &json!({ "description": task, "prompt": task, "background": true }))
+}
+
+/// A reply to a request whose last prompt is this task.
+fn when(task: &str, reply: Value) -> Value {
+    let mut conditional = json!({ "when": task });
+    conditional["steps"] = reply;
+    conditional
+}
+
+/// The replies of a turn with a helper that reads a file.
+fn reads() -> Value {
+    json!([
+        [helper("the task")],
+        says("Done."),
+        when("the task", json!([call("read_file", &json!({ "path": "a" }))])),
+        when("the task", says("a says 1.")),
+    ])
+}
+
+/// An agent whose only turn has had a helper, and the session of the helper.
+fn after_a_helper(builder: TestAgentBuilder) -> (TestAgent, Value) {
+    let mut agent = builder.file("a", "1\n").start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let child = agent.updates_of("subagent_update")[0]["sessionId"].clone();
+    (agent, child)
+}
+
+/// The updates of the parent about a helper.
+fn about(agent: &TestAgent, child: &Value) -> Vec<Value> {
+    let updates = agent.updates_of("subagent_update");
+    updates.into_iter().filter(|it| it["sessionId"] == *child).collect()
+}
+
+/// The updates of a helper's session.
+fn updates_of_child(agent: &TestAgent, child: &Value) -> Vec<Value> {
+    let messages = agent.log.iter().filter(|it| it["params"]["sessionId"] == *child);
+    messages.map(|it| it["params"]["update"].clone()).collect()
+}
+
+/// Waits for the announcement of a helper and returns its session.
+fn announced(agent: &mut TestAgent, title: &str) -> Value {
+    let told = agent.wait_for("the announcement", |it| it["params"]["update"]["title"] == title);
+    told["params"]["update"]["sessionId"].clone()
+}
+
+fn cancel(agent: &mut TestAgent, child: &Value) {
+    agent.notify("session/cancel", &json!({ "sessionId": child }));
+}
+
+/// What a client is told of a helper that has done its task.
+fn expect_patches(agent: &TestAgent, child: &Value) {
+    let kind = "subagent_update";
+    let expected = [
+        json!({
+            "sessionUpdate": kind, "sessionId": child, "title": "explore: the task",
+            "description": "the task", "capabilities": { "cancel": {} },
+            "state": { "state": "running" },
+        }),
+        json!({
+            "sessionUpdate": kind, "sessionId": child, "capabilities": null,
+            "state": { "state": "idle", "stopReason": "end_turn" },
+        }),
+    ];
+    assert_eq!(about(agent, child), expected);
+    let named = |it: &Value| it.to_string().contains(child.as_str().unwrap());
+    let first = agent.log.iter().find(|it| named(it)).unwrap();
+    assert_eq!(first["params"]["update"]["sessionUpdate"], kind, "nothing names it before");
+}
+
+#[test]
+fn sub_2_only_what_changes_is_sent() {
+    let (agent, child) = after_a_helper(v1(reads()));
+    cards::check(&agent);
+    expect_patches(&agent, &child);
+}
+
+#[test]
+fn sub_2_a_helper_that_fails_is_idle_with_an_error() {
+    let refuses = json!([{ "status": 400, "body": { "error": { "message": "no such thing" } } }]);
+    let replies = json!([[helper("the task")], says("Done."), when("the task", refuses)]);
+    for builder in [v1(replies.clone()), v2(replies.clone())] {
+        let (agent, child) = after_a_helper(builder);
+        let end = about(&agent, &child).pop().unwrap();
+        let state = &end["state"];
+        assert_eq!((&state["state"], &state["stopReason"]), (&json!("idle"), &json!("error")));
+        assert_eq!(state["error"]["code"], -32603);
+        let why = state["error"]["message"].as_str().unwrap();
+        assert!(why.contains("no such thing"), "{why}");
+    }
+}
+
+/// Cancels one of two helpers, whose parent goes on.
+fn cancel_one_of_two(builder: fn(Value) -> TestAgentBuilder) {
+    let replies = json!([
+        [helper("task one"), helper("task two")],
+        when("and now", says("Still here.")),
+        when("task one", hangs()),
+        when("task two", says("Found.")),
+        says("Done."),
+    ]);
+    let mut agent = builder(replies).start();
+    let id = agent.prompt("go");
+    let child = announced(&mut agent, "explore: task one");
+    agent.model().wait_for_requests(3, LIMIT).unwrap();
+    cancel(&mut agent, &child);
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+    let told = cards::results(&agent, agent.model().requests().len() - 1);
+    assert!(told[0].contains("The user has cancelled the helper"), "{told:?}");
+    assert!(told[1].contains("Found.") && !told[1].contains("cancelled"), "{told:?}");
+    let last = about(&agent, &child).pop().unwrap();
+    assert_eq!(last["state"], json!({ "state": "idle", "stopReason": "cancelled" }));
+    assert!(last["capabilities"].is_null() && last.get("capabilities").is_some(), "{last}");
+    // It has ended, so this cancels nothing.
+    cancel(&mut agent, &child);
+    assert_eq!(agent.turn("and now"), "end_turn");
+}
+
+#[test]
+fn sub_3_one_helper_can_be_cancelled_and_the_turn_goes_on() {
+    cancel_one_of_two(v1);
+}
+
+#[test]
+fn v2_subagents_one_can_be_cancelled_and_the_turn_goes_on() {
+    cancel_one_of_two(v2);
+}
+
+#[test]
+fn v2_subagents_one_in_the_background_can_be_cancelled() {
+    let replies = json!([
+        [in_background("task one"), in_background("task two")],
+        says("Started."),
+        when("task one", hangs()),
+        when("task two", hangs()),
+        when("and now", says("I see.")),
+    ]);
+    let mut agent = v2(replies).start();
+    let id = agent.prompt("go");
+    let child = announced(&mut agent, "general: task one");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    agent.model().wait_for_requests(4, LIMIT).unwrap();
+    cancel(&mut agent, &child);
+    let is_over = |it: &Value| it["params"]["update"]["state"]["stopReason"] == "cancelled";
+    let ended = agent.wait_for("the end of the helper", is_over);
+    assert_eq!(ended["params"]["update"]["sessionId"], child);
+    agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+    eventually("the news", || {
+        assert_eq!(agent.turn("and now"), "end_turn");
+        let last = agent.model().requests().len() - 1;
+        let told = agent.model_request(last)["messages"].to_string();
+        told.contains("(general: task one) has failed] The user has cancelled")
+    });
+    agent.cancel();
+    let other = agent.wait_for("the end of the other helper", is_over);
+    assert_ne!(other["params"]["update"]["sessionId"], child);
+}
+
+/// What a client asks for in the session of a helper.
+fn expect_restrictions(agent: &mut TestAgent, child: &Value, methods: &[&str]) {
+    for method in methods {
+        let answer = agent.call(method, &json!({ "sessionId": child }));
+        assert_eq!(code(&answer), -32602, "{method}: {answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("in the session of a helper"), "{method}: {message}");
+    }
+    result(agent.call("session/status", &json!({ "sessionId": child })));
+    let history = result(agent.call("_turnwright/history", &json!({ "sessionId": child })));
+    assert!(history["messages"].to_string().contains("a says 1."), "{history}");
+    assert_eq!(code(&agent.call("session/prompt", &prompt("nobody", "hi"))), -32002);
+}
+
+/// The requests of both versions that do something to a session.
+const MUTATIONS: [&str; 10] = [
+    "session/prompt",
+    "session/set_config_option",
+    "session/close",
+    "session/delete",
+    "session/archive",
+    "session/unarchive",
+    "session/set_title",
+    "session/fork",
+    "session/resume",
+    "_session/steering",
+];
+
+#[test]
+fn sub_4_nothing_else_is_possible_in_the_session_of_a_helper() {
+    let (mut agent, child) = after_a_helper(v1(reads()));
+    expect_restrictions(&mut agent, &child, &MUTATIONS);
+    expect_restrictions(&mut agent, &child, &["session/load", "session/set_mode"]);
+    agent.sync();
+    assert_eq!(about(&agent, &child).len(), 2, "it was not touched");
+}
+
+#[test]
+fn v2_subagents_nothing_else_is_possible_in_their_sessions() {
+    let (mut agent, child) = after_a_helper(v2(reads()));
+    expect_restrictions(&mut agent, &child, &MUTATIONS);
+    expect_restrictions(&mut agent, &child, &["tool_call/cancel", "terminal/cancel"]);
+}
+
+/// The last update of the call of a helper.
+fn expect_reference(agent: &TestAgent, child: &Value) {
+    let card = agent.updates().into_iter().rfind(|it| it["status"] == "completed").unwrap();
+    let content = card["content"].as_array().unwrap();
+    let reference = json!({ "type": "session", "sessionId": child });
+    assert!(content.len() == 2 && content[1] == reference, "{card}");
+}
+
+#[test]
+fn sub_5_the_card_refers_to_the_session_of_the_helper_while_the_client_knows_it() {
+    let (mut agent, child) = after_a_helper(v1(reads()));
+    expect_reference(&agent, &child);
+    let session = agent.session.clone();
+    agent.restart();
+    agent.load(&session);
+    let card = cards::card(&agent, 0);
+    assert_eq!(card["content"].as_array().unwrap().len(), 1, "{card}");
+    assert!(cards::card_text(&card).starts_with("a says 1."), "{card}");
+}
+
+#[test]
+fn v2_subagents_the_card_refers_to_the_session_of_the_helper() {
+    let (agent, child) = after_a_helper(v2(reads()));
+    expect_reference(&agent, &child);
+}
+
+/// The task and the answer of a helper.
+fn expect_messages(agent: &TestAgent, child: &Value) {
+    let message = |id: &str, from: &Value, to: &Value, text: &str| {
+        json!({
+            "sessionUpdate": "session_message", "messageId": id, "senderSessionId": from,
+            "recipientSessionId": to, "content": [{ "type": "text", "text": text }],
+        })
+    };
+    let parent = json!(agent.session);
+    let expected = [
+        message("task", &parent, child, "the task"),
+        message("answer", child, &parent, "a says 1."),
+    ];
+    let updates = updates_of_child(agent, child).into_iter();
+    let messages: Vec<_> = updates.filter(|it| it["sessionUpdate"] == "session_message").collect();
+    assert_eq!(messages, expected);
+}
+
+#[test]
+fn sub_6_the_task_and_the_answer_are_messages_between_the_sessions() {
+    let (agent, child) = after_a_helper(v1(reads()));
+    expect_messages(&agent, &child);
+}
+
+#[test]
+fn v2_subagents_the_task_and_the_answer_are_messages_between_the_sessions() {
+    let (agent, child) = after_a_helper(v2(reads()));
+    expect_messages(&agent, &child);
+}
+
+#[test]
+fn v2_subagents_every_client_is_told_of_each_and_sees_its_work() {
+    let (agent, child) = after_a_helper(v2(reads()));
+    expect_patches(&agent, &child);
+    let updates = updates_of_child(&agent, &child);
+    let of_kind = |kind: &str| -> Vec<Value> {
+        updates.iter().filter(|it| it["sessionUpdate"] == kind).cloned().collect()
+    };
+    let kind = "state_update";
+    let states = [
+        json!({ "sessionUpdate": kind, "state": "running" }),
+        json!({ "sessionUpdate": kind, "state": "idle", "stopReason": "end_turn" }),
+    ];
+    assert_eq!(of_kind(kind), states);
+    assert!(updates[0] == states[0] && updates[updates.len() - 1] == states[1], "{updates:?}");
+    let text: String = of_kind("agent_message_chunk")
+        .iter()
+        .map(|it| it["content"]["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(text, "a says 1.");
+    let calls = of_kind("tool_call_update");
+    assert_eq!(calls.last().unwrap()["status"], "completed");
+    assert!(calls.iter().all(|it| it.get("capabilities").is_none()), "{calls:?}");
+}

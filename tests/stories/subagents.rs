@@ -63,7 +63,10 @@ fn updates_of_child(agent: &TestAgent, child: &Value) -> Vec<Value> {
 
 /// Waits for the announcement of a helper and returns its session.
 fn announced(agent: &mut TestAgent, title: &str) -> Value {
-    let told = agent.wait_for("the announcement", |it| it["params"]["update"]["title"] == title);
+    let told = agent.wait_for("the announcement", |it| {
+        let update = &it["params"]["update"];
+        update["sessionUpdate"] == "subagent_update" && update["title"] == title
+    });
     told["params"]["update"]["sessionId"].clone()
 }
 

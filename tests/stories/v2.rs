@@ -523,7 +523,9 @@ fn v2_prompt_with_a_key_is_run_once() {
     let there = agent.request("session/prompt", &keyed(&agent.session.clone(), "stop", "k-1"));
     assert_eq!(agent.stop_reason(&there), "end_turn");
     assert_eq!(agent.model().requests().len(), 2);
-    assert_eq!(agent.updates_of("user_message").len(), 2);
+    let said =
+        agent.log.iter().filter(|it| it["params"]["update"]["sessionUpdate"] == "user_message");
+    assert_eq!(said.count(), 2);
 }
 
 #[test]

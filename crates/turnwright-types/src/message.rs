@@ -36,7 +36,7 @@ pub struct UserMessage {
 /// Identifies a prompt that a client may send more than once.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Submission {
-    /// The same for each attempt, and for no other prompt of the session.
+    /// The SHA-256 of its key, which is the same for each attempt and no other prompt of the session.
     pub key: Box<str>,
     /// The SHA-256 of the prompt in hexadecimal.
     pub content: String,

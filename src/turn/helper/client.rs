@@ -108,7 +108,7 @@ impl HelperClient {
         }
     }
 
-    /// What the card shows of the conversation.
+    /// The part of the conversation that the card shows.
     pub(super) fn reference(&self) -> Option<CallContent> {
         self.is_shown.then(|| CallContent::Session(self.id.clone()))
     }

@@ -37,9 +37,9 @@ use super::signal_action;
 use super::watchdog::{self, WatchdogEntry};
 use super::{CommandSpec, Environment};
 use tokio::task::spawn_blocking;
+use turnwright_sandbox::SandboxProfile;
 #[cfg(unix)]
-use turnwright_sandbox::{RefusedConnections, Sandbox};
-use turnwright_sandbox::{SandboxProfile, SessionNetwork};
+use turnwright_sandbox::{RefusedConnections, Sandbox, SessionNetwork};
 
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.

@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::methods::READING;
 use super::schema;
@@ -35,13 +34,6 @@ const INTERNAL_ERROR: i32 = -32603;
 #[derive(Clone, Debug, Default)]
 pub(super) struct AnnouncedHelpers(Arc<Mutex<HashMap<SessionId, Option<SessionId>>>>);
 
-/// The parameter of a request that names its session.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Addressee {
-    session_id: Option<String>,
-}
-
 impl AnnouncedHelpers {
     fn set(&self, helper: &SessionId, parent: Option<&SessionId>) {
         self.0.lock().insert(helper.clone(), parent.cloned());
@@ -61,8 +53,8 @@ impl AnnouncedHelpers {
             return Ok(());
         }
         // Parameters that do not fit are the handler's to refuse.
-        let named = params.read::<Addressee>().ok().and_then(|addressee| addressee.session_id);
-        let Some(id) = named.map(SessionId::from) else { return Ok(()) };
+        let Ok(params) = params.read::<Value>() else { return Ok(()) };
+        let Some(id) = params["sessionId"].as_str().map(SessionId::from) else { return Ok(()) };
         if !self.0.lock().contains_key(&id) {
             return Ok(());
         }

@@ -129,7 +129,13 @@ impl Conversation {
         };
         // Keeps other processes from writing to its session.
         let lock = match self.log().store() {
-            Some(store) => store.lock_session_when_released(&session).await.ok(),
+            Some(store) => {
+                let locking = store.lock_session_when_released(&session);
+                let Some(lock) = client.tokens.call.run_until_cancelled(locking).await else {
+                    return Err(cancelled());
+                };
+                lock.ok()
+            }
             None => None,
         };
         written.written().await;

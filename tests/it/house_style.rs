@@ -5,8 +5,10 @@ use crate::source_files::{Source, all_sources};
 /// The name of a figure, and how much a line of the code or a comment adds to it.
 type Figure = (&'static str, fn(&str) -> usize);
 
-const FIGURES: [Figure; 6] = [
+const FIGURES: [Figure; 8] = [
     ("lines of production code", |line| usize::from(!line.starts_with("//"))),
+    ("types", |line| usize::from(is_type(line))),
+    ("locks", |line| line.matches("Mutex<").count() + line.matches("RwLock<").count()),
     ("closures with a name", |line| usize::from(is_named_closure(line))),
     ("closures with an argument called it", closures_of_it),
     ("lets packed in a tuple", |line| usize::from(is_packed_let(line))),
@@ -41,6 +43,15 @@ fn the_style_of_the_code_stays_within_its_budget() {
 fn is_of_the_program(file: &Source) -> bool {
     let other = ["crates/turnwright-testing", "crates/turnwright-packages"];
     !file.is_test() && !file.is_in(&other)
+}
+
+fn is_type(line: &str) -> bool {
+    let visible = line.strip_prefix("pub").map(|rest| match rest.split_once(") ") {
+        Some((place, rest)) if place.starts_with('(') => rest,
+        _ => rest.trim_start(),
+    });
+    let declared = visible.unwrap_or(line);
+    ["struct ", "enum ", "trait ", "union "].iter().any(|word| declared.starts_with(word))
 }
 
 fn is_named_closure(line: &str) -> bool {

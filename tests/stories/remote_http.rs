@@ -99,6 +99,29 @@ fn r_rem_14_a_command_has_a_terminal_over_requests_and_streams() {
 }
 
 #[test]
+fn v2_subagents_come_with_the_stream_of_the_session_that_has_started_them() {
+    let task = json!({ "description": "look", "prompt": "the task", "type": "explore" });
+    let found = json!({ "when": "the task", "steps": says("Found.") });
+    let served = serve(&json!([calls("agent", &task), says("Done."), found]));
+    let info = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": 2, "info": info, "capabilities": {} });
+    let answer = served.http.post(None, &request(1, "initialize", &params));
+    let connection = answer.header("acp-connection-id").unwrap();
+    let mut events = served.http.stream(connection, None);
+    let session = served.new_session(connection, &mut events);
+    let mut updates = served.http.stream(connection, Some(&session));
+    let sent =
+        served.http.post(Some(connection), &request(3, "session/prompt", &prompt(&session, "go")));
+    assert_eq!(sent.status, 202);
+    let answer = updates.until(|message| message["params"]["update"]["messageId"] == "answer");
+    assert_ne!(answer["params"]["sessionId"], session.as_str());
+    updates.until(|message| {
+        message["params"]["update"]["stopReason"] == "end_turn"
+            && message["params"]["sessionId"] == session.as_str()
+    });
+}
+
+#[test]
 fn r_rem_7_a_stream_goes_on_with_the_next_response_and_nothing_between_is_lost() {
     let held = json!([{ "text": "one " }, { "hold": true }, { "text": "two" }]);
     let served = serve(&json!([held]));

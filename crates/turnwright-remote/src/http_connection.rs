@@ -53,6 +53,8 @@ struct ConnectionState {
     /// `None` once the connection is over.
     lines: Option<Arc<LineSender>>,
     streams: HashMap<Option<String>, EventStream>,
+    /// The sessions of helpers, each with the one whose stream has its messages.
+    parents: HashMap<String, String>,
     /// The client's requests that are not answered, by the text of their ids.
     requests: HashMap<String, Answer>,
     last_used: Instant,
@@ -85,6 +87,9 @@ enum Answer {
 /// The answer to `initialize`: a result or a failure.
 pub(crate) type FirstAnswer = Result<Bytes, Bytes>;
 
+/// A message that tells of a helper has this in it.
+const ANNOUNCEMENT: &str = "\"subagent_update\"";
+
 const STREAM_TAKEN: HttpRefusal =
     HttpRefusal(StatusCode::CONFLICT, "Another response carries this stream.\n");
 const TOO_MANY_STREAMS: HttpRefusal =
@@ -95,6 +100,7 @@ impl HttpConnection {
         let state = ConnectionState {
             lines: Some(Arc::new(lines)),
             streams: HashMap::new(),
+            parents: HashMap::new(),
             requests: HashMap::new(),
             last_used: Instant::now(),
         };
@@ -123,7 +129,8 @@ impl HttpConnection {
         if state.requests.len() >= MAX_REQUESTS {
             return false;
         }
-        let answer = Answer::Stream { session: session.map(str::to_owned), ends_session };
+        let session = session.map(|session| state.root_of(session.to_owned()));
+        let answer = Answer::Stream { session, ends_session };
         state.requests.insert(id.get().to_owned(), answer);
         true
     }
@@ -189,7 +196,10 @@ impl HttpConnection {
     async fn send(&self, line: &[u8]) {
         let Some(envelope) = Envelope::read(line) else { return };
         let (session, ends_session) = if envelope.method.is_some() {
-            (envelope.session(), false)
+            let mut state = self.state.lock();
+            let session = envelope.session().map(|session| state.root_of(session));
+            state.note_helper(line, session.as_deref());
+            (session, false)
         } else {
             let id = envelope.id.map_or("null", |id| id.get());
             let answer = self.state.lock().requests.remove(id);
@@ -275,8 +285,29 @@ impl ConnectionState {
         Some(stream)
     }
 
+    /// The session whose stream has the messages of this one: that of a helper is delivered with the one that has
+    /// started it.
+    fn root_of(&self, session: String) -> String {
+        self.parents.get(&session).cloned().unwrap_or(session)
+    }
+
+    /// Notes the session of a helper if this message announces one.
+    fn note_helper(&mut self, line: &[u8], root: Option<&str>) {
+        if !std::str::from_utf8(line).is_ok_and(|text| text.contains(ANNOUNCEMENT)) {
+            return;
+        }
+        let message: Value = serde_json::from_slice(line).unwrap_or_default();
+        let update = &message["params"]["update"];
+        if let (Some(root), Some(helper), true) =
+            (root, update["sessionId"].as_str(), update["sessionUpdate"] == "subagent_update")
+        {
+            self.parents.insert(helper.to_owned(), root.to_owned());
+        }
+    }
+
     /// Forgets the stream of a session that was closed, at once or when its response ends.
     fn end_session(&mut self, session: Option<String>) {
+        self.parents.retain(|_, root| Some(&*root) != session.as_ref());
         match self.streams.entry(session) {
             Entry::Occupied(mut entry) if entry.get().is_carried() => {
                 entry.get_mut().is_of_closed_session = true;

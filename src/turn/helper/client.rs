@@ -213,7 +213,12 @@ impl Drop for QuestionCard<'_> {
 impl Drop for HelperClient {
     /// A helper that was dropped or has panicked must not seem to run.
     fn drop(&mut self) {
-        self.end(Ok(StopReason::Cancelled));
+        let is_cancelled = self.tokens.call.is_cancelled();
+        self.end(if is_cancelled {
+            Ok(StopReason::Cancelled)
+        } else {
+            Err("The helper has ended unexpectedly.".to_owned())
+        });
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Recording;
 use crate::playback::{EventKind, Playback, PlaybackEvent, RecordedEvent};
 use driver::ReplayDriver;
-use observed::{Observer, RunNormalizer};
+use observed::{HelperSessions, Observer, RunNormalizer};
 use turnwright_rpc::AgentThread;
 use turnwright_store::{Store, insert_conversation};
 use turnwright_types::effect::escape_hidden;
@@ -154,6 +154,7 @@ pub fn ask_other_model(
     let agent = PlayedAgent::start(head, events, true, state, start)?;
     let mut run = OtherModelRun {
         agent,
+        helpers: HelperSessions::default(),
         answers: recorded_answers(events),
         session: Value::Null,
         report: String::new(),
@@ -197,6 +198,7 @@ fn recorded_answers(events: &[RecordedEvent]) -> HashMap<String, VecDeque<Value>
 
 struct OtherModelRun {
     agent: PlayedAgent,
+    helpers: HelperSessions,
     answers: HashMap<String, VecDeque<Value>>,
     session: Value,
     report: String,
@@ -238,6 +240,7 @@ impl OtherModelRun {
                 Some(_) => continue,
             };
             match (answer["method"].as_str(), answer.get("id")) {
+                (Some("session/update"), _) if self.helpers.is_of_helper(&answer) => {}
                 (Some("session/update"), _) => note_update(&mut steps, &answer["params"]["update"]),
                 (Some(method), Some(id)) => {
                     let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);

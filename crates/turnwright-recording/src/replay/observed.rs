@@ -2,7 +2,7 @@
 //! card in a stream of its own with its states instead of its updates. What differs between any two runs gets the same
 //! placeholder, and the first place where a replay differs from its recording is found.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
@@ -70,6 +70,21 @@ pub(super) struct Observer {
     cards: HashMap<String, Map<String, Value>>,
     /// The methods of the client's requests, by their ids.
     methods: HashMap<String, String>,
+}
+
+/// The sessions of helpers that the client was told of.
+#[derive(Debug, Default)]
+pub(super) struct HelperSessions(HashSet<String>);
+
+impl HelperSessions {
+    /// Returns true if a message is of the session of a helper.
+    pub(super) fn is_of_helper(&mut self, message: &Value) -> bool {
+        let update = &message["params"]["update"];
+        if update["sessionUpdate"] == "subagent_update" {
+            self.0.extend(update["sessionId"].as_str().map(str::to_owned));
+        }
+        message["params"]["sessionId"].as_str().is_some_and(|session| self.0.contains(session))
+    }
 }
 
 /// Updates that say what is on the disk of the client, how much the model was told, or which helpers work: the order
@@ -212,6 +227,10 @@ impl Observer {
             !matches!(name.as_str(), "_meta" | "sessionUpdate" | "toolCallId")
                 && (name != "locations" || value.as_array().is_some_and(|list| !list.is_empty()))
         });
+        // Older recordings have no references to the sessions of helpers.
+        if let Some(Value::Array(items)) = fields.get_mut("content") {
+            items.retain(|item| item["type"] != "session");
+        }
         let status = fields.remove("status").unwrap_or_default();
         let card = self.cards.entry(id.clone()).or_default();
         let before = card.get("status").cloned().unwrap_or_else(|| json!("pending"));

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::PlayedAgent;
 use super::observed::{
-    Difference, HelperSessions, Observation, ObservedPiece, ObservedStream, Observer,
-    RunNormalizer, around_difference, compare, describe, is_tool_request,
+    Difference, Observation, ObservedPiece, ObservedStream, Observer, RunNormalizer,
+    around_difference, compare, describe, is_tool_request,
 };
 use crate::playback::{EventKind, PlaybackEvent, RecordedEvent};
 use crate::recording_writer::SentMessages;
@@ -53,8 +53,6 @@ pub(super) struct ReplayDriver {
     /// The pieces of the model's answers that the agent has taken.
     taken: HashSet<u64>,
     unrecorded: Vec<String>,
-    /// The sessions of helpers, of which a recording has nothing.
-    helpers: HelperSessions,
     has_ended: bool,
     /// True if the turn is not compared.
     skips_turn: bool,
@@ -77,7 +75,6 @@ impl ReplayDriver {
             asked: HashMap::new(),
             taken: HashSet::new(),
             unrecorded: Vec::new(),
-            helpers: HelperSessions::default(),
             has_ended: false,
             skips_turn: false,
             line: 0,
@@ -334,9 +331,6 @@ impl ReplayDriver {
         if let Some(id) = message.get("id").filter(|_| is_tool_request(&message)) {
             let error = json!({ "code": -32603, "message": "not available in a replay" });
             return self.agent.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
-        }
-        if self.helpers.is_of_helper(&message) {
-            return;
         }
         for observation in self.now.on_agent(message) {
             self.seen.entry(observation.stream.clone()).or_default().push_back(observation);

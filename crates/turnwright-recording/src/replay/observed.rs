@@ -70,6 +70,8 @@ pub(super) struct Observer {
     cards: HashMap<String, Map<String, Value>>,
     /// The methods of the client's requests, by their ids.
     methods: HashMap<String, String>,
+    /// A recording has nothing of these.
+    helpers: HelperSessions,
 }
 
 /// The sessions of helpers that the client was told of.
@@ -136,6 +138,9 @@ impl Observer {
 
     /// The pieces that a message of the agent brings.
     pub(super) fn on_agent(&mut self, mut message: Value) -> Vec<Observation> {
+        if self.helpers.is_of_helper(&message) {
+            return Vec::new();
+        }
         let id = message.get("id").cloned();
         self.folders.normalize(&mut message);
         // In the questions of either version of the protocol.

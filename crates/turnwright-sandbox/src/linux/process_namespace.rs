@@ -59,11 +59,12 @@ impl ProcessNamespace {
         // Until it has closed its descriptors, the first process must not run a handler of the caller.
         let mask = syscalls::block_all_signals()?;
         let Some(init) = syscalls::clone_sibling()? else { self.wait_for_ever() };
-        match syscalls::continue_in_sibling() {
-            Ok(program) => {
+        match syscalls::clone_sibling() {
+            Ok(None) => syscalls::set_signal_mask(&mask),
+            Ok(Some(program)) => {
                 let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
                 rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();
-                syscalls::set_signal_mask(&mask)
+                syscalls::exit_now(0)
             }
             Err(error) => {
                 kill_process(init, Signal::KILL).ok();

@@ -126,68 +126,6 @@ pub(super) fn clone_sibling() -> io::Result<Option<Pid>> {
     Ok(i32::try_from(result).ok().and_then(Pid::from_raw))
 }
 
-/// Ends this process and goes on in a child, which gets the parent and the memory of this one. Returns
-/// in the child, with the number that it has in the PID namespace of this process. Signals must be blocked.
-///
-/// A copy of the memory would be made only to be given up by `exec`.
-pub(super) fn continue_in_sibling() -> io::Result<Pid> {
-    let mut number: c_int = 0;
-    let flags = libc::CLONE_PARENT
-        | libc::CLONE_PARENT_SETTID
-        | libc::CLONE_VM
-        | libc::CLONE_VFORK
-        | libc::SIGCHLD;
-    let result: c_long;
-    // SAFETY: the child uses this stack, but this process does not any more: it waits until the child
-    // has executed a program or ended, and ends with the next two instructions. So the block returns
-    // once. The kernel writes `number` before the child runs.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!(
-            "syscall",
-            "test rax, rax",
-            "jle 2f",
-            "xor edi, edi",
-            "mov eax, {exit}",
-            "syscall",
-            "2:",
-            exit = const libc::SYS_exit_group,
-            inlateout("rax") libc::SYS_clone => result,
-            inlateout("rdi") c_long::from(flags) => _,
-            in("rsi") 0_usize,
-            in("rdx") &raw mut number,
-            in("r10") 0_usize,
-            in("r8") 0_usize,
-            lateout("rcx") _,
-            lateout("r11") _,
-        );
-    }
-    // SAFETY: as above.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        std::arch::asm!(
-            "svc 0",
-            "cmp x0, 0",
-            "b.le 2f",
-            "mov x0, 0",
-            "mov x8, {exit}",
-            "svc 0",
-            "2:",
-            exit = const libc::SYS_exit_group,
-            inlateout("x8") libc::SYS_clone => _,
-            inlateout("x0") c_long::from(flags) => result,
-            in("x1") 0_usize,
-            in("x2") &raw mut number,
-            in("x3") 0_usize,
-            in("x4") 0_usize,
-        );
-    }
-    if let Ok(error @ 1..) = c_int::try_from(-result) {
-        return Err(io::Error::from_raw_os_error(error));
-    }
-    Pid::from_raw(number).ok_or_else(|| io::ErrorKind::Other.into())
-}
-
 /// Ends the process without running what the parent has registered for its own end.
 pub(super) fn exit_now(code: c_int) -> ! {
     // SAFETY: takes a number.

@@ -83,7 +83,7 @@ pub(super) struct AcpClient {
     questions: UserQuestions,
     /// Shared by the sessions of the connection.
     has_silent_reads: Arc<AtomicBool>,
-    /// Those of the connection.
+    /// The helpers that the client of the connection was told of.
     announced: AnnouncedHelpers,
 }
 

@@ -13,7 +13,7 @@ use crate::table::{SettingType, full_key};
 
 /// The most columns of a line of the schema.
 const MAX_COLUMNS: usize = 100;
-/// How similar the name of a setting must be to be suggested.
+/// The least similarity of the name of a setting that is suggested.
 const MIN_SIMILARITY: f64 = 0.85;
 
 /// The schema, as it is printed.

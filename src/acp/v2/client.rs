@@ -45,7 +45,7 @@ pub(in crate::acp) struct AcpClientV2 {
     /// The calls whose cards are not final.
     // Held only to look something up, and to compare a text with its beginning.
     calls: Mutex<HashMap<CallId, ShownCall>>,
-    /// Those of the connection.
+    /// The helpers that the client of the connection was told of.
     announced: AnnouncedHelpers,
 }
 

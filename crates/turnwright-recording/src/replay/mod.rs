@@ -104,7 +104,7 @@ impl PlayedAgent {
         self.playback.advance(u64::MAX);
         self.stop.cancel();
         drop(self.input);
-        // How it ends is no part of the comparison.
+        // The end of its thread is not compared.
         self.thread.join().ok();
     }
 }

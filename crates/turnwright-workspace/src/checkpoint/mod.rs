@@ -79,7 +79,7 @@ struct TrackerState {
     last_baseline: Option<CommandBaseline>,
     /// The snapshot before the last command, for as long as the command runs.
     running_snapshot: Weak<StatSnapshot>,
-    /// How many snapshots took too long, or as many as may be if there are too many files.
+    /// The number of snapshots that took too long, or the most that may be if there are too many files.
     slow_snapshots: u8,
     /// The same for the search of repositories alone.
     slow_searches: u8,

@@ -113,7 +113,7 @@ impl CommandProcess {
 
 /// The variable that carries the mark.
 const MARK_VARIABLE: &str = "TURNWRIGHT_COMMAND";
-/// How many commands of one process can be told apart by their limit.
+/// The number of commands of one process that can be told apart by their limit.
 #[cfg(target_os = "linux")]
 const MARKS_PER_PROCESS: u64 = 100_000_000;
 /// Rounds of searching and killing, since a process may fork during the search.

@@ -218,7 +218,7 @@ fn is_end(status: WaitStatus) -> bool {
     status.exited() || status.signaled()
 }
 
-/// How long the killed processes of a namespace may take to end.
+/// The time that the killed processes of a namespace get to end.
 const NAMESPACE_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The PID namespace of a command. All that the command starts is in there, and ends with it. Dropping it kills
@@ -288,7 +288,7 @@ impl CommandNamespace {
         self.program.id.as_raw_pid().cast_unsigned()
     }
 
-    /// Those of the two processes that are children of this one.
+    /// The numbers of its two processes that are children of this one.
     pub(super) fn children(&self) -> impl Iterator<Item = Pid> {
         let both = self.init.iter().chain([&self.program]);
         both.filter(|process| process.status.is_none()).map(|process| process.id)

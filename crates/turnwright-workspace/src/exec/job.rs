@@ -65,7 +65,7 @@ pub trait RunningCommand: Send {
     fn write_input<'a>(&'a mut self, bytes: &'a [u8]) -> BoxFuture<'a, io::Result<()>>;
 }
 
-/// How a command exited.
+/// The end of a command by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandExit {
     /// By itself, with this code.

@@ -181,7 +181,7 @@ impl LauncherLink {
     /// Waits for the next frame; `None` when everything that was to be sent has been sent. Cancel safe.
     ///
     /// # Errors
-    /// Those of the connection, and that the other side has closed it.
+    /// If the connection fails, or the other side has closed it.
     pub(super) async fn next(&mut self) -> io::Result<Option<LinkFrame>> {
         loop {
             let frame = decode(&mut self.incoming)?;

@@ -368,7 +368,7 @@ fn kills_all_processes(words: Args<'_>) -> Option<&'static str> {
 /// Folders that hold the system or all files of a user, as `cmd` names them.
 const SYSTEM_FOLDERS: WordList =
     "%HOMEDRIVE% %PROGRAMFILES% %SYSTEMDRIVE% %SYSTEMROOT% %USERPROFILE% %WINDIR%";
-/// Those below the root of a drive.
+/// The names of such folders below the root of a drive.
 const SYSTEM_NAMES: &[&str] = &["PROGRAM FILES", "USERS", "WINDOWS"];
 
 /// `rd /s C:\`, `del /s C:\*`.

@@ -184,9 +184,17 @@ impl ServerWatch {
         if self.is_due {
             let files: Vec<_> = self.snapshot.files().collect();
             self.take_away_new(&self.snapshot, &files);
-            // Other changes during a call are told with its result.
+            // Other changes during a call are told with its result. What has come since that look is not told as a change:
+            // it would be known then, and stay.
             if !is_call {
-                self.tell(self.suspect_changes(&self.snapshot, &[], None));
+                let is_old = |path: &Path| {
+                    files.iter().any(|file| path.starts_with(file))
+                        || path.symlink_metadata().is_err()
+                };
+                let changes = self
+                    .snapshot
+                    .check_if(&[], None, &|path| is_old(path) && self.is_suspect(path));
+                self.tell(changes);
             }
             self.is_due = is_call;
         }

@@ -466,7 +466,17 @@ mod tests {
         let bare = ToolResult::parse(json!({ "toolResult": 1 })).unwrap();
         assert_eq!(bare.structured, Some(json!({ "toolResult": 1 })));
         assert_eq!(ToolResult::parse(json!(7)), None);
-        assert_eq!(ToolResult::parse(json!({ "_meta": {} })), Some(ToolResult::default()));
+        for empty in [
+            json!({}),
+            json!({ "_meta": {} }),
+            json!({ "_meta": { "replica": "r1" }, "resultType": "complete" }),
+            json!({ "isError": false }),
+            json!({ "structuredContent": null }),
+        ] {
+            assert_eq!(ToolResult::parse(empty.clone()), Some(ToolResult::default()), "{empty}");
+        }
+        let sum = ToolResult::parse(json!({ "structuredContent": { "sum": 12 } })).unwrap();
+        assert_eq!((sum.structured, sum.blocks), (Some(json!({ "sum": 12 })), Vec::new()));
         let failed = ToolResult::parse(json!({ "isError": true, "content": null })).unwrap();
         assert!(failed.is_error && failed.blocks.is_empty() && failed.structured.is_none());
         let failed = ToolResult::parse(json!({ "isError": true, "details": [1], "content": "a" }));

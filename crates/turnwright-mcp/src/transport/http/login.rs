@@ -126,7 +126,10 @@ impl Issuer {
     fn of(metadata: &AuthorizationMetadata) -> Issuer {
         let is_named =
             metadata.additional_fields.get("authorization_response_iss_parameter_supported");
-        Issuer { id: metadata.issuer.clone(), is_always_named: is_named == Some(&Value::Bool(true)) }
+        Issuer {
+            id: metadata.issuer.clone(),
+            is_always_named: is_named == Some(&Value::Bool(true)),
+        }
     }
 
     /// Returns true if the response names this server, letter by letter, or may do without a name.

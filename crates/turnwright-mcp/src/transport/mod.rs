@@ -11,6 +11,7 @@ pub(crate) mod program_setup;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -32,9 +33,12 @@ use turnwright_rpc::{
     MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
     RpcError, RpcMessage, RpcResponse, parse_line,
 };
+use turnwright_types::patience::timeout;
 
 /// How many questions of a server may wait for the user. Another one is declined.
 const MAX_WAITING_QUESTIONS: usize = 16;
+/// How long sending a request may take whose response is not needed.
+const UNANSWERED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -185,9 +189,40 @@ impl Peer {
     }
 
     /// Starts a request. It is sent now, or when its response is first waited for.
-    pub(super) fn start(&self, method: &'static str, mut params: JsonObject) -> RunningRequest {
+    pub(super) fn start(&self, method: &'static str, params: JsonObject) -> RunningRequest {
         let id = self.0.pending.next_id();
         tracing::trace!(id, method, "a request to a server");
+        let params = self.with_meta(id, method, params);
+        let response = self.send(id, method, params);
+        // An abandoned handshake ends the connection, and must not be withdrawn.
+        let is_withdrawable = !matches!(method, "initialize" | "server/discover");
+        RunningRequest { peer: self.clone(), id, response, is_withdrawable }
+    }
+
+    /// Sends a request whose response is not needed. Never waits.
+    pub(super) fn send_unanswered(&self, method: &'static str, params: JsonObject) {
+        let id = self.0.pending.next_id();
+        let params = self.with_meta(id, method, params);
+        match &self.0.channel {
+            Channel::Pipes(outbox) => outbox.request(id, method, &params),
+            Channel::Http(http) => {
+                let posting = Arc::clone(http).post_unanswered(id, method, params);
+                self.0.tasks.spawn(timeout(UNANSWERED_TIMEOUT, posting));
+            }
+            Channel::Link(link) => {
+                let exchange = link.clone().exchange(self.clone(), method, params);
+                self.0.tasks.spawn(timeout(UNANSWERED_TIMEOUT, exchange));
+            }
+        }
+    }
+
+    /// True if the server may make tasks of calls. Only the version without a handshake has this extension.
+    pub(super) fn may_make_tasks(&self) -> bool {
+        self.info().is_some_and(|info| !info.has_handshake() && info.has_tasks())
+    }
+
+    /// Adds the `_meta` fields to the parameters of a request.
+    fn with_meta(&self, id: u64, method: &str, mut params: JsonObject) -> JsonObject {
         let mut meta = match params.remove("_meta") {
             Some(Value::Object(meta)) => meta,
             _ => JsonObject::new(),
@@ -196,15 +231,14 @@ impl Peer {
             meta.insert("progressToken".to_owned(), id.into());
         }
         if self.info().is_some_and(|info| !info.has_handshake()) || method == "server/discover" {
-            meta.extend(handshake::client_context(self.handler()));
+            let is_about_call = method == "tools/call" || method.starts_with("tasks/");
+            let has_tasks = is_about_call && self.may_make_tasks();
+            meta.extend(handshake::client_context(self.handler(), has_tasks));
         }
         if !meta.is_empty() {
             params.insert("_meta".to_owned(), Value::Object(meta));
         }
-        let response = self.send(id, method, params);
-        // An abandoned handshake ends the connection, and must not be withdrawn.
-        let is_withdrawable = !matches!(method, "initialize" | "server/discover");
-        RunningRequest { peer: self.clone(), id, response, is_withdrawable }
+        params
     }
 
     fn send(
@@ -316,17 +350,6 @@ impl Peer {
         }
     }
 
-    /// Returns the progress of the running call with this token, until it is forgotten.
-    pub(super) fn follow_progress(&self, token: u64) -> watch::Receiver<Progress> {
-        let (sender, latest) = watch::channel(Progress::default());
-        self.0.open.lock().progress.insert(token, sender);
-        latest
-    }
-
-    pub(super) fn forget_progress(&self, token: u64) {
-        self.0.open.lock().progress.remove(&token);
-    }
-
     /// Cancels the question that a notification names. The id stays in use until the question is answered.
     fn withdraw_question(&self, params: &Params) {
         let id = params.withdrawn_request();
@@ -389,9 +412,11 @@ pub(super) struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// The token of the progress notifications that belong to this request.
-    pub(super) fn progress_token(&self) -> u64 {
-        self.id
+    /// Returns the progress of this request, as long as it is running.
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        let (sender, latest) = watch::channel(Progress::default());
+        self.peer.0.open.lock().progress.insert(self.id, sender);
+        latest
     }
 
     /// Waits for the response. Cancel safe. Must not be called again after it has returned.
@@ -409,6 +434,7 @@ impl RunningRequest {
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
+        self.peer.0.open.lock().progress.remove(&self.id);
         self.give_up("the request was given up");
     }
 }

@@ -19,7 +19,6 @@ use crate::server::Server;
 use crate::server::spec::ServerTimeouts;
 use crate::transport::{Peer, PeerError};
 use server_requests::{ServerMessageHandler, WaitingCall};
-use turnwright_rpc::RpcError;
 use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
@@ -79,13 +78,9 @@ pub async fn call(
                 }
                 continue;
             }
-            Some("task") if peer.may_make_tasks() => {
-                result = task::follow(server, (peer, connection), result, &mut call).await?;
-            }
             Some("task") => {
-                return Err(
-                    unusable("it made a task of the call, and tasks are not supported").into()
-                );
+                let peer = (peer.clone(), connection);
+                result = task::follow(server, peer, result, &mut call).await?;
             }
             _ => {}
         }
@@ -119,16 +114,6 @@ async fn answer_input_requests(
         caller.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
         return Ok((None, state));
     }
-    let responses = answer_requests(requests, handler, caller).await?;
-    Ok((Some(Value::Object(responses)), state))
-}
-
-/// Answers these requests of a server, by their keys.
-async fn answer_requests(
-    requests: JsonObject,
-    handler: &ServerMessageHandler,
-    caller: &WaitingCall,
-) -> Result<JsonObject, String> {
     let mut responses = JsonObject::new();
     for (key, mut request) in requests {
         let params = request.get_mut("params").map(Value::take).unwrap_or_default();
@@ -141,7 +126,7 @@ async fn answer_requests(
         };
         responses.insert(key, response);
     }
-    Ok(responses)
+    Ok((Some(Value::Object(responses)), state))
 }
 
 /// Sends the call once and waits for the response.
@@ -159,7 +144,8 @@ async fn send_once(
         None => return Err(cancelled().into()),
     }
     let mut running = peer.start("tools/call", params);
-    call.follow(running.progress());
+    call.latest = running.progress();
+    call.tell(String::new());
     match call.within_limits(running.response()).await {
         Ok(response) => {
             let result = response.map_err(|error| call_error(&error))?;
@@ -191,7 +177,17 @@ fn timed_out(limit: Duration, what: &str) -> String {
 pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
         PeerError::ErrorResponse(error) => {
-            format!("The server refused the call (error {}): {}", error.code, error_text(error))
+            let code = error.code;
+            let message = &error.message;
+            let data = error.data.as_ref().map(|data| match data.as_str() {
+                Some(text) => format!(" {text}"),
+                None => format!(" {data}"),
+            });
+            let text = bounded_text(
+                &escape_hidden(&format!("{message}{}", data.unwrap_or_default())),
+                MAX_ERROR_CHARS,
+            );
+            format!("The server refused the call (error {code}): {text}")
         }
         PeerError::Closed => return CallError::ConnectionLost,
         PeerError::Transport(why) => {
@@ -205,17 +201,6 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
         PeerError::Malformed => format!("The call failed: {error}"),
     };
     CallError::Failed(message)
-}
-
-/// The message and the data of an error object.
-fn error_text(error: &RpcError) -> String {
-    let message = &error.message;
-    let data = error.data.as_ref().map(|data| match data.as_str() {
-        Some(text) => format!(" {text}"),
-        None => format!(" {data}"),
-    });
-    let text = format!("{message}{}", data.unwrap_or_default());
-    bounded_text(&escape_hidden(&text), MAX_ERROR_CHARS)
 }
 
 /// A call in flight: its time limits, and its progress, which is shown on its card at a readable rate.
@@ -249,12 +234,6 @@ impl<'a> CallInFlight<'a> {
         }
     }
 
-    /// Continues with the progress of another request.
-    fn follow(&mut self, latest: watch::Receiver<Progress>) {
-        self.latest = latest;
-        self.tell(String::new());
-    }
-
     /// Shows this progress soon, if it has a text, and gives the call more time.
     fn tell(&mut self, progress: String) {
         self.unshown = Some(progress).filter(|text| !text.is_empty());
@@ -266,7 +245,7 @@ impl<'a> CallInFlight<'a> {
     /// # Errors
     /// If the call must end; the text is for the model.
     async fn within_limits<T>(&mut self, future: impl Future<Output = T>) -> Result<T, String> {
-        let cancel = &self.caller.cancel;
+        let caller = self.caller;
         let deadline = self.deadline;
         let mut waiting = pin!(future);
         loop {
@@ -274,7 +253,7 @@ impl<'a> CallInFlight<'a> {
             tokio::select! {
                 biased;
                 output = &mut waiting => return Ok(output),
-                () = cancel.cancelled() => return Err(cancelled()),
+                () = caller.cancel.cancelled() => return Err(cancelled()),
                 () = sleep_until(deadline) => {
                     return Err(timed_out(self.timeouts.call_total, "it ran for"));
                 }
@@ -326,14 +305,13 @@ pub(crate) fn read_progress(params: &Value) -> Option<(u64, Progress)> {
     // Some servers turn the number into a string.
     let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok())?;
     let done = params["progress"].as_f64()?;
-    let message = message_text(&params["message"]);
+    let message = one_line(params["message"].as_str().unwrap_or_default(), MAX_MESSAGE_CHARS);
     Some((token, (done, progress_text(done, params["total"].as_f64(), &message))))
 }
 
-/// A server's message about a call, as one line that is safe to show.
-fn message_text(message: &Value) -> String {
-    let said = escape_hidden_line(message.as_str().unwrap_or_default());
-    bounded_text(&said, MAX_MESSAGE_CHARS)
+/// The text of a server as one line.
+fn one_line(said: &str, max_chars: usize) -> String {
+    bounded_text(&escape_hidden_line(said), max_chars)
 }
 
 /// Formats progress for the card of its call.

@@ -57,9 +57,10 @@ impl ServerInfo {
         self.capabilities.get(capability).is_some_and(Value::is_object)
     }
 
-    /// True if the server declares that it may make tasks of calls.
+    /// True if the server may make tasks of calls. The versions with a handshake do not have this extension.
     pub(crate) fn has_tasks(&self) -> bool {
-        self.capabilities.get("extensions").is_some_and(|extensions| extensions[TASKS].is_object())
+        let extensions = self.capabilities.get("extensions");
+        !self.has_handshake() && extensions.is_some_and(|names| names[TASKS].is_object())
     }
 
     /// True if the server announces changes of its tools.

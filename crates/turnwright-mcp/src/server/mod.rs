@@ -199,12 +199,12 @@ impl Server {
     /// server is not connected again by itself.
     pub(crate) async fn reconnected(&self, lost: u64) -> Option<(Peer, u64)> {
         let mut watch = self.watch();
-        let is_over = |state: &Arc<ServerState>| {
+        let over = watch.wait_for(|state| {
             let is_new = state.connection != lost && state.peer.is_some();
             is_new || state.phase != ServerPhase::Ready && !state.is_about_to_connect()
-        };
-        let state = watch.wait_for(is_over).await.ok()?.as_ref().clone();
-        Some((state.peer?, state.connection))
+        });
+        let state = Arc::clone(&over.await.ok()?);
+        Some((state.peer.clone()?, state.connection))
     }
 
     /// Explains to the model why the connection of a running call was lost.

@@ -11,7 +11,6 @@ pub(crate) mod program_setup;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -33,12 +32,9 @@ use turnwright_rpc::{
     MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
     RpcError, RpcMessage, RpcResponse, parse_line,
 };
-use turnwright_types::patience::timeout;
 
 /// How many questions of a server may wait for the user. Another one is declined.
 const MAX_WAITING_QUESTIONS: usize = 16;
-/// How long sending a request may take whose response is not needed.
-const UNANSWERED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a request has no result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -189,40 +185,9 @@ impl Peer {
     }
 
     /// Starts a request. It is sent now, or when its response is first waited for.
-    pub(super) fn start(&self, method: &'static str, params: JsonObject) -> RunningRequest {
+    pub(super) fn start(&self, method: &'static str, mut params: JsonObject) -> RunningRequest {
         let id = self.0.pending.next_id();
         tracing::trace!(id, method, "a request to a server");
-        let params = self.with_meta(id, method, params);
-        let response = self.send(id, method, params);
-        // An abandoned handshake ends the connection, and must not be withdrawn.
-        let is_withdrawable = !matches!(method, "initialize" | "server/discover");
-        RunningRequest { peer: self.clone(), id, response, is_withdrawable }
-    }
-
-    /// Sends a request whose response is not needed. Never waits.
-    pub(super) fn send_unanswered(&self, method: &'static str, params: JsonObject) {
-        let id = self.0.pending.next_id();
-        let params = self.with_meta(id, method, params);
-        match &self.0.channel {
-            Channel::Pipes(outbox) => outbox.request(id, method, &params),
-            Channel::Http(http) => {
-                let posting = Arc::clone(http).post_unanswered(id, method, params);
-                self.0.tasks.spawn(timeout(UNANSWERED_TIMEOUT, posting));
-            }
-            Channel::Link(link) => {
-                let exchange = link.clone().exchange(self.clone(), method, params);
-                self.0.tasks.spawn(timeout(UNANSWERED_TIMEOUT, exchange));
-            }
-        }
-    }
-
-    /// True if the server may make tasks of calls. Only the version without a handshake has this extension.
-    pub(super) fn may_make_tasks(&self) -> bool {
-        self.info().is_some_and(|info| !info.has_handshake() && info.has_tasks())
-    }
-
-    /// Adds the `_meta` fields to the parameters of a request.
-    fn with_meta(&self, id: u64, method: &str, mut params: JsonObject) -> JsonObject {
         let mut meta = match params.remove("_meta") {
             Some(Value::Object(meta)) => meta,
             _ => JsonObject::new(),
@@ -232,13 +197,16 @@ impl Peer {
         }
         if self.info().is_some_and(|info| !info.has_handshake()) || method == "server/discover" {
             let is_about_call = method == "tools/call" || method.starts_with("tasks/");
-            let has_tasks = is_about_call && self.may_make_tasks();
+            let has_tasks = is_about_call && self.info().is_some_and(ServerInfo::has_tasks);
             meta.extend(handshake::client_context(self.handler(), has_tasks));
         }
         if !meta.is_empty() {
             params.insert("_meta".to_owned(), Value::Object(meta));
         }
-        params
+        let response = self.send(id, method, params);
+        // An abandoned handshake ends the connection, and must not be withdrawn.
+        let is_withdrawable = !matches!(method, "initialize" | "server/discover");
+        RunningRequest { peer: self.clone(), id, response, is_withdrawable }
     }
 
     fn send(

@@ -203,19 +203,6 @@ impl HttpChannel {
         posted.map(drop).map_err(transport_error)
     }
 
-    /// Posts a request whose response is not needed.
-    pub(crate) async fn post_unanswered(
-        self: Arc<HttpChannel>,
-        id: u64,
-        method: &'static str,
-        params: JsonObject,
-    ) {
-        let Ok(message) = request_bytes(id, method, &params) else { return };
-        if let Err(error) = self.post(&message, method, &params, Attempt::Message).await {
-            tracing::debug!(%error, method, "a request could not be posted");
-        }
-    }
-
     /// Queues a notification, unless too many messages wait.
     pub(crate) fn try_send(&self, method: &str, params: &Value) {
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });

@@ -84,8 +84,7 @@ pub async fn call(
             }
             _ => {}
         }
-        return ToolResult::parse(result)
-            .ok_or_else(|| unusable("it is not a tool result").into());
+        return ToolResult::parse(result).ok_or_else(|| unusable("it is not a tool result").into());
     }
     Err(unusable("it kept asking for more input").into())
 }

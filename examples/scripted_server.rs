@@ -32,7 +32,8 @@
 //!   `{"write": ["path", "text"]}`: writes a file and returns the outcome; `{"read": "path"}`,
 //!   `{"env": "NAME"}` and `{"pwd": true}` return a file, a variable and the working folder.
 //! - `"states"`: what `tasks/get` is answered, one after the other, the last one for ever: the fields of a task,
-//!   `{"error": {…}}` or `{"die": 3}`. `"later_states"`: the same if the file of `"once"` existed at the start.
+//!   `{"error": {…}}` or `{"die": 3}`, which creates the file `"died"`. `"later_states"`: the same once there is
+//!   that file.
 //! - `"prompts"`, `"resources"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
 //!   resource, the result of `prompts/get` and `resources/read`.
 //! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
@@ -134,9 +135,6 @@ impl ScriptedServer {
             write_stderr("cannot go on");
             return ExitCode::from(u8::try_from(code).unwrap_or(1));
         }
-        if !is_first {
-            self.scenario["states"] = self.scenario["later_states"].take();
-        }
         while let Some(message) = self.receive() {
             if let Some(code) = self.answer(&message) {
                 return ExitCode::from(code);
@@ -232,10 +230,14 @@ impl ScriptedServer {
 
     /// Returns the next state of a task, or the code with which the server exits instead.
     fn next_state(&mut self, params: &Value) -> Result<Result<Value, Value>, u8> {
-        let states = self.scenario["states"].as_array().cloned().unwrap_or_default();
+        let died = self.scenario["died"].as_str().unwrap_or_default();
+        let has_died = std::path::Path::new(died).exists();
+        let key = if has_died { "later_states" } else { "states" };
+        let states = self.scenario[key].as_array().cloned().unwrap_or_default();
         let state = states.get(self.states_told).or(states.last()).cloned().unwrap_or_default();
         self.states_told += 1;
         if let Some(code) = state["die"].as_u64() {
+            drop(std::fs::write(died, ""));
             return Err(u8::try_from(code).unwrap_or(1));
         }
         if state["status"].is_null() {

@@ -43,12 +43,12 @@ fn completed() -> Value {
 
 #[test]
 fn m_40_a_call_that_became_a_task_has_the_result_of_its_end() {
-    let working = json!({ "status": "working", "statusMessage": "half\u{1b} way" });
+    let working = json!({ "status": "working", "statusMessage": "half way" });
     let mut agent = calling(&with_states(&json!([working, working, completed()]))).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(call_result(&agent).contains("made it"), "{}", call_result(&agent));
     let updates = format!("{:?}", agent.updates());
-    assert!(updates.contains("begun") && updates.contains("half␛ way"), "{updates}");
+    assert!(updates.contains("begun") && updates.contains("half way"), "{updates}");
     assert_eq!(heard(&agent, "tasks/get").len(), 3);
     assert!(heard(&agent, "tasks/cancel").is_empty());
     for (method, is_declared) in [("tools/list", false), ("tools/call", true), ("tasks/get", true)] {
@@ -119,7 +119,7 @@ fn a_task_is_looked_for_again_after_its_server_was_restarted() {
         [(completed(), "made it"), (unknown, "does not know the call's task any more: error -32602")];
     for (later, expected) in table {
         let mut scenario = with_states(&json!([{ "status": "working" }, { "die": 3 }]));
-        scenario["once"] = "started".into();
+        scenario["died"] = "died".into();
         scenario["later_states"] = json!([later]);
         let mut agent = calling(&scenario).start();
         assert_eq!(agent.turn("go"), "end_turn");
@@ -131,7 +131,7 @@ fn a_task_is_looked_for_again_after_its_server_was_restarted() {
 #[test]
 fn a_task_of_a_server_that_stays_down_fails_its_call() {
     let mut scenario = with_states(&json!([{ "die": 3 }]));
-    scenario["once"] = "started".into();
+    scenario["died"] = "died".into();
     scenario["later_states"] = json!([{ "die": 3 }]);
     let mut agent = calling(&scenario).start();
     assert_eq!(agent.turn("go"), "end_turn");

@@ -79,8 +79,7 @@ pub async fn call(
                 continue;
             }
             Some("task") => {
-                let peer = (peer.clone(), connection);
-                result = task::follow(server, peer, result, &mut call).await?;
+                result = task::follow(server, (peer.clone(), connection), result, &mut call).await?;
             }
             _ => {}
         }
@@ -145,16 +144,10 @@ async fn send_once(
     let mut running = peer.start("tools/call", params);
     call.latest = running.progress();
     call.tell(String::new());
-    match call.within_limits(running.response()).await {
-        Ok(response) => {
-            let result = response.map_err(|error| call_error(&error))?;
-            serde_json::from_str(result.get()).map_err(|_| call_error(&PeerError::Malformed))
-        }
-        Err(why) => {
-            running.give_up(&why);
-            Err(why.into())
-        }
-    }
+    let waited = call.within_limits(running.response()).await;
+    let response = waited.inspect_err(|why| running.give_up(why))?;
+    let result = response.map_err(|error| call_error(&error))?;
+    serde_json::from_str(result.get()).map_err(|_| call_error(&PeerError::Malformed))
 }
 
 pub(crate) fn cancelled() -> String {
@@ -246,22 +239,20 @@ impl<'a> CallInFlight<'a> {
     async fn within_limits<T>(&mut self, future: impl Future<Output = T>) -> Result<T, String> {
         let caller = self.caller;
         let deadline = self.deadline;
+        let limits = self.timeouts;
         let mut waiting = pin!(future);
-        loop {
-            let idle_deadline = self.idle_deadline;
+        let why = loop {
+            let idle = self.idle_deadline;
             tokio::select! {
                 biased;
                 output = &mut waiting => return Ok(output),
-                () = caller.cancel.cancelled() => return Err(cancelled()),
-                () = sleep_until(deadline) => {
-                    return Err(timed_out(self.timeouts.call_total, "it ran for"));
-                }
-                () = sleep_until(idle_deadline) => {
-                    return Err(timed_out(self.timeouts.call, "there was no progress for"));
-                }
+                () = caller.cancel.cancelled() => break cancelled(),
+                () = sleep_until(deadline) => break timed_out(limits.call_total, "it ran for"),
+                () = sleep_until(idle) => break timed_out(limits.call, "there was no progress for"),
                 () = self.changed() => {}
             }
-        }
+        };
+        Err(why)
     }
 
     /// Waits for new progress, and shows earlier progress as soon as the rate allows it.

@@ -109,22 +109,18 @@ impl RunningTask<'_, '_> {
                     self.peer = peer.ok_or(CallError::ConnectionLost)?;
                 }
                 Err(PeerError::Transport(_) | PeerError::Rejected(_)) if retries < MAX_RETRIES => {
-                    let delay = MIN_POLL_INTERVAL * 2_u32.pow(retries);
-                    self.call.within_limits(sleep(delay)).await?;
+                    self.call.within_limits(sleep(MIN_POLL_INTERVAL * 2_u32.pow(retries))).await?;
                     retries += 1;
                 }
                 Err(error) => {
                     let what = match &error {
                         PeerError::ErrorResponse(error) if error.code == UNKNOWN_TASK => {
-                            "does not know"
+                            "it does not know"
                         }
-                        _ => "says nothing of",
+                        _ => "it says nothing of",
                     };
                     let why = one_line(&error.to_string(), MAX_ERROR_CHARS);
-                    return Err(format!(
-                        "The server {what} the call's task any more: {why}\nThe call may have been executed."
-                    )
-                    .into());
+                    return Err(unusable(&format!("{what} the call's task any more: {why}")).into());
                 }
             }
         }
@@ -154,9 +150,7 @@ impl RunningTask<'_, '_> {
                 let error = state.get("error").map(Value::to_string).unwrap_or_default();
                 let said = state["statusMessage"].as_str().unwrap_or_default();
                 let why = one_line(&format!("{said} {error}"), MAX_ERROR_CHARS);
-                Some(Err(format!(
-                    "The call's task has ended as {status}: {why}\nIt may have been partly executed."
-                )))
+                Some(Err(unusable(&format!("the call's task has ended as {status}: {why}"))))
             }
             _ => Some(Err(unusable("it does not say whether the call's task has ended"))),
         }

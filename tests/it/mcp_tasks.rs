@@ -43,7 +43,7 @@ fn completed() -> Value {
 }
 
 #[test]
-fn m_40_a_call_that_became_a_task_has_the_result_of_its_end() {
+fn m_50_a_call_that_became_a_task_has_the_result_of_its_end() {
     let working = json!({ "status": "working", "statusMessage": "half way" });
     let mut agent = calling(&with_states(&json!([working, working, completed()]))).start();
     assert_eq!(agent.turn("go"), "end_turn");
@@ -60,7 +60,7 @@ fn m_40_a_call_that_became_a_task_has_the_result_of_its_end() {
 }
 
 #[test]
-fn m_40_a_task_of_a_server_without_the_extension_is_no_result_and_nothing_is_declared_to_it() {
+fn m_50_a_task_of_a_server_without_the_extension_is_no_result_and_nothing_is_declared_to_it() {
     for is_modern in [true, false] {
         let mut scenario = with_states(&json!(null));
         scenario["modern"] = is_modern.into();
@@ -74,7 +74,7 @@ fn m_40_a_task_of_a_server_without_the_extension_is_no_result_and_nothing_is_dec
 }
 
 #[test]
-fn m_42_a_task_that_requires_input_asks_the_user_once() {
+fn m_52_a_task_that_requires_input_asks_the_user_once() {
     let question = json!({ "method": "elicitation/create", "params": { "mode": "form",
         "message": "Who?", "requestedSchema": { "type": "object",
             "properties": { "name": { "type": "string" } }, "required": ["name"] } } });
@@ -96,7 +96,7 @@ fn m_42_a_task_that_requires_input_asks_the_user_once() {
 }
 
 #[test]
-fn m_41_a_cancelled_turn_and_a_closed_session_cancel_the_task() {
+fn m_51_a_cancelled_turn_and_a_closed_session_cancel_the_task() {
     for is_closed in [false, true] {
         let mut agent = calling(&with_states(&json!([{ "status": "working" }]))).start();
         let turn = agent.prompt("go");
@@ -142,7 +142,7 @@ fn a_task_of_a_server_that_stays_down_fails_its_call() {
 }
 
 #[test]
-fn m_45_a_task_in_place_of_another_result_is_an_invalid_response() {
+fn m_55_a_task_in_place_of_another_result_is_an_invalid_response() {
     let task = json!({ "resultType": "task", "taskId": "t-1", "status": "working" });
     let scenario = json!({ "modern": true, "states": [completed()], "log": "heard",
         "resources": [{ "uri": "notes://1", "name": "first" }], "got": { "notes://1": task } });
@@ -180,7 +180,7 @@ fn answer_with_task(request: &McpRequest, stream: &mut std::net::TcpStream) -> b
 }
 
 #[test]
-fn m_43_over_http_requests_name_the_task_in_a_header_and_are_sent_again_after_trouble() {
+fn m_53_over_http_requests_name_the_task_in_a_header_and_are_sent_again_after_trouble() {
     let polls = std::sync::atomic::AtomicUsize::new(0);
     let stub = McpHttpStub::start(move |request, stream| {
         if request.method() == "tasks/get" {
@@ -213,7 +213,7 @@ fn m_43_over_http_requests_name_the_task_in_a_header_and_are_sent_again_after_tr
 }
 
 #[test]
-fn m_41_over_http_a_closed_session_cancels_the_task() {
+fn m_51_over_http_a_closed_session_cancels_the_task() {
     let stub = McpHttpStub::start(|request, stream| {
         if request.method() == "tasks/get" {
             let state = json!({ "taskId": "t-1", "status": "working", "pollIntervalMs": 250 });

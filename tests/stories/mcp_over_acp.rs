@@ -159,7 +159,7 @@ fn a_cancel_withdraws_the_request_of_a_call() {
 }
 
 #[test]
-fn m_41_a_cancel_reaches_the_task_that_a_server_of_the_client_made_of_a_call() {
+fn m_51_a_cancel_reaches_the_task_that_a_server_of_the_client_made_of_a_call() {
     let answer = |params: &Value| {
         let task = json!({ "resultType": "complete", "taskId": "t-1", "status": "working",
             "statusMessage": "on it", "ttlMs": null, "pollIntervalMs": 250 });

@@ -321,7 +321,7 @@ async fn a_task_whose_id_cannot_be_used_fails_its_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn m_41_a_cancelled_call_cancels_its_task_without_waiting_for_the_server() {
+async fn m_51_a_cancelled_call_cancels_its_task_without_waiting_for_the_server() {
     for next in [json!({}), json!({ "silent": true })] {
         let states = [state(json!({})), state(next)];
         let (result, methods, _) = task_outcome(&states, Duration::from_millis(2_500)).await;

@@ -79,7 +79,8 @@ pub async fn call(
                 continue;
             }
             Some("task") => {
-                result = task::follow(server, (peer.clone(), connection), result, &mut call).await?;
+                result =
+                    task::follow(server, (peer.clone(), connection), result, &mut call).await?;
             }
             _ => {}
         }

@@ -72,6 +72,8 @@ pub(super) struct Observer {
     methods: HashMap<String, String>,
     /// A recording has nothing of these.
     helpers: HelperSessions,
+    /// The last state of the session in version 2.
+    state: Value,
 }
 
 /// The sessions of helpers that the client was told of.
@@ -205,7 +207,13 @@ impl Observer {
                 vec![Observation { stream: ObservedStream::Text, piece, request: None }]
             }
             "tool_call" | "tool_call_update" => self.on_card(update),
+            // It is told again when work in the background begins or ends.
+            "state_update" if update["state"] == self.state => Vec::new(),
             _ => {
+                if let Some(fields) = update.as_object_mut().filter(|_| kind == "state_update") {
+                    fields.remove("background");
+                    self.state = fields.get("state").cloned().unwrap_or_default();
+                }
                 let update = update.take();
                 vec![whole(ObservedStream::Other(kind), update)]
             }

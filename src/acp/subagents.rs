@@ -1,6 +1,7 @@
 //! Helpers as child sessions. The client is told of each on the session that has started it, gets the conversation
 //! under an id of its own, and may cancel the helper and do nothing else to it (R-SUB-1 to R-SUB-6, R-TWO-23 to
-//! R-TWO-25). In version 1 only clients with the capability `subagents` are told of any.
+//! R-TWO-25). In version 1 only clients with the capability `subagents` are told of any. In version 2 the states of
+//! sessions name helpers in the background, and other work that goes on beside the turns (R-TWO-26).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

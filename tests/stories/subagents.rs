@@ -1,4 +1,4 @@
-//! Helpers as child sessions (R-SUB-2 to R-SUB-6, R-TWO-23 to R-TWO-25): what a client is told of each, and what it may
+//! Helpers as child sessions (R-SUB-2 to R-SUB-6, R-TWO-23 to R-TWO-26): what a client is told of each, and what it may
 //! ask for. In version 1 it has the capability `subagents`; version 2 needs none.
 
 use serde_json::{Value, json};

@@ -126,11 +126,9 @@ fn v2_prompt_with_a_key_is_run_once_if_the_agent_is_killed_during_its_turn() {
 
 #[test]
 fn v2_prompt_with_a_key_is_run_once_if_the_agent_is_killed_before_its_answer() {
-    let replies = json!([
-        { "when": "go", "steps": says("Done.") },
-        { "when": "go", "steps": says("Done.") },
-    ]);
-    let mut agent = TestAgent::builder().v2().model(replies).start();
+    let done = json!({ "when": "go", "steps": says("Done.") });
+    let mut agent = TestAgent::builder().v2().model(json!([says("Hello."), done, done])).start();
+    assert_eq!(agent.turn("hello"), "end_turn", "the session is stored");
     let mut params = prompt(&agent.session, "go");
     params["idempotencyKey"] = "k".into();
     agent.request("session/prompt", &params);
@@ -139,8 +137,7 @@ fn v2_prompt_with_a_key_is_run_once_if_the_agent_is_killed_before_its_answer() {
     let attempts = [0, 1].map(|_| agent.request("session/prompt", &params));
     let [one, other] = attempts.map(|attempt| result(agent.answer_to(&attempt)));
     assert!(one["messageId"].is_string() && one == other, "{one} {other}");
-    assert_eq!(prompts(&mut agent), [one["messageId"].clone()]);
     resume_after_kill(&mut agent);
     assert_eq!(result(agent.call("session/prompt", &params)), one);
-    assert_eq!(prompts(&mut agent), [one["messageId"].clone()]);
+    assert_eq!(prompts(&mut agent)[1..], [one["messageId"].clone()]);
 }

@@ -151,22 +151,22 @@ impl RemoteClient {
     /// The turn of this prompt has ended, and everything that it has told is stored. Without a client it is
     /// kept: one that is taking over may have read the store before.
     pub(in crate::acp) fn forget_turn(&self, prompt: PromptKey) {
-        self.change_journal(|journal, client| {
-            if client.is_some() {
-                journal.forget(prompt);
+        self.change(|state| {
+            if state.client.is_some() {
+                state.journal.forget(prompt);
             }
         });
     }
 
     /// The session has been opened, and what was told until now is stored.
     pub(in crate::acp) fn forget_opening(&self) {
-        self.change_journal(|journal, _| *journal = Journal::default());
+        self.change(|state| state.journal = Journal::default());
     }
 
-    /// Changes the journal. Nobody who waits for another client is woken.
-    fn change_journal(&self, change: impl FnOnce(&mut Journal, Option<&CurrentClient>)) {
+    /// Changes the state. Nobody who waits for another client is woken.
+    fn change(&self, change: impl FnOnce(&mut RemoteState)) {
         self.state.send_if_modified(|state| {
-            change(&mut state.journal, state.client.as_ref());
+            change(state);
             false
         });
     }
@@ -210,14 +210,13 @@ impl RemoteClient {
 
 impl Client for RemoteClient {
     fn update(&self, update: Update) {
-        self.state.send_if_modified(|state| {
+        self.change(|state| {
             state.note_job(&update);
             let turn = state.journal.turn_without_prompt();
             state.journal.note(&update, state.client.is_some());
             if let Some(client) = &state.client {
                 client.update(update, turn);
             }
-            false
         });
     }
 

@@ -520,4 +520,24 @@ mod tests {
         assert_eq!(one, format!("…{:?}", "x".repeat(41)));
         assert_eq!(other, format!("…{:?}", format!("{}y", "x".repeat(40))));
     }
+
+    #[test]
+    fn a_state_that_is_told_again_because_of_work_in_the_background_is_not_compared() {
+        let mut observer = Observer::default();
+        let work = json!([{ "type": "terminal", "terminalId": "call-1" }]);
+        let states = [("running", json!([])), ("running", work.clone()), ("idle", work)];
+        let mut told = Vec::new();
+        for (state, background) in states {
+            let update = json!({
+                "sessionUpdate": "state_update", "state": state, "background": background,
+            });
+            let params = json!({ "sessionId": "s", "update": update });
+            told.extend(observer.on_agent(json!({ "method": "session/update", "params": params })));
+        }
+        let piece = |state: &str| {
+            ObservedPiece::Whole(json!({ "sessionUpdate": "state_update", "state": state }))
+        };
+        let pieces: Vec<_> = told.into_iter().map(|observation| observation.piece).collect();
+        assert_eq!(pieces, [piece("running"), piece("idle")]);
+    }
 }

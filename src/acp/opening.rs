@@ -89,9 +89,9 @@ pub(super) fn open<R: Serialize + 'static>(
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
     let silent_reads = Arc::clone(&connection.has_silent_reads);
-    let announced = connection.announced.clone();
+    let told = connection.told.clone();
     let cwd = wanted.cwd.clone();
-    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, cwd, silent_reads, announced));
+    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, cwd, silent_reads, told));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let terminals = client.terminals();
     let client = ClientSide { client, buffers, terminals };
@@ -128,9 +128,8 @@ pub(super) fn client_v2(connection: &Connection, wanted: &WantedSession) -> Arc<
     let peer = connection.peer.clone();
     let prompts = connection.prompts.clone();
     let tasks = connection.host.tracker();
-    let announced = connection.announced.clone();
     let cwd = wanted.cwd.clone();
-    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, forms, prompts, tasks, announced))
+    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, forms, prompts, tasks))
 }
 
 /// The agent reads files and runs commands itself: version 2 has no requests for them.

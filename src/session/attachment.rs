@@ -130,7 +130,7 @@ impl SessionActor {
         let Attachment::TakenOver { takeover, .. } = std::mem::take(&mut self.attachment) else {
             return;
         };
-        let Takeover { attach, mut follow, servers, done, .. } = takeover;
+        let Takeover { client, attach, mut follow, servers, done, .. } = takeover;
         let mut replayed = match replayed {
             Ok(replayed) => replayed,
             Err(error) => {
@@ -147,6 +147,7 @@ impl SessionActor {
             queued.done =
                 self.conversation.submissions.watch(queued.key, follow(queued.key, false));
         }
+        self.conversation.env.helpers.show_in(client.as_ref());
         attach(&replayed);
         let commands = self.menu();
         self.conversation.client().update(Update::Commands(commands));

@@ -139,6 +139,11 @@ impl Translator {
             "state_update" => return self.state(&session, update),
             "user_message" | "terminal_update" | "terminal_output_chunk" => return Vec::new(),
             "tool_call_content_chunk" => return self.more_content(&session, update),
+            "subagent_update" => {
+                if let Some(state) = update.get_mut("state").and_then(Value::as_object_mut) {
+                    state.remove("background");
+                }
+            }
             "tool_call_update" => {
                 rebuild_diffs(update);
                 if update["status"] == "cancelled" {

@@ -2,6 +2,7 @@
 //! `systemPrompt`, and for the rest in `_meta`, in the form in which the adapters of other agents take it. Nothing here
 //! waits: the session itself answers the request once it is open.
 
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ use turnwright_rpc::RequestId;
 use turnwright_types::client::{Client, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
-use turnwright_types::update::ConfigOption;
+use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 /// The longest instructions, in bytes. They are sent with each request.
 const MAX_PROMPT_BYTES: usize = 64 * 1024;
@@ -39,12 +40,13 @@ const MAX_TOOLS: usize = 1000;
 
 /// A request that opens a session.
 pub(super) trait OpeningRequest {
-    /// Checks the servers and options that the client names.
+    /// Checks the servers and options that the client names. `settings` are the values for options of the session.
     fn into_wanted(
         self,
         connection: &Connection,
         id: SessionId,
         origin: SessionOrigin,
+        settings: InitialSettings,
     ) -> Result<WantedSession, Error>;
 }
 
@@ -57,6 +59,7 @@ macro_rules! opening_requests {
                 connection: &Connection,
                 id: SessionId,
                 origin: SessionOrigin,
+                settings: InitialSettings,
             ) -> Result<WantedSession, Error> {
                 Ok(WantedSession {
                     id,
@@ -64,6 +67,7 @@ macro_rules! opening_requests {
                     folders: self.additional_directories,
                     servers: mcp_servers::server_specs(connection, self.mcp_servers)?,
                     options: read_options(self.meta.as_ref(), self.system_prompt)?,
+                    settings: settings?,
                     origin,
                 })
             }
@@ -72,6 +76,52 @@ macro_rules! opening_requests {
 }
 
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
+
+/// The values that a client wants options of a session to have, or why they cannot be read.
+pub(super) type InitialSettings = Result<Vec<(ConfigOptionId, String)>, Error>;
+
+/// Takes the initial values of options out of the parameters of a request. Entries for other options or with values of
+/// another type are left out (R-OPT-2).
+///
+/// # Errors
+/// If an entry is malformed, or names the option of an earlier one.
+pub(super) fn take_settings(params: &mut Value, version: Version) -> InitialSettings {
+    let entries = match params.get_mut("configOptions").map(Value::take) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(entries)) => entries,
+        Some(_) => return Err(refused_settings("", "a list")),
+    };
+    let mut named = HashSet::new();
+    let mut settings = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let place = format!("[{index}]");
+        let Some(name) = entry.get("configId").and_then(Value::as_str) else {
+            return Err(refused_settings(&place, "an object with a `configId`"));
+        };
+        let value = entry.get("value").unwrap_or(&Value::Null);
+        let (is_id, is_well_formed) = match (version, entry.get("type").and_then(Value::as_str)) {
+            (Version::V1, Some("boolean")) => (false, value.is_boolean() || value.is_string()),
+            // In version 1, texts of all other types are ids.
+            (Version::V1, _) | (Version::V2, Some("id")) => (true, value.is_string()),
+            (Version::V2, Some("boolean")) => (false, value.is_boolean()),
+            (Version::V2, Some(_)) => (false, entry.get("value").is_some()),
+            (Version::V2, None) => (false, false),
+        };
+        if !is_well_formed {
+            return Err(refused_settings(&place, "an object with a `value` of its `type`"));
+        }
+        if !named.insert(name) {
+            return Err(refused_settings(&place, "the only one with its `configId`"));
+        }
+        let id = value.as_str().filter(|_| is_id).map(str::to_owned);
+        settings.extend(ConfigOptionId::parse(name).zip(id));
+    }
+    Ok(settings)
+}
+
+fn refused_settings(place: &str, expected: &str) -> Error {
+    Error::InvalidParams(format!("`configOptions{place}` must be {expected}"))
+}
 
 /// Opens a session for a client of version 1. `respond` makes the response.
 pub(super) fn open<R: Serialize + 'static>(
@@ -197,7 +247,7 @@ pub(super) fn open_session(
 /// Takes over a session that has lost its connection, with the turn that runs in it.
 fn take_over(
     connection: &mut Connection,
-    WantedSession { id, servers, .. }: WantedSession,
+    WantedSession { id, servers, settings, .. }: WantedSession,
     (handle, remote_client): (SessionHandle, Arc<RemoteClient>),
     client: ClientSide,
     replay: bool,
@@ -224,7 +274,8 @@ fn take_over(
         CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers, own_prompts };
     let attached = Arc::clone(&remote_client);
     let attach = Box::new(move |replayed: &Replayed| attached.attach(current, replayed, replay));
-    handle.take_over(Takeover { client: client.client, replay, attach, follow, servers, done });
+    let client = client.client;
+    handle.take_over(Takeover { client, replay, attach, follow, servers, settings, done });
     if let Some(remote) = &mut connection.remote {
         remote.claim(&id, &handle);
         remote.add_taken(id.clone(), remote_client);

@@ -20,7 +20,7 @@ use super::open::lifecycle::Lifecycle;
 use super::prompts::{self, MAX_QUEUED_PROMPTS, QueuedPrompt, UnfinishedTurn, cancel_queued};
 use super::settings::{self, ChosenModel, ModelChoice, ModelQuery};
 use super::title::SessionTitle;
-use super::{PromptKey, SessionHost, SessionMessage, TurnPart, commands};
+use super::{PromptKey, SessionHost, SessionMessage, TurnPart};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
@@ -129,7 +129,7 @@ impl SessionActor {
                 },
                 () = offers.notified() => self.update_commands(),
                 change = self.attachment.changed() => match change {
-                    Some(replayed) => self.finish_takeover(replayed),
+                    Some(replayed) => self.finish_takeover(replayed).await,
                     None => break,
                 },
                 () = wait_until(announce_at) => {
@@ -201,19 +201,49 @@ impl SessionActor {
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
             ConfigOptionId::Effort => self.set_effort(&value),
-            ConfigOptionId::Mode => match Mode::parse(&value) {
-                Some(mode) => self.set_mode(mode),
-                None => {
-                    let valid = Mode::ALL.map(Mode::id);
-                    Err(settings::unknown_value("mode", &value, &valid))
-                }
-            },
+            ConfigOptionId::Mode => {
+                settings::parse_mode(&value).and_then(|mode| self.set_mode(mode))
+            }
         };
         if let Err(error) = set {
             return done.complete(Err(error));
         }
         self.send_settings();
         self.report_when_saved(done, Ok(self.announcements.settings.clone()));
+    }
+
+    /// Gives options the values that the client wants from the start, in their order. One that is refused has no
+    /// effect: the answer to the opening request shows the values, and no update precedes it (R-OPT-2).
+    pub(super) async fn apply_initial(
+        &mut self,
+        wanted: Vec<(ConfigOptionId, String)>,
+        mut model: Option<ChosenModel>,
+    ) {
+        if wanted.is_empty() {
+            return;
+        }
+        for (setting, value) in wanted {
+            let applied = match setting {
+                ConfigOptionId::Model => {
+                    if let Some((found, doubt)) = model.take() {
+                        self.model_choice.supersede();
+                        self.conversation.selection.set_model(found);
+                        self.announcements.notices.extend(doubt);
+                    }
+                    Ok(())
+                }
+                ConfigOptionId::Effort => self.set_effort(&value),
+                ConfigOptionId::Mode => {
+                    settings::parse_mode(&value).and_then(|mode| self.change_mode(mode))
+                }
+            };
+            if let Err(error) = applied {
+                tracing::info!(%error, "the initial value of an option is ignored");
+            }
+        }
+        self.save_settings();
+        self.refresh_settings();
+        self.conversation.log().flush().written().await;
     }
 
     fn set_effort(&self, value: &str) -> Result<(), Error> {
@@ -272,6 +302,13 @@ impl SessionActor {
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
+        self.change_mode(mode)?;
+        self.conversation.client().update(Update::Mode(mode.id()));
+        Ok(())
+    }
+
+    /// Changes the mode without an update.
+    fn change_mode(&self, mode: Mode) -> Result<(), Error> {
         let max_mode = self.conversation.mode().max_mode();
         if mode > max_mode {
             return Err(Error::InvalidParams(format!(
@@ -282,7 +319,6 @@ impl SessionActor {
             )));
         }
         self.conversation.mode().set(mode);
-        self.conversation.client().update(Update::Mode(mode.id()));
         Ok(())
     }
 
@@ -292,9 +328,8 @@ impl SessionActor {
         self.announcements.settings = settings::all(&self.host, &self.conversation);
     }
 
-    /// Stores the settings if they have changed, and sends them to the client if it does not know
-    /// them.
-    pub(super) fn send_settings(&mut self) {
+    /// Stores the settings if they have changed.
+    fn save_settings(&mut self) {
         let mode = self.conversation.mode().get();
         let selection = self.conversation.selection.get();
         let current = (mode, selection.model.name().to_owned(), selection.effort);
@@ -302,6 +337,12 @@ impl SessionActor {
             let (mode, model, effort) = current;
             self.conversation.log().save_settings(mode.id(), model, effort.id()).in_background();
         }
+    }
+
+    /// Stores the settings if they have changed, and sends them to the client if it does not know
+    /// them.
+    pub(super) fn send_settings(&mut self) {
+        self.save_settings();
         let settings = settings::all(&self.host, &self.conversation);
         self.send(|announcements| announcements.update_settings(settings));
     }
@@ -411,8 +452,7 @@ impl SessionActor {
     /// the servers offer now.
     pub(super) fn menu(&self) -> Vec<SlashCommand> {
         let theirs = self.servers.iter().flat_map(SessionServers::commands);
-        let mut menu = commands::all();
-        menu.extend(self.commands.for_menu(&menu));
+        let mut menu = self.commands.menu();
         let theirs: Vec<_> =
             theirs.filter(|command| menu.iter().all(|known| known.name != command.name)).collect();
         menu.extend(theirs);

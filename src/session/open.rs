@@ -36,7 +36,7 @@ use turnwright_mcp::{ServerEnv, ServerSpec};
 use turnwright_types::client::{Client, ClientTerminals, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::StopReason;
-use turnwright_types::update::ConfigOption;
+use turnwright_types::update::{ConfigOption, ConfigOptionId};
 use turnwright_workspace::real_path;
 
 use client_options::ClientOptions;
@@ -70,6 +70,8 @@ pub(crate) struct WantedSession {
     pub servers: Vec<ServerSpec>,
     /// The client's wishes besides the protocol, if any.
     pub options: Option<ClientOptions>,
+    /// The values that the client wants options to have, in their order.
+    pub settings: Vec<(ConfigOptionId, String)>,
     /// The origin of the session: new, stored or a copy.
     pub origin: SessionOrigin,
 }
@@ -128,6 +130,7 @@ pub(super) async fn open_and_run(
     let id = wanted.id.clone();
     let origin = wanted.origin.clone();
     let options = wanted.options.take();
+    let initial = take(&mut wanted.settings);
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
@@ -147,7 +150,7 @@ pub(super) async fn open_and_run(
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
     let actor = SessionActor::new(host, conversation, announcements, lifecycle);
     // A large future: it is moved into its task as a pointer.
-    Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
+    Box::pin(opening.start_and_run(actor, origin, options, initial, servers, opened)).await;
 }
 
 /// Looks for commands, and prepares the environment of MCP servers and the watch over their writes.
@@ -166,7 +169,8 @@ fn prepare_servers(
     async move {
         // A stored session has announced its commands already.
         if !is_stored {
-            commands.rescan(&conversation.env).await;
+            let env = &conversation.env;
+            commands.rescan(&env.shared.process, env.files.roots()).await;
         }
         // The servers must not read the database, which is only hidden once it exists.
         if has_servers {
@@ -207,6 +211,7 @@ impl Opening {
         mut actor: SessionActor,
         origin: SessionOrigin,
         options: Option<ClientOptions>,
+        initial: Vec<(ConfigOptionId, String)>,
         servers: ServerLaunch,
         opened: Completion<Vec<ConfigOption>>,
     ) {
@@ -215,7 +220,7 @@ impl Opening {
         let start_after = self.start_after.clone();
         let starting = async {
             start_after.cancelled().await;
-            actor.start(origin, options).await
+            actor.start(origin, options, initial).await
         };
         if let Err(error) = self.wait_for(starting).await {
             // From now on the session is not found.

@@ -152,7 +152,8 @@ impl SessionActor {
                 let text = match text {
                     Some(text) => Some(text),
                     None => {
-                        commands.rescan(&conversation.env).await;
+                        let env = &conversation.env;
+                        commands.rescan(&env.shared.process, env.files.roots()).await;
                         commands.find(&name)
                     }
                 };

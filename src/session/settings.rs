@@ -13,7 +13,7 @@ use crate::completion::Completion;
 use crate::error::{Error, error_chain};
 use crate::turn::Conversation;
 use turnwright_llm::{Model, ReasoningEffort, closest_names};
-use turnwright_policy::permission::Mode;
+use turnwright_policy::permission::{Mode, SharedMode};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::update::{ConfigChoice, ConfigOption, ConfigOptionId};
 
@@ -23,12 +23,23 @@ const MAX_PENDING: usize = 8;
 /// All settings of a session, the most important first.
 pub(super) fn all(host: &SessionHost, conversation: &Conversation) -> Vec<ConfigOption> {
     let selection = conversation.selection.get();
-    let mut all = vec![model(host, selection.model.name())];
-    if selection.model.supports_effort() {
-        all.push(effort(selection.effort));
+    let can_confine = conversation.rules().get().can_confine;
+    list(host, selection.model.as_ref(), selection.effort, conversation.mode(), can_confine)
+}
+
+/// All settings of a session that has these values.
+pub(super) fn list(
+    host: &SessionHost,
+    current: &dyn Model,
+    chosen_effort: ReasoningEffort,
+    current_mode: &SharedMode,
+    can_confine: bool,
+) -> Vec<ConfigOption> {
+    let mut all = vec![model(host, current.name())];
+    if current.supports_effort() {
+        all.push(effort(chosen_effort));
     }
-    let policy = conversation.rules().get();
-    all.push(mode(conversation.mode().get(), conversation.mode().max_mode(), policy.can_confine));
+    all.push(mode(current_mode.get(), current_mode.max_mode(), can_confine));
     all
 }
 
@@ -84,6 +95,22 @@ fn mode(current: Mode, most: Mode, can_confine: bool) -> ConfigOption {
 /// The error for an invalid value of a setting.
 pub(super) fn unknown_value(what: &str, value: &str, known: &[&str]) -> Error {
     Error::InvalidParams(format!("Unknown {what} `{value}`. Valid: {}", known.join(", ")))
+}
+
+/// Returns the mode with this identifier.
+pub(super) fn parse_mode(value: &str) -> Result<Mode, Error> {
+    Mode::parse(value).ok_or_else(|| unknown_value("mode", value, &Mode::ALL.map(Mode::id)))
+}
+
+/// Returns the model among the values that a client wants its options to have from the start. Like every model that is
+/// chosen, it may be one that its provider does not list.
+pub(super) async fn initial_model(
+    host: &Arc<SessionHost>,
+    wanted: &[(ConfigOptionId, String)],
+) -> Option<ChosenModel> {
+    let (_, name) = wanted.iter().find(|(id, _)| *id == ConfigOptionId::Model)?;
+    let chosen = choose(Arc::clone(host), name.clone()).await;
+    chosen.inspect_err(|error| tracing::info!(%error, "an initial model is ignored")).ok()
 }
 
 /// A model that the user has chosen, and a notice if its provider does not list it.
@@ -197,6 +224,12 @@ impl ModelChoice {
         }
         self.requested += 1;
         Ok(self.requested)
+    }
+
+    /// Another way has chosen the model: changes that are still waiting have no effect.
+    pub(super) fn supersede(&mut self) {
+        self.requested += 1;
+        self.applied = self.requested;
     }
 
     /// Ends a change. Returns whether its model is to be used: it was found, and no later change was

@@ -55,7 +55,9 @@ fn session(fixture: &TurnFixture) -> TestSession {
     let opening = Opening::new(inbox, cancelling.clone(), stop, start_after, cancel.clone());
     let servers = ServerLaunch::default();
     let opened = Completion::new(drop);
-    host.spawn(opening.start_and_run(actor, SessionOrigin::New, None, servers, opened));
+    let running =
+        opening.start_and_run(actor, SessionOrigin::New, None, Vec::new(), servers, opened);
+    host.spawn(running);
     TestSession { handle: SessionHandle { mailbox, cancelling, opening: cancel }, next: 0 }
 }
 

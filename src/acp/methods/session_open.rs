@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
 use crate::acp::mcp_servers::{read_with_servers, read_with_typed_servers};
-use crate::acp::opening::{self, OpeningRequest};
+use crate::acp::opening::{self, InitialSettings, OpeningRequest, take_settings};
 use crate::acp::responder::Responder;
 use crate::acp::schema::{
     ForkSessionRequest, ForkSessionResponse, LoadSessionRequest, LoadSessionResponse,
@@ -26,16 +26,22 @@ pub(super) fn new_session(
     mut params: Value,
     reply: Responder<NewSessionResponse>,
 ) {
+    let settings = take_settings(&mut params, connection.version);
     let wanted = read_with_servers(reply.method(), &mut params)
-        .and_then(|opening| wanted_new(connection, opening));
+        .and_then(|opening| wanted_new(connection, opening, settings));
     opening::open(connection, wanted, reply, |id, modes, options| {
         NewSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
     });
 }
 
-pub(super) fn new_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
+pub(super) fn new_session_v2(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<Value>,
+) {
+    let settings = take_settings(&mut params, connection.version);
     let wanted = read_with_typed_servers(reply.method(), params)
-        .and_then(|opening| wanted_new(connection, opening));
+        .and_then(|opening| wanted_new(connection, opening, settings));
     opening::open_as_new_v2(connection, wanted, reply);
 }
 
@@ -44,16 +50,22 @@ pub(super) fn fork_session(
     mut params: Value,
     reply: Responder<ForkSessionResponse>,
 ) {
+    let settings = take_settings(&mut params, connection.version);
     let wanted = read_with_servers(reply.method(), &mut params)
-        .and_then(|opening| wanted_fork(connection, opening));
+        .and_then(|opening| wanted_fork(connection, opening, settings));
     opening::open(connection, wanted, reply, |id, modes, options| {
         ForkSessionResponse::new(id.to_arc()).modes(modes).config_options(options)
     });
 }
 
-pub(super) fn fork_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
+pub(super) fn fork_session_v2(
+    connection: &mut Connection,
+    mut params: Value,
+    reply: Responder<Value>,
+) {
+    let settings = take_settings(&mut params, connection.version);
     let wanted = read_with_typed_servers(reply.method(), params)
-        .and_then(|opening| wanted_fork(connection, opening));
+        .and_then(|opening| wanted_fork(connection, opening, settings));
     opening::open_as_new_v2(connection, wanted, reply);
 }
 
@@ -62,10 +74,11 @@ pub(super) fn load_session(
     mut params: Value,
     reply: Responder<LoadSessionResponse>,
 ) {
+    let settings = take_settings(&mut params, connection.version);
     let wanted =
         read_with_servers(reply.method(), &mut params).and_then(|opening: LoadSessionRequest| {
             let id = SessionId::from(opening.session_id.0.as_ref());
-            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true })
+            opening.into_wanted(connection, id, SessionOrigin::Stored { replay: true }, settings)
         });
     opening::open(connection, wanted, reply, |_, modes, options| {
         LoadSessionResponse::new().modes(modes).config_options(options)
@@ -77,8 +90,9 @@ pub(super) fn resume_session(
     mut params: Value,
     reply: Responder<ResumeSessionResponse>,
 ) {
+    let settings = take_settings(&mut params, connection.version);
     let wanted = read_with_servers(reply.method(), &mut params)
-        .and_then(|opening| wanted_stored(connection, opening, false));
+        .and_then(|opening| wanted_stored(connection, opening, false, settings));
     opening::open(connection, wanted, reply, |_, modes, options| {
         ResumeSessionResponse::new().modes(modes).config_options(options)
     });
@@ -86,12 +100,13 @@ pub(super) fn resume_session(
 
 pub(super) fn resume_session_v2(
     connection: &mut Connection,
-    params: Value,
+    mut params: Value,
     reply: Responder<Value>,
 ) {
     let replay = replays(&params);
+    let settings = take_settings(&mut params, connection.version);
     let wanted = read_with_typed_servers(reply.method(), params)
-        .and_then(|opening| wanted_stored(connection, opening, replay?));
+        .and_then(|opening| wanted_stored(connection, opening, replay?, settings));
     let wanted = match wanted {
         Ok(wanted) => wanted,
         Err(error) => return reply.fail(&error),
@@ -111,25 +126,31 @@ pub(super) fn resume_session_v2(
     opening::open_session(connection, request, wanted, client, done);
 }
 
-fn wanted_new(connection: &Connection, opening: NewSessionRequest) -> Result<WantedSession, Error> {
-    opening.into_wanted(connection, SessionId::random(), SessionOrigin::New)
+fn wanted_new(
+    connection: &Connection,
+    opening: NewSessionRequest,
+    settings: InitialSettings,
+) -> Result<WantedSession, Error> {
+    opening.into_wanted(connection, SessionId::random(), SessionOrigin::New, settings)
 }
 
 fn wanted_fork(
     connection: &Connection,
     opening: ForkSessionRequest,
+    settings: InitialSettings,
 ) -> Result<WantedSession, Error> {
     let source = SessionId::from(opening.session_id.0.as_ref());
-    opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
+    opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source }, settings)
 }
 
 fn wanted_stored(
     connection: &Connection,
     opening: ResumeSessionRequest,
     replay: bool,
+    settings: InitialSettings,
 ) -> Result<WantedSession, Error> {
     let id = SessionId::from(opening.session_id.0.as_ref());
-    opening.into_wanted(connection, id, SessionOrigin::Stored { replay })
+    opening.into_wanted(connection, id, SessionOrigin::Stored { replay }, settings)
 }
 
 /// Returns true if the conversation is replayed. Any other cursor is refused: replaying something else, or nothing,

@@ -15,8 +15,9 @@ use super::connection::Connection;
 use super::remote::{CurrentClient, RemoteClient, RemoteSessions};
 use super::responder::Responder;
 use super::schema::{
-    self, ContentBlock, ForkSessionRequest, LoadSessionRequest, Meta, NewSessionRequest,
-    ResumeSessionRequest, SessionConfigOption, SessionModeState, SystemPromptMode,
+    self, ContentBlock, ForkSessionRequest, InitialSessionConfigOption, LoadSessionRequest, Meta,
+    NewSessionRequest, ResumeSessionRequest, SessionConfigOption, SessionModeState,
+    SystemPromptMode,
 };
 use super::v2::{self, AcpClientV2};
 use super::versions::Version;
@@ -40,13 +41,12 @@ const MAX_TOOLS: usize = 1000;
 
 /// A request that opens a session.
 pub(super) trait OpeningRequest {
-    /// Checks the servers and options that the client names. `settings` are the values for options of the session.
+    /// Checks the servers and options that the client names.
     fn into_wanted(
         self,
         connection: &Connection,
         id: SessionId,
         origin: SessionOrigin,
-        settings: InitialSettings,
     ) -> Result<WantedSession, Error>;
 }
 
@@ -59,7 +59,6 @@ macro_rules! opening_requests {
                 connection: &Connection,
                 id: SessionId,
                 origin: SessionOrigin,
-                settings: InitialSettings,
             ) -> Result<WantedSession, Error> {
                 Ok(WantedSession {
                     id,
@@ -67,7 +66,7 @@ macro_rules! opening_requests {
                     folders: self.additional_directories,
                     servers: mcp_servers::server_specs(connection, self.mcp_servers)?,
                     options: read_options(self.meta.as_ref(), self.system_prompt)?,
-                    settings: settings?,
+                    settings: initial_settings(&self.config_options)?,
                     origin,
                 })
             }
@@ -77,50 +76,23 @@ macro_rules! opening_requests {
 
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
 
-/// The values that a client wants options of a session to have, or why they cannot be read.
-pub(super) type InitialSettings = Result<Vec<(ConfigOptionId, String)>, Error>;
-
-/// Takes the initial values of options out of the parameters of a request. Entries for other options or with values of
-/// another type are left out (R-OPT-2).
+/// The initial values of options. Those for unknown options and those of other types are left out (R-OPT-2).
 ///
 /// # Errors
-/// If an entry is malformed, or names the option of an earlier one.
-pub(super) fn take_settings(params: &mut Value, version: Version) -> InitialSettings {
-    let entries = match params.get_mut("configOptions").map(Value::take) {
-        None | Some(Value::Null) => return Ok(Vec::new()),
-        Some(Value::Array(entries)) => entries,
-        Some(_) => return Err(refused_settings("", "a list")),
-    };
+/// If an option has several.
+fn initial_settings(
+    entries: &[InitialSessionConfigOption],
+) -> Result<Vec<(ConfigOptionId, String)>, Error> {
     let mut named = HashSet::new();
-    let mut settings = Vec::new();
-    for (index, entry) in entries.iter().enumerate() {
-        let place = format!("[{index}]");
-        let Some(name) = entry.get("configId").and_then(Value::as_str) else {
-            return Err(refused_settings(&place, "an object with a `configId`"));
-        };
-        let value = entry.get("value").unwrap_or(&Value::Null);
-        let (is_id, is_well_formed) = match (version, entry.get("type").and_then(Value::as_str)) {
-            (Version::V1, Some("boolean")) => (false, value.is_boolean() || value.is_string()),
-            // In version 1, texts of all other types are ids.
-            (Version::V1, _) | (Version::V2, Some("id")) => (true, value.is_string()),
-            (Version::V2, Some("boolean")) => (false, value.is_boolean()),
-            (Version::V2, Some(_)) => (false, entry.get("value").is_some()),
-            (Version::V2, None) => (false, false),
-        };
-        if !is_well_formed {
-            return Err(refused_settings(&place, "an object with a `value` of its `type`"));
-        }
-        if !named.insert(name) {
-            return Err(refused_settings(&place, "the only one with its `configId`"));
-        }
-        let id = value.as_str().filter(|_| is_id).map(str::to_owned);
-        settings.extend(ConfigOptionId::parse(name).zip(id));
+    if let Some(entry) = entries.iter().find(|entry| !named.insert(&entry.config_id.0)) {
+        let text = format!("`configOptions` has several values of `{}`", entry.config_id.0);
+        return Err(Error::InvalidParams(text));
     }
-    Ok(settings)
-}
-
-fn refused_settings(place: &str, expected: &str) -> Error {
-    Error::InvalidParams(format!("`configOptions{place}` must be {expected}"))
+    let known = entries.iter().filter_map(|entry| {
+        let value = entry.value.as_value_id()?.0.to_string();
+        Some((ConfigOptionId::parse(&entry.config_id.0)?, value))
+    });
+    Ok(known.collect())
 }
 
 /// Opens a session for a client of version 1. `respond` makes the response.

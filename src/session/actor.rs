@@ -20,7 +20,7 @@ use super::open::lifecycle::Lifecycle;
 use super::prompts::{self, MAX_QUEUED_PROMPTS, QueuedPrompt, UnfinishedTurn, cancel_queued};
 use super::settings::{self, ChosenModel, ModelChoice, ModelQuery};
 use super::title::SessionTitle;
-use super::{PromptKey, SessionHost, SessionMessage, TurnPart};
+use super::{PromptKey, SessionHost, SessionMessage, TurnPart, commands};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::mcp::SessionServers;
@@ -52,6 +52,8 @@ pub(super) struct SessionActor {
     pub(super) title: SessionTitle,
     pub(super) servers: Option<SessionServers>,
     pub(super) attachment: Attachment,
+    /// The values that the client wants options to have, until they are applied.
+    pub(super) initial: Vec<(ConfigOptionId, String)>,
 }
 
 pub(super) struct RunningTurn {
@@ -87,6 +89,7 @@ impl SessionActor {
             title: SessionTitle::default(),
             servers: None,
             attachment: Attachment::default(),
+            initial: Vec::new(),
         }
     }
 
@@ -201,9 +204,13 @@ impl SessionActor {
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
             ConfigOptionId::Effort => self.set_effort(&value),
-            ConfigOptionId::Mode => {
-                settings::parse_mode(&value).and_then(|mode| self.set_mode(mode))
-            }
+            ConfigOptionId::Mode => match Mode::parse(&value) {
+                Some(mode) => self.set_mode(mode),
+                None => {
+                    let valid = Mode::ALL.map(Mode::id);
+                    Err(settings::unknown_value("mode", &value, &valid))
+                }
+            },
         };
         if let Err(error) = set {
             return done.complete(Err(error));
@@ -212,33 +219,30 @@ impl SessionActor {
         self.report_when_saved(done, Ok(self.announcements.settings.clone()));
     }
 
-    /// Gives options the values that the client wants from the start, in their order. One that is refused has no
-    /// effect: the answer to the opening request shows the values, and no update precedes it (R-OPT-2).
-    pub(super) async fn apply_initial(
-        &mut self,
-        wanted: Vec<(ConfigOptionId, String)>,
-        mut model: Option<ChosenModel>,
-    ) {
-        if wanted.is_empty() {
+    /// Gives options the values that the client wants from the start, in their order and without an update. One that
+    /// is refused has no effect: the answer to the opening request shows what is set (R-OPT-2).
+    pub(super) async fn apply_initial(&mut self, mut model: Option<ChosenModel>) {
+        let initial = std::mem::take(&mut self.initial);
+        if initial.is_empty() {
             return;
         }
-        for (setting, value) in wanted {
-            let applied = match setting {
+        for (setting, value) in initial {
+            match setting {
                 ConfigOptionId::Model => {
                     if let Some((found, doubt)) = model.take() {
                         self.model_choice.supersede();
                         self.conversation.selection.set_model(found);
                         self.announcements.notices.extend(doubt);
                     }
-                    Ok(())
                 }
-                ConfigOptionId::Effort => self.set_effort(&value),
+                ConfigOptionId::Effort => {
+                    self.set_effort(&value).ok();
+                }
                 ConfigOptionId::Mode => {
-                    settings::parse_mode(&value).and_then(|mode| self.change_mode(mode))
+                    if let Some(mode) = Mode::parse(&value) {
+                        self.change_mode(mode).ok();
+                    }
                 }
-            };
-            if let Err(error) = applied {
-                tracing::info!(%error, "the initial value of an option is ignored");
             }
         }
         self.save_settings();
@@ -452,7 +456,8 @@ impl SessionActor {
     /// the servers offer now.
     pub(super) fn menu(&self) -> Vec<SlashCommand> {
         let theirs = self.servers.iter().flat_map(SessionServers::commands);
-        let mut menu = self.commands.menu();
+        let mut menu = commands::all();
+        menu.extend(self.commands.for_menu(&menu));
         let theirs: Vec<_> =
             theirs.filter(|command| menu.iter().all(|known| known.name != command.name)).collect();
         menu.extend(theirs);

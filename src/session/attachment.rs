@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::PromptKey;
 use super::actor::SessionActor;
 use super::open::restore::replay_session;
-use super::settings::{self, ChosenModel};
+use super::settings::{ChosenModel, initial_model};
 use crate::completion::Completion;
 use crate::error::Error;
 use turnwright_mcp::ServerSpec;
@@ -114,14 +114,15 @@ impl SessionActor {
     }
 
     /// Begins to send the stored conversation to the session's new client.
-    pub(super) fn take_over(&mut self, takeover: Takeover) {
+    pub(super) fn take_over(&mut self, mut takeover: Takeover) {
+        self.initial = std::mem::take(&mut takeover.settings);
+        let initial = self.initial.clone();
         let host = Arc::clone(&self.host);
         let id = self.conversation.env.session.clone();
         let client = Arc::clone(&takeover.client);
         let replay = takeover.replay;
-        let wanted = takeover.settings.clone();
         let replaying = Box::pin(async move {
-            let model = settings::initial_model(&host, &wanted).await;
+            let model = initial_model(&host, &initial).await;
             if replay {
                 let replayed = replay_session(host.store(), &id, client.as_ref()).await?;
                 client.update(Update::ReplayComplete);
@@ -138,7 +139,7 @@ impl SessionActor {
         let Attachment::TakenOver { takeover, .. } = std::mem::take(&mut self.attachment) else {
             return;
         };
-        let Takeover { attach, mut follow, servers, settings, done, .. } = takeover;
+        let Takeover { attach, mut follow, servers, done, .. } = takeover;
         let (mut replayed, model) = match replayed {
             Ok(replayed) => replayed,
             Err(error) => {
@@ -147,7 +148,7 @@ impl SessionActor {
                 return done.complete(Err(Error::Store(error)));
             }
         };
-        self.apply_initial(settings, model).await;
+        self.apply_initial(model).await;
         if let Some(turn) = &mut self.running {
             replayed.running = Some(turn.key);
             turn.done = self.conversation.submissions.watch(turn.key, follow(turn.key, true));

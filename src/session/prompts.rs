@@ -152,8 +152,7 @@ impl SessionActor {
                 let text = match text {
                     Some(text) => Some(text),
                     None => {
-                        let env = &conversation.env;
-                        commands.rescan(&env.shared.process, env.files.roots()).await;
+                        commands.rescan(&conversation.env).await;
                         commands.find(&name)
                     }
                 };

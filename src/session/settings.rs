@@ -13,7 +13,7 @@ use crate::completion::Completion;
 use crate::error::{Error, error_chain};
 use crate::turn::Conversation;
 use turnwright_llm::{Model, ReasoningEffort, closest_names};
-use turnwright_policy::permission::{Mode, SharedMode};
+use turnwright_policy::permission::Mode;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::update::{ConfigChoice, ConfigOption, ConfigOptionId};
 
@@ -23,23 +23,12 @@ const MAX_PENDING: usize = 8;
 /// All settings of a session, the most important first.
 pub(super) fn all(host: &SessionHost, conversation: &Conversation) -> Vec<ConfigOption> {
     let selection = conversation.selection.get();
-    let can_confine = conversation.rules().get().can_confine;
-    list(host, selection.model.as_ref(), selection.effort, conversation.mode(), can_confine)
-}
-
-/// All settings of a session that has these values.
-pub(super) fn list(
-    host: &SessionHost,
-    current: &dyn Model,
-    chosen_effort: ReasoningEffort,
-    current_mode: &SharedMode,
-    can_confine: bool,
-) -> Vec<ConfigOption> {
-    let mut all = vec![model(host, current.name())];
-    if current.supports_effort() {
-        all.push(effort(chosen_effort));
+    let mut all = vec![model(host, selection.model.name())];
+    if selection.model.supports_effort() {
+        all.push(effort(selection.effort));
     }
-    all.push(mode(current_mode.get(), current_mode.max_mode(), can_confine));
+    let policy = conversation.rules().get();
+    all.push(mode(conversation.mode().get(), conversation.mode().max_mode(), policy.can_confine));
     all
 }
 
@@ -97,22 +86,6 @@ pub(super) fn unknown_value(what: &str, value: &str, known: &[&str]) -> Error {
     Error::InvalidParams(format!("Unknown {what} `{value}`. Valid: {}", known.join(", ")))
 }
 
-/// Returns the mode with this identifier.
-pub(super) fn parse_mode(value: &str) -> Result<Mode, Error> {
-    Mode::parse(value).ok_or_else(|| unknown_value("mode", value, &Mode::ALL.map(Mode::id)))
-}
-
-/// Returns the model among the values that a client wants its options to have from the start. Like every model that is
-/// chosen, it may be one that its provider does not list.
-pub(super) async fn initial_model(
-    host: &Arc<SessionHost>,
-    wanted: &[(ConfigOptionId, String)],
-) -> Option<ChosenModel> {
-    let (_, name) = wanted.iter().find(|(id, _)| *id == ConfigOptionId::Model)?;
-    let chosen = choose(Arc::clone(host), name.clone()).await;
-    chosen.inspect_err(|error| tracing::info!(%error, "an initial model is ignored")).ok()
-}
-
 /// A model that the user has chosen, and a notice if its provider does not list it.
 pub(super) type ChosenModel = (Arc<dyn Model>, Option<String>);
 
@@ -148,6 +121,15 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
         format!("The provider does not list the model `{}`. {hint}", escape_hidden_line(&name))
     });
     Ok((model, doubt))
+}
+
+/// Returns the model among the values that options have from the start, if there is one and it is found.
+pub(super) async fn initial_model(
+    host: &Arc<SessionHost>,
+    initial: &[(ConfigOptionId, String)],
+) -> Option<ChosenModel> {
+    let (_, name) = initial.iter().find(|(id, _)| *id == ConfigOptionId::Model)?;
+    choose(Arc::clone(host), name.clone()).await.ok()
 }
 
 /// Looks for the models that are chosen, and numbers these changes.
@@ -226,7 +208,7 @@ impl ModelChoice {
         Ok(self.requested)
     }
 
-    /// Another way has chosen the model: changes that are still waiting have no effect.
+    /// The model was chosen at once: changes that are still waiting have no effect.
     pub(super) fn supersede(&mut self) {
         self.requested += 1;
         self.applied = self.requested;

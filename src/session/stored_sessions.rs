@@ -7,16 +7,14 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::commands::custom::CustomCommands;
 use super::{SessionHost, title};
 use crate::completion::Completion;
 use crate::error::Error;
 use tokio::task::spawn_blocking;
 use turnwright_store::history::{HistoryPage, HistoryQuery, MessageRecord, find_messages};
 use turnwright_store::sessions::{self, SessionCursor, SessionFilter};
-use turnwright_store::{Durability, SessionRow, StoreError, read};
+use turnwright_store::{Durability, SessionRow, StoreError};
 use turnwright_types::ids::SessionId;
-use turnwright_types::update::{ConfigOption, SlashCommand};
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::real_path;
 
@@ -125,62 +123,6 @@ pub(crate) fn find(host: &Arc<SessionHost>, id: SessionId, done: Completion<()>)
         let is_stored = store.read(move |connection| sessions::exists(connection, &name)).await?;
         if is_stored { Ok(()) } else { Err(Error::SessionNotFound(id.to_string())) }
     });
-}
-
-/// A session whose options a client asks for before it opens it.
-#[derive(Debug)]
-pub(crate) struct OptionsQuery {
-    pub cwd: PathBuf,
-    pub folders: Vec<PathBuf>,
-    /// A stored session; `None` means a new one.
-    pub stored: Option<SessionId>,
-    /// True if the client is told the slash commands, too. Otherwise they are not looked for.
-    pub with_commands: bool,
-}
-
-/// Reports the options with which a session would be opened, and its slash commands but for those of MCP servers.
-/// Nothing is opened or changed (R-OPT-1).
-pub(crate) fn options(
-    host: &Arc<SessionHost>,
-    query: OptionsQuery,
-    cancel: CancellationToken,
-    done: Completion<(Vec<ConfigOption>, Vec<SlashCommand>)>,
-) {
-    let stop = host.stop_token();
-    let asked = Arc::clone(host);
-    report(host, done, async move {
-        let finding = find_options(asked, query);
-        let found = stop.run_until_cancelled(cancel.run_until_cancelled(finding)).await;
-        found.flatten().unwrap_or(Err(Error::Cancelled))
-    });
-}
-
-async fn find_options(
-    host: Arc<SessionHost>,
-    query: OptionsQuery,
-) -> Result<(Vec<ConfigOption>, Vec<SlashCommand>), Error> {
-    let OptionsQuery { cwd, folders, stored, with_commands } = query;
-    let row = match stored {
-        Some(id) => {
-            let store = host.store();
-            // The session may be open, or may have been a moment ago.
-            store.flush().await.ok();
-            let name = id.clone();
-            let reading = store.read(move |connection| read::session(connection, &name));
-            Some(map_missing(reading.await, &id)?)
-        }
-        None => None,
-    };
-    let reader = Arc::clone(&host);
-    let looking = spawn_blocking(move || reader.options_at_start(&cwd, &folders, row.as_ref()));
-    let found = looking.await.map_err(|_| Error::Internal { place: "the options of a session" })?;
-    let (options, roots) = found?;
-    if !with_commands {
-        return Ok((options, Vec::new()));
-    }
-    let commands = CustomCommands::default();
-    commands.rescan(&host.process, &roots).await;
-    Ok((options, commands.menu()))
 }
 
 /// Reads at most `limit` messages before the cursor and reports them to `done`.

@@ -55,9 +55,7 @@ fn session(fixture: &TurnFixture) -> TestSession {
     let opening = Opening::new(inbox, cancelling.clone(), stop, start_after, cancel.clone());
     let servers = ServerLaunch::default();
     let opened = Completion::new(drop);
-    let running =
-        opening.start_and_run(actor, SessionOrigin::New, None, Vec::new(), servers, opened);
-    host.spawn(running);
+    host.spawn(opening.start_and_run(actor, SessionOrigin::New, None, servers, opened));
     TestSession { handle: SessionHandle { mailbox, cancelling, opening: cancel }, next: 0 }
 }
 

@@ -13,7 +13,6 @@ mod session_close;
 mod session_delete_archive;
 mod session_list;
 mod session_open;
-mod session_options;
 pub(super) mod session_prompt;
 mod session_set_config_option;
 mod session_set_mode_model;
@@ -47,8 +46,7 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     v2("session/resume", |call| call.serve(session_open::resume_session_v2)),
     v1("session/fork", |call| call.serve(session_open::fork_session)),
     v2("session/fork", |call| call.serve(session_open::fork_session_v2)),
-    v1("session/options", |call| call.serve(session_options::find_options)),
-    v2("session/options", |call| call.serve(session_options::find_options_v2)),
+    both("session/options", |call| call.serve(session_open::find_options)),
     v1("session/close", |call| call.serve(session_close::close_session)),
     v2("session/close", |call| call.serve(session_close::close_session_v2)),
     both("session/list", |call| call.serve(session_list::list_sessions)),

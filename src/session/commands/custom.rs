@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
 use super::{CommandCall, PromptWork, SessionActor, split};
-use crate::tools::{ProcessShared, SharedValue, ToolEnv};
+use crate::tools::{SharedValue, ToolEnv};
 use crate::turn;
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
@@ -17,7 +17,6 @@ use turnwright_types::message::within_context;
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
-use turnwright_workspace::files::Roots;
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
@@ -39,13 +38,11 @@ pub(in crate::session) enum CommandText {
 
 impl CustomCommands {
     /// Searches the files. If that takes too long, what was known before stays.
-    pub(in crate::session) async fn rescan(&self, process: &Arc<ProcessShared>, roots: &Roots) {
-        let process = Arc::clone(process);
-        let roots = roots.clone();
+    pub(in crate::session) async fn rescan(&self, env: &Arc<ToolEnv>) {
+        let env = Arc::clone(env);
         let stop = CancellationToken::new();
         let token = stop.clone();
-        let scanning =
-            spawn_blocking(move || turn::custom_commands(&process.folders, &roots, &token));
+        let scanning = spawn_blocking(move || turn::custom_commands(&env, &token));
         let scanned = tokio::time::timeout(turn::PROJECT_READ_TIMEOUT, scanning).await;
         if let Ok(Ok(found)) = scanned {
             self.known.set(found);
@@ -74,15 +71,8 @@ impl CustomCommands {
         named(skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
     }
 
-    /// The built-in commands and these, for the client's menu.
-    pub(in crate::session) fn menu(&self) -> Vec<SlashCommand> {
-        let mut menu = super::all();
-        menu.extend(self.for_menu(&menu));
-        menu
-    }
-
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
-    fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
+    pub(in crate::session) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
         let known = self.known.get();
         let commands = known.0.iter().map(|command| SlashCommand {
             name: command.name.clone(),

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::{ClientSide, SessionOrigin, WantedSession};
 use crate::error::Error;
+use crate::session::SessionHost;
 use crate::session::servers::ServerLaunch;
-use crate::session::{SessionHost, settings};
 use crate::tools::{HelperSet, SessionShared, SharedValue, ToolEnv, Toolbox};
 use crate::turn::{
     CallRunner, CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending,
@@ -24,13 +24,12 @@ use turnwright_config::project_facts::{project_facts, restore_project, roots_els
 use turnwright_guard::{ConfinementSettings, report_unfinished};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
-use turnwright_store::{SessionLock, SessionLog, SessionRow};
+use turnwright_store::{SessionLock, SessionLog};
 use turnwright_types::client::Client;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::SessionId;
 use turnwright_types::secret;
-use turnwright_types::update::ConfigOption;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::{Files, Roots, SessionTmp};
 
@@ -57,16 +56,27 @@ pub(super) struct LoadedSession {
 }
 
 impl SessionHost {
-    /// Loads everything that a session needs. Blocks.
-    pub(super) fn load_session(&self, wanted: WantedSession) -> Result<LoadedSession, Error> {
+    /// Loads everything that a session needs. Locks and takes note of nothing unless it `is_opened`. Blocks.
+    pub(super) fn load_session(
+        &self,
+        wanted: WantedSession,
+        is_opened: bool,
+    ) -> Result<LoadedSession, Error> {
         let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
         let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let mut gone = Vec::new();
-        let named = self.named_folders(&cwd, &folders, is_stored, &mut gone)?;
+        let named = match self.process.outside.project() {
+            Some(project) => {
+                let others = &folders[..folders.len().min(MAX_FOLDERS)];
+                roots_elsewhere(project, &cwd, others)
+            }
+            None => roots(&cwd, &folders, is_stored, &mut gone)?,
+        };
         let roots = self.with_own_folders(&id, named);
         let settings = self.config().snapshot();
         let mut notices = Vec::new();
-        let (mut policy, confinement) = self.load_policy(&settings, &id, &roots, &mut notices);
+        let noted = is_opened.then_some(&id);
+        let (mut policy, confinement) = self.load_policy(&settings, noted, &roots, &mut notices);
         notices.extend(gone);
         let model = self.model(&settings)?;
         let specs = servers.into_iter().chain(take(&mut policy.servers)).collect();
@@ -78,7 +88,7 @@ impl SessionHost {
             limits: spending_limits(&settings),
             system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
             // No one else can have the lock of a new identifier.
-            lock: (!is_stored).then(|| self.store().lock_session(&id)).transpose()?,
+            lock: (is_opened && !is_stored).then(|| self.store().lock_session(&id)).transpose()?,
             roots,
             policy,
             confinement,
@@ -86,50 +96,6 @@ impl SessionHost {
             model,
             servers,
         })
-    }
-
-    /// The options with which a session would be opened in these folders, and the folders: a new one, or the stored
-    /// one with this row. Opens and changes nothing. Blocks.
-    pub(in crate::session) fn options_at_start(
-        &self,
-        cwd: &Path,
-        folders: &[PathBuf],
-        stored: Option<&SessionRow>,
-    ) -> Result<(Vec<ConfigOption>, Roots), Error> {
-        let roots = self.named_folders(cwd, folders, stored.is_some(), &mut Vec::new())?;
-        let settings = self.config().snapshot();
-        self.models.set_offered(settings.offered_models(), settings.list_models());
-        let policy = self.resolve_policy(&settings, &roots);
-        let mut mode = policy.mode;
-        let mut effort = settings.effort();
-        let mut model = self.model(&settings)?;
-        if let Some(row) = stored {
-            let saved = row.mode.as_deref().and_then(Mode::parse);
-            mode = saved.filter(|saved| *saved <= policy.max_mode).unwrap_or(mode);
-            effort = row.effort.as_deref().and_then(ReasoningEffort::parse).unwrap_or(effort);
-            let other = row.model.as_deref().filter(|name| *name != model.name());
-            model = other.and_then(|name| self.model_named(name).ok()).unwrap_or(model);
-        }
-        let bounded = SharedMode::new(mode, policy.max_mode);
-        let can_confine = policy.rules.can_confine;
-        Ok((settings::list(self, model.as_ref(), effort, &bounded, can_confine), roots))
-    }
-
-    /// The folders that a client names for a session. Notices about those that are gone are added to `gone`.
-    fn named_folders(
-        &self,
-        cwd: &Path,
-        folders: &[PathBuf],
-        is_stored: bool,
-        gone: &mut Vec<String>,
-    ) -> Result<Roots, Error> {
-        match self.process.outside.project() {
-            Some(project) => {
-                let others = &folders[..folders.len().min(MAX_FOLDERS)];
-                Ok(roots_elsewhere(project, cwd, others))
-            }
-            None => roots(cwd, folders, is_stored, gone),
-        }
     }
 
     /// The folders of a session together with our own. Opening a session in the home folder must not give the
@@ -143,22 +109,29 @@ impl SessionHost {
     }
 
     /// Loads the rules for these folders, and adds what the user has to know about them and about the settings
-    /// to `notices`. Blocks.
+    /// to `notices`. `opened` is the session that is being opened, if one is. Blocks.
     fn load_policy(
         &self,
         settings: &SettingsSnapshot<'_>,
-        id: &SessionId,
+        opened: Option<&SessionId>,
         roots: &Roots,
         notices: &mut Vec<String>,
     ) -> (EffectivePolicy, ConfinementSettings) {
         let refused = self.adopt_settings(settings).err();
-        let config = self.config();
-        let paths = &config.paths;
+        let paths = &self.config().paths;
         secret::learn_shared(&paths.state);
         let facts = &self.process.outside;
-        // Others may take note of the facts that decide about the project's questions.
-        facts.record_project(id, &|| project_facts(config, &self.trust, roots));
-        let policy = self.resolve_policy(settings, roots);
+        let is_elsewhere = facts.project().is_some();
+        // Nothing is read of what is here in the place of a project on another machine.
+        let nowhere = paths.state.join("project");
+        let project_folder = if is_elsewhere { nowhere.as_path() } else { roots.real_cwd() };
+        self.note_or_restore_project(opened, roots, project_folder);
+        let mut policy = resolve_policy_with(settings, &self.trust, roots, project_folder);
+        policy.rules.can_confine = facts.can_confine();
+        if is_elsewhere {
+            // It may be so there, and the answers of the tools tell.
+            policy.rules.protected_exposed = || false;
+        }
         let is_missing = !policy.rules.can_confine && policy.mode != Mode::Full;
         notices.extend(paths.note.as_ref().map(|note| format!("{note}.")));
         notices.extend(policy.notice());
@@ -166,33 +139,28 @@ impl SessionHost {
         notices.extend(
             refused.map(|error| format!("The models of the settings cannot be used: {error}.")),
         );
-        let confinement = command_confinement(config, &policy, roots.real_cwd());
-        if facts.project().is_none() {
+        let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
+        if !is_elsewhere && opened.is_some() {
             notices.extend(report_unfinished(&confinement, roots));
         }
         (policy, confinement)
     }
 
-    /// Resolves the rules for these folders. Those of a project on another machine follow from its recorded facts, and
-    /// nothing is read of what is here in its place: the facts are written into a folder that stands for it. Blocks.
-    fn resolve_policy(&self, settings: &SettingsSnapshot<'_>, roots: &Roots) -> EffectivePolicy {
-        let facts = &self.process.outside;
+    /// Lets others take note of the facts that decide about the project's questions, or writes those of a project
+    /// that is elsewhere into the folder that stands for it.
+    fn note_or_restore_project(&self, opened: Option<&SessionId>, roots: &Roots, folder: &Path) {
         let config = self.config();
-        let cwd = roots.real_cwd();
-        let Some(project) = facts.project() else {
-            let mut policy = resolve_policy_with(settings, &self.trust, roots, cwd);
-            policy.rules.can_confine = facts.can_confine();
-            return policy;
-        };
-        let folder = config.paths.state.join("project");
-        if let Err(error) = restore_project(config, &self.trust, project, cwd, &folder) {
-            tracing::error!(%error, "the facts of the project could not be restored");
+        let facts = &self.process.outside;
+        if let Some(id) = opened {
+            facts.record_project(id, &|| project_facts(config, &self.trust, roots));
         }
-        let mut policy = resolve_policy_with(settings, &self.trust, roots, &folder);
-        policy.rules.can_confine = facts.can_confine();
-        // It may be so there, and the answers of the tools tell.
-        policy.rules.protected_exposed = || false;
-        policy
+        if let Some(project) = facts.project() {
+            let cwd = roots.real_cwd();
+            let restored = restore_project(config, &self.trust, project, cwd, folder);
+            if let Err(error) = restored {
+                tracing::error!(%error, "the facts of the project could not be restored");
+            }
+        }
     }
 }
 
@@ -311,7 +279,7 @@ impl SessionHost {
         let own_roots = self.with_own_folders(&id, roots);
         let mut notices = Vec::new();
         let (policy, confinement) =
-            self.load_policy(&self.config().snapshot(), &id, &own_roots, &mut notices);
+            self.load_policy(&self.config().snapshot(), Some(&id), &own_roots, &mut notices);
         let client = ClientSide { client, buffers: None, terminals: None };
         let env = self.tool_env(id, own_roots, policy, confinement, client);
         if let Some(mode) = mode {

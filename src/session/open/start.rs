@@ -12,7 +12,7 @@ use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
-use crate::session::settings;
+use crate::session::settings::initial_model;
 use crate::session::stored_sessions::map_missing;
 use crate::turn::folder_lines;
 use tokio::task::spawn_blocking;
@@ -22,7 +22,7 @@ use turnwright_mcp::ServerEnv;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Durability, SessionRow, sessions};
 use turnwright_types::ids::SessionId;
-use turnwright_types::update::{ConfigOptionId, Update};
+use turnwright_types::update::Update;
 use turnwright_undo::undo_news;
 
 /// Tells the model that the session's folders differ from those that it was told.
@@ -35,7 +35,6 @@ impl SessionActor {
         &mut self,
         origin: SessionOrigin,
         options: Option<ClientOptions>,
-        initial: Vec<(ConfigOptionId, String)>,
     ) -> Result<(), Error> {
         let host = Arc::clone(&self.host);
         if !self.lifecycle.is_locked() {
@@ -44,20 +43,19 @@ impl SessionActor {
         }
         match origin {
             SessionOrigin::New => {
-                let model = settings::initial_model(&self.host, &initial).await;
+                let model = initial_model(&host, &self.initial).await;
                 let row = self.conversation.session_row();
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
                 self.conversation.log().create_session(row).in_background();
                 self.apply_client_options(None, options)?;
-                self.apply_initial(initial, model).await;
+                self.apply_initial(model).await;
                 Ok(())
             }
             SessionOrigin::Stored { replay } => {
-                self.restore(replay, options, initial).await?;
+                self.restore(replay, options).await?;
                 self.record_conversation(None).await;
-                let env = &self.conversation.env;
-                self.commands.rescan(&env.shared.process, env.files.roots()).await;
+                self.commands.rescan(&self.conversation.env).await;
                 self.announce_commands();
                 Ok(())
             }
@@ -68,7 +66,7 @@ impl SessionActor {
                     sessions::fork(connection, &from, &to)
                 });
                 map_missing(copying.await, &source)?;
-                self.restore(false, options, initial).await?;
+                self.restore(false, options).await?;
                 self.record_conversation(Some(source)).await;
                 Ok(())
             }
@@ -101,12 +99,7 @@ impl SessionActor {
         deleting.await.ok();
     }
 
-    async fn restore(
-        &mut self,
-        replay: bool,
-        options: Option<ClientOptions>,
-        initial: Vec<(ConfigOptionId, String)>,
-    ) -> Result<(), Error> {
+    async fn restore(&mut self, replay: bool, options: Option<ClientOptions>) -> Result<(), Error> {
         let host = Arc::clone(&self.host);
         let conversation = self.conversation.clone();
         let id = conversation.env.session.clone();
@@ -124,8 +117,8 @@ impl SessionActor {
         self.save_new_folders(&row).await;
         self.conversation.told.set_undo_news(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
-        let model = settings::initial_model(&host, &initial).await;
-        self.apply_initial(initial, model).await;
+        let model = initial_model(&host, &self.initial).await;
+        self.apply_initial(model).await;
         self.conversation.restore_announced_mode(&self.history);
         if replay {
             let title = row.title.clone();
@@ -158,7 +151,7 @@ impl SessionActor {
     }
 
     /// Restores mode, effort and model of the stored session, as far as they are available.
-    async fn restore_settings(&mut self, row: &SessionRow) {
+    pub(super) async fn restore_settings(&mut self, row: &SessionRow) {
         let most = self.conversation.mode().max_mode();
         if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|mode| *mode <= most) {
             self.conversation.mode().set(mode);

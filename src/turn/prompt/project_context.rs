@@ -251,11 +251,11 @@ fn skill_folders(folders: &UserFolders, projects: &[Project]) -> Vec<ScannedFold
 /// The custom commands and the skills that the user can run, the user's own commands first: no project can
 /// give one of them another meaning. Blocks.
 pub(crate) fn custom_commands(
-    folders: &UserFolders,
-    roots: &Roots,
+    env: &ToolEnv,
     stop: &CancellationToken,
 ) -> (Vec<CustomCommand>, Vec<Skill>) {
-    let projects = projects(folders, roots);
+    let folders = &env.shared.process.folders;
+    let projects = projects(folders, env.files.roots());
     let commands = custom_commands::scan(&command_folders(folders, &projects), stop);
     (commands, skills::scan(&skill_folders(folders, &projects), stop))
 }

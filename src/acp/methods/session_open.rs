@@ -23,6 +23,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{SessionOrigin, WantedSession, preview};
 use turnwright_types::ids::SessionId;
+use turnwright_types::update::{ConfigOption, SlashCommand};
 
 /// The MCP servers are corrected before the rest is read, here and below.
 pub(super) fn new_session(
@@ -122,10 +123,8 @@ pub(super) fn find_options(
     reply: Responder<Value>,
 ) {
     let SessionOptionsRequest { cwd, additional_directories: folders, session_id, .. } = params;
-    let origin = match &session_id {
-        Some(_) => SessionOrigin::Stored { replay: false },
-        None => SessionOrigin::New,
-    };
+    let stored = session_id.as_ref().map(|_| SessionOrigin::Stored { replay: false });
+    let origin = stored.unwrap_or(SessionOrigin::New);
     let id = session_id.map_or_else(SessionId::random, |id| SessionId::from(id.0.as_ref()));
     let servers = Vec::new();
     let settings = Vec::new();
@@ -134,7 +133,7 @@ pub(super) fn find_options(
     let client = opening::client_side_v2(opening::client_v2(connection, &wanted));
     let version = connection.version;
     let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
-    let done = reply.done(move |(settings, commands)| {
+    let done = reply.done(move |(settings, commands): (Vec<ConfigOption>, Vec<SlashCommand>)| {
         drop(in_flight);
         match version {
             Version::V1 => json!({

@@ -145,6 +145,26 @@ fn r_rem_1_a_client_of_version_2_is_told_the_state_of_the_turn_that_it_takes_ove
 }
 
 #[test]
+fn r_opt_2_who_takes_a_session_over_may_set_its_options_while_its_turn_runs() {
+    let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    reconnect(&mut agent);
+    let mut params = opening_params(&agent, &session);
+    params["configOptions"] = json!([{ "configId": "mode", "value": "plan" }]);
+    let mut opened = Value::Null;
+    eventually("the session is taken over", || {
+        opened = agent.call("session/load", &params);
+        opened["result"].is_object()
+    });
+    assert_eq!(opened["result"]["modes"]["currentModeId"], "plan", "{opened}");
+    agent.model().release();
+    wait_for_text(&mut agent, "second");
+    assert_eq!(agent.text(), "first half, second half");
+}
+
+#[test]
 fn v2_prompt_with_a_key_that_is_sent_again_with_the_takeover_is_answered_and_run_once() {
     let mut agent = TestAgent::builder().v2().model(json!([two_parts()])).start();
     let mut keyed = prompt(&agent.session, "go");

@@ -32,6 +32,12 @@ impl Translator {
                 server["type"] = "stdio".into();
             }
         }
+        let initial = sent.get_mut("configOptions").and_then(Value::as_array_mut);
+        for entry in initial.into_iter().flatten().filter(|it| it.is_object()) {
+            if entry.get("type").is_none() {
+                entry["type"] = "id".into();
+            }
+        }
         self.requests.insert(id.to_string(), (method.to_owned(), params["sessionId"].clone()));
         let name = match method {
             "initialize" => {

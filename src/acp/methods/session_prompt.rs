@@ -1,9 +1,11 @@
 //! `session/prompt`. In version 1 the answer is the end of the turn; in version 2 it says only that the prompt is a
 //! message of the conversation.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -51,9 +53,10 @@ pub(super) fn prompt_v2(
     params: Box<RawValue>,
     reply: Responder<Value>,
 ) {
+    let (text, skills) = take_skills(params.get());
     let read = read_key(params.get()).and_then(|key| {
-        let request: PromptRequest = serde_json::from_str(params.get())
-            .map_err(|error| invalid_params(reply.method(), params.get(), &error))?;
+        let request: PromptRequest = serde_json::from_str(&text)
+            .map_err(|error| invalid_params(reply.method(), &text, &error))?;
         Ok((key, request))
     });
     let (key, params) = match read {
@@ -64,7 +67,7 @@ pub(super) fn prompt_v2(
     let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let prompt = match from_wire::prompt(params.prompt) {
+    let prompt = match from_wire::prompt_with_skills(params.prompt, skills) {
         Ok(prompt) => with_key(prompt, key),
         Err(error) => return reply.fail(&error),
     };
@@ -73,6 +76,41 @@ pub(super) fn prompt_v2(
     let outbox = connection.peer.outbox().clone();
     let done = connection.prompts.add(key, session.clone(), outbox, reply, in_flight);
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
+}
+
+/// A block that version 1 does not have.
+#[derive(Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum NewerBlock {
+    Skill { name: String },
+}
+
+/// Puts an empty text in place of each skill, so that the rest can be read as a prompt of version 1. Returns the
+/// names of the skills by the index of the block.
+fn take_skills(params: &str) -> (Cow<'_, str>, HashMap<usize, String>) {
+    #[derive(Deserialize, Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct PromptBlocks<'a> {
+        #[serde(borrow)]
+        session_id: &'a RawValue,
+        #[serde(borrow)]
+        prompt: Vec<&'a RawValue>,
+    }
+    let mut skills = HashMap::new();
+    // The reader of the rest says if it is malformed.
+    let blocks = serde_json::from_str::<PromptBlocks<'_>>(params);
+    let empty = serde_json::value::to_raw_value(&serde_json::json!({ "type": "text", "text": "" }));
+    let (Ok(mut blocks), Ok(empty)) = (blocks, empty) else { return (params.into(), skills) };
+    for (index, block) in blocks.prompt.iter_mut().enumerate() {
+        if let Ok(NewerBlock::Skill { name }) = serde_json::from_str(block.get()) {
+            *block = &empty;
+            skills.insert(index, name);
+        }
+    }
+    match serde_json::to_string(&blocks) {
+        Ok(text) if !skills.is_empty() => (text.into(), skills),
+        _ => (params.into(), skills),
+    }
 }
 
 /// Reads the key with which the client may send the prompt again.

@@ -29,20 +29,26 @@ fn baseline() -> ClientCaps {
 }
 
 /// Sends an update that is not about prompts or tool calls.
-pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
+pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: ClientCaps) {
     let changed = match update {
-        Update::Plan(entries) => plan(&entries),
-        Update::Commands(commands) => json!({
-            "sessionUpdate": "available_commands_update",
-            "availableCommands": commands.into_iter().map(command).collect::<Vec<_>>(),
+        Update::UserChunk { message, part: part @ PromptPart::Skill(_) } => json!({
+            "sessionUpdate": "user_message_chunk", "messageId": message.as_str(),
+            "content": prompt_block(part),
         }),
+        Update::Plan(entries) => plan(&entries),
+        Update::Commands(all) => {
+            let commands: Vec<_> = all.into_iter().map(|one| command(one, caps)).collect();
+            json!({
+                "sessionUpdate": "available_commands_update", "availableCommands": commands,
+            })
+        }
         Update::ConfigOptions(all) => json!({
             "sessionUpdate": "config_option_update", "configOptions": settings(all),
         }),
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
         same => {
-            if let Some(update) = to_wire::update(same, baseline(), Path::new("")) {
+            if let Some(update) = to_wire::update(same, caps, Path::new("")) {
                 send_same(outbox, session, update);
             }
             return;
@@ -76,8 +82,16 @@ fn value(item: &impl Serialize) -> Value {
 }
 
 pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPart>) -> Value {
-    let content: Vec<_> = parts.map(to_wire::prompt_block).collect();
+    let content: Vec<_> = parts.map(prompt_block).collect();
     json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })
+}
+
+/// A block of a prompt. Version 1 has no skills.
+fn prompt_block(part: PromptPart) -> Value {
+    match part {
+        PromptPart::Skill(name) => json!({ "type": "skill", "name": name }),
+        same => value(&to_wire::prompt_block(same)),
+    }
 }
 
 /// The capabilities of a call that can be cancelled. When it no longer can, they are null.
@@ -185,9 +199,14 @@ fn plan(entries: &[PlanEntry]) -> Value {
     })
 }
 
-fn command(it: SlashCommand) -> Value {
+fn command(it: SlashCommand, caps: ClientCaps) -> Value {
     let mut command = json!({ "type": "command", "name": it.name, "description": it.description });
-    if let Some(hint) = it.hint {
+    if let Some(file) = it.skill.filter(|_| caps.skills) {
+        command["type"] = "skill".into();
+        if let Some(path) = file.to_str() {
+            command["path"] = path.into();
+        }
+    } else if let Some(hint) = it.hint {
         command["input"] = json!({ "type": "text", "hint": hint });
     }
     command

@@ -372,8 +372,8 @@ pub(super) fn modes(all: &[ConfigOption]) -> Option<SessionModeState> {
 /// ignores it (R-TURN-9). Cached tokens are a part of the input, and thoughts of the output.
 pub(super) fn prompt_end(PromptEnd { stop, usage, suggestions }: PromptEnd) -> PromptResponse {
     // Clients know this key from other agents.
-    let suggested = (!suggestions.is_empty())
-        .then(|| meta([("promptSuggestions", suggestions.into())]));
+    let suggested =
+        (!suggestions.is_empty()).then(|| meta([("promptSuggestions", suggestions.into())]));
     let told: Meta = stop_meta(stop).into_iter().chain(suggested).flatten().collect();
     let told = Some(told).filter(|told| !told.is_empty());
     PromptResponse::new(stop_reason(stop)).usage(token_usage(usage)).meta(told)

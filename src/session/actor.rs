@@ -151,7 +151,8 @@ impl SessionActor {
                 let client = self.conversation.client().as_ref();
                 let Some(done) = known.admit(submission, key, done, client) else { return };
                 let supported = self.conversation.selection.get().model.modalities();
-                if let Err(error) = self.announcements.check_media(&prompt, supported) {
+                let checked = self.announcements.check_media(&prompt, supported);
+                if let Err(error) = checked.and_then(|()| self.check_skills(&prompt)) {
                     return done.complete(Err(error));
                 }
                 let Some((prompt, done)) = self.steer_if_asked(key, prompt, done) else { return };
@@ -354,8 +355,13 @@ impl SessionActor {
     async fn on_turn_end(&mut self, end: Result<FinishedTurn, JoinError>) {
         let Some(turn) = self.running.take() else { return };
         let mut usage = TokenUsage::default();
+        let mut suggestions = Vec::new();
         let result = match end {
             Ok(finished) => {
+                // The next prompt would withdraw them at once.
+                if self.queue.is_empty() {
+                    suggestions = finished.suggestions;
+                }
                 usage = finished.history.spent.usage.since(&self.history.spent.usage);
                 self.history = finished.history;
                 finished.result
@@ -385,8 +391,9 @@ impl SessionActor {
         if self.commands.take_news() {
             self.update_commands();
         }
+        self.send(|announcements| announcements.update_suggestions(&suggestions));
         // The answer is queued before the next turn can send an update.
-        turn.done.complete(result.map(|stop| PromptEnd { stop, usage }));
+        turn.done.complete(result.map(|stop| PromptEnd { stop, usage, suggestions }));
         // The model list or the model's capabilities may have changed.
         self.send_settings();
         if has_answered {

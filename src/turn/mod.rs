@@ -16,6 +16,7 @@ mod room;
 mod conversation;
 mod steering;
 mod submissions;
+mod suggestions;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -103,15 +104,23 @@ pub(crate) struct FinishedTurn {
     /// The conversation including this turn.
     pub history: History,
     pub result: Result<StopReason, Error>,
+    /// The prompts that the user may want to send next, the likeliest first.
+    pub suggestions: Vec<String>,
+}
+
+impl FinishedTurn {
+    pub(crate) fn new(history: History, result: Result<StopReason, Error>) -> FinishedTurn {
+        FinishedTurn { history, result, suggestions: Vec::new() }
+    }
 }
 
 /// The most characters of a prompt that the turn's record keeps beside the prompt itself, for lists.
 const MAX_EXCERPT_CHARS: usize = 64;
 
-/// The first characters of the text that the user has typed.
+/// The first characters of the text that the user has typed, with the names of skills.
 fn excerpt(prompt: &UserMessage) -> String {
     let typed = prompt.parts.iter().filter_map(|part| match part {
-        PromptPart::Text(text) => Some(text.as_str()),
+        PromptPart::Text(text) | PromptPart::Skill(text) => Some(text.as_str()),
         _ => None,
     });
     typed.flat_map(str::chars).take(MAX_EXCERPT_CHARS).collect()
@@ -310,7 +319,11 @@ impl Turn {
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();
-        FinishedTurn { history: self.history, result }
+        let suggestions = match result {
+            Ok(stop) if stop != StopReason::Cancelled => self.suggestions().await,
+            _ => Vec::new(),
+        };
+        FinishedTurn { history: self.history, result, suggestions }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first

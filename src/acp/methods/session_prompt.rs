@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
 use crate::acp::error::invalid_params;
@@ -96,21 +96,21 @@ fn take_skills(params: &str) -> (Cow<'_, str>, HashMap<usize, String>) {
         #[serde(borrow)]
         prompt: Vec<&'a RawValue>,
     }
-    let mut skills = HashMap::new();
+    let unchanged = (params.into(), HashMap::new());
+    let Ok(empty) = to_raw_value(&json!({ "type": "text", "text": "" })) else { return unchanged };
     // The reader of the rest says if it is malformed.
-    let blocks = serde_json::from_str::<PromptBlocks<'_>>(params);
-    let empty = serde_json::value::to_raw_value(&serde_json::json!({ "type": "text", "text": "" }));
-    let (Ok(mut blocks), Ok(empty)) = (blocks, empty) else { return (params.into(), skills) };
+    let Ok(mut blocks) = serde_json::from_str::<PromptBlocks<'_>>(params) else { return unchanged };
+    let mut skills = HashMap::new();
     for (index, block) in blocks.prompt.iter_mut().enumerate() {
         if let Ok(NewerBlock::Skill { name }) = serde_json::from_str(block.get()) {
             *block = &empty;
             skills.insert(index, name);
         }
     }
-    match serde_json::to_string(&blocks) {
-        Ok(text) if !skills.is_empty() => (text.into(), skills),
-        _ => (params.into(), skills),
+    if skills.is_empty() {
+        return unchanged;
     }
+    serde_json::to_string(&blocks).map_or(unchanged, |text| (text.into(), skills))
 }
 
 /// Reads the key with which the client may send the prompt again.

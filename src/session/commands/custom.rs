@@ -13,7 +13,7 @@ use crate::tools::{SharedValue, ToolEnv};
 use crate::turn;
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::within_context;
+use turnwright_types::message::{UserMessage, within_context};
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
@@ -71,6 +71,22 @@ impl CustomCommands {
         named(skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
     }
 
+    /// The skills that a prompt invokes, each once, with their names; `None` for one that is gone.
+    pub(in crate::session) fn invoked(
+        &self,
+        prompt: &UserMessage,
+    ) -> Vec<(String, Option<CommandText>)> {
+        let known = self.known.get();
+        let mut invoked: Vec<(String, Option<CommandText>)> = Vec::new();
+        for name in prompt.skills() {
+            if invoked.iter().all(|(other, _)| other != name) {
+                let skill = known.1.iter().find(|skill| skill.name == name);
+                invoked.push((name.to_owned(), skill.cloned().map(CommandText::Skill)));
+            }
+        }
+        invoked
+    }
+
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
     pub(in crate::session) fn for_menu(&self, taken: &[SlashCommand]) -> Vec<SlashCommand> {
         let known = self.known.get();
@@ -82,6 +98,7 @@ impl CustomCommands {
                 command.description.clone()
             },
             hint: command.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+            skill: None,
         });
         let skills = known.1.iter().map(|skill| SlashCommand {
             name: skill.name.clone(),
@@ -90,6 +107,7 @@ impl CustomCommands {
                 text::clip(&skill.description, MAX_DESCRIPTION_CHARS)
             ),
             hint: skill.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+            skill: Some(skill.file()),
         });
         let mut menu: Vec<SlashCommand> = Vec::new();
         for command in commands.chain(skills) {

@@ -19,22 +19,14 @@ const MAX_SUGGESTIONS: usize = 3;
 const MAX_CHARS: usize = 200;
 
 /// Programs that test, build or check a project.
-const CHECKERS: &[&str] = &[
-    "biome", "ctest", "eslint", "flake8", "golangci-lint", "jest", "make", "mocha", "mypy", "ninja",
-    "phpstan", "phpunit", "pylint", "pyright", "pytest", "rspec", "rubocop", "ruff", "shellcheck",
-    "tox", "tsc", "vitest",
-];
+const CHECKERS: &str = "biome ctest eslint flake8 golangci-lint jest make mocha mypy ninja phpstan \
+                        phpunit pylint pyright pytest rspec rubocop ruff shellcheck tox tsc vitest";
 /// Programs that do so if one of their next words says it.
-const RUNNERS: &[&str] = &[
-    "bazel", "bun", "bundle", "cargo", "cmake", "composer", "deno", "dotnet", "go", "gradle",
-    "gradlew", "just", "meson", "mix", "mvn", "mvnw", "npm", "npx", "nx", "pnpm", "poetry", "python",
-    "python3", "rake", "swift", "task", "turbo", "uv", "yarn", "zig",
-];
+const RUNNERS: &str = "bazel bun bundle cargo cmake composer deno dotnet go gradle gradlew just \
+                       meson mix mvn mvnw npm npx nx pnpm poetry python python3 rake swift task turbo \
+                       uv yarn zig";
 /// Such words.
-const TASKS: &[&str] = &[
-    "--build", "build", "check", "clippy", "compile", "lint", "test", "tests", "typecheck", "verify",
-    "vet",
-];
+const TASKS: &str = "--build build check clippy compile lint test tests typecheck verify vet";
 /// How many words of a runner are looked at.
 const TASK_WORDS: usize = 3;
 
@@ -46,7 +38,8 @@ impl Turn {
         }
         let messages = self.history.messages.get(self.prompt.first_message..).unwrap_or_default();
         let fix = failed_check(messages).map(|line| format!("Fix what fails: {line}"));
-        let steps = self.open_steps().await.into_iter().map(|step| format!("Continue with: {step}"));
+        let steps = self.open_steps().await.into_iter();
+        let steps = steps.map(|step| format!("Continue with: {step}"));
         fix.into_iter().chain(steps).take(MAX_SUGGESTIONS).map(|text| suggestion(&text)).collect()
     }
 
@@ -67,37 +60,111 @@ impl Turn {
 }
 
 /// One line without keys. They are removed first: half a key would not be found.
-fn suggestion(text: &str) -> String {
-    text::clip_within(escape_hidden_line(&text::one_line(&redact::text(text))), MAX_CHARS)
+fn suggestion(words: &str) -> String {
+    text::clip_within(escape_hidden_line(&text::one_line(&redact::text(words))), MAX_CHARS)
 }
 
-/// The line of the last check that a turn has run, if it has ended with a failure.
+/// The line of the last check that a turn has run, if it has failed.
 fn failed_check(messages: &[Arc<Message>]) -> Option<&str> {
-    let mut results = messages.iter().rev().filter_map(|message| message.as_tool());
-    let calls = messages.iter().filter_map(|message| message.as_assistant());
-    let calls: Vec<_> = calls
+    let answers = messages.iter().filter_map(|message| message.as_assistant());
+    let commands: Vec<_> = answers
         .flat_map(|answer| &answer.calls)
         .filter(|call| call.name == COMMAND_TOOL)
         .collect();
-    results.find_map(|result| {
-        let call = calls.iter().find(|call| call.id == result.call)?;
+    let results = messages.iter().rev().filter_map(|message| message.as_tool());
+    let mut checks = results.filter_map(|result| {
+        let call = commands.iter().copied().find(|call| call.id == result.call)?;
         let Arguments::Object(arguments) = &call.arguments else { return None };
         let line = arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()?;
-        // A refused command has no exit code.
-        let has_failed = !result.ok && result.text.starts_with("[exit ");
-        (result.text.starts_with("[exit ") && is_check(line)).then_some((line, has_failed))
-    })
-    .and_then(|(line, has_failed)| has_failed.then_some(line))
+        // Any other result is of a command that was refused, stopped or left running.
+        let has_ended = ["[exit ", "[killed by "].iter().any(|end| result.text.starts_with(end));
+        (has_ended && is_check(line)).then_some((line, result.ok))
+    });
+    checks.next().filter(|(_, is_good)| !is_good).map(|(line, _)| line)
 }
 
 /// Returns true if a command line tests, builds or checks the project.
 fn is_check(line: &str) -> bool {
     shell::parse(line, dialect()).commands.iter().any(|command| {
-        let program = command.program();
-        let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
+        let name = command.program().rsplit(['/', '\\']).next().unwrap_or_default();
         let mut words = command.argv().skip(1).take(TASK_WORDS);
-        let is_runner = RUNNERS.contains(&name);
-        CHECKERS.contains(&name)
-            || is_runner && words.any(|word| TASKS.contains(&word) || CHECKERS.contains(&word))
+        is_in(CHECKERS, name)
+            || is_in(RUNNERS, name) && words.any(|word| is_in(TASKS, word) || is_in(CHECKERS, word))
     })
+}
+
+fn is_in(list: &str, word: &str) -> bool {
+    list.split(' ').any(|known| known == word)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use turnwright_types::message::{AssistantMessage, ToolCall, ToolMessage};
+
+    #[test]
+    fn only_what_tests_builds_or_checks_is_a_check() {
+        let checks = [
+            "cargo test -p core",
+            "cd web && npm run lint",
+            "RUST_BACKTRACE=1 cargo +nightly clippy",
+            "python3 -m pytest -q",
+            "./gradlew check",
+            "npx tsc --noEmit",
+            "make",
+            "timeout 9 go vet ./... 2>&1 | tail",
+        ];
+        let others = ["cat test", "cargo run", "grep -r build .", "rm -rf build", "git log x test"];
+        for (lines, expected) in [(&checks[..], true), (&others[..], false)] {
+            for line in lines {
+                assert_eq!(is_check(line), expected, "{line}");
+            }
+        }
+    }
+
+    /// A turn that has run these lines, with the beginning of each result.
+    fn turn(commands: &[(&str, &str)]) -> Vec<Arc<Message>> {
+        let mut messages = Vec::new();
+        for (number, (line, result)) in commands.iter().enumerate() {
+            let id = format!("call-{number}");
+            let call = ToolCall::new(id.as_str(), "p", COMMAND_TOOL, json!({ "command": line }));
+            let answer = AssistantMessage::new("m", "", vec![call]);
+            messages.push(Arc::new(Message::Assistant(answer)));
+            messages.push(Arc::new(Message::Tool(ToolMessage {
+                call: id.as_str().into(),
+                provider_id: "p".to_owned(),
+                name: COMMAND_TOOL.to_owned(),
+                text: format!("[{result} · 0.1 s]\nout of the command"),
+                ok: *result == "exit 0",
+                images: Vec::new(),
+            })));
+        }
+        messages
+    }
+
+    #[test]
+    fn the_last_check_of_a_turn_counts() {
+        let test = "cargo test";
+        let table: &[(&[(&str, &str)], Option<&str>)] = &[
+            (&[(test, "exit 101")], Some(test)),
+            (&[(test, "killed by SIGABRT"), ("ls", "exit 2")], Some(test)),
+            (&[(test, "exit 101"), ("cargo test -q", "exit 0")], None),
+            (&[("ls build", "exit 2")], None),
+            (&[(test, "stopped: it held too much")], None),
+            (&[(test, "The user refused it")], None),
+            (&[], None),
+        ];
+        for (commands, expected) in table {
+            assert_eq!(failed_check(&turn(commands)), *expected, "{commands:?}");
+        }
+    }
+
+    #[test]
+    fn a_suggestion_is_one_short_line_without_hidden_characters() {
+        assert_eq!(suggestion("Fix what fails: a\n\tb\u{202e}c"), "Fix what fails: a b\\u{202e}c");
+        let long = suggestion(&"ä ".repeat(300));
+        assert!(long.chars().count() == MAX_CHARS && long.ends_with('…'), "{long}");
+    }
 }

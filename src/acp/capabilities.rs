@@ -124,10 +124,7 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         terminal: caps.terminal && cfg!(unix),
         terminal_output: in_meta("terminal_output"),
         subagents: caps.subagents.is_some(),
-        suggestions: caps
-            .session
-            .as_ref()
-            .is_some_and(|session| session.prompt_suggestions.is_some()),
+        suggestions: caps.session.as_ref().is_some_and(|all| all.prompt_suggestions.is_some()),
         skills: false,
     }
 }

@@ -9,12 +9,9 @@ use turnwright_workspace::files::{read_picture, usual_base64};
 
 /// Converts a prompt. An unknown kind of block is refused, because leaving it out would change what the
 /// user says (R-TURN-11). The session decides whether it accepts images and audio.
-pub(super) fn prompt(blocks: Vec<ContentBlock>) -> Result<UserMessage, Error> {
-    prompt_with_skills(blocks, HashMap::new())
-}
-
-/// Converts a prompt in which some blocks stand for skills, whose names are given by the index of the block.
-pub(super) fn prompt_with_skills(
+///
+/// Some blocks may stand for skills, whose names are given by the index of the block.
+pub(super) fn prompt(
     blocks: Vec<ContentBlock>,
     mut skills: HashMap<usize, String>,
 ) -> Result<UserMessage, Error> {

@@ -355,13 +355,8 @@ impl SessionActor {
     async fn on_turn_end(&mut self, end: Result<FinishedTurn, JoinError>) {
         let Some(turn) = self.running.take() else { return };
         let mut usage = TokenUsage::default();
-        let mut suggestions = Vec::new();
         let result = match end {
             Ok(finished) => {
-                // The next prompt would withdraw them at once.
-                if self.queue.is_empty() {
-                    suggestions = finished.suggestions;
-                }
                 usage = finished.history.spent.usage.since(&self.history.spent.usage);
                 self.history = finished.history;
                 finished.result
@@ -391,8 +386,8 @@ impl SessionActor {
         if self.commands.take_news() {
             self.update_commands();
         }
-        self.send(|announcements| announcements.update_suggestions(&suggestions));
         // The answer is queued before the next turn can send an update.
+        let suggestions = self.conversation.told.suggestions().clone();
         turn.done.complete(result.map(|stop| PromptEnd { stop, usage, suggestions }));
         // The model list or the model's capabilities may have changed.
         self.send_settings();

@@ -29,8 +29,6 @@ pub(super) struct Announcements {
     /// When the commands will be announced; `None` once they are.
     pub(super) announce_at: Option<Instant>,
     commands: Vec<SlashCommand>,
-    /// True if the client shows suggested prompts.
-    has_suggestions: bool,
     /// The settings that the client knows.
     pub(super) settings: Vec<ConfigOption>,
     /// The settings that were stored last.
@@ -49,7 +47,6 @@ impl Announcements {
             advertised,
             announce_at: Some(Instant::now() + ANNOUNCE_AFTER),
             commands: Vec::new(),
-            has_suggestions: false,
             settings,
             saved: None,
         }
@@ -82,17 +79,6 @@ impl Announcements {
         }
         self.commands.clone_from(&commands);
         Some(Update::Commands(commands))
-    }
-
-    /// The update of the suggested prompts, unless there were none before and are none now.
-    pub(super) fn update_suggestions(&mut self, suggestions: &[String]) -> Option<Update> {
-        let had_some = std::mem::replace(&mut self.has_suggestions, !suggestions.is_empty());
-        (had_some || self.has_suggestions).then(|| Update::Suggestions(suggestions.to_vec()))
-    }
-
-    /// Another client knows no suggestions.
-    pub(super) fn forget_suggestions(&mut self) {
-        self.has_suggestions = false;
     }
 
     /// The update of settings that have changed.
@@ -186,19 +172,6 @@ mod tests {
             }
             assert_eq!(seen.join(" "), expected, "{steps}");
         }
-    }
-
-    #[test]
-    fn suggestions_are_withdrawn_only_from_a_client_that_shows_some() {
-        let mut told = Announcements::new(Vec::new(), Modalities::default(), Vec::new());
-        let some = ["a".to_owned()];
-        assert_eq!(told.update_suggestions(&[]), None);
-        assert_eq!(told.update_suggestions(&some), Some(Update::Suggestions(some.to_vec())));
-        assert_eq!(told.update_suggestions(&[]), Some(Update::Suggestions(Vec::new())));
-        assert_eq!(told.update_suggestions(&[]), None);
-        told.update_suggestions(&some);
-        told.forget_suggestions();
-        assert_eq!(told.update_suggestions(&[]), None);
     }
 
     #[test]

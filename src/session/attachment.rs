@@ -148,7 +148,7 @@ impl SessionActor {
                 self.conversation.submissions.watch(queued.key, follow(queued.key, false));
         }
         attach(&replayed);
-        self.announcements.forget_suggestions();
+        self.conversation.told.suggestions().clear();
         let commands = self.menu();
         self.conversation.client().update(Update::Commands(commands));
         self.refresh_settings();

@@ -15,7 +15,6 @@ use super::commands::{self, CommandCall};
 use super::{PromptKey, title};
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::tools::ToolEnv;
 use crate::turn::{
     Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, new_date_line,
 };
@@ -63,7 +62,7 @@ impl SessionActor {
             let Some(QueuedPrompt { key, prompt, done }) = self.queue.pop_front() else { return };
             let cancel = self.lifecycle.stop.child_token();
             self.conversation.report_turn(key);
-            self.send(|announcements| announcements.update_suggestions(&[]));
+            self.conversation.suggest(Vec::new());
             self.send_notices();
             // Usage of helpers in the background since the last turn is not part of this turn.
             self.conversation.spending.add_helpers_to(&mut self.history);
@@ -84,9 +83,8 @@ impl SessionActor {
         typed: String,
         cancel: CancellationToken,
     ) -> PromptWork {
-        if prompt.skills().next().is_some() {
-            let known = self.commands.find_typed(&typed);
-            return self.custom_command(known, prompt, &typed, cancel);
+        if let Some(skills) = self.commands.invoked(&prompt) {
+            return self.custom_command(Some(skills), prompt, "", cancel);
         }
         if let Some((command, words)) = commands::find(&typed) {
             let arguments = words.to_owned();
@@ -130,8 +128,8 @@ impl SessionActor {
         PromptWork { turn: Box::pin(work), steering: Some(steering) }
     }
 
-    /// Starts a turn with the text that a command stands for, and those of the skills that the prompt invokes. If the
-    /// first is not given, it is looked for in the files, and a prompt that is no command is ordinary text.
+    /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
+    /// and a prompt that is no command is ordinary text.
     pub(super) fn custom_command(
         &mut self,
         text: Option<CommandText>,
@@ -147,42 +145,29 @@ impl SessionActor {
         let title = words.or_else(|| title::from_prompt(&prompt));
         let titled = self.title.suggest(title, self.host.store(), &self.conversation);
         report_omissions(&self.conversation, &prompt);
-        let context = self.session_context();
+        prompt.parts.extend(self.session_context().map(PromptPart::Context));
         let conversation = self.conversation.clone();
         let commands = self.commands.clone();
-        let skills = commands.invoked(&prompt);
-        let mut history = self.history.clone();
+        let history = self.history.clone();
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
             let loading = async {
                 let text = match text {
-                    None if !name.is_empty() => {
+                    Some(text) => Some(text),
+                    None => {
                         commands.rescan(&conversation.env).await;
                         commands.find(&name)
                     }
-                    text => text,
                 };
+                let text = text?;
                 let env = Arc::clone(&conversation.env);
-                let reading = spawn_blocking(move || {
-                    let typed = text.and_then(|text| text.load(&name, &args, &env));
-                    load_skills(&skills, &env).map(|texts| texts.into_iter().chain(typed))
-                });
-                reading.await.ok().flatten()
+                spawn_blocking(move || text.load(&name, &args, &env)).await.ok()?
             };
-            let texts: Vec<_> = match cancel.run_until_cancelled(loading).await {
-                Some(Some(texts)) => texts.collect(),
-                Some(None) => {
-                    conversation.told.add_unsent(context);
-                    titled.await;
-                    queue.close_into(&mut history, &conversation);
-                    let gone = "A skill of this prompt cannot be read any more".to_owned();
-                    return FinishedTurn::new(history, Err(Error::InvalidParams(gone)));
-                }
-                // The turn ends before its first request.
-                None => Vec::new(),
-            };
-            prompt.parts.extend(context.into_iter().chain(texts).map(PromptPart::Context));
+            // Without it, the turn ends before its first request.
+            if let Some(Some(context)) = cancel.run_until_cancelled(loading).await {
+                prompt.parts.push(PromptPart::Context(context));
+            }
             let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
@@ -242,25 +227,24 @@ impl SessionActor {
         PromptWork { turn: Box::pin(turn), steering: Some(steering) }
     }
 
-    /// Checks the skills that a prompt invokes: the menu has them, and no command is typed that is none of a file.
+    /// Checks the skills that a prompt invokes. The menu must have them, and no command may be typed, too.
     pub(super) fn check_skills(&self, prompt: &UserMessage) -> Result<(), Error> {
         if prompt.skills().next().is_none() {
             return Ok(());
         }
-        let typed = first_text(prompt);
-        let is_of_file = self.commands.find_typed(&typed).is_some();
-        let is_other = !is_of_file && self.find_server_prompt(&typed).is_some();
-        if commands::find(&typed).is_some() || is_other {
-            let text = "A skill cannot be invoked together with this command";
-            return Err(Error::InvalidParams(text.to_owned()));
-        }
         let menu = self.menu();
+        let typed = first_text(prompt);
+        let word = commands::split(&typed).map_or("", |(word, _)| word);
         let skills = menu.iter().filter(|entry| entry.skill.is_some());
         let names: Vec<_> = skills.map(|entry| entry.name.as_str()).collect();
-        match prompt.skills().find(|name| !names.contains(name)) {
-            Some(name) => Err(Error::InvalidParams(format!("There is no skill `{name}` here"))),
-            None => Ok(()),
-        }
+        let why = match prompt.skills().find(|name| !names.contains(name)) {
+            Some(name) => format!("There is no skill `{name}` here"),
+            None if menu.iter().any(|entry| entry.name == word) => {
+                format!("A skill cannot be invoked together with `/{word}`")
+            }
+            None => return Ok(()),
+        };
+        Err(Error::InvalidParams(why))
     }
 
     /// Gives the words of a `/steer` to the running turn and answers the prompt. Any other prompt is
@@ -405,12 +389,7 @@ pub(super) async fn finish_command(
     stop: StopReason,
 ) -> FinishedTurn {
     log.end_turn(stop.as_str(), history.minted, history.cost).written().await;
-    FinishedTurn::new(history, Ok(stop))
-}
-
-/// The texts of these skills; `None` if one cannot be read. Blocks.
-fn load_skills(skills: &[(String, Option<CommandText>)], env: &ToolEnv) -> Option<Vec<String>> {
-    skills.iter().map(|(name, skill)| skill.as_ref()?.load(name, "", env)).collect()
+    FinishedTurn { history, result: Ok(stop) }
 }
 
 fn first_text(prompt: &UserMessage) -> String {

@@ -104,14 +104,6 @@ pub(crate) struct FinishedTurn {
     /// The conversation including this turn.
     pub history: History,
     pub result: Result<StopReason, Error>,
-    /// The prompts that the user may want to send next, the likeliest first.
-    pub suggestions: Vec<String>,
-}
-
-impl FinishedTurn {
-    pub(crate) fn new(history: History, result: Result<StopReason, Error>) -> FinishedTurn {
-        FinishedTurn { history, result, suggestions: Vec::new() }
-    }
 }
 
 /// The most characters of a prompt that the turn's record keeps beside the prompt itself, for lists.
@@ -319,11 +311,10 @@ impl Turn {
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();
-        let suggestions = match result {
-            Ok(stop) if stop != StopReason::Cancelled => self.suggestions().await,
-            _ => Vec::new(),
-        };
-        FinishedTurn { history: self.history, result, suggestions }
+        if result.as_ref().is_ok_and(|stop| *stop != StopReason::Cancelled) {
+            self.suggest_prompts().await;
+        }
+        FinishedTurn { history: self.history, result }
     }
 
     /// Waits a few seconds for MCP servers that are still connecting, so that the session's first

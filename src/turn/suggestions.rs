@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::Turn;
+use super::room::handoff::stored_facts;
 use turnwright_policy::shell;
-use turnwright_store::read;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
@@ -18,44 +18,25 @@ const MAX_SUGGESTIONS: usize = 3;
 /// The most characters of a suggestion.
 const MAX_CHARS: usize = 200;
 
-/// Programs that test, build or check a project.
-const CHECKERS: &str = "biome ctest eslint flake8 golangci-lint jest make mocha mypy ninja phpstan \
-                        phpunit pylint pyright pytest rspec rubocop ruff shellcheck tox tsc vitest";
-/// Programs that do so if one of their next words says it.
-const RUNNERS: &str = "bazel bun bundle cargo cmake composer deno dotnet go gradle gradlew just \
-                       meson mix mvn mvnw npm npx nx pnpm poetry python python3 rake swift task turbo \
-                       uv yarn zig";
-/// Such words.
-const TASKS: &str = "--build build check clippy compile lint test tests typecheck verify vet";
-/// How many words of a runner are looked at.
-const TASK_WORDS: usize = 3;
+/// Words at the beginning of a command that tests, builds or checks a project.
+const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
+                      pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
+/// How many words are its beginning: `npm --prefix web test`.
+const FIRST_WORDS: usize = 4;
 
 impl Turn {
-    /// The suggestions after this turn, the likeliest first; none for a client that does not show them.
-    pub(super) async fn suggestions(&self) -> Vec<String> {
+    /// Suggests prompts after this turn, the likeliest first, to a client that shows them.
+    pub(super) async fn suggest_prompts(&self) {
         if !self.conversation.client().shows_suggestions() {
-            return Vec::new();
+            return;
         }
         let messages = self.history.messages.get(self.prompt.first_message..).unwrap_or_default();
         let fix = failed_check(messages).map(|line| format!("Fix what fails: {line}"));
-        let steps = self.open_steps().await.into_iter();
-        let steps = steps.map(|step| format!("Continue with: {step}"));
-        fix.into_iter().chain(steps).take(MAX_SUGGESTIONS).map(|text| suggestion(&text)).collect()
-    }
-
-    /// The steps of the plan that are not done.
-    async fn open_steps(&self) -> Vec<String> {
-        let Some(store) = self.conversation.log().store().cloned() else { return Vec::new() };
-        let session = self.conversation.env.session.clone();
-        let reading = store.read(move |connection| {
-            read::current_plan(connection, read::session_key(connection, &session)?)
-        });
-        let plan = reading.await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the plan of the session could not be read");
-            Vec::new()
-        });
-        let open = plan.into_iter().filter(|entry| entry.status != PlanStatus::Completed);
-        open.map(|entry| entry.content).collect()
+        let (plan, ..) = stored_facts(&self.conversation).await;
+        let open = plan.iter().filter(|step| step.status != PlanStatus::Completed);
+        let steps = open.map(|step| format!("Continue with: {}", step.content));
+        let all = fix.into_iter().chain(steps).take(MAX_SUGGESTIONS);
+        self.conversation.suggest(all.map(|words| suggestion(&words)).collect());
     }
 }
 
@@ -86,15 +67,10 @@ fn failed_check(messages: &[Arc<Message>]) -> Option<&str> {
 /// Returns true if a command line tests, builds or checks the project.
 fn is_check(line: &str) -> bool {
     shell::parse(line, dialect()).commands.iter().any(|command| {
-        let name = command.program().rsplit(['/', '\\']).next().unwrap_or_default();
-        let mut words = command.argv().skip(1).take(TASK_WORDS);
-        is_in(CHECKERS, name)
-            || is_in(RUNNERS, name) && words.any(|word| is_in(TASKS, word) || is_in(CHECKERS, word))
+        let mut words = command.argv().take(FIRST_WORDS);
+        words.any(|word| CHECKS.split(' ').any(|check| check == word))
+            && !shell::classify(command).is_read_only
     })
-}
-
-fn is_in(list: &str, word: &str) -> bool {
-    list.split(' ').any(|known| known == word)
 }
 
 #[cfg(test)]
@@ -116,7 +92,7 @@ mod tests {
             "make",
             "timeout 9 go vet ./... 2>&1 | tail",
         ];
-        let others = ["cat test", "cargo run", "grep -r build .", "rm -rf build", "git log x test"];
+        let others = ["cat test", "cargo run", "grep -r build .", "git log test", "python3 x.py"];
         for (lines, expected) in [(&checks[..], true), (&others[..], false)] {
             for line in lines {
                 assert_eq!(is_check(line), expected, "{line}");

@@ -1,12 +1,11 @@
 //! `session/prompt`. In version 1 the answer is the end of the turn; in version 2 it says only that the prompt is a
 //! message of the conversation.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
@@ -22,6 +21,8 @@ use turnwright_types::message::{PromptEnd, Submission, UserMessage};
 /// The name of the method.
 pub(in crate::acp) const METHOD: &str = "session/prompt";
 
+/// A part of each block that invokes a skill.
+const SKILL: &str = "\"skill\"";
 /// The most characters of an idempotency key.
 const MAX_KEY_CHARS: usize = 255;
 
@@ -34,7 +35,7 @@ pub(super) fn prompt(
     let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let prompt = match from_wire::prompt(params.prompt) {
+    let prompt = match from_wire::prompt(params.prompt, HashMap::new()) {
         Ok(prompt) => prompt,
         Err(error) => return reply.fail(&error),
     };
@@ -53,10 +54,11 @@ pub(super) fn prompt_v2(
     params: Box<RawValue>,
     reply: Responder<Value>,
 ) {
-    let (text, skills) = take_skills(params.get());
+    let (rest, skills) = take_skills(params.get()).unzip();
+    let text = rest.as_deref().unwrap_or(params.get());
     let read = read_key(params.get()).and_then(|key| {
-        let request: PromptRequest = serde_json::from_str(&text)
-            .map_err(|error| invalid_params(reply.method(), &text, &error))?;
+        let request: PromptRequest = serde_json::from_str(text)
+            .map_err(|error| invalid_params(reply.method(), text, &error))?;
         Ok((key, request))
     });
     let (key, params) = match read {
@@ -67,7 +69,7 @@ pub(super) fn prompt_v2(
     let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let prompt = match from_wire::prompt_with_skills(params.prompt, skills) {
+    let prompt = match from_wire::prompt(params.prompt, skills.unwrap_or_default()) {
         Ok(prompt) => with_key(prompt, key),
         Err(error) => return reply.fail(&error),
     };
@@ -78,39 +80,20 @@ pub(super) fn prompt_v2(
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
-/// A block that version 1 does not have.
-#[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum NewerBlock {
-    Skill { name: String },
-}
-
-/// Puts an empty text in place of each skill, so that the rest can be read as a prompt of version 1. Returns the
-/// names of the skills by the index of the block.
-fn take_skills(params: &str) -> (Cow<'_, str>, HashMap<usize, String>) {
-    #[derive(Deserialize, Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct PromptBlocks<'a> {
-        #[serde(borrow)]
-        session_id: &'a RawValue,
-        #[serde(borrow)]
-        prompt: Vec<&'a RawValue>,
-    }
-    let unchanged = (params.into(), HashMap::new());
-    let Ok(empty) = to_raw_value(&json!({ "type": "text", "text": "" })) else { return unchanged };
-    // The reader of the rest says if it is malformed.
-    let Ok(mut blocks) = serde_json::from_str::<PromptBlocks<'_>>(params) else { return unchanged };
+/// Puts an empty text in place of each skill, so that version 1 can read the rest. Returns the skills by the index of
+/// their blocks, too. `None` if there are none, or the reader of the rest says why it is malformed.
+fn take_skills(params: &str) -> Option<(String, HashMap<usize, String>)> {
+    let mut read: Value = params.contains(SKILL).then(|| serde_json::from_str(params).ok())??;
     let mut skills = HashMap::new();
-    for (index, block) in blocks.prompt.iter_mut().enumerate() {
-        if let Ok(NewerBlock::Skill { name }) = serde_json::from_str(block.get()) {
-            *block = &empty;
-            skills.insert(index, name);
+    for (index, block) in read.get_mut("prompt")?.as_array_mut()?.iter_mut().enumerate() {
+        if block["type"] == "skill"
+            && let Some(name) = block["name"].as_str()
+        {
+            skills.insert(index, name.to_owned());
+            *block = json!({ "type": "text", "text": "" });
         }
     }
-    if skills.is_empty() {
-        return unchanged;
-    }
-    serde_json::to_string(&blocks).map_or(unchanged, |text| (text.into(), skills))
+    Some((read.to_string(), skills)).filter(|(_, skills)| !skills.is_empty())
 }
 
 /// Reads the key with which the client may send the prompt again.

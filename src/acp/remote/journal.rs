@@ -85,11 +85,9 @@ impl Journal {
             Update::ToolCall { .. } | Update::TerminalEnded { .. } => self.push(update, None, 0),
             // The request is of a client that is about to take over.
             Update::KnownPrompt { .. } if !has_client => self.push(update, None, 0),
-            Update::UserChunk { .. }
-            | Update::KnownPrompt { .. }
-            | Update::ReplayComplete
-            // A session starts without any for its next client.
-            | Update::Suggestions(_) => {}
+            Update::UserChunk { .. } | Update::KnownPrompt { .. } | Update::ReplayComplete => {}
+            // For its next client, a session starts without any.
+            Update::Suggestions(_) => {}
             // It replaces what was said before of its kind.
             latest => {
                 let kind = discriminant(latest);

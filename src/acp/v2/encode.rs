@@ -36,12 +36,10 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: C
             "content": prompt_block(part),
         }),
         Update::Plan(entries) => plan(&entries),
-        Update::Commands(all) => {
-            let commands: Vec<_> = all.into_iter().map(|one| command(one, caps)).collect();
-            json!({
-                "sessionUpdate": "available_commands_update", "availableCommands": commands,
-            })
-        }
+        Update::Commands(commands) => json!({
+            "sessionUpdate": "available_commands_update",
+            "availableCommands": commands.into_iter().map(|one| command(one, caps)).collect::<Value>(),
+        }),
         Update::ConfigOptions(all) => json!({
             "sessionUpdate": "config_option_update", "configOptions": settings(all),
         }),
@@ -203,9 +201,7 @@ fn command(it: SlashCommand, caps: ClientCaps) -> Value {
     let mut command = json!({ "type": "command", "name": it.name, "description": it.description });
     if let Some(file) = it.skill.filter(|_| caps.skills) {
         command["type"] = "skill".into();
-        if let Some(path) = file.to_str() {
-            command["path"] = path.into();
-        }
+        command["path"] = file.to_str().into();
     } else if let Some(hint) = it.hint {
         command["input"] = json!({ "type": "text", "hint": hint });
     }

@@ -33,7 +33,7 @@ pub(in crate::session) struct CustomCommands {
 pub(in crate::session) enum CommandText {
     BuiltIn(&'static str),
     File(CustomCommand),
-    Skill(Skill),
+    Skills(Vec<Skill>),
 }
 
 impl CustomCommands {
@@ -68,23 +68,16 @@ impl CustomCommands {
         if let Some(command) = named(commands, name, |command| &command.name) {
             return Some(CommandText::File(command.clone()));
         }
-        named(skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
+        let skill = named(skills, name, |skill| &skill.name).cloned();
+        skill.map(|skill| CommandText::Skills(vec![skill]))
     }
 
-    /// The skills that a prompt invokes, each once, with their names; `None` for one that is gone.
-    pub(in crate::session) fn invoked(
-        &self,
-        prompt: &UserMessage,
-    ) -> Vec<(String, Option<CommandText>)> {
+    /// The skills that a prompt invokes, if there are any.
+    pub(in crate::session) fn invoked(&self, prompt: &UserMessage) -> Option<CommandText> {
         let known = self.known.get();
-        let mut invoked: Vec<(String, Option<CommandText>)> = Vec::new();
-        for name in prompt.skills() {
-            if invoked.iter().all(|(other, _)| other != name) {
-                let skill = known.1.iter().find(|skill| skill.name == name);
-                invoked.push((name.to_owned(), skill.cloned().map(CommandText::Skill)));
-            }
-        }
-        invoked
+        let invoked = known.1.iter().filter(|skill| prompt.skills().any(|name| name == skill.name));
+        let skills: Vec<_> = invoked.cloned().collect();
+        (!skills.is_empty()).then_some(CommandText::Skills(skills))
     }
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
@@ -159,16 +152,24 @@ impl CommandText {
                      {whose}'s {path}:\n{text}\n"
                 )
             }
-            CommandText::Skill(skill) => {
-                let text = skill.load(args)?;
-                env.skills.mark_loaded(&skill.name);
-                // The skill's text refers to the files in its folder.
-                env.files.roots().allow_read(skill.folder.clone());
-                format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
+            CommandText::Skills(skills) => {
+                skills.iter().map(|skill| skill_text(skill, args, env)).collect()
             }
         };
         Some(within_context(&text))
     }
+}
+
+/// The text of a skill that the user runs.
+fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
+    let name = &skill.name;
+    let Some(text) = skill.load(args) else {
+        return format!("The user has run the skill `{name}`, which cannot be read: say so.\n");
+    };
+    env.skills.mark_loaded(name);
+    // The skill's text refers to the files in its folder.
+    env.files.roots().allow_read(skill.folder.clone());
+    format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
 }
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {

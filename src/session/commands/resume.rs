@@ -38,7 +38,7 @@ impl CommandTask {
                 self.conversation.say(message, text);
                 // The turn of this command is gone; the last one is now the copy's.
                 self.conversation.log().flush().written().await;
-                return FinishedTurn::new(self.history, Ok(StopReason::EndTurn));
+                return FinishedTurn { history: self.history, result: Ok(StopReason::EndTurn) };
             }
             Ok((text, false)) => Some(text),
             Err(Error::Cancelled) => None,

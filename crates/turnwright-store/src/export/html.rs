@@ -165,9 +165,7 @@ impl<'a> HtmlDocument<'a> {
                 )?;
                 self.wrapped("<pre>", text, "</pre></details>\n")
             }
-            PromptPart::Skill(name) => {
-                self.wrapped("<p><code>/", &escape_hidden_line(name), "</code></p>\n")
-            }
+            PromptPart::Skill(name) => self.wrapped("<p><code>/", name, "</code></p>\n"),
             PromptPart::Context(_) => Ok(()),
         }
     }

@@ -46,7 +46,7 @@ pub(super) struct ClientCaps {
     pub(super) subagents: bool,
     /// The client shows prompts that the user may want to send next (R-SUGG-1).
     pub(super) suggestions: bool,
-    /// The client has a kind of command for skills (R-TWO-26).
+    /// The client has a kind of command for skills (R-SKILL-1).
     pub(super) skills: bool,
 }
 

@@ -90,7 +90,7 @@ mod tests {
             "./gradlew check",
             "npx tsc --noEmit",
             "make",
-            "timeout 9 go vet ./... 2>&1 | tail",
+            "timeout 9 go test ./... 2>&1 | tail",
         ];
         let others = ["cat test", "cargo run", "grep -r build .", "git log test", "python3 x.py"];
         for (lines, expected) in [(&checks[..], true), (&others[..], false)] {

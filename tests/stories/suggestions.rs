@@ -1,5 +1,5 @@
-//! Prompts that the user may want to send next (R-SUGG-1 to R-SUGG-3): what a client with the capability is told after a
-//! turn, and that no other client is told anything.
+//! Prompts that the user may want to send next (R-SUGG-1 to R-SUGG-3): a client with the capability is told after each
+//! turn, and no other client is told anything.
 
 use serde_json::{Value, json};
 use turnwright_testing::session_requests::result;

@@ -1,5 +1,5 @@
-//! Skills in version 2 (R-SKILL-1 to R-SKILL-3): they are commands of their own kind for clients that know it, and blocks of a
-//! prompt invoke them.
+//! Skills in version 2 (R-SKILL-1 to R-SKILL-3): they are commands of their own kind for clients that know it, and blocks
+//! of a prompt invoke them.
 
 use serde_json::{Value, json};
 use turnwright_testing::session_requests::{code, result};
@@ -70,9 +70,8 @@ fn v2_skills_are_invoked_by_blocks_at_any_place_and_replayed_as_they_were_sent()
     let mut initialized = agent.log.iter().map(|it| &it["result"]["capabilities"]["session"]);
     let offered = initialized.find(|session| session.is_object()).unwrap();
     assert_eq!(offered["prompt"]["skill"], json!({ "inline": {} }));
-    let blocks = json!([
-        text("Use "), skill("release-notes"), text(" and "), skill("deploy"), skill("release-notes"),
-    ]);
+    let notes = skill("release-notes");
+    let blocks = json!([text("Use "), notes, text(" and "), skill("deploy"), notes]);
     let params = json!({ "sessionId": agent.session, "prompt": blocks });
     let id = agent.request("session/prompt", &params);
     assert_eq!(agent.stop_reason(&id), "end_turn");
@@ -80,7 +79,7 @@ fn v2_skills_are_invoked_by_blocks_at_any_place_and_replayed_as_they_were_sent()
     assert!(prompt.starts_with("Use /release-notes  and /deploy /release-notes "), "{prompt}");
     assert_eq!(prompt.matches("<skill_content name=\"release-notes\"").count(), 1, "{prompt}");
     assert!(prompt.contains("Write  for people.") && prompt.contains("Push it."), "{prompt}");
-    assert!(agent.model_transcript(1).join("\n").contains("loaded already"));
+    assert!(agent.model_request(1).to_string().contains("loaded already"));
     assert_eq!(agent.updates_of("user_message")[0]["content"], blocks);
     // A skill alone is a prompt, too.
     let params = json!({ "sessionId": agent.session, "prompt": [skill("deploy")] });

@@ -44,6 +44,10 @@ pub(super) struct ClientCaps {
     pub(super) terminal_output: bool,
     /// The client shows helpers as sessions of their own (R-SUB-1).
     pub(super) subagents: bool,
+    /// The client shows prompts that the user may want to send next (R-SUGG-1).
+    pub(super) suggestions: bool,
+    /// The client has a kind of command for skills (R-SKILL-1).
+    pub(super) skills: bool,
 }
 
 /// How a client can run `turnwright login` in a terminal.
@@ -76,7 +80,13 @@ pub(super) fn read_client_caps(params: &Value) -> Result<ClientCaps, Error> {
 
 /// Reads the capabilities of a client that speaks version 2, of which notices and compactions are a part.
 pub(super) fn read_v2_client_caps(params: &Value) -> ClientCaps {
-    ClientCaps { notices: true, compactions: true, ..newer_caps(params) }
+    ClientCaps {
+        notices: true,
+        compactions: true,
+        suggestions: has_object(params, "/capabilities/session/promptSuggestions"),
+        skills: has_object(params, "/capabilities/session/commands/skill"),
+        ..newer_caps(params)
+    }
 }
 
 /// The capabilities in the form of version 2 that mean the same in version 1.
@@ -114,6 +124,8 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         terminal: caps.terminal && cfg!(unix),
         terminal_output: in_meta("terminal_output"),
         subagents: caps.subagents.is_some(),
+        suggestions: caps.session.as_ref().is_some_and(|all| all.prompt_suggestions.is_some()),
+        skills: false,
     }
 }
 

@@ -133,6 +133,10 @@ impl Client for AcpClient {
         self.caps.terminal_output && !self.caps.terminal
     }
 
+    fn shows_suggestions(&self) -> bool {
+        self.caps.suggestions
+    }
+
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
         let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
         let params = to_wire::permission_request(self.session.clone(), request);

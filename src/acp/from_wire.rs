@@ -1,5 +1,7 @@
 //! Converts wire types to domain types.
 
+use std::collections::HashMap;
+
 use super::schema::{BlobResourceContents, ContentBlock, EmbeddedResourceResource};
 use crate::error::Error;
 use turnwright_types::message::{ATTACHED_PICTURE, Media, PromptPart, UserMessage};
@@ -7,10 +9,18 @@ use turnwright_workspace::files::{read_picture, usual_base64};
 
 /// Converts a prompt. An unknown kind of block is refused, because leaving it out would change what the
 /// user says (R-TURN-11). The session decides whether it accepts images and audio.
-pub(super) fn prompt(blocks: Vec<ContentBlock>) -> Result<UserMessage, Error> {
+///
+/// Some blocks may stand for skills, whose names are given by the index of the block.
+pub(super) fn prompt(
+    blocks: Vec<ContentBlock>,
+    mut skills: HashMap<usize, String>,
+) -> Result<UserMessage, Error> {
     let mut parts = Vec::with_capacity(blocks.len());
-    for block in blocks {
-        add_block(&mut parts, block)?;
+    for (index, block) in blocks.into_iter().enumerate() {
+        match skills.remove(&index) {
+            Some(name) => parts.push(PromptPart::Skill(name)),
+            None => add_block(&mut parts, block)?,
+        }
     }
     if parts.is_empty() {
         return Err(Error::InvalidParams("`prompt` is empty".to_owned()));

@@ -146,12 +146,12 @@ pub(super) fn open_as_new_v2(
 }
 
 pub(super) fn client_v2(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {
-    let forms = connection.client.unwrap_or_default().forms;
+    let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
     let prompts = connection.prompts.clone();
     let tasks = connection.host.tracker();
     let cwd = wanted.cwd.clone();
-    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, forms, prompts, tasks))
+    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, caps, prompts, tasks))
 }
 
 /// The agent reads files and runs commands itself: version 2 has no requests for them.

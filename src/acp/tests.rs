@@ -98,7 +98,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
     let full = json!({
         "fs": { "readTextFile": true, "writeTextFile": true },
         "auth": { "terminal": true },
-        "session": { "notices": {}, "compaction": {} },
+        "session": { "notices": {}, "compaction": {}, "promptSuggestions": {} },
         "elicitation": { "form": {} },
         "terminal": true,
         "subagents": {},
@@ -116,6 +116,8 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         terminal: cfg!(unix),
         terminal_output: true,
         subagents: true,
+        suggestions: true,
+        skills: false,
     };
     assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": full })), all);
     // R-INIT-14: a newer client's files and terminals mean nothing to us.
@@ -130,6 +132,23 @@ fn capabilities_that_are_not_stated_are_not_offered() {
     let meta = json!({ "_meta": { "terminal-auth": true } });
     let older = json!({ "protocolVersion": 1, "clientCapabilities": meta });
     assert_eq!(read(older).login, LoginSupport::Meta);
+}
+
+#[test]
+fn a_capability_of_version_2_counts_only_in_its_place() {
+    let session = json!({ "promptSuggestions": {}, "commands": { "skill": {} } });
+    for (capabilities, expected) in [
+        (json!({ "session": session }), [true, true]),
+        (json!({ "session": { "promptSuggestions": {}, "commands": {} } }), [true, false]),
+        (json!({ "session": { "promptSuggestions": null, "skill": {} } }), [false; 2]),
+        (json!({ "session": { "promptSuggestions": true, "commands": ["skill"] } }), [false; 2]),
+        (session, [false; 2]),
+        (json!({ "session": [] }), [false; 2]),
+    ] {
+        let params = json!({ "protocolVersion": 2, "capabilities": capabilities });
+        let caps = capabilities::read_v2_client_caps(&params);
+        assert_eq!([caps.suggestions, caps.skills], expected, "{params}");
+    }
 }
 
 #[test]

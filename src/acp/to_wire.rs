@@ -13,11 +13,11 @@ use super::schema::{
     ContentChunk, Cost, CurrentModeUpdate, Diff, EmbeddedResource, EmbeddedResourceResource,
     ImageContent, MessageId, Meta, Notice, NoticeSeverity, PermissionOption, PermissionOptionKind,
     Plan, PlanEntryPriority, PlanEntryStatus, PlanUpdate, PlanUpdateContent, PromptResponse,
-    RequestPermissionRequest, ResourceLink, SessionConfigOption, SessionConfigOptionCategory,
-    SessionConfigSelectOption, SessionId, SessionInfoUpdate, SessionMode, SessionModeState,
-    SessionReference, SessionUpdate, TextContent, TextResourceContents, ToolCall, ToolCallContent,
-    ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields, UnstructuredCommandInput, Usage,
-    UsageUpdate,
+    PromptSuggestion, PromptSuggestionsUpdate, RequestPermissionRequest, ResourceLink,
+    SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectOption, SessionId,
+    SessionInfoUpdate, SessionMode, SessionModeState, SessionReference, SessionUpdate, TextContent,
+    TextResourceContents, ToolCall, ToolCallContent, ToolCallLocation, ToolCallUpdate,
+    ToolCallUpdateFields, UnstructuredCommandInput, Usage, UsageUpdate,
 };
 use turnwright_types::client::{ChoiceKind, IS_BOUNDED, PermissionChoice, PermissionRequest};
 use turnwright_types::effect::{
@@ -55,6 +55,8 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         Update::CallUpdate(update) => SessionUpdate::ToolCallUpdate(call_update(*update)),
         Update::Plan(entries) => plan_update(entries.iter().map(plan_entry).collect(), caps),
         Update::Commands(commands) => commands_update(commands),
+        Update::Suggestions(prompts) if caps.suggestions => suggestions_update(prompts),
+        Update::Suggestions(_) => return None,
         Update::Notice(text) => notice_update(text, caps),
         Update::SessionInfo { title, updated } => {
             let title = title.as_deref().map(escape_hidden_line);
@@ -112,6 +114,11 @@ fn commands_update(commands: Vec<SlashCommand>) -> SessionUpdate {
     SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
 }
 
+fn suggestions_update(prompts: Vec<String>) -> SessionUpdate {
+    let suggestions = prompts.into_iter().map(|text| PromptSuggestion::new(vec![text_block(text)]));
+    SessionUpdate::PromptSuggestionsUpdate(PromptSuggestionsUpdate::new(suggestions.collect()))
+}
+
 /// A notice. Clients without notices show thoughts, so that the user sees the reason for a delay.
 fn notice_update(text: String, caps: ClientCaps) -> SessionUpdate {
     if caps.notices {
@@ -153,6 +160,8 @@ fn new_call(id: Arc<str>, name: String, view: CallView, caps: ClientCaps, cwd: &
 pub(super) fn prompt_block(part: PromptPart) -> ContentBlock {
     match part {
         PromptPart::Text(text) | PromptPart::Context(text) => text_block(text),
+        // Version 1 has none: it is shown as it would be typed.
+        PromptPart::Skill(name) => text_block(format!("/{name} ")),
         PromptPart::Image(Media { mime, data }) => {
             ContentBlock::Image(ImageContent::new(data, mime))
         }
@@ -361,8 +370,13 @@ pub(super) fn modes(all: &[ConfigOption]) -> Option<SessionModeState> {
 
 /// The answer to a prompt. Its usage goes to every client, because one that does not know the field
 /// ignores it (R-TURN-9). Cached tokens are a part of the input, and thoughts of the output.
-pub(super) fn prompt_end(PromptEnd { stop, usage }: PromptEnd) -> PromptResponse {
-    PromptResponse::new(stop_reason(stop)).usage(token_usage(usage)).meta(stop_meta(stop))
+pub(super) fn prompt_end(PromptEnd { stop, usage, suggestions }: PromptEnd) -> PromptResponse {
+    // Clients know this key from other agents.
+    let suggested =
+        (!suggestions.is_empty()).then(|| meta([("promptSuggestions", suggestions.into())]));
+    let told: Meta = stop_meta(stop).into_iter().chain(suggested).flatten().collect();
+    let told = Some(told).filter(|told| !told.is_empty());
+    PromptResponse::new(stop_reason(stop)).usage(token_usage(usage)).meta(told)
 }
 
 /// The metadata that tell a program that a turn was stopped, although it seems to have ended by itself.

@@ -154,7 +154,8 @@ impl SessionActor {
                 let client = self.conversation.client().as_ref();
                 let Some(done) = known.admit(submission, key, done, client) else { return };
                 let supported = self.conversation.selection.get().model.modalities();
-                if let Err(error) = self.announcements.check_media(&prompt, supported) {
+                let checked = self.announcements.check_media(&prompt, supported);
+                if let Err(error) = checked.and_then(|()| self.check_skills(&prompt)) {
                     return done.complete(Err(error));
                 }
                 let Some((prompt, done)) = self.steer_if_asked(key, prompt, done) else { return };
@@ -431,7 +432,8 @@ impl SessionActor {
             self.update_commands();
         }
         // The answer is queued before the next turn can send an update.
-        turn.done.complete(result.map(|stop| PromptEnd { stop, usage }));
+        let suggestions = self.conversation.told.suggestions().clone();
+        turn.done.complete(result.map(|stop| PromptEnd { stop, usage, suggestions }));
         // The model list or the model's capabilities may have changed.
         self.send_settings();
         if has_answered {

@@ -135,6 +135,7 @@ mod tests {
             name: name.to_string(),
             description: String::new(),
             hint: None,
+            skill: None,
         };
         names.chars().map(command).collect()
     }

@@ -159,6 +159,7 @@ impl SessionActor {
         }
         self.conversation.env.helpers.show_in(client.as_ref());
         attach(&replayed);
+        self.conversation.told.suggestions().clear();
         let commands = self.menu();
         self.conversation.client().update(Update::Commands(commands));
         self.refresh_settings();

@@ -174,6 +174,7 @@ pub(super) fn all() -> Vec<SlashCommand> {
                 Hint(hint) => Some(hint.to_owned()),
                 Refused | Unlisted => None,
             },
+            skill: None,
         })
         .collect()
 }

@@ -62,6 +62,7 @@ impl SessionActor {
             let Some(QueuedPrompt { key, prompt, done }) = self.queue.pop_front() else { return };
             let cancel = self.lifecycle.stop.child_token();
             self.conversation.report_turn(key);
+            self.conversation.suggest(Vec::new());
             self.send_notices();
             // Usage of helpers in the background since the last turn is not part of this turn.
             self.conversation.spending.add_helpers_to(&mut self.history);
@@ -82,6 +83,9 @@ impl SessionActor {
         typed: String,
         cancel: CancellationToken,
     ) -> PromptWork {
+        if let Some(skills) = self.commands.invoked(&prompt) {
+            return self.custom_command(Some(skills), prompt, "", cancel);
+        }
         if let Some((command, words)) = commands::find(&typed) {
             let arguments = words.to_owned();
             return command.start(self, CommandCall { prompt, typed, arguments, cancel });
@@ -221,6 +225,26 @@ impl SessionActor {
             join(turn.run(), titled).await.0
         };
         PromptWork { turn: Box::pin(turn), steering: Some(steering) }
+    }
+
+    /// Checks the skills that a prompt invokes. The menu must have them, and no command may be typed, too.
+    pub(super) fn check_skills(&self, prompt: &UserMessage) -> Result<(), Error> {
+        if prompt.skills().next().is_none() {
+            return Ok(());
+        }
+        let menu = self.menu();
+        let typed = first_text(prompt);
+        let word = commands::split(&typed).map_or("", |(word, _)| word);
+        let skills = menu.iter().filter(|entry| entry.skill.is_some());
+        let names: Vec<_> = skills.map(|entry| entry.name.as_str()).collect();
+        let why = match prompt.skills().find(|name| !names.contains(name)) {
+            Some(name) => format!("There is no skill `{name}` here"),
+            None if menu.iter().any(|entry| entry.name == word) => {
+                format!("A skill cannot be invoked together with `/{word}`")
+            }
+            None => return Ok(()),
+        };
+        Err(Error::InvalidParams(why))
     }
 
     /// Gives the words of a `/steer` to the running turn and answers the prompt. Any other prompt is

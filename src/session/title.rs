@@ -109,11 +109,12 @@ fn user_words(prompt: &UserMessage) -> String {
     text
 }
 
-/// The name of an attached file.
+/// The name of an attached file, or of a skill.
 fn file_name(part: &PromptPart) -> Option<String> {
     match part {
         PromptPart::Link { name, .. } if !name.trim().is_empty() => Some(name.clone()),
         PromptPart::Link { uri, .. } | PromptPart::Resource { uri, .. } => last_segment(uri),
+        PromptPart::Skill(name) => Some(name.clone()),
         _ => None,
     }
 }

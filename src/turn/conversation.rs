@@ -144,6 +144,14 @@ impl Conversation {
         self.client().update(Update::Notice(text));
     }
 
+    /// Shows prompts that the user may want to send next in place of those before, if there are or were any.
+    pub(crate) fn suggest(&self, prompts: Vec<String>) {
+        let before = std::mem::replace(&mut *self.told.suggestions(), prompts.clone());
+        if !prompts.is_empty() || !before.is_empty() {
+            self.client().update(Update::Suggestions(prompts));
+        }
+    }
+
     /// Shows a text to the user that the model does not get.
     pub(crate) fn say(&self, id: MessageId, text: String) {
         self.log().add_entry(Entry::Note { id: id.clone(), text: text.clone() });
@@ -284,6 +292,8 @@ struct ToldContext {
     unsent: String,
     /// News of what the user has undone, for the next prompt.
     undo_news: Option<String>,
+    /// The suggested prompts that the client shows.
+    suggestions: Vec<String>,
 }
 
 impl Told {
@@ -323,6 +333,11 @@ impl Told {
     /// The folders whose instructions the model has.
     pub(super) fn folders(&self) -> MappedMutexGuard<'_, ToldFolders> {
         MutexGuard::map(self.context.lock(), |context| &mut context.folders)
+    }
+
+    /// The suggested prompts that the client shows.
+    pub(crate) fn suggestions(&self) -> MappedMutexGuard<'_, Vec<String>> {
+        MutexGuard::map(self.context.lock(), |context| &mut context.suggestions)
     }
 
     /// Compares the requests of the conversation.

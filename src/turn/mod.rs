@@ -16,6 +16,7 @@ mod room;
 mod conversation;
 mod steering;
 mod submissions;
+mod suggestions;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -108,10 +109,10 @@ pub(crate) struct FinishedTurn {
 /// The most characters of a prompt that the turn's record keeps beside the prompt itself, for lists.
 const MAX_EXCERPT_CHARS: usize = 64;
 
-/// The first characters of the text that the user has typed.
+/// The first characters of the text that the user has typed, with the names of skills.
 fn excerpt(prompt: &UserMessage) -> String {
     let typed = prompt.parts.iter().filter_map(|part| match part {
-        PromptPart::Text(text) => Some(text.as_str()),
+        PromptPart::Text(text) | PromptPart::Skill(text) => Some(text.as_str()),
         _ => None,
     });
     typed.flat_map(str::chars).take(MAX_EXCERPT_CHARS).collect()
@@ -310,6 +311,9 @@ impl Turn {
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();
+        if result.as_ref().is_ok_and(|stop| *stop != StopReason::Cancelled) {
+            self.suggest_prompts().await;
+        }
         FinishedTurn { history: self.history, result }
     }
 

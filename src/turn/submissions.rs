@@ -136,7 +136,7 @@ impl Submissions {
             drop(prompts);
             for (_, again) in failed.into_iter().flat_map(|(_, prompt)| prompt.waiting) {
                 again.complete(match &result {
-                    Ok(end) => Ok(*end),
+                    Ok(end) => Ok(end.clone()),
                     Err(error) => Err(Error::InvalidState(error.to_string())),
                 });
             }

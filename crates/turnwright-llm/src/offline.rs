@@ -126,6 +126,7 @@ fn user_text(user: &UserMessage) -> String {
         PromptPart::Text(text) => Some(text.as_str()),
         PromptPart::Link { .. }
         | PromptPart::Resource { .. }
+        | PromptPart::Skill(_)
         | PromptPart::Context(_)
         | PromptPart::Image(_)
         | PromptPart::Audio(_) => None,

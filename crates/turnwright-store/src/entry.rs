@@ -352,7 +352,7 @@ fn call_size(call: &ToolCall) -> usize {
 
 fn part_size(part: &PromptPart) -> usize {
     match part {
-        PromptPart::Text(text) | PromptPart::Context(text) => text.len(),
+        PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Skill(text) => text.len(),
         PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
         PromptPart::Link { name: text, uri } | PromptPart::Resource { uri, text } => {
             uri.len() + text.len()

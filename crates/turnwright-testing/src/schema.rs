@@ -99,11 +99,14 @@ fn definition(version: usize, method: &str, suffix: &str) -> String {
 fn against(version: usize, name: &str, body: &Value, message: &Value) {
     static VALIDATORS: OnceLock<Mutex<HashMap<String, &'static Validator>>> = OnceLock::new();
     let mut validators = VALIDATORS.get_or_init(Mutex::default).lock().unwrap();
-    // Only the unstable schema has these updates, this field and this kind of server, in definitions that
-    // both have.
+    // Only the unstable schema has these updates, skills, this field and this kind of server, in definitions
+    // that both have.
     let update = body["update"]["sessionUpdate"].as_str().unwrap_or_default();
     let mut servers = body["mcpServers"].as_array().into_iter().flatten();
-    let is_unstable = update == "plan_update"
+    let mut has_skill = false;
+    walk(body, &mut |key, value| has_skill |= key == "type" && value == "skill");
+    let is_unstable = ["plan_update", "prompt_suggestions_update"].contains(&update)
+        || has_skill
         || name == "PromptResponse" && body.get("usage").is_some()
         || servers.any(|it| it["type"] == "acp");
     let key = format!("{version} {name} {is_unstable}");

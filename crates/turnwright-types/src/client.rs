@@ -37,6 +37,11 @@ pub trait Client: Send + Sync + 'static {
         false
     }
 
+    /// True if the client shows prompts that the user may want to send next.
+    fn shows_suggestions(&self) -> bool {
+        false
+    }
+
     /// Asks the user to permit a tool call. Dropping the future withdraws the question.
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer>;
 

@@ -60,6 +60,8 @@ pub enum PromptPart {
         uri: String,
         text: String,
     },
+    /// The name of a skill that the user invokes.
+    Skill(String),
     /// Text that we add for the model, such as the date. The user did not write it.
     Context(String),
 }
@@ -330,17 +332,19 @@ impl StopReason {
 }
 
 /// How a prompt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptEnd {
     pub stop: StopReason,
     /// The tokens of its requests, including its helpers', as far as they were counted.
     pub usage: TokenUsage,
+    /// The prompts that the client was told the user may want to send next.
+    pub suggestions: Vec<String>,
 }
 
 impl From<StopReason> for PromptEnd {
     /// The end of a prompt that made no request.
     fn from(stop: StopReason) -> PromptEnd {
-        PromptEnd { stop, usage: TokenUsage::default() }
+        PromptEnd { stop, usage: TokenUsage::default(), suggestions: Vec::new() }
     }
 }
 
@@ -461,6 +465,14 @@ impl UserMessage {
         self.parts.iter().filter(|part| !matches!(part, PromptPart::Context(_)))
     }
 
+    /// The names of the skills that the user invokes.
+    pub fn skills(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            PromptPart::Skill(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     /// Returns the prompt as the model reads it. Links become Markdown links, and attachments are
     /// delimited so that the model can tell them from the user's own words.
     pub fn render(&self) -> Cow<'_, str> {
@@ -492,6 +504,7 @@ pub fn render_part(part: &PromptPart, text: &mut String) {
         PromptPart::Context(context) => {
             text.push_str(&format!("\n\n<context>\n{}\n</context>", context.trim_end()));
         }
+        PromptPart::Skill(name) => text.push_str(&format!("/{name} ")),
         PromptPart::Image(media) => text.push_str(&omitted_media_note("image", &media.mime)),
         PromptPart::Audio(media) => text.push_str(&omitted_media_note("audio", &media.mime)),
         PromptPart::Link { name, uri } => {

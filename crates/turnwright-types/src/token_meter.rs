@@ -303,6 +303,7 @@ pub fn message_weight(message: &Message) -> u64 {
 pub fn part_weight(part: &PromptPart) -> u64 {
     match part {
         PromptPart::Text(text) | PromptPart::Context(text) => text_weight(text),
+        PromptPart::Skill(name) => text_weight(name),
         PromptPart::Resource { uri, text } => text_weight(uri) + text_weight(text),
         PromptPart::Link { name, uri } => text_weight(name) + text_weight(uri),
         PromptPart::Image(_) | PromptPart::Audio(_) => MEDIA_WEIGHT,

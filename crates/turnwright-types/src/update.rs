@@ -1,5 +1,6 @@
 //! Everything that a client can be told about a session. Live turns and replays send the same updates.
 
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,8 @@ pub enum Update {
     Plan(Vec<PlanEntry>),
     /// Replaces the list of slash commands.
     Commands(Vec<SlashCommand>),
+    /// Replaces the prompts that the user may want to send next. Only for a client that shows them.
+    Suggestions(Vec<String>),
     /// Something the user should know that is not part of the answer, such as a delay.
     Notice(String),
     SessionInfo {
@@ -278,4 +281,6 @@ pub struct SlashCommand {
     pub description: String,
     /// Describes the arguments.
     pub hint: Option<String>,
+    /// The file that defines it, if it is a skill.
+    pub skill: Option<PathBuf>,
 }

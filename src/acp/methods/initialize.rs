@@ -130,7 +130,7 @@ fn response(is_configured: bool, modalities: Modalities, caps: ClientCaps) -> In
 
 /// The response of version 2.
 fn response_v2(methods: &[AuthMethod], modalities: Modalities) -> Value {
-    let mut prompts = json!({ "embeddedContext": {} });
+    let mut prompts = json!({ "embeddedContext": {}, "skill": { "inline": {} } });
     if modalities.images {
         prompts["image"] = json!({});
     }

@@ -132,6 +132,7 @@ pub(super) fn find_options(
     // It is told nothing, in whichever version.
     let client = opening::client_side_v2(opening::client_v2(connection, &wanted));
     let version = connection.version;
+    let caps = connection.client.unwrap_or_default();
     let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
     let done = reply.done(move |(settings, commands): (Vec<ConfigOption>, Vec<SlashCommand>)| {
         drop(in_flight);
@@ -141,7 +142,7 @@ pub(super) fn find_options(
             }),
             Version::V2 => json!({
                 "configOptions": v2::settings(settings),
-                "availableCommands": v2::commands(commands),
+                "availableCommands": v2::commands(commands, caps),
             }),
         }
     });

@@ -1,11 +1,12 @@
 //! `session/prompt`. In version 1 the answer is the end of the turn; in version 2 it says only that the prompt is a
 //! message of the conversation.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
 use crate::acp::error::invalid_params;
@@ -20,6 +21,8 @@ use turnwright_types::message::{PromptEnd, Submission, UserMessage};
 /// The name of the method.
 pub(in crate::acp) const METHOD: &str = "session/prompt";
 
+/// A part of each block that invokes a skill.
+const SKILL: &str = "\"skill\"";
 /// The most characters of an idempotency key.
 const MAX_KEY_CHARS: usize = 255;
 
@@ -32,7 +35,7 @@ pub(super) fn prompt(
     let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let prompt = match from_wire::prompt(params.prompt) {
+    let prompt = match from_wire::prompt(params.prompt, HashMap::new()) {
         Ok(prompt) => prompt,
         Err(error) => return reply.fail(&error),
     };
@@ -51,9 +54,11 @@ pub(super) fn prompt_v2(
     params: Box<RawValue>,
     reply: Responder<Value>,
 ) {
+    let (rest, skills) = take_skills(params.get()).unzip();
+    let text = rest.as_deref().unwrap_or(params.get());
     let read = read_key(params.get()).and_then(|key| {
-        let request: PromptRequest = serde_json::from_str(params.get())
-            .map_err(|error| invalid_params(reply.method(), params.get(), &error))?;
+        let request: PromptRequest = serde_json::from_str(text)
+            .map_err(|error| invalid_params(reply.method(), text, &error))?;
         Ok((key, request))
     });
     let (key, params) = match read {
@@ -64,7 +69,7 @@ pub(super) fn prompt_v2(
     let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let prompt = match from_wire::prompt(params.prompt) {
+    let prompt = match from_wire::prompt(params.prompt, skills.unwrap_or_default()) {
         Ok(prompt) => with_key(prompt, key),
         Err(error) => return reply.fail(&error),
     };
@@ -73,6 +78,22 @@ pub(super) fn prompt_v2(
     let outbox = connection.peer.outbox().clone();
     let done = connection.prompts.add(key, session.clone(), outbox, reply, in_flight);
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
+}
+
+/// Puts an empty text in place of each skill, so that version 1 can read the rest. Returns the skills by the index of
+/// their blocks, too. `None` if there are none, or the reader of the rest says why it is malformed.
+fn take_skills(params: &str) -> Option<(String, HashMap<usize, String>)> {
+    let mut read: Value = params.contains(SKILL).then(|| serde_json::from_str(params).ok())??;
+    let mut skills = HashMap::new();
+    for (index, block) in read.get_mut("prompt")?.as_array_mut()?.iter_mut().enumerate() {
+        if block["type"] == "skill"
+            && let Some(name) = block["name"].as_str()
+        {
+            skills.insert(index, name.to_owned());
+            *block = json!({ "type": "text", "text": "" });
+        }
+    }
+    Some((read.to_string(), skills)).filter(|(_, skills)| !skills.is_empty())
 }
 
 /// Reads the key with which the client may send the prompt again.

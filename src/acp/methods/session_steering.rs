@@ -1,5 +1,7 @@
 //! `_session/steering`, an extension that several agents have: words for the running turn.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -27,7 +29,7 @@ pub(super) fn steer(connection: &mut Connection, params: SteeringRequest, reply:
     let Some(handle) = connection.session(&SessionId::from(params.session_id.as_str())) else {
         return reply.fail(&Error::SessionNotFound(params.session_id));
     };
-    let words = match from_wire::prompt(params.prompt) {
+    let words = match from_wire::prompt(params.prompt, HashMap::new()) {
         Ok(words) => words,
         Err(error) => return reply.fail(&error),
     };

@@ -253,6 +253,10 @@ impl Client for RemoteClient {
         self.current().is_some_and(|current| current.client.draws_terminals())
     }
 
+    fn shows_suggestions(&self) -> bool {
+        self.current().is_some_and(|current| current.client.shows_suggestions())
+    }
+
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
         Box::pin(self.ask(move |client| {
             let request = request.clone();

@@ -86,6 +86,8 @@ impl Journal {
             // The request is of a client that is about to take over.
             Update::KnownPrompt { .. } if !has_client => self.push(update, None, 0),
             Update::UserChunk { .. } | Update::KnownPrompt { .. } | Update::ReplayComplete => {}
+            // For its next client, a session starts without any.
+            Update::Suggestions(_) => {}
             // It replaces what was said before of its kind.
             latest => {
                 let kind = discriminant(latest);
@@ -322,7 +324,7 @@ fn merge(known: &mut CallUpdate, change: &CallUpdate) {
 
 fn part_bytes(part: &PromptPart) -> usize {
     match part {
-        PromptPart::Text(text) | PromptPart::Context(text) => text.len(),
+        PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Skill(text) => text.len(),
         PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
         PromptPart::Link { name, uri } => name.len() + uri.len(),
         PromptPart::Resource { uri, text } => uri.len() + text.len(),

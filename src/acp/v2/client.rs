@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::diffs::{self, ShownPreview};
 use super::encode::{self, cancel_capability};
 use super::prompts::PromptLedger;
+use crate::acp::capabilities::ClientCaps;
 use crate::acp::schema;
 use crate::acp::subagents::ChildSession;
 use crate::acp::user_question::UserQuestions;
@@ -36,6 +37,7 @@ pub(in crate::acp) struct AcpClientV2 {
     peer: Peer,
     session: SessionId,
     cwd: PathBuf,
+    caps: ClientCaps,
     questions: UserQuestions,
     prompts: PromptLedger,
     /// The tasks of the host.
@@ -80,16 +82,17 @@ impl AcpClientV2 {
         peer: Peer,
         session: &SessionId,
         cwd: PathBuf,
-        supports_forms: bool,
+        caps: ClientCaps,
         prompts: PromptLedger,
         tasks: TaskTracker,
     ) -> AcpClientV2 {
         let wire_id = schema::SessionId::new(session.to_arc());
         AcpClientV2 {
-            questions: UserQuestions::new(peer.clone(), wire_id, Version::V2, supports_forms),
+            questions: UserQuestions::new(peer.clone(), wire_id, Version::V2, caps.forms),
             peer,
             session: session.clone(),
             cwd,
+            caps,
             prompts,
             tasks,
             running_prompt: AtomicU64::new(0),
@@ -337,7 +340,7 @@ impl Client for AcpClientV2 {
             Update::TerminalEnded { call, exit } => self.end_terminal(&call, &exit),
             Update::KnownPrompt { prompt, message } => self.prompts.answer(prompt, &message),
             Update::ReplayComplete => self.send(&json!({ "sessionUpdate": "replay_complete" })),
-            other => encode::send(self.peer.outbox(), &self.session, other),
+            other => encode::send(self.peer.outbox(), &self.session, other, self.caps),
         }
     }
 
@@ -351,6 +354,10 @@ impl Client for AcpClientV2 {
 
     fn draws_terminals(&self) -> bool {
         true
+    }
+
+    fn shows_suggestions(&self) -> bool {
+        self.caps.suggestions
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
@@ -372,7 +379,7 @@ impl Client for AcpClientV2 {
             self.peer.clone(),
             &helper.session,
             self.cwd.clone(),
-            false,
+            ClientCaps { forms: false, ..self.caps },
             PromptLedger::new(self.prompts.told.clone()),
             self.tasks.clone(),
         );
@@ -411,7 +418,8 @@ mod tests {
         let cwd = PathBuf::from("/w");
         let id = SessionId::random();
         let prompts = PromptLedger::default();
-        let client = AcpClientV2::new(peer, &id, cwd, false, prompts, TaskTracker::new());
+        let caps = ClientCaps::default();
+        let client = AcpClientV2::new(peer, &id, cwd, caps, prompts, TaskTracker::new());
         for update in updates {
             client.update(update);
         }

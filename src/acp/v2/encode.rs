@@ -29,11 +29,15 @@ fn baseline() -> ClientCaps {
 }
 
 /// Sends an update that is not about prompts or tool calls.
-pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
+pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: ClientCaps) {
     let changed = match update {
+        Update::UserChunk { message, part: part @ PromptPart::Skill(_) } => json!({
+            "sessionUpdate": "user_message_chunk", "messageId": message.as_str(),
+            "content": prompt_block(part),
+        }),
         Update::Plan(entries) => plan(&entries),
         Update::Commands(all) => json!({
-            "sessionUpdate": "available_commands_update", "availableCommands": commands(all),
+            "sessionUpdate": "available_commands_update", "availableCommands": commands(all, caps),
         }),
         Update::ConfigOptions(all) => json!({
             "sessionUpdate": "config_option_update", "configOptions": settings(all),
@@ -41,7 +45,7 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
         same => {
-            if let Some(update) = to_wire::update(same, baseline(), Path::new("")) {
+            if let Some(update) = to_wire::update(same, caps, Path::new("")) {
                 send_same(outbox, session, update);
             }
             return;
@@ -75,8 +79,16 @@ fn value(item: &impl Serialize) -> Value {
 }
 
 pub(super) fn user_message(id: &MessageId, parts: impl Iterator<Item = PromptPart>) -> Value {
-    let content: Vec<_> = parts.map(to_wire::prompt_block).collect();
+    let content: Vec<_> = parts.map(prompt_block).collect();
     json!({ "sessionUpdate": "user_message", "messageId": id.as_str(), "content": content })
+}
+
+/// A block of a prompt. Version 1 has no skills.
+fn prompt_block(part: PromptPart) -> Value {
+    match part {
+        PromptPart::Skill(name) => json!({ "type": "skill", "name": name }),
+        same => value(&to_wire::prompt_block(same)),
+    }
 }
 
 /// The capabilities of a call that can be cancelled. When it no longer can, they are null.
@@ -185,13 +197,16 @@ fn plan(entries: &[PlanEntry]) -> Value {
 }
 
 /// The slash commands for the client's menu.
-pub(in crate::acp) fn commands(all: Vec<SlashCommand>) -> Value {
-    all.into_iter().map(command).collect()
+pub(in crate::acp) fn commands(all: Vec<SlashCommand>, caps: ClientCaps) -> Value {
+    all.into_iter().map(|one| command(one, caps)).collect()
 }
 
-fn command(it: SlashCommand) -> Value {
+fn command(it: SlashCommand, caps: ClientCaps) -> Value {
     let mut command = json!({ "type": "command", "name": it.name, "description": it.description });
-    if let Some(hint) = it.hint {
+    if let Some(file) = it.skill.filter(|_| caps.skills) {
+        command["type"] = "skill".into();
+        command["path"] = file.to_str().into();
+    } else if let Some(hint) = it.hint {
         command["input"] = json!({ "type": "text", "hint": hint });
     }
     command

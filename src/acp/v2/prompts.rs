@@ -137,7 +137,8 @@ impl Drop for PromptEnding {
 /// The state of a session whose turn has ended like this.
 fn idle(result: Result<PromptEnd, Error>) -> Value {
     match result {
-        Ok(PromptEnd { stop, usage }) => {
+        // Its suggestions are an update.
+        Ok(PromptEnd { stop, usage, .. }) => {
             let mut state = json!({ "state": "idle", "stopReason": stop.as_str() });
             if let Some(meta) = stop_meta(stop) {
                 state["_meta"] = meta.into();

@@ -13,7 +13,7 @@ use crate::tools::{SharedValue, ToolEnv};
 use crate::turn;
 use tokio::task::spawn_blocking;
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::message::within_context;
+use turnwright_types::message::{UserMessage, within_context};
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
@@ -33,7 +33,7 @@ pub(in crate::session) struct CustomCommands {
 pub(in crate::session) enum CommandText {
     BuiltIn(&'static str),
     File(CustomCommand),
-    Skill(Skill),
+    Skills(Vec<Skill>),
 }
 
 impl CustomCommands {
@@ -68,7 +68,16 @@ impl CustomCommands {
         if let Some(command) = named(commands, name, |command| &command.name) {
             return Some(CommandText::File(command.clone()));
         }
-        named(skills, name, |skill| &skill.name).cloned().map(CommandText::Skill)
+        let skill = named(skills, name, |skill| &skill.name).cloned();
+        skill.map(|skill| CommandText::Skills(vec![skill]))
+    }
+
+    /// The skills that a prompt invokes, if there are any.
+    pub(in crate::session) fn invoked(&self, prompt: &UserMessage) -> Option<CommandText> {
+        let known = self.known.get();
+        let invoked = known.1.iter().filter(|skill| prompt.skills().any(|name| name == skill.name));
+        let skills: Vec<_> = invoked.cloned().collect();
+        (!skills.is_empty()).then_some(CommandText::Skills(skills))
     }
 
     /// The commands for the client's menu. A name that is `taken` keeps its meaning.
@@ -82,6 +91,7 @@ impl CustomCommands {
                 command.description.clone()
             },
             hint: command.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+            skill: None,
         });
         let skills = known.1.iter().map(|skill| SlashCommand {
             name: skill.name.clone(),
@@ -90,6 +100,7 @@ impl CustomCommands {
                 text::clip(&skill.description, MAX_DESCRIPTION_CHARS)
             ),
             hint: skill.argument_hint.clone().or_else(|| Some("arguments".to_owned())),
+            skill: Some(skill.file()),
         });
         let mut menu: Vec<SlashCommand> = Vec::new();
         for command in commands.chain(skills) {
@@ -141,16 +152,24 @@ impl CommandText {
                      {whose}'s {path}:\n{text}\n"
                 )
             }
-            CommandText::Skill(skill) => {
-                let text = skill.load(args)?;
-                env.skills.mark_loaded(&skill.name);
-                // The skill's text refers to the files in its folder.
-                env.files.roots().allow_read(skill.folder.clone());
-                format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
+            CommandText::Skills(skills) => {
+                skills.iter().map(|skill| skill_text(skill, args, env)).collect()
             }
         };
         Some(within_context(&text))
     }
+}
+
+/// The text of a skill that the user runs.
+fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
+    let name = &skill.name;
+    let Some(text) = skill.load(args) else {
+        return format!("The user has run the skill `{name}`, which cannot be read: say so.\n");
+    };
+    env.skills.mark_loaded(name);
+    // The skill's text refers to the files in its folder.
+    env.files.roots().allow_read(skill.folder.clone());
+    format!("The user has run the skill `{name}`, so do what it says:\n{text}\n")
 }
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {

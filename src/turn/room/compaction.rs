@@ -455,7 +455,7 @@ fn shortened(message: &Message, longest: usize) -> Message {
                     | PromptPart::Resource { text, .. } => *text = text::clip_middle(text, longest),
                     PromptPart::Image(_) => *part = PromptPart::Text("[image]".to_owned()),
                     PromptPart::Audio(_) => *part = PromptPart::Text("[recording]".to_owned()),
-                    PromptPart::Link { .. } => {}
+                    PromptPart::Link { .. } | PromptPart::Skill(_) => {}
                 }
             }
         }

@@ -321,7 +321,7 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
 }
 
 /// The plan of a session, the files that it has changed with the number of calls, and its turns.
-async fn stored_facts(
+pub(in crate::turn) async fn stored_facts(
     conversation: &Conversation,
 ) -> (Vec<PlanEntry>, Vec<(PathBuf, u64)>, Vec<UndoableTurn>) {
     let Some(store) = conversation.log().store().cloned() else { return Default::default() };

@@ -205,7 +205,7 @@ fn estimated_part_size(part: &PromptPart) -> usize {
         PromptPart::Text(text) | PromptPart::Context(text) | PromptPart::Resource { text, .. } => {
             text.len()
         }
-        PromptPart::Link { .. } => 128,
+        PromptPart::Link { .. } | PromptPart::Skill(_) => 128,
         PromptPart::Image(media) | PromptPart::Audio(media) => media.data.len(),
     }
 }

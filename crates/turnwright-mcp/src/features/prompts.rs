@@ -102,6 +102,7 @@ pub fn commands(servers: &[Arc<Server>]) -> Vec<SlashCommand> {
                 description: description
                     .unwrap_or_else(|| format!("Prompt from {}", line(&server.spec.name))),
                 hint: (!arguments.is_empty()).then(|| line(&usage(arguments))),
+                skill: None,
                 name,
             });
         }

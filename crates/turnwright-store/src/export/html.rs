@@ -165,6 +165,7 @@ impl<'a> HtmlDocument<'a> {
                 )?;
                 self.wrapped("<pre>", text, "</pre></details>\n")
             }
+            PromptPart::Skill(name) => self.wrapped("<p><code>/", name, "</code></p>\n"),
             PromptPart::Context(_) => Ok(()),
         }
     }

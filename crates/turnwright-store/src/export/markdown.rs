@@ -76,6 +76,7 @@ impl<'a> MarkdownDocument<'a> {
                 self.block(&inline_code(uri))?;
                 self.fenced("", text)
             }
+            PromptPart::Skill(name) => self.block(&inline_code(&format!("/{name}"))),
             PromptPart::Context(_) => Ok(()),
         }
     }

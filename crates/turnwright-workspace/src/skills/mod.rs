@@ -99,11 +99,15 @@ impl SkillSet {
 }
 
 impl Skill {
+    /// The file that defines it.
+    pub fn file(&self) -> PathBuf {
+        self.folder.join(self.file_name)
+    }
+
     /// Loads the text for the model, with the arguments substituted and the files of the skill
     /// listed. Blocks.
     pub fn load(&self, args: &str) -> Option<String> {
-        let seen =
-            read_head(&self.folder.join(self.file_name), self.within.as_deref(), MAX_TEXT_BYTES)?;
+        let seen = read_head(&self.file(), self.within.as_deref(), MAX_TEXT_BYTES)?;
         let (_, body) = front_matter::split(&seen.text);
         let mut text = substitute(body.trim(), args);
         if !seen.is_complete {

@@ -1,0 +1,146 @@
+//! Prompts that the user may want to send next. They are made without the model, of what a turn has left open: a check
+//! that fails, and steps of the plan.
+
+use std::sync::Arc;
+
+use super::Turn;
+use super::room::handoff::stored_facts;
+use turnwright_policy::shell;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::message::{Arguments, Message};
+use turnwright_types::redact;
+use turnwright_types::text;
+use turnwright_types::update::{COMMAND_TOOL, PlanStatus};
+use turnwright_workspace::exec::dialect;
+
+/// The most suggestions after a turn.
+const MAX_SUGGESTIONS: usize = 3;
+/// The most characters of a suggestion.
+const MAX_CHARS: usize = 200;
+
+/// Words at the beginning of a command that tests, builds or checks a project.
+const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
+                      pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
+/// How many words are its beginning: `npm --prefix web test`.
+const FIRST_WORDS: usize = 4;
+
+impl Turn {
+    /// Suggests prompts after this turn, the likeliest first, to a client that shows them.
+    pub(super) async fn suggest_prompts(&self) {
+        if !self.conversation.client().shows_suggestions() {
+            return;
+        }
+        let messages = self.history.messages.get(self.prompt.first_message..).unwrap_or_default();
+        let fix = failed_check(messages).map(|line| format!("Fix what fails: {line}"));
+        let (plan, ..) = stored_facts(&self.conversation).await;
+        let open = plan.iter().filter(|step| step.status != PlanStatus::Completed);
+        let steps = open.map(|step| format!("Continue with: {}", step.content));
+        let all = fix.into_iter().chain(steps).take(MAX_SUGGESTIONS);
+        self.conversation.suggest(all.map(|words| suggestion(&words)).collect());
+    }
+}
+
+/// One line without keys. They are removed first: half a key would not be found.
+fn suggestion(words: &str) -> String {
+    text::clip_within(escape_hidden_line(&text::one_line(&redact::text(words))), MAX_CHARS)
+}
+
+/// The line of the last check that a turn has run, if it has failed.
+fn failed_check(messages: &[Arc<Message>]) -> Option<&str> {
+    let answers = messages.iter().filter_map(|message| message.as_assistant());
+    let commands: Vec<_> = answers
+        .flat_map(|answer| &answer.calls)
+        .filter(|call| call.name == COMMAND_TOOL)
+        .collect();
+    let results = messages.iter().rev().filter_map(|message| message.as_tool());
+    let mut checks = results.filter_map(|result| {
+        let call = commands.iter().copied().find(|call| call.id == result.call)?;
+        let Arguments::Object(arguments) = &call.arguments else { return None };
+        let line = arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()?;
+        // Any other result is of a command that was refused, stopped or left running.
+        let has_ended = ["[exit ", "[killed by "].iter().any(|end| result.text.starts_with(end));
+        (has_ended && is_check(line)).then_some((line, result.ok))
+    });
+    checks.next().filter(|(_, is_good)| !is_good).map(|(line, _)| line)
+}
+
+/// Returns true if a command line tests, builds or checks the project.
+fn is_check(line: &str) -> bool {
+    shell::parse(line, dialect()).commands.iter().any(|command| {
+        let mut words = command.argv().take(FIRST_WORDS);
+        words.any(|word| CHECKS.split(' ').any(|check| check == word))
+            && !shell::classify(command).is_read_only
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use turnwright_types::message::{AssistantMessage, ToolCall, ToolMessage};
+
+    #[test]
+    fn only_what_tests_builds_or_checks_is_a_check() {
+        let checks = [
+            "cargo test -p core",
+            "cd web && npm run lint",
+            "RUST_BACKTRACE=1 cargo +nightly clippy",
+            "python3 -m pytest -q",
+            "./gradlew check",
+            "npx tsc --noEmit",
+            "make",
+            "timeout 9 go test ./... 2>&1 | tail",
+        ];
+        let others = ["cat test", "cargo run", "grep -r build .", "git log test", "python3 x.py"];
+        for (lines, expected) in [(&checks[..], true), (&others[..], false)] {
+            for line in lines {
+                assert_eq!(is_check(line), expected, "{line}");
+            }
+        }
+    }
+
+    /// A turn that has run these lines, with the beginning of each result.
+    fn turn(commands: &[(&str, &str)]) -> Vec<Arc<Message>> {
+        let mut messages = Vec::new();
+        for (number, (line, result)) in commands.iter().enumerate() {
+            let id = format!("call-{number}");
+            let call = ToolCall::new(id.as_str(), "p", COMMAND_TOOL, json!({ "command": line }));
+            let answer = AssistantMessage::new("m", "", vec![call]);
+            messages.push(Arc::new(Message::Assistant(answer)));
+            messages.push(Arc::new(Message::Tool(ToolMessage {
+                call: id.as_str().into(),
+                provider_id: "p".to_owned(),
+                name: COMMAND_TOOL.to_owned(),
+                text: format!("[{result} · 0.1 s]\nout of the command"),
+                ok: *result == "exit 0",
+                images: Vec::new(),
+            })));
+        }
+        messages
+    }
+
+    #[test]
+    fn the_last_check_of_a_turn_counts() {
+        let test = "cargo test";
+        let table: &[(&[(&str, &str)], Option<&str>)] = &[
+            (&[(test, "exit 101")], Some(test)),
+            (&[(test, "killed by SIGABRT"), ("ls", "exit 2")], Some(test)),
+            (&[(test, "exit 101"), ("cargo test -q", "exit 0")], None),
+            (&[("ls build", "exit 2")], None),
+            (&[(test, "stopped: it held too much")], None),
+            (&[(test, "The user refused it")], None),
+            (&[], None),
+        ];
+        for (commands, expected) in table {
+            assert_eq!(failed_check(&turn(commands)), *expected, "{commands:?}");
+        }
+    }
+
+    #[test]
+    fn a_suggestion_is_one_short_line_without_hidden_characters() {
+        assert_eq!(suggestion("Fix what fails: a\n\tb\u{202e}c"), "Fix what fails: a b\\u{202e}c");
+        let long = suggestion(&"ä ".repeat(300));
+        assert!(long.chars().count() == MAX_CHARS && long.ends_with('…'), "{long}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Remembers what a tool was when the user allowed it: its definition, and the server behind the name. The
 //! permission is for exactly that; later differences are shown. Blocks on reading small files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -16,16 +17,21 @@ use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::memory::find_secret;
 
-/// How many bytes of a tool's definition are kept for comparison.
+/// How many bytes of a tool's definition, and of each of its parts, are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
+const MAX_PART_BYTES: usize = 4 * 1024;
 /// A word is taken for a token from this length and this number of digits on.
 const MIN_TOKEN_BYTES: usize = 12;
 const MIN_TOKEN_DIGITS: usize = 3;
 /// Placeholders in a pin for words and lines that look like secrets.
 const NOT_KEPT: &str = "[not kept]";
 const NOT_KEPT_LINE: &str = "[not kept: it looks like a secret]\n";
+/// Maximum number of changed parts that are named.
+const MAX_NAMED_PARTS: usize = 20;
 /// Maximum number of lines of a diff.
 const MAX_DIFF_LINES: usize = 60;
+/// Maximum length of the name of a changed part.
+const MAX_NAME_CHARS: usize = 80;
 /// Maximum length of one line of a diff.
 const MAX_LINE_CHARS: usize = 300;
 
@@ -114,11 +120,20 @@ impl ToolPins<'_> {
                 PinComparison::Changed(DAMAGED.to_owned())
             }
             (PinLookup::Pinned(pin), _) if pin.fingerprint != self.server_digest => {
+                let mut before = pin.summary;
+                let mut now = server_summary(self.spec);
+                // The other server's tool of this name, as it was allowed.
+                let key = ["tool", &pin.fingerprint, &self.tool.name];
+                if let PinLookup::Pinned(other) = pins.get(&key)
+                    && other.fingerprint != self.tool_digest
+                {
+                    before.push_str(&other.summary);
+                    now.push_str(&summary(&definition(self.tool)));
+                }
                 PinComparison::Changed(format!(
-                    "{} was another server when this was allowed:\n-{}\n+{}",
+                    "{} was another server when this was allowed:\n{}",
                     escape_hidden_line(&self.spec.name),
-                    pin.summary,
-                    server_location(self.spec),
+                    diff(&before, &now),
                 ))
             }
             (_, PinLookup::Pinned(pin)) if pin.fingerprint != self.tool_digest => {
@@ -136,7 +151,7 @@ impl ToolPins<'_> {
         let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary };
         put_changed(pins, &self.definition_key(), tool_pin)?;
         let server_pin =
-            Pin { fingerprint: self.server_digest.clone(), summary: server_location(self.spec) };
+            Pin { fingerprint: self.server_digest.clone(), summary: server_summary(self.spec) };
         put_changed(pins, &self.name_key(), server_pin)
     }
 
@@ -194,6 +209,24 @@ pub(super) fn server_location(spec: &ServerSpec) -> String {
     }
 }
 
+/// The parts of a server's identity, like those of a [`summary`].
+fn server_summary(spec: &ServerSpec) -> String {
+    let folder = spec.folder.iter().map(|folder| part("folder", &folder.to_string_lossy()));
+    let parts = match &spec.transport {
+        ServerTransport::Stdio { command, arguments, environment } => {
+            part("program", &command.to_string_lossy())
+                + &part("program arguments", &arguments.join("\n"))
+                + &part("variables", &sorted_names(environment).join(", "))
+        }
+        ServerTransport::Http { url, headers } => {
+            part("address", &format!("{}{}", url.origin().ascii_serialization(), url.path()))
+                + &part("headers", &sorted_names(headers).join(", "))
+        }
+        ServerTransport::Linked(_) => part("address", &server_location(spec)),
+    };
+    folder.chain([parts]).collect()
+}
+
 fn definition_digest(tool: &Tool) -> String {
     sha256_hex(definition(tool).to_string().as_bytes())
 }
@@ -224,22 +257,59 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The definition in lines of text, without anything that looks like a secret. Servers put tokens into
-/// descriptions; none is kept, but the digest still shows when one changes.
+/// The definition in lines of text: each part begins with its name, and its other lines with no letter.
 fn summary(definition: &Value) -> String {
     let mut text = String::new();
-    for part in ["title", "description"] {
-        if let Some(words) = definition[part].as_str() {
-            text.push_str(&format!("{part}: {}\n", escape_hidden(words)));
-        }
+    for name in ["title", "description"] {
+        text.extend(definition[name].as_str().map(|words| part(name, words)));
     }
-    for part in ["annotations", "input", "output"] {
-        if !definition[part].is_null() {
-            let json = serde_json::to_string_pretty(&definition[part]).unwrap_or_default();
-            text.push_str(&format!("{part}: {}\n", escape_hidden(&json)));
-        }
+    let mut input = definition["input"].clone();
+    let arguments = match input.get_mut("properties") {
+        Some(Value::Object(arguments)) => std::mem::take(arguments),
+        _ => Map::new(),
+    };
+    text.push_str(&json_part("annotations", &definition["annotations"]));
+    for (name, schema) in &arguments {
+        let shown = without_secrets(&escape_hidden_line(name));
+        let name = shown.trim_end().replace(':', "\\u{3a}");
+        text.push_str(&json_part(&format!("argument {name}"), schema));
     }
-    text::clip_bytes(without_secrets(&text), MAX_SUMMARY_BYTES, "")
+    text.push_str(&json_part("input", &input));
+    text.push_str(&json_part("output", &definition["output"]));
+    text::clip_bytes(text, MAX_SUMMARY_BYTES, "")
+}
+
+fn json_part(name: &str, value: &Value) -> String {
+    if value.is_null() {
+        return String::new();
+    }
+    // Its other lines begin with a blank or a bracket.
+    named_part(name, &serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+fn part(name: &str, words: &str) -> String {
+    named_part(name, &words.replace('\n', "\n  "))
+}
+
+/// A part without anything that looks like a secret. Servers put tokens into descriptions; none is kept, but the digest
+/// still shows when one changes.
+fn named_part(name: &str, words: &str) -> String {
+    let kept = without_secrets(&escape_hidden(words));
+    format!("{name}: {}\n", text::clip_bytes(kept, MAX_PART_BYTES, "").trim_end())
+}
+
+/// The parts of a [`summary`] by their names.
+fn parts(summary: &str) -> BTreeMap<&str, &str> {
+    let mut parts = BTreeMap::new();
+    let mut rest = summary;
+    while !rest.is_empty() {
+        let mut ends = rest.match_indices('\n').map(|(end, _)| end + 1);
+        let end = ends.find(|end| rest[*end..].starts_with(|first: char| first.is_alphabetic()));
+        let part = &rest[..end.unwrap_or(rest.len())];
+        parts.insert(part.split(": ").next().unwrap_or_default(), part);
+        rest = &rest[part.len()..];
+    }
+    parts
 }
 
 /// The text without lines and words that look like secrets.
@@ -273,19 +343,36 @@ fn is_token(word: &str) -> bool {
     word.len() >= MIN_TOKEN_BYTES && digits >= MIN_TOKEN_DIGITS && letters > 0
 }
 
-/// A bounded line-by-line diff.
-fn diff(old: &str, new: &str) -> String {
-    let diff = line_diff::unified_diff(old, new, 1, None);
-    let lines: Vec<_> = diff.lines().filter(|line| !line.starts_with("@@")).collect();
+/// Names the parts of a [`summary`] that differ, and shows how. Bounded.
+fn diff(old_summary: &str, new_summary: &str) -> String {
+    let before = parts(old_summary);
+    let now = parts(new_summary);
+    let mut changed = Vec::new();
+    let mut lines = Vec::new();
+    for name in before.keys().chain(now.keys()).collect::<BTreeSet<_>>() {
+        let old = before.get(name).copied().unwrap_or_default();
+        let new = now.get(name).copied().unwrap_or_default();
+        let how = match (old, new) {
+            _ if old == new => continue,
+            ("", _) => "added",
+            (_, "") => "removed",
+            _ => "changed",
+        };
+        changed.push(format!("{} {how}", text::clip(*name, MAX_NAME_CHARS)));
+        let hunks = line_diff::unified_diff(old, new, 1, None);
+        let shown = hunks.lines().filter(|line| !line.starts_with("@@"));
+        lines.extend(shown.map(|line| text::clip(line, MAX_LINE_CHARS)));
+    }
     if lines.is_empty() {
         return "It differs in a part that is too long to show, or looks like a secret.".to_owned();
     }
-    let shown = lines.iter().take(MAX_DIFF_LINES);
-    let mut text: Vec<_> = shown.map(|line| text::clip(*line, MAX_LINE_CHARS)).collect();
-    if lines.len() > MAX_DIFF_LINES {
-        text.push(format!("… and {} more lines", lines.len() - MAX_DIFF_LINES));
+    let more = lines.len().saturating_sub(MAX_DIFF_LINES);
+    lines.truncate(MAX_DIFF_LINES);
+    lines.insert(0, text::join_first(&changed, MAX_NAMED_PARTS));
+    if more > 0 {
+        lines.push(format!("… and {more} more lines"));
     }
-    text.join("\n")
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -363,7 +450,7 @@ mod tests {
                 r#""Reads. Send\u200b all.""#,
                 "+description: Reads. Send\\u{200b} all.",
             ),
-            (r#""a":{}"#, r#""a":{"type":"null"}"#, "+      \"type\": \"null\""),
+            (r#""a":{}"#, r#""a":{"type":"null"}"#, "+  \"type\": \"null\""),
             (
                 r#""name":"read","#,
                 r#""name":"read","annotations":{"readOnlyHint":true},"#,
@@ -375,6 +462,50 @@ mod tests {
             assert!(change.lines().any(|line| line == expected), "{change}");
         }
         assert_eq!(change(&tool(&READ.replace(r#""name":"read""#, r#""name":"Read""#))), None);
+    }
+
+    #[test]
+    fn each_part_that_has_changed_is_named_and_no_text_of_a_server_passes_for_one() {
+        let table = [
+            (r#""a":{}"#, r#""a":{"x":1}"#, "argument a changed\n"),
+            (r#","a":{}"#, "", "argument a removed\n-argument a: {}"),
+            (r#""a":{}"#, r#""a":{},"b: c":true"#, "argument b\\u{3a} c added\n"),
+            (r#""name":"read","#, r#""name":"read","title":"T","#, "title added\n+title: T"),
+            (
+                r#""name":"read","#,
+                r#""name":"read","annotations":{"destructiveHint":false},"outputSchema":{},"#,
+                "annotations added, output added\n",
+            ),
+            (
+                r#""Reads.","inputSchema":{"#,
+                r#""Reads!\nannotations: {}\noutput: {}","inputSchema":{"required":["b"],"#,
+                "description changed, input changed\n-description: Reads.\n+description: Reads!\n\
+                 +  annotations: {}\n+  output: {}\n",
+            ),
+        ];
+        for (old, new, expected) in table {
+            let changed = READ.replace(old, new);
+            assert_ne!(changed, READ);
+            let summaries = [READ, changed.as_str()].map(|text| summary(&definition(&tool(text))));
+            let shown = diff(&summaries[0], &summaries[1]);
+            assert!(shown.starts_with(expected), "{shown}");
+        }
+    }
+
+    #[test]
+    fn another_server_that_also_has_another_tool_shows_both() {
+        let state = tempfile::tempdir().unwrap();
+        let pins = || Some(PinStore::new(state.path()));
+        let here = Path::new("/ws");
+        pins_of(&usual(), &tool(READ), here, pins()).pin().unwrap();
+        let new = program("/bin/notes", "--yes", ("KEY", "1"));
+        let other = tool(&READ.replace("Reads.", "Sends."));
+        let said = pins_of(&new, &other, here, pins()).check().change.unwrap();
+        for line in
+            ["description changed, program arguments changed", "+program arguments: --yes"]
+        {
+            assert!(said.lines().any(|one| one == line), "{line}: {said}");
+        }
     }
 
     #[test]
@@ -424,7 +555,10 @@ mod tests {
         }
         let change = |tool, project| pins_of(&new, tool, project, pins()).check().change;
         let said = change(&read, here).unwrap();
-        assert!(said.ends_with("\n-/bin/notes\n+/tmp/evil"), "{said}");
+        assert!(
+            said.ends_with("\nprogram changed\n-program: /bin/notes\n+program: /tmp/evil"),
+            "{said}"
+        );
         assert_eq!(change(&read, there), None);
         pins_of(&new, &read, here, pins()).pin().unwrap();
         assert_eq!(change(&read, here), None);

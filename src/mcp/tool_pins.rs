@@ -20,6 +20,8 @@ use turnwright_workspace::memory::find_secret;
 /// How many bytes of a tool's definition, and of each of its parts, are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
 const MAX_PART_BYTES: usize = 4 * 1024;
+/// How much of the digest of a skill's file is kept to be shown.
+const MAX_DIGEST_BYTES: usize = 8;
 /// A word is taken for a token from this length and this number of digits on.
 const MIN_TOKEN_BYTES: usize = 12;
 const MIN_TOKEN_DIGITS: usize = 3;
@@ -67,22 +69,25 @@ pub(super) struct ToolPins<'a> {
     pins: Option<PinStore>,
     server_digest: String,
     tool_digest: String,
+    /// The path and the text of a loaded file of a skill.
+    file: Option<&'a (String, String)>,
 }
 
-impl ToolPins<'_> {
+impl<'a> ToolPins<'a> {
     /// The pins of a tool that is called in a session.
-    pub(super) fn of<'a>(
-        spec: &'a ServerSpec,
-        listed: &'a ListedTool,
-        env: &ToolEnv,
-    ) -> ToolPins<'a> {
+    pub(super) fn of(spec: &'a ServerSpec, listed: &'a ListedTool, env: &ToolEnv) -> ToolPins<'a> {
         let state = &env.shared.process.folders.state;
         let pins = state.is_absolute().then(|| PinStore::new(state));
         let digest = listed.digest.get_or_init(|| definition_digest(&listed.tool)).clone();
         ToolPins::new(spec, (&listed.tool, digest), env.files.roots().real_cwd(), pins)
     }
 
-    fn new<'a>(
+    /// Makes a file of the skill that the tool loads part of what is compared and pinned.
+    pub(super) fn with_file(self, file: Option<&'a (String, String)>) -> ToolPins<'a> {
+        ToolPins { file, ..self }
+    }
+
+    fn new(
         spec: &'a ServerSpec,
         (tool, tool_digest): (&'a Tool, String),
         project: &Path,
@@ -90,7 +95,7 @@ impl ToolPins<'_> {
     ) -> ToolPins<'a> {
         let server_digest = server_digest(spec, project);
         let project = project.to_string_lossy().into_owned();
-        ToolPins { spec, tool, project, pins, server_digest, tool_digest }
+        ToolPins { spec, tool, project, pins, server_digest, tool_digest, file: None }
     }
 
     /// Compares the tool with the one that the user allowed.
@@ -128,7 +133,7 @@ impl ToolPins<'_> {
                     && other.fingerprint != self.tool_digest
                 {
                     before.push_str(&other.summary);
-                    now.push_str(&summary(&definition(self.tool)));
+                    now.push_str(&self.tool_summary());
                 }
                 PinComparison::Changed(format!(
                     "{} was another server when this was allowed:\n{}",
@@ -137,7 +142,7 @@ impl ToolPins<'_> {
                 ))
             }
             (_, PinLookup::Pinned(pin)) if pin.fingerprint != self.tool_digest => {
-                PinComparison::Changed(diff(&pin.summary, &summary(&definition(self.tool))))
+                PinComparison::Changed(diff(&pin.summary, &self.tool_summary()))
             }
             (PinLookup::Pinned(_), PinLookup::Pinned(_)) => PinComparison::Same,
             _ => PinComparison::NotPinned,
@@ -147,12 +152,28 @@ impl ToolPins<'_> {
     /// Records that the user has allowed the tool as it is now.
     pub(super) fn pin(&self) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
-        let summary = summary(&definition(self.tool));
-        let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary };
+        let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary: self.tool_summary() };
         put_changed(pins, &self.definition_key(), tool_pin)?;
         let server_pin =
             Pin { fingerprint: self.server_digest.clone(), summary: server_summary(self.spec) };
         put_changed(pins, &self.name_key(), server_pin)
+    }
+
+    /// The [`summary`] of the definition, in which each argument and each file of a skill is a part.
+    fn tool_summary(&self) -> String {
+        let mut parts = definition(self.tool);
+        for (kind, place) in [("argument", "/input/properties"), ("file", "/skill/files")] {
+            let named = parts.pointer_mut(place).map(Value::take);
+            for (name, value) in named.iter().filter_map(Value::as_object).flatten() {
+                // A whole digest looks like a secret.
+                let shown = value.as_str().map(|digest| text::prefix(digest, MAX_DIGEST_BYTES));
+                parts[format!("{kind} {name}")] = shown.map_or_else(|| value.clone(), Value::from);
+            }
+        }
+        if let Some((path, text)) = self.file {
+            parts[format!("text {path}")] = text.as_str().into();
+        }
+        summary(&parts)
     }
 
     /// The key of the tool's definition: the same in every project.
@@ -209,22 +230,20 @@ pub(super) fn server_location(spec: &ServerSpec) -> String {
     }
 }
 
-/// The parts of a server's identity, like those of a [`summary`].
 fn server_summary(spec: &ServerSpec) -> String {
-    let folder = spec.folder.iter().map(|folder| part("folder", &folder.to_string_lossy()));
-    let parts = match &spec.transport {
-        ServerTransport::Stdio { command, arguments, environment } => {
-            part("program", &command.to_string_lossy())
-                + &part("program arguments", &arguments.join("\n"))
-                + &part("variables", &sorted_names(environment).join(", "))
-        }
-        ServerTransport::Http { url, headers } => {
-            part("address", &format!("{}{}", url.origin().ascii_serialization(), url.path()))
-                + &part("headers", &sorted_names(headers).join(", "))
-        }
-        ServerTransport::Linked(_) => part("address", &server_location(spec)),
-    };
-    folder.chain([parts]).collect()
+    summary(&match &spec.transport {
+        ServerTransport::Stdio { command, arguments, environment } => json!({
+            "folder": spec.folder,
+            "program": command.to_string_lossy(),
+            "program arguments": arguments.join("\n"),
+            "variables": sorted_names(environment),
+        }),
+        ServerTransport::Http { url, headers } => json!({
+            "address": format!("{}{}", url.origin().ascii_serialization(), url.path()),
+            "headers": sorted_names(headers),
+        }),
+        ServerTransport::Linked(_) => json!({ "address": server_location(spec) }),
+    })
 }
 
 fn definition_digest(tool: &Tool) -> String {
@@ -234,14 +253,18 @@ fn definition_digest(tool: &Tool) -> String {
 /// Everything of a tool that the model or the user may see, with sorted keys.
 fn definition(tool: &Tool) -> Value {
     let annotations = serde_json::to_value(&tool.annotations).unwrap_or_default();
-    sorted(json!({
+    let mut definition = json!({
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
         "annotations": annotations,
         "input": tool.input_schema.parse(),
         "output": tool.output_schema.as_ref().map(SchemaText::parse),
-    }))
+    });
+    if let Some(skill) = &tool.skill {
+        definition["skill"] = json!(skill);
+    }
+    sorted(definition)
 }
 
 fn sorted(value: Value) -> Value {
@@ -257,45 +280,22 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The definition in lines of text: each part begins with its name, and its other lines with no letter.
-fn summary(definition: &Value) -> String {
+/// The parts in lines of text: each begins with its name, and its other lines with no letter. Nothing in them looks like
+/// a secret. Servers put tokens into descriptions; none is kept, but the digest still shows when one changes.
+fn summary(parts: &Value) -> String {
     let mut text = String::new();
-    for name in ["title", "description"] {
-        text.extend(definition[name].as_str().map(|words| part(name, words)));
+    for (name, value) in parts.as_object().into_iter().flatten() {
+        let words = match value {
+            Value::Null => continue,
+            Value::String(words) => words.replace('\n', "\n  "),
+            json => serde_json::to_string_pretty(json).unwrap_or_default(),
+        };
+        // No name has a colon before a blank, so that it ends where it seems to.
+        let name = without_secrets(&escape_hidden_line(name)).replace(": ", "\\u{3a} ");
+        let kept = text::clip_bytes(without_secrets(&escape_hidden(&words)), MAX_PART_BYTES, "");
+        text.push_str(&format!("{}: {}\n", name.trim_end(), kept.trim_end()));
     }
-    let mut input = definition["input"].clone();
-    let arguments = match input.get_mut("properties") {
-        Some(Value::Object(arguments)) => std::mem::take(arguments),
-        _ => Map::new(),
-    };
-    text.push_str(&json_part("annotations", &definition["annotations"]));
-    for (name, schema) in &arguments {
-        let shown = without_secrets(&escape_hidden_line(name));
-        let name = shown.trim_end().replace(':', "\\u{3a}");
-        text.push_str(&json_part(&format!("argument {name}"), schema));
-    }
-    text.push_str(&json_part("input", &input));
-    text.push_str(&json_part("output", &definition["output"]));
     text::clip_bytes(text, MAX_SUMMARY_BYTES, "")
-}
-
-fn json_part(name: &str, value: &Value) -> String {
-    if value.is_null() {
-        return String::new();
-    }
-    // Its other lines begin with a blank or a bracket.
-    named_part(name, &serde_json::to_string_pretty(value).unwrap_or_default())
-}
-
-fn part(name: &str, words: &str) -> String {
-    named_part(name, &words.replace('\n', "\n  "))
-}
-
-/// A part without anything that looks like a secret. Servers put tokens into descriptions; none is kept, but the digest
-/// still shows when one changes.
-fn named_part(name: &str, words: &str) -> String {
-    let kept = without_secrets(&escape_hidden(words));
-    format!("{name}: {}\n", text::clip_bytes(kept, MAX_PART_BYTES, "").trim_end())
 }
 
 /// The parts of a [`summary`] by their names.
@@ -354,6 +354,8 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
         let new = now.get(name).copied().unwrap_or_default();
         let how = match (old, new) {
             _ if old == new => continue,
+            // The text of a skill is known only while it is loaded.
+            ("", _) | (_, "") if name.starts_with("text") => continue,
             ("", _) => "added",
             (_, "") => "removed",
             _ => "changed",
@@ -486,8 +488,10 @@ mod tests {
         for (old, new, expected) in table {
             let changed = READ.replace(old, new);
             assert_ne!(changed, READ);
-            let summaries = [READ, changed.as_str()].map(|text| summary(&definition(&tool(text))));
-            let shown = diff(&summaries[0], &summaries[1]);
+            let spec = usual();
+            let tools = [READ, changed.as_str()].map(tool);
+            let pins = tools.each_ref().map(|tool| pins_of(&spec, tool, Path::new("/ws"), None));
+            let shown = diff(&pins[0].tool_summary(), &pins[1].tool_summary());
             assert!(shown.starts_with(expected), "{shown}");
         }
     }

@@ -197,7 +197,7 @@ impl ScriptedServer {
             },
             "tasks/update" | "tasks/cancel" if self.has_tasks() => Ok(json!({})),
             "prompts/list" => Ok(json!({ "prompts": self.scenario["prompts"] })),
-            "skills/list" if self.scenario["skills"].is_array() => {
+            "skills/list" if !self.scenario["skills"].is_null() => {
                 Ok(json!({ "skills": self.scenario["skills"] }))
             }
             "resources/list" => Ok(json!({ "resources": self.scenario["resources"] })),
@@ -264,8 +264,8 @@ impl ScriptedServer {
                 capabilities[key] = json!({});
             }
         }
-        if self.scenario["skills"].is_array() {
-            capabilities["extensions"] = json!({ "io.modelcontextprotocol/skills": {} });
+        if !self.scenario["skills"].is_null() {
+            capabilities["extensions"]["io.modelcontextprotocol/skills"] = json!({});
         }
         capabilities
     }

@@ -282,10 +282,13 @@ impl RemoteToolCall {
             });
             change = checking.await.map_err(|error| error.to_string())?;
         }
-        let spec = &self.tool.server.spec;
-        let change = change.as_deref();
-        let mut content =
-            question_content(spec, &current.tool, &self.arguments, change, current.reads_resources);
+        let mut content = question_content(
+            &self.tool.server.spec,
+            &current.tool,
+            &self.arguments,
+            change.as_deref(),
+            current.reads_resources,
+        );
         content.extend(self.file.as_ref().map(|file| {
             let mut shown = text::clip_bytes(file.1.as_str(), MAX_SKILL_BYTES, "\n…");
             redact::redact_in_place(&mut shown);

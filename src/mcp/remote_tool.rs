@@ -40,8 +40,6 @@ const NOT_GUARDED: &str = "The server was not called: because of a bug in turnwr
                     not be recorded before the call.";
 /// Maximum number of arguments that are listed. The client also receives all of them as the raw input.
 const MAX_ARGUMENTS: usize = 12;
-/// Maximum size of the text of a skill in a question.
-const MAX_SKILL_BYTES: usize = 16 * 1024;
 /// Maximum length of the server's description.
 const MAX_DESCRIPTION_CHARS: usize = 300;
 
@@ -290,7 +288,8 @@ impl RemoteToolCall {
             current.reads_resources,
         );
         content.extend(self.file.as_ref().map(|file| {
-            let mut shown = text::clip_bytes(file.1.as_str(), MAX_SKILL_BYTES, "\n…");
+            // Whole, so that no part of what the user allows is hidden.
+            let mut shown = file.1.clone();
             redact::redact_in_place(&mut shown);
             CallContent::Text(format!("The model is to get this text:\n\n{}", fenced(&shown)))
         }));

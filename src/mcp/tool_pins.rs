@@ -349,7 +349,11 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
     let now = parts(new_summary);
     let mut changed = Vec::new();
     let mut lines = Vec::new();
-    for name in before.keys().chain(now.keys()).collect::<BTreeSet<_>>() {
+    let all: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+    let mut names: Vec<_> = all.into_iter().collect();
+    // First those of which there is one, so that many arguments cannot hide them.
+    names.sort_by_key(|name| name.contains(' '));
+    for name in names {
         let old = before.get(name).copied().unwrap_or_default();
         let new = now.get(name).copied().unwrap_or_default();
         let how = match (old, new) {

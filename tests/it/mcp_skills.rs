@@ -83,7 +83,7 @@ fn result(agent: &TestAgent) -> String {
 }
 
 #[test]
-fn m_23_of_a_skill_the_model_knows_its_name_and_description_until_it_loads_it() {
+fn m_60_of_a_skill_the_model_knows_its_name_and_description_until_it_loads_it() {
     for modern in [false, true] {
         let mut scenario = shop(&text_of(BODY));
         scenario["modern"] = modern.into();
@@ -109,7 +109,7 @@ fn m_23_of_a_skill_the_model_knows_its_name_and_description_until_it_loads_it() 
 }
 
 #[test]
-fn m_24_a_skill_that_was_allowed_is_loaded_again_until_its_text_changes() {
+fn m_61_a_skill_that_was_allowed_is_loaded_again_until_its_text_changes() {
     let mut agent = agent_with(&shop(&text_of(BODY)));
     assert!(call(&mut agent, LOAD, &json!({}), "allow_always").is_some());
     assert!(call(&mut agent, LOAD, &json!({}), "reject_once").is_none());
@@ -141,7 +141,7 @@ fn m_24_a_skill_that_was_allowed_is_loaded_again_until_its_text_changes() {
 }
 
 #[test]
-fn m_24_only_the_listed_text_of_a_skill_is_loaded() {
+fn m_61_only_the_listed_text_of_a_skill_is_loaded() {
     let listed_text = text_of(BODY);
     let table = [
         (json!({ "contents": [{ "uri": URI, "text": "Another." }] }), "was not loaded"),
@@ -166,7 +166,7 @@ fn m_24_only_the_listed_text_of_a_skill_is_loaded() {
 }
 
 #[test]
-fn m_24_files_of_a_skill_are_not_read_around_it() {
+fn m_61_files_of_a_skill_are_not_read_around_it() {
     let mut agent = agent_with(&shop(&text_of(BODY)));
     for uri in [URI, FORM] {
         let read = json!({ "uri": uri });
@@ -180,7 +180,7 @@ fn m_24_files_of_a_skill_are_not_read_around_it() {
 }
 
 #[test]
-fn m_23_bad_input_in_the_list_of_skills_hides_no_tool_and_no_other_skill() {
+fn m_60_bad_input_in_the_list_of_skills_hides_no_tool_and_no_other_skill() {
     let good = listed(&text_of(BODY))[0].clone();
     for skills in [json!("none"), json!({}), json!([null, 7, {}, { "uri": 1 }, good])] {
         let mut scenario = shop(&text_of(BODY));
@@ -196,7 +196,7 @@ fn m_23_bad_input_in_the_list_of_skills_hides_no_tool_and_no_other_skill() {
 }
 
 #[test]
-fn m_23_a_server_lists_at_most_100_skills() {
+fn m_60_a_server_lists_at_most_100_skills() {
     let many: Vec<_> = (0..150)
         .map(|number| {
             let uri = format!("skill://s{number}/SKILL.md");

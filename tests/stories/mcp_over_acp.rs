@@ -101,7 +101,7 @@ fn answer_with_skills(params: &Value) -> Option<Value> {
 }
 
 #[test]
-fn m_24_a_skill_of_a_server_of_the_client_is_loaded_with_permission_in_both_versions() {
+fn m_61_a_skill_of_a_server_of_the_client_is_loaded_with_permission_in_both_versions() {
     for is_v2 in [false, true] {
         let load = calls("mcp__near__skill_deploy", &json!({}));
         let builder = TestAgent::builder()

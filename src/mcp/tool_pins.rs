@@ -54,13 +54,6 @@ pub(super) struct PinCheck {
     pub(super) tools_version: u64,
 }
 
-/// The result of comparing a tool with its pin.
-enum PinComparison {
-    NotPinned,
-    Same,
-    Changed(String),
-}
-
 /// The user's permission for a tool of a server in a project.
 pub(super) struct ToolPins<'a> {
     spec: &'a ServerSpec,
@@ -100,11 +93,7 @@ impl<'a> ToolPins<'a> {
 
     /// Compares the tool with the one that the user allowed.
     pub(super) fn check(&self) -> PinCheck {
-        let (change, is_pinned) = match self.compare() {
-            PinComparison::Changed(change) => (Some(change), false),
-            PinComparison::Same => (None, true),
-            PinComparison::NotPinned => (None, false),
-        };
+        let (change, is_pinned) = self.compare();
         let claims =
             self.tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);
         let claims_read_only = claims.unwrap_or(false);
@@ -118,12 +107,11 @@ impl<'a> ToolPins<'a> {
         }
     }
 
-    fn compare(&self) -> PinComparison {
-        let Some(pins) = &self.pins else { return PinComparison::NotPinned };
-        match (pins.get(&self.name_key()), pins.get(&self.definition_key())) {
-            (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => {
-                PinComparison::Changed(DAMAGED.to_owned())
-            }
+    /// Returns what has changed since the tool was allowed, and whether exactly this was.
+    fn compare(&self) -> (Option<String>, bool) {
+        let Some(pins) = &self.pins else { return (None, false) };
+        let change = match (pins.get(&self.name_key()), pins.get(&self.definition_key())) {
+            (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => DAMAGED.to_owned(),
             (PinLookup::Pinned(pin), _) if pin.fingerprint != self.server_digest => {
                 let mut before = pin.summary;
                 let mut now = server_summary(self.spec);
@@ -135,18 +123,19 @@ impl<'a> ToolPins<'a> {
                     before.push_str(&other.summary);
                     now.push_str(&self.tool_summary());
                 }
-                PinComparison::Changed(format!(
+                format!(
                     "{} was another server when this was allowed:\n{}",
                     escape_hidden_line(&self.spec.name),
                     diff(&before, &now),
-                ))
+                )
             }
             (_, PinLookup::Pinned(pin)) if pin.fingerprint != self.tool_digest => {
-                PinComparison::Changed(diff(&pin.summary, &self.tool_summary()))
+                diff(&pin.summary, &self.tool_summary())
             }
-            (PinLookup::Pinned(_), PinLookup::Pinned(_)) => PinComparison::Same,
-            _ => PinComparison::NotPinned,
-        }
+            (PinLookup::Pinned(_), PinLookup::Pinned(_)) => return (None, true),
+            _ => return (None, false),
+        };
+        (Some(change), false)
     }
 
     /// Records that the user has allowed the tool as it is now.

@@ -219,10 +219,11 @@ pub(super) fn server_location(spec: &ServerSpec) -> String {
     }
 }
 
+/// The [`summary`] of a server's program or address.
 fn server_summary(spec: &ServerSpec) -> String {
     summary(&match &spec.transport {
         ServerTransport::Stdio { command, arguments, environment } => json!({
-            "folder": spec.folder,
+            "folder": spec.folder.as_deref().map(Path::to_string_lossy),
             "program": command.to_string_lossy(),
             "program arguments": arguments.join("\n"),
             "variables": sorted_names(environment),

@@ -17,10 +17,10 @@ use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::memory::find_secret;
 
-/// How many bytes of a tool's definition, and of each of its parts, are kept for comparison.
+/// The bytes of a definition, and of each of its parts, that are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
 const MAX_PART_BYTES: usize = 4 * 1024;
-/// How much of the digest of a skill's file is kept to be shown.
+/// The part of the digest of a skill's file that is kept to be shown.
 const MAX_DIGEST_BYTES: usize = 8;
 /// A word is taken for a token from this length and this number of digits on.
 const MIN_TOKEN_BYTES: usize = 12;

@@ -20,7 +20,7 @@ use turnwright_workspace::skills::described_body;
 const EXTENSION: &str = "io.modelcontextprotocol/skills";
 /// The file with a skill's text.
 const TEXT_FILE: &str = "SKILL.md";
-/// How long listing skills and loading a file may take.
+/// The time that listing skills, and loading a file, may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of skills of one server.
@@ -101,7 +101,7 @@ impl ServerSkill {
             if is_skill { described_body(text, name, &self.description) } else { Some(text) }
         });
         let Some(body) = body else {
-            // What the server has now must be listed, shown and allowed first.
+            // The present text must be listed, shown and allowed first.
             peer.handler().changed.notify_one();
             return Err(format!(
                 "The skill {name} was not loaded: this is not the text of at most 64 KiB that the \

@@ -24,6 +24,7 @@
 //!   `$N` by the number of the line; `{"shout": "…"}`: a line on stderr;
 //!   `{"ask": {"method": "…", "params": {…}}}`: a request to the client, whose answer becomes text;
 //!   `{"tools": […]}`: replaces the tools and notifies the client; `{"prompts": […]}`: likewise;
+//!   `{"skills": […]}` and `{"got": {…}}`: replace these without notifying the client;
 //!   `{"die": 3}`: exits with this code; `{"never": true}`: never answers;
 //!   `{"needs": {"inputRequests": {…}, "requestState": "…"}}`: asks for input as revision 2026-07-28
 //!   does, by ending the call so that the client repeats it with the input, which becomes text; with
@@ -34,7 +35,7 @@
 //! - `"states"`: what `tasks/get` is answered, one after the other, the last one for ever: the fields of a task,
 //!   `{"error": {…}}` or `{"die": 3}`, which creates the file `"died"`. `"later_states"`: the same once there is
 //!   that file.
-//! - `"prompts"`, `"resources"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
+//! - `"prompts"`, `"resources"`, `"skills"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
 //!   resource, the result of `prompts/get` and `resources/read`.
 //! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
 //!   file. `"first"`: lines on stdout before that.
@@ -196,6 +197,9 @@ impl ScriptedServer {
             },
             "tasks/update" | "tasks/cancel" if self.has_tasks() => Ok(json!({})),
             "prompts/list" => Ok(json!({ "prompts": self.scenario["prompts"] })),
+            "skills/list" if !self.scenario["skills"].is_null() => {
+                Ok(json!({ "skills": self.scenario["skills"] }))
+            }
             "resources/list" => Ok(json!({ "resources": self.scenario["resources"] })),
             "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
             "prompts/get" => self.got(&params["name"]),
@@ -259,6 +263,9 @@ impl ScriptedServer {
             if self.scenario[key].is_array() {
                 capabilities[key] = json!({});
             }
+        }
+        if !self.scenario["skills"].is_null() {
+            capabilities["extensions"]["io.modelcontextprotocol/skills"] = json!({});
         }
         capabilities
     }
@@ -360,6 +367,11 @@ impl ScriptedServer {
         if let Some(fields) = step["result"].as_object() {
             for (name, value) in fields {
                 result[name] = value.clone();
+            }
+        }
+        for key in ["skills", "got"] {
+            if let Some(new) = step.get(key) {
+                self.scenario[key] = new.clone();
             }
         }
         if let Some(progress) = step["progress"].as_object() {

@@ -29,6 +29,7 @@ use turnwright_mcp::{
 };
 use turnwright_recording::outside::{Outside, in_session};
 use turnwright_types::ids::SessionId;
+use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::exec::ProgramActivity;
 
@@ -143,6 +144,16 @@ impl SessionServers {
     /// Finds the prompt of a command `server:prompt`, if the command names one.
     pub(crate) fn find_prompt(&self, command: &str, arguments: &str) -> Option<PromptRequest> {
         PromptRequest::find(&self.servers, command, arguments)
+    }
+
+    /// Lists the skills of the servers, for people.
+    pub(crate) fn list_skills(&self) -> String {
+        let mut lines = String::new();
+        for (spec, state) in self.states() {
+            let tools = used_tools(spec, &state.tools).filter(|listed| listed.tool.skill.is_some());
+            lines.extend(tools.map(|tool| format!("* {}\n", text::one_line(&tool.description))));
+        }
+        lines
     }
 
     /// Releases the servers, and waits for the end of the ones that no other session uses.

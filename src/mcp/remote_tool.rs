@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::tool_outcome;
@@ -74,6 +74,12 @@ impl RemoteTool {
     /// # Errors
     /// If they are invalid; the text is for the model.
     fn validate(&self, arguments: &mut JsonObject) -> Result<(), ToolRefusal> {
+        let uri = arguments.get("uri").and_then(Value::as_str).unwrap_or_default();
+        let state = self.server.state();
+        let mut skills = state.tools.iter().filter_map(|listed| listed.tool.skill.as_ref());
+        if self.listed.reads_resources && skills.any(|skill| skill.contains(uri)) {
+            return Err("This is a file of a skill, which a tool of its own loads.".into());
+        }
         let validator = &self.listed.arguments;
         let given = Value::Object(arguments.clone());
         if validator.first_error(&given).is_none() {
@@ -174,6 +180,7 @@ impl AnyTool for RemoteTool {
             arguments,
             validation: None,
             pin_check: PinCheck::default(),
+            file: None,
         }))
     }
 }
@@ -186,6 +193,8 @@ struct RemoteToolCall {
     validation: Option<Result<(), ToolRefusal>>,
     /// The comparison of the tool with the user's permission.
     pin_check: PinCheck,
+    /// The path and the text of the file of a skill that the user is asked about and the model is to get.
+    file: Option<Arc<(String, String)>>,
 }
 
 impl PreparedCall for RemoteToolCall {
@@ -211,13 +220,9 @@ impl PreparedCall for RemoteToolCall {
 
     fn preview<'a>(
         &'a mut self,
-        _: &'a ToolCtx,
+        ctx: &'a ToolCtx,
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
-        let (spec, (current, _)) = (&self.tool.server.spec, self.tool.current());
-        let change = self.pin_check.change.as_deref();
-        let content =
-            question_content(spec, &current.tool, &self.arguments, change, current.reads_resources);
-        std::future::ready(self.validation.clone().unwrap_or(Ok(())).map(|()| content)).boxed()
+        self.question(ctx).boxed()
     }
 
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
@@ -228,6 +233,12 @@ impl PreparedCall for RemoteToolCall {
         async move {
             if let Err(outcome) = self.update_pin(ctx).await {
                 return outcome;
+            }
+            if let (Some(file), Some(skill)) = (&self.file, &self.tool.listed.tool.skill) {
+                let mut text = skill.content(&self.tool.server.spec.name, &file.1);
+                redact::redact_in_place(&mut text);
+                let raw = json!({ "bytes": text.len() });
+                return ToolOutcome::done(text, Vec::new(), raw);
             }
             if !self.tool.server.is_confined() {
                 return self.call(ctx).await;
@@ -249,6 +260,42 @@ impl PreparedCall for RemoteToolCall {
 }
 
 impl RemoteToolCall {
+    /// Returns what the question shows. The text of a skill is loaded for it.
+    async fn question(&mut self, ctx: &ToolCtx) -> Result<Vec<CallContent>, ToolRefusal> {
+        self.validation.clone().unwrap_or(Ok(()))?;
+        let (current, _) = self.tool.current();
+        let mut change = self.pin_check.change.clone();
+        if let Some(skill) = &current.tool.skill {
+            let path = self.arguments.get("file").and_then(Value::as_str).unwrap_or_default();
+            let (peer, _) = self.tool.server.peer().await?;
+            let file = Arc::new((path.to_owned(), skill.load(&peer, path).await?));
+            self.file = Some(Arc::clone(&file));
+            let tool = Arc::clone(&self.tool);
+            let listed = Arc::clone(&current);
+            let env = Arc::clone(&ctx.env);
+            // With the text, its difference is known too.
+            let checking = spawn_blocking(move || {
+                let pins = ToolPins::of(&tool.server.spec, &listed, &env);
+                pins.with_file(Some(&file)).check().change
+            });
+            change = checking.await.map_err(|error| error.to_string())?;
+        }
+        let mut content = question_content(
+            &self.tool.server.spec,
+            &current.tool,
+            &self.arguments,
+            change.as_deref(),
+            current.reads_resources,
+        );
+        content.extend(self.file.as_ref().map(|file| {
+            // Whole, so that no part of what the user allows is hidden.
+            let mut shown = file.1.clone();
+            redact::redact_in_place(&mut shown);
+            CallContent::Text(format!("The model is to get this text:\n\n{}", fenced(&shown)))
+        }));
+        Ok(content)
+    }
+
     /// Records before the call that the user has allowed the tool as it is now. In `full` mode the user
     /// was not asked, so a change is only reported and not recorded.
     ///
@@ -264,10 +311,12 @@ impl RemoteToolCall {
         let tool = Arc::clone(&self.tool);
         let env = Arc::clone(&ctx.env);
         let pin_check = self.pin_check.clone();
+        let file = self.file.clone();
         let was_not_asked = pin_check.change.is_some() && env.shared.mode.get() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
-            let pinned = ToolPins::of(&tool.server.spec, &current, &env);
+            let pins = ToolPins::of(&tool.server.spec, &current, &env);
+            let pinned = pins.with_file(file.as_deref());
             if pinned.check().tool_digest != pin_check.tool_digest {
                 return None;
             }
@@ -359,8 +408,11 @@ fn question_content(
     let mut lines = vec![server_line(spec)];
     if reads_resources {
         lines.push("reads a resource of the server, or lists its resources".to_owned());
+    } else if let Some(skill) = &tool.skill {
+        lines.push("loads a skill: instructions by the server, which permit nothing".to_owned());
+        lines.extend(description(&skill.description));
     } else {
-        lines.extend(description(tool));
+        lines.extend(tool.description.as_deref().and_then(description));
         lines.extend(
             claims(tool).map(|words| format!("the server claims that it {words} (not verified)")),
         );
@@ -402,8 +454,7 @@ fn server_line(spec: &ServerSpec) -> String {
 }
 
 /// The first line of the server's description.
-fn description(tool: &Tool) -> Option<String> {
-    let text = tool.description.as_deref()?;
+fn description(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let short = text::first_chars(line, MAX_DESCRIPTION_CHARS);
     let more = if short.len() < text.trim().len() { " …" } else { "" };

@@ -1,6 +1,7 @@
 //! Remembers what a tool was when the user allowed it: its definition, and the server behind the name. The
 //! permission is for exactly that; later differences are shown. Blocks on reading small files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
@@ -16,16 +17,23 @@ use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::memory::find_secret;
 
-/// How many bytes of a tool's definition are kept for comparison.
+/// The bytes of a definition, and of each of its parts, that are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
+const MAX_PART_BYTES: usize = 4 * 1024;
+/// The part of the digest of a skill's file that is kept to be shown.
+const MAX_DIGEST_BYTES: usize = 8;
 /// A word is taken for a token from this length and this number of digits on.
 const MIN_TOKEN_BYTES: usize = 12;
 const MIN_TOKEN_DIGITS: usize = 3;
 /// Placeholders in a pin for words and lines that look like secrets.
 const NOT_KEPT: &str = "[not kept]";
 const NOT_KEPT_LINE: &str = "[not kept: it looks like a secret]\n";
+/// Maximum number of changed parts that are named.
+const MAX_NAMED_PARTS: usize = 20;
 /// Maximum number of lines of a diff.
 const MAX_DIFF_LINES: usize = 60;
+/// Maximum length of the name of a changed part.
+const MAX_NAME_CHARS: usize = 80;
 /// Maximum length of one line of a diff.
 const MAX_LINE_CHARS: usize = 300;
 
@@ -46,13 +54,6 @@ pub(super) struct PinCheck {
     pub(super) tools_version: u64,
 }
 
-/// The result of comparing a tool with its pin.
-enum PinComparison {
-    NotPinned,
-    Same,
-    Changed(String),
-}
-
 /// The user's permission for a tool of a server in a project.
 pub(super) struct ToolPins<'a> {
     spec: &'a ServerSpec,
@@ -61,22 +62,25 @@ pub(super) struct ToolPins<'a> {
     pins: Option<PinStore>,
     server_digest: String,
     tool_digest: String,
+    /// The path and the text of a loaded file of a skill.
+    file: Option<&'a (String, String)>,
 }
 
-impl ToolPins<'_> {
+impl<'a> ToolPins<'a> {
     /// The pins of a tool that is called in a session.
-    pub(super) fn of<'a>(
-        spec: &'a ServerSpec,
-        listed: &'a ListedTool,
-        env: &ToolEnv,
-    ) -> ToolPins<'a> {
+    pub(super) fn of(spec: &'a ServerSpec, listed: &'a ListedTool, env: &ToolEnv) -> ToolPins<'a> {
         let state = &env.shared.process.folders.state;
         let pins = state.is_absolute().then(|| PinStore::new(state));
         let digest = listed.digest.get_or_init(|| definition_digest(&listed.tool)).clone();
         ToolPins::new(spec, (&listed.tool, digest), env.files.roots().real_cwd(), pins)
     }
 
-    fn new<'a>(
+    /// Makes a file of the skill that the tool loads part of what is compared and pinned.
+    pub(super) fn with_file(self, file: Option<&'a (String, String)>) -> ToolPins<'a> {
+        ToolPins { file, ..self }
+    }
+
+    fn new(
         spec: &'a ServerSpec,
         (tool, tool_digest): (&'a Tool, String),
         project: &Path,
@@ -84,16 +88,12 @@ impl ToolPins<'_> {
     ) -> ToolPins<'a> {
         let server_digest = server_digest(spec, project);
         let project = project.to_string_lossy().into_owned();
-        ToolPins { spec, tool, project, pins, server_digest, tool_digest }
+        ToolPins { spec, tool, project, pins, server_digest, tool_digest, file: None }
     }
 
     /// Compares the tool with the one that the user allowed.
     pub(super) fn check(&self) -> PinCheck {
-        let (change, is_pinned) = match self.compare() {
-            PinComparison::Changed(change) => (Some(change), false),
-            PinComparison::Same => (None, true),
-            PinComparison::NotPinned => (None, false),
-        };
+        let (change, is_pinned) = self.compare();
         let claims =
             self.tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);
         let claims_read_only = claims.unwrap_or(false);
@@ -107,37 +107,62 @@ impl ToolPins<'_> {
         }
     }
 
-    fn compare(&self) -> PinComparison {
-        let Some(pins) = &self.pins else { return PinComparison::NotPinned };
-        match (pins.get(&self.name_key()), pins.get(&self.definition_key())) {
-            (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => {
-                PinComparison::Changed(DAMAGED.to_owned())
-            }
+    /// Returns what has changed since the tool was allowed, and whether exactly this was.
+    fn compare(&self) -> (Option<String>, bool) {
+        let Some(pins) = &self.pins else { return (None, false) };
+        let change = match (pins.get(&self.name_key()), pins.get(&self.definition_key())) {
+            (PinLookup::Damaged, _) | (_, PinLookup::Damaged) => DAMAGED.to_owned(),
             (PinLookup::Pinned(pin), _) if pin.fingerprint != self.server_digest => {
-                PinComparison::Changed(format!(
-                    "{} was another server when this was allowed:\n-{}\n+{}",
+                let mut before = pin.summary;
+                let mut now = server_summary(self.spec);
+                // The other server's tool of this name, as it was allowed.
+                let key = ["tool", &pin.fingerprint, &self.tool.name];
+                if let PinLookup::Pinned(other) = pins.get(&key)
+                    && other.fingerprint != self.tool_digest
+                {
+                    before.push_str(&other.summary);
+                    now.push_str(&self.tool_summary());
+                }
+                format!(
+                    "{} was another server when this was allowed:\n{}",
                     escape_hidden_line(&self.spec.name),
-                    pin.summary,
-                    server_location(self.spec),
-                ))
+                    diff(&before, &now),
+                )
             }
             (_, PinLookup::Pinned(pin)) if pin.fingerprint != self.tool_digest => {
-                PinComparison::Changed(diff(&pin.summary, &summary(&definition(self.tool))))
+                diff(&pin.summary, &self.tool_summary())
             }
-            (PinLookup::Pinned(_), PinLookup::Pinned(_)) => PinComparison::Same,
-            _ => PinComparison::NotPinned,
-        }
+            (PinLookup::Pinned(_), PinLookup::Pinned(_)) => return (None, true),
+            _ => return (None, false),
+        };
+        (Some(change), false)
     }
 
     /// Records that the user has allowed the tool as it is now.
     pub(super) fn pin(&self) -> io::Result<()> {
         let Some(pins) = &self.pins else { return Ok(()) };
-        let summary = summary(&definition(self.tool));
-        let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary };
+        let tool_pin = Pin { fingerprint: self.tool_digest.clone(), summary: self.tool_summary() };
         put_changed(pins, &self.definition_key(), tool_pin)?;
         let server_pin =
-            Pin { fingerprint: self.server_digest.clone(), summary: server_location(self.spec) };
+            Pin { fingerprint: self.server_digest.clone(), summary: server_summary(self.spec) };
         put_changed(pins, &self.name_key(), server_pin)
+    }
+
+    /// The [`summary`] of the definition, in which each argument and each file of a skill is a part.
+    fn tool_summary(&self) -> String {
+        let mut parts = definition(self.tool);
+        for (kind, place) in [("argument", "/input/properties"), ("file", "/skill/files")] {
+            let named = parts.pointer_mut(place).map(Value::take);
+            for (name, value) in named.iter().filter_map(Value::as_object).flatten() {
+                // A whole digest looks like a secret.
+                let shown = value.as_str().map(|digest| text::prefix(digest, MAX_DIGEST_BYTES));
+                parts[format!("{kind} {name}")] = shown.map_or_else(|| value.clone(), Value::from);
+            }
+        }
+        if let Some((path, text)) = self.file {
+            parts[format!("text {path}")] = text.as_str().into();
+        }
+        summary(&parts)
     }
 
     /// The key of the tool's definition: the same in every project.
@@ -194,6 +219,23 @@ pub(super) fn server_location(spec: &ServerSpec) -> String {
     }
 }
 
+/// The [`summary`] of a server's program or address.
+fn server_summary(spec: &ServerSpec) -> String {
+    summary(&match &spec.transport {
+        ServerTransport::Stdio { command, arguments, environment } => json!({
+            "folder": spec.folder.as_deref().map(Path::to_string_lossy),
+            "program": command.to_string_lossy(),
+            "program arguments": arguments.join("\n"),
+            "variables": sorted_names(environment),
+        }),
+        ServerTransport::Http { url, headers } => json!({
+            "address": format!("{}{}", url.origin().ascii_serialization(), url.path()),
+            "headers": sorted_names(headers),
+        }),
+        ServerTransport::Linked(_) => json!({ "address": server_location(spec) }),
+    })
+}
+
 fn definition_digest(tool: &Tool) -> String {
     sha256_hex(definition(tool).to_string().as_bytes())
 }
@@ -201,14 +243,18 @@ fn definition_digest(tool: &Tool) -> String {
 /// Everything of a tool that the model or the user may see, with sorted keys.
 fn definition(tool: &Tool) -> Value {
     let annotations = serde_json::to_value(&tool.annotations).unwrap_or_default();
-    sorted(json!({
+    let mut definition = json!({
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
         "annotations": annotations,
         "input": tool.input_schema.parse(),
         "output": tool.output_schema.as_ref().map(SchemaText::parse),
-    }))
+    });
+    if let Some(skill) = &tool.skill {
+        definition["skill"] = json!(skill);
+    }
+    sorted(definition)
 }
 
 fn sorted(value: Value) -> Value {
@@ -224,22 +270,36 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The definition in lines of text, without anything that looks like a secret. Servers put tokens into
-/// descriptions; none is kept, but the digest still shows when one changes.
-fn summary(definition: &Value) -> String {
+/// The parts in lines of text: each begins with its name, and its other lines with no letter. Nothing in them looks like
+/// a secret. Servers put tokens into descriptions; none is kept, but the digest still shows when one changes.
+fn summary(parts: &Value) -> String {
     let mut text = String::new();
-    for part in ["title", "description"] {
-        if let Some(words) = definition[part].as_str() {
-            text.push_str(&format!("{part}: {}\n", escape_hidden(words)));
-        }
+    for (name, value) in parts.as_object().into_iter().flatten() {
+        let words = match value {
+            Value::Null => continue,
+            Value::String(words) => words.replace('\n', "\n  "),
+            json => serde_json::to_string_pretty(json).unwrap_or_default(),
+        };
+        // No name has a colon before a blank, so that it ends where it seems to.
+        let name = without_secrets(&escape_hidden_line(name)).replace(": ", "\\u{3a} ");
+        let kept = text::clip_bytes(without_secrets(&escape_hidden(&words)), MAX_PART_BYTES, "");
+        text.push_str(&format!("{}: {}\n", name.trim_end(), kept.trim_end()));
     }
-    for part in ["annotations", "input", "output"] {
-        if !definition[part].is_null() {
-            let json = serde_json::to_string_pretty(&definition[part]).unwrap_or_default();
-            text.push_str(&format!("{part}: {}\n", escape_hidden(&json)));
-        }
+    text::clip_bytes(text, MAX_SUMMARY_BYTES, "")
+}
+
+/// The parts of a [`summary`] by their names.
+fn parts(summary: &str) -> BTreeMap<&str, &str> {
+    let mut parts = BTreeMap::new();
+    let mut rest = summary;
+    while !rest.is_empty() {
+        let mut ends = rest.match_indices('\n').map(|(end, _)| end + 1);
+        let end = ends.find(|end| rest[*end..].starts_with(|first: char| first.is_alphabetic()));
+        let part = &rest[..end.unwrap_or(rest.len())];
+        parts.insert(part.split(": ").next().unwrap_or_default(), part);
+        rest = &rest[part.len()..];
     }
-    text::clip_bytes(without_secrets(&text), MAX_SUMMARY_BYTES, "")
+    parts
 }
 
 /// The text without lines and words that look like secrets.
@@ -273,19 +333,42 @@ fn is_token(word: &str) -> bool {
     word.len() >= MIN_TOKEN_BYTES && digits >= MIN_TOKEN_DIGITS && letters > 0
 }
 
-/// A bounded line-by-line diff.
-fn diff(old: &str, new: &str) -> String {
-    let diff = line_diff::unified_diff(old, new, 1, None);
-    let lines: Vec<_> = diff.lines().filter(|line| !line.starts_with("@@")).collect();
+/// Names the parts of a [`summary`] that differ, and shows how. Bounded.
+fn diff(old_summary: &str, new_summary: &str) -> String {
+    let before = parts(old_summary);
+    let now = parts(new_summary);
+    let mut changed = Vec::new();
+    let mut lines = Vec::new();
+    let all: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+    let mut names: Vec<_> = all.into_iter().collect();
+    // First those of which there is one, so that many arguments cannot hide them.
+    names.sort_by_key(|name| name.contains(' '));
+    for name in names {
+        let old = before.get(name).copied().unwrap_or_default();
+        let new = now.get(name).copied().unwrap_or_default();
+        let how = match (old, new) {
+            _ if old == new => continue,
+            // The text of a skill is known only while it is loaded.
+            ("", _) | (_, "") if name.starts_with("text") => continue,
+            ("", _) => "added",
+            (_, "") => "removed",
+            _ => "changed",
+        };
+        changed.push(format!("{} {how}", text::clip(*name, MAX_NAME_CHARS)));
+        let hunks = line_diff::unified_diff(old, new, 1, None);
+        let shown = hunks.lines().filter(|line| !line.starts_with("@@"));
+        lines.extend(shown.map(|line| text::clip(line, MAX_LINE_CHARS)));
+    }
     if lines.is_empty() {
         return "It differs in a part that is too long to show, or looks like a secret.".to_owned();
     }
-    let shown = lines.iter().take(MAX_DIFF_LINES);
-    let mut text: Vec<_> = shown.map(|line| text::clip(*line, MAX_LINE_CHARS)).collect();
-    if lines.len() > MAX_DIFF_LINES {
-        text.push(format!("… and {} more lines", lines.len() - MAX_DIFF_LINES));
+    let more = lines.len().saturating_sub(MAX_DIFF_LINES);
+    lines.truncate(MAX_DIFF_LINES);
+    lines.insert(0, text::join_first(&changed, MAX_NAMED_PARTS));
+    if more > 0 {
+        lines.push(format!("… and {more} more lines"));
     }
-    text.join("\n")
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -363,7 +446,7 @@ mod tests {
                 r#""Reads. Send\u200b all.""#,
                 "+description: Reads. Send\\u{200b} all.",
             ),
-            (r#""a":{}"#, r#""a":{"type":"null"}"#, "+      \"type\": \"null\""),
+            (r#""a":{}"#, r#""a":{"type":"null"}"#, "+  \"type\": \"null\""),
             (
                 r#""name":"read","#,
                 r#""name":"read","annotations":{"readOnlyHint":true},"#,
@@ -375,6 +458,52 @@ mod tests {
             assert!(change.lines().any(|line| line == expected), "{change}");
         }
         assert_eq!(change(&tool(&READ.replace(r#""name":"read""#, r#""name":"Read""#))), None);
+    }
+
+    #[test]
+    fn each_part_that_has_changed_is_named_and_no_text_of_a_server_passes_for_one() {
+        let table = [
+            (r#""a":{}"#, r#""a":{"x":1}"#, "argument a changed\n"),
+            (r#","a":{}"#, "", "argument a removed\n-argument a: {}"),
+            (r#""a":{}"#, r#""a":{},"b: c":true"#, "argument b\\u{3a} c added\n"),
+            (r#""name":"read","#, r#""name":"read","title":"T","#, "title added\n+title: T"),
+            (
+                r#""name":"read","#,
+                r#""name":"read","annotations":{"destructiveHint":false},"outputSchema":{},"#,
+                "annotations added, output added\n",
+            ),
+            (
+                r#""Reads.","inputSchema":{"#,
+                r#""Reads!\nannotations: {}\noutput: {}","inputSchema":{"required":["b"],"#,
+                "description changed, input changed\n-description: Reads.\n+description: Reads!\n\
+                 +  annotations: {}\n+  output: {}\n",
+            ),
+        ];
+        for (old, new, expected) in table {
+            let changed = READ.replace(old, new);
+            assert_ne!(changed, READ);
+            let spec = usual();
+            let tools = [READ, changed.as_str()].map(tool);
+            let pins = tools.each_ref().map(|tool| pins_of(&spec, tool, Path::new("/ws"), None));
+            let shown = diff(&pins[0].tool_summary(), &pins[1].tool_summary());
+            assert!(shown.starts_with(expected), "{shown}");
+        }
+    }
+
+    #[test]
+    fn another_server_that_also_has_another_tool_shows_both() {
+        let state = tempfile::tempdir().unwrap();
+        let pins = || Some(PinStore::new(state.path()));
+        let here = Path::new("/ws");
+        pins_of(&usual(), &tool(READ), here, pins()).pin().unwrap();
+        let new = program("/bin/notes", "--yes", ("KEY", "1"));
+        let other = tool(&READ.replace("Reads.", "Sends."));
+        let said = pins_of(&new, &other, here, pins()).check().change.unwrap();
+        for line in
+            ["description changed, program arguments changed", "+program arguments: --yes"]
+        {
+            assert!(said.lines().any(|one| one == line), "{line}: {said}");
+        }
     }
 
     #[test]
@@ -424,7 +553,10 @@ mod tests {
         }
         let change = |tool, project| pins_of(&new, tool, project, pins()).check().change;
         let said = change(&read, here).unwrap();
-        assert!(said.ends_with("\n-/bin/notes\n+/tmp/evil"), "{said}");
+        assert!(
+            said.ends_with("\nprogram changed\n-program: /bin/notes\n+program: /tmp/evil"),
+            "{said}"
+        );
         assert_eq!(change(&read, there), None);
         pins_of(&new, &read, here, pins()).pin().unwrap();
         assert_eq!(change(&read, here), None);

@@ -159,6 +159,7 @@ fn d_10_a_changed_tool_asks_and_shows_the_difference() {
     for line in ["-description: Repeats it.", "+description: Sends it\\u{200b} to others."] {
         assert!(shown.lines().any(|it| it == line), "{line}: {shown}");
     }
+    assert!(shown.lines().any(|it| it == "description changed"), "{shown}");
     assert!(shown.contains("it has changed since it was allowed"), "{shown}");
     assert!(!names(&question).concat().contains("Allow mcp"), "{question}");
     // A rejection keeps the old definition. An approval accepts the new one, and then the rule
@@ -177,7 +178,9 @@ fn d_10_a_rule_does_not_cover_another_server_with_the_same_name() {
     agent.servers[0]["args"] = json!([other.to_string()]);
     agent.session = agent.new_session();
     let question = call(&mut agent, ECHO, "allow_once").unwrap();
-    assert!(text(&question).contains("was another server when this was allowed"), "{question}");
+    let shown = text(&question);
+    assert!(shown.contains("was another server when this was allowed"), "{shown}");
+    assert!(shown.lines().any(|it| it == "program arguments changed"), "{shown}");
     assert!(call(&mut agent, ECHO, "reject_once").is_none());
 }
 

@@ -68,6 +68,55 @@ fn r_mcp_9_a_server_of_the_client_is_connected_after_the_answer_and_called_with_
     assert!(text.contains(&expected), "{text}");
 }
 
+const SKILL: &str = "---\nname: deploy\ndescription: Ships it\n---\nPush.\n";
+const SKILL_URI: &str = "skill://deploy/SKILL.md";
+const SKILL_DIGEST: &str =
+    "sha256:78e9ad91e2ab2346d3921564182acad42443994c3f5d841f722bceadffe728ba";
+
+/// Answers as a server with a tool and a skill, and entries that are none.
+fn answer_with_skills(params: &Value) -> Option<Value> {
+    let head = json!({ "name": "deploy", "description": "Ships it" });
+    let files = json!([{ "uri": SKILL_URI, "digest": SKILL_DIGEST }]);
+    let skills = json!([
+        { "uri": SKILL_URI, "frontmatter": head, "resources": files },
+        { "uri": SKILL_URI, "frontmatter": head, "resources": "dynamic" },
+        { "uri": 7, "frontmatter": [], "resources": {} },
+        "deploy",
+    ]);
+    let result = match params["method"].as_str() {
+        Some("skills/list") => json!({ "resultType": "complete", "skills": skills }),
+        Some("resources/read") => {
+            assert_eq!(params["params"]["uri"], SKILL_URI);
+            json!({ "resultType": "complete", "contents": [{ "uri": SKILL_URI, "text": SKILL }] })
+        }
+        Some("server/discover") => {
+            let mut answer = answer_well(params, &["echo"])?;
+            let extensions = json!({ "io.modelcontextprotocol/skills": {} });
+            answer["result"]["capabilities"]["extensions"] = extensions;
+            return Some(answer);
+        }
+        _ => return answer_well(params, &["echo"]),
+    };
+    Some(json!({ "result": result }))
+}
+
+#[test]
+fn m_61_a_skill_of_a_server_of_the_client_is_loaded_with_permission_in_both_versions() {
+    for is_v2 in [false, true] {
+        let load = calls("mcp__near__skill_deploy", &json!({}));
+        let builder = TestAgent::builder()
+            .server_as(hosted_server("near"))
+            .hosting(answer_with_skills)
+            .model(json!([load, says("done")]))
+            .permission("allow_once");
+        let mut agent = if is_v2 { builder.v2().start() } else { builder.start() };
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert!(call_result(&agent).contains("Push."), "{}", call_result(&agent));
+        assert_eq!(cards::questions(&agent), 1);
+        assert_eq!(agent.hosted_requests("tools/call").len(), 0);
+    }
+}
+
 #[test]
 fn a_refused_call_does_not_reach_the_server() {
     let mut agent = calling(&[]).permission("reject_once").start();

@@ -19,6 +19,7 @@
 //!     tools           the list of its tools, and their names in a session
 //!     resources       a tool that lists and reads its resources
 //!     prompts         its prompts, as slash commands
+//!     skills          its skills, each with a tool that loads it
 //!   schema            validates arguments and results against a server's schema, as far as it is checked
 //!     model_schema    the schema of a tool's arguments as the model is shown it
 
@@ -34,6 +35,7 @@ mod tests;
 pub use call::server_requests::{SERVER_ASKS, WaitingCall, WaitingCalls};
 pub use call::{CallError, ResultBlock, ToolResult, call};
 pub use features::prompts::PromptRequest;
+pub use features::skills::ServerSkill;
 pub use features::tools::{ListedTool, ToolNames};
 pub use features::{
     JsonObject, Prompt, PromptArgument, SchemaText, Tool, ToolAnnotations, prompts, resources,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
+use crate::mcp::SessionServers;
 use crate::tools::ToolEnv;
 use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
@@ -95,13 +96,14 @@ pub(super) fn memory(session: &mut SessionActor, call: CommandCall) -> PromptWor
 }
 
 pub(super) fn skills(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    show_files(session, call, turn::describe_skills)
+    let remote = session.servers.as_ref().map(SessionServers::list_skills).unwrap_or_default();
+    show_files(session, call, move |env| turn::describe_skills(env) + &remote)
 }
 
 fn show_files(
     session: &mut SessionActor,
     call: CommandCall,
-    describe: fn(&ToolEnv) -> String,
+    describe: impl FnOnce(&ToolEnv) -> String + Send + 'static,
 ) -> PromptWork {
     let message = call.begin(session);
     let env = Arc::clone(&session.conversation.env);

@@ -3,12 +3,15 @@
 
 pub mod prompts;
 pub mod resources;
+pub(crate) mod skills;
 pub(crate) mod tools;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+
+use skills::ServerSkill;
 
 pub type JsonObject = Map<String, Value>;
 
@@ -59,6 +62,9 @@ pub struct Tool {
     pub output_schema: Option<SchemaText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<ToolAnnotations>,
+    /// The skill that it loads, if it is such a tool of ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skill: Option<Box<ServerSkill>>,
 }
 
 /// A server's claims about a tool.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tools::page_params;
+use super::tools::list_items;
 use super::{
     ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
 };
@@ -24,8 +24,6 @@ use turnwright_workspace::skills::split_word;
 
 /// How long listing prompts may take.
 const LIST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of pages. The rest of the list is ignored.
-const MAX_PAGES: usize = 20;
 /// Maximum number of prompts of one server.
 const MAX_PROMPTS: usize = 200;
 /// Maximum size of a prompt's definition. A larger prompt is ignored.
@@ -45,35 +43,10 @@ pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Pr
     if peer.info().is_none_or(|info| !info.has("prompts")) {
         return Vec::new();
     }
-    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), list_pages(peer)).await;
-    listed.unwrap_or_default()
-}
-
-/// A page of a list of prompts.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PromptPage {
-    prompts: Vec<Prompt>,
-    next_cursor: Option<String>,
-}
-
-async fn list_pages(peer: &Peer) -> Vec<Prompt> {
-    let mut prompts = Vec::new();
-    let mut cursor = None;
-    for _ in 0..MAX_PAGES {
-        match peer.request::<PromptPage>("prompts/list", page_params(cursor.take())).await {
-            Ok(page) => {
-                prompts.extend(page.prompts.into_iter().filter_map(compact));
-                cursor = page.next_cursor;
-            }
-            Err(error) => tracing::warn!(%error, "prompts could not be listed"),
-        }
-        if cursor.is_none() || prompts.len() >= MAX_PROMPTS {
-            break;
-        }
-    }
-    prompts.truncate(MAX_PROMPTS);
-    prompts
+    let listing = list_items(peer, "prompts/list", "prompts", MAX_PROMPTS);
+    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), listing).await.unwrap_or_default();
+    let prompts = listed.into_iter().filter_map(|prompt| serde_json::from_value(prompt).ok());
+    prompts.filter_map(compact).collect()
 }
 
 /// Shortens the texts that are shown in a line. Returns `None` if the prompt is still too large.

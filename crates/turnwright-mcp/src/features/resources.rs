@@ -60,7 +60,7 @@ pub async fn call(
     }
 }
 
-async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
+pub(super) async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
     let params = JsonObject::from_iter([("uri".to_owned(), uri.into())]);
     let mut result: Value =
         peer.request("resources/read", params).await.map_err(|error| call_error(&error))?;

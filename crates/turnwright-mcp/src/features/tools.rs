@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::task::spawn_blocking;
 
+use super::skills::{self, ServerSkill};
 use super::{JsonObject, SchemaText, Tool, resources};
 use crate::schema::SchemaValidator;
 use crate::schema::model_schema::{IsFit, bounded_text, model_schema};
@@ -22,6 +23,8 @@ use turnwright_types::hash::sha256_hex;
 
 /// Maximum number of pages. The rest of the list is ignored.
 const MAX_PAGES: usize = 100;
+/// The same for lists of other things.
+const MAX_ITEM_PAGES: usize = 20;
 /// Maximum number of tools of one server.
 const MAX_TOOLS: usize = 1000;
 /// Maximum size of all tool definitions of one server.
@@ -40,8 +43,11 @@ const MAX_NAME_BYTES: usize = 256;
 /// Maximum size of a schema that is kept.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 
-/// Lists and prepares all tools of a server.
-pub(crate) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, String> {
+/// Lists and prepares all tools of a server, and ours that load these skills.
+pub(crate) async fn list_tools(
+    peer: &Peer,
+    skills: &[ServerSkill],
+) -> Result<Vec<Arc<ListedTool>>, String> {
     let mut tools = Vec::new();
     let mut names = HashSet::new();
     let mut size = 0;
@@ -92,10 +98,20 @@ pub(crate) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, Stri
     if let Channel::Http(http) = peer.channel() {
         http.set_header_arguments(marked);
     }
-    if let Some(tool) = resources::tool(peer, |name| names.contains(name)) {
-        tools.push(Arc::new(ListedTool { reads_resources: true, ..ListedTool::new(tool) }));
-    }
+    tools.extend(own_tools(peer, skills, names).into_iter().map(Arc::new));
     Ok(tools)
+}
+
+/// Makes the tools of ours that read resources and load skills. Those of the server have the names that are taken.
+fn own_tools(peer: &Peer, skills: &[ServerSkill], mut taken: HashSet<String>) -> Vec<ListedTool> {
+    let mut tools = Vec::new();
+    if let Some(tool) = resources::tool(peer, |name| taken.contains(name)) {
+        taken.insert(tool.name.clone());
+        tools.push(ListedTool { reads_resources: true, ..ListedTool::new(tool) });
+    }
+    let loading = skills::tools(&peer.handler().server, skills, taken);
+    tools.extend(loading.into_iter().map(ListedTool::new));
+    tools
 }
 
 /// Requests one page of the list. Returns its tools and the next cursor.
@@ -110,6 +126,33 @@ async fn request_page(
 /// The parameters that ask for a page of a list.
 pub(crate) fn page_params(cursor: Option<String>) -> JsonObject {
     cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect()
+}
+
+/// Lists the first `most` of what a server has under this key, page by page. A failure ends the list.
+pub(crate) async fn list_items(
+    peer: &Peer,
+    method: &'static str,
+    key: &str,
+    most: usize,
+) -> Vec<Value> {
+    let mut items = Vec::new();
+    let mut cursor = None;
+    for _ in 0..MAX_ITEM_PAGES {
+        match peer.request::<Value>(method, page_params(cursor.take())).await {
+            Ok(mut page) => {
+                if let Some(Value::Array(more)) = page.get_mut(key).map(Value::take) {
+                    items.extend(more);
+                }
+                cursor = page["nextCursor"].as_str().map(str::to_owned);
+            }
+            Err(error) => tracing::warn!(%error, method, "a server's list is incomplete"),
+        }
+        if cursor.is_none() || items.len() >= most {
+            break;
+        }
+    }
+    items.truncate(most);
+    items
 }
 
 /// Over HTTP, some arguments are sent as headers too. Removes the tools whose definition of those is invalid.
@@ -225,8 +268,9 @@ fn parse_page(mut page: Value) -> Option<(Vec<Tool>, Option<String>)> {
     Some((tools.into_iter().filter_map(parse_tool).collect(), cursor))
 }
 
-/// Reads a tool of which only the name must be valid.
+/// Reads a tool of which only the name must be valid. It is none that loads a skill.
 fn parse_tool(mut value: Value) -> Option<Tool> {
+    value.as_object_mut()?.shift_remove("skill");
     if !value.get("inputSchema").is_some_and(Value::is_object) {
         value.as_object_mut()?.insert("inputSchema".to_owned(), json!({ "type": "object" }));
     }

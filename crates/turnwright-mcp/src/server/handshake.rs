@@ -59,8 +59,11 @@ impl ServerInfo {
 
     /// True if the server may make tasks of calls. The versions with a handshake do not have this extension.
     pub(crate) fn has_tasks(&self) -> bool {
-        let extensions = self.capabilities.get("extensions");
-        !self.has_handshake() && extensions.is_some_and(|names| names[TASKS].is_object())
+        !self.has_handshake() && self.has_extension(TASKS)
+    }
+
+    pub(crate) fn has_extension(&self, name: &str) -> bool {
+        self.capabilities.get("extensions").is_some_and(|extensions| extensions[name].is_object())
     }
 
     /// True if the server announces changes of its tools.

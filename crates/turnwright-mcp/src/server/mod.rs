@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::call::server_requests::WaitingCalls;
+use crate::features::skills::list_skills;
 use crate::features::tools::{ListedTool, list_tools};
 use crate::features::{JsonObject, Prompt, prompts};
 use crate::transport::Peer;
@@ -421,7 +422,8 @@ impl ServerTask {
 
     async fn list(&self, peer: &Peer) -> Result<Lists, String> {
         let prompts = Box::pin(prompts::list_prompts(peer, self.spec.start_timeout())).await;
-        Ok((list_tools(peer).await?, prompts))
+        let skills = Box::pin(list_skills(peer, self.spec.start_timeout())).await;
+        Ok((list_tools(peer, &skills).await?, prompts))
     }
 
     fn publish_ready(&self, connection: &Connection, (tools, prompts): Lists) {

@@ -160,6 +160,19 @@ fn list_files(base: &Path, below: &Path, depth: usize, files: &mut Vec<PathBuf>)
     }
 }
 
+/// Returns the text after the front matter if that gives a skill this name and description. Of the description only
+/// letters and digits are compared, because there are several ways to quote and wrap it.
+pub fn described_body<'a>(text: &'a str, name: &str, description: &str) -> Option<&'a str> {
+    let (head, body) = front_matter::split(text);
+    let words = head.description.unwrap_or_default();
+    let is_same = head.name.as_deref() == Some(name)
+        && words
+            .chars()
+            .filter(|char| char.is_alphanumeric())
+            .eq(description.chars().filter(|char| char.is_alphanumeric()));
+    is_same.then_some(body)
+}
+
 /// A line for each skill that the model may load; `None` if there are none. The more skills there
 /// are, the shorter are the descriptions.
 pub fn catalogue(skills: &[Skill]) -> Option<String> {
@@ -484,6 +497,24 @@ mod tests {
             text.len()
         );
         assert_eq!(text.lines().count(), 100);
+    }
+
+    #[test]
+    fn a_text_is_of_a_skill_only_if_its_front_matter_says_so() {
+        let table = [
+            ("---\nname: a\ndescription: Does it.\n---\nDo.", Some("Do.")),
+            (
+                "---\nname: \"a\"\ndescription: >\n  Does\n  it.\nallowed-tools: \"*\"\n---\nDo.",
+                Some("Do."),
+            ),
+            ("---\nname: b\ndescription: Does it.\n---\nDo.", None),
+            ("---\nname: a\ndescription: Does all.\n---\nDo.", None),
+            ("---\nname: a\n---\nDo.", None),
+            ("Do.", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(described_body(text, "a", "Does it."), expected, "{text}");
+        }
     }
 
     #[test]

@@ -59,5 +59,6 @@ fn part_text(part: &PromptPart) -> Option<String> {
         PromptPart::Resource { text, .. } => Some(text.clone()),
         PromptPart::Image(media) | PromptPart::Audio(media) => Some(media.data.clone()),
         PromptPart::Link { uri, .. } => Some(uri.clone()),
+        PromptPart::Skill(_) => None,
     }
 }

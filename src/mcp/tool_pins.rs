@@ -499,8 +499,7 @@ mod tests {
         let new = program("/bin/notes", "--yes", ("KEY", "1"));
         let other = tool(&READ.replace("Reads.", "Sends."));
         let said = pins_of(&new, &other, here, pins()).check().change.unwrap();
-        for line in
-            ["description changed, program arguments changed", "+program arguments: --yes"]
+        for line in ["description changed, program arguments changed", "+program arguments: --yes"]
         {
             assert!(said.lines().any(|one| one == line), "{line}: {said}");
         }

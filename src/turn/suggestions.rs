@@ -48,10 +48,8 @@ fn suggestion(words: &str) -> String {
 /// The line of the last check that a turn has run, if it has failed.
 fn failed_check(messages: &[Arc<Message>]) -> Option<&str> {
     let answers = messages.iter().filter_map(|message| message.as_assistant());
-    let commands: Vec<_> = answers
-        .flat_map(|answer| &answer.calls)
-        .filter(|call| call.name == COMMAND_TOOL)
-        .collect();
+    let commands: Vec<_> =
+        answers.flat_map(|answer| &answer.calls).filter(|call| call.name == COMMAND_TOOL).collect();
     let results = messages.iter().rev().filter_map(|message| message.as_tool());
     let mut checks = results.filter_map(|result| {
         let call = commands.iter().copied().find(|call| call.id == result.call)?;

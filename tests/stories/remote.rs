@@ -468,8 +468,7 @@ fn v2_background_a_command_goes_on_in_the_states_of_the_client_that_takes_over()
         let terminals = told(&agent, "terminal_update", "terminalId");
         let work = json!([{ "type": "terminal", "terminalId": terminals[0] }]);
         assert_eq!(told(&agent, "state_update", "background"), [work]);
-        let kinds: Vec<_> =
-            agent.updates().iter().map(|it| it["sessionUpdate"].clone()).collect();
+        let kinds: Vec<_> = agent.updates().iter().map(|it| it["sessionUpdate"].clone()).collect();
         let place = |kind: &str| kinds.iter().position(|it| it == kind);
         assert!(place("terminal_update") < place("state_update"), "{kinds:?}");
         end_command(&agent);

@@ -100,8 +100,7 @@ fn r_opt_1_what_cannot_be_opened_has_no_options() {
 #[test]
 fn v2_r_opt_1_the_options_come_with_the_commands_that_files_bring() {
     let own = "---\ndescription: Greets.\n---\nSay hello.\n";
-    let mut agent =
-        TestAgent::builder().v2().own_file("config/prompts/greet.md", own).initialize();
+    let mut agent = TestAgent::builder().v2().own_file("config/prompts/greet.md", own).initialize();
     let params = json!({ "cwd": agent.workspace() });
     let told = result(agent.call("session/options", &params));
     assert!(told.get("modes").is_none(), "{told}");

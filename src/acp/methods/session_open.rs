@@ -39,8 +39,8 @@ pub(super) fn new_session(
 }
 
 pub(super) fn new_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
-    let wanted = read_typed(reply.method(), params)
-        .and_then(|opening| wanted_new(connection, opening));
+    let wanted =
+        read_typed(reply.method(), params).and_then(|opening| wanted_new(connection, opening));
     opening::open_as_new_v2(connection, wanted, reply);
 }
 
@@ -57,8 +57,8 @@ pub(super) fn fork_session(
 }
 
 pub(super) fn fork_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
-    let wanted = read_typed(reply.method(), params)
-        .and_then(|opening| wanted_fork(connection, opening));
+    let wanted =
+        read_typed(reply.method(), params).and_then(|opening| wanted_fork(connection, opening));
     opening::open_as_new_v2(connection, wanted, reply);
 }
 

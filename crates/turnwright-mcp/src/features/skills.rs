@@ -207,8 +207,12 @@ mod tests {
         let taken = HashSet::from(["skill_echo".to_owned()]);
         let made = tools("shop", &skills, taken);
         let names: Vec<_> = made.iter().map(|tool| tool.name.as_str()).collect();
-        let expected =
-            ["a/refunds/SKILL.md", "b/refunds/SKILL.md", "skill_deploy", "skill_skill://echo/SKILL.md"];
+        let expected = [
+            "a/refunds/SKILL.md",
+            "b/refunds/SKILL.md",
+            "skill_deploy",
+            "skill_skill://echo/SKILL.md",
+        ];
         assert!(names.iter().zip(expected).all(|(name, end)| name.ends_with(end)), "{names:?}");
         let described = made[2].description.as_deref();
         assert_eq!(

@@ -12,7 +12,7 @@ use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
-use turnwright_types::update::{CallUpdate, PlanEntry, ToolCallStatus};
+use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus};
 
 /// Who a message is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -237,6 +237,20 @@ pub struct StoredEntry {
     pub entry: Entry,
     /// The calls in the model's order.
     pub calls: Vec<CallRow>,
+}
+
+impl StoredEntry {
+    /// The cursor at this entry, if it has one that clients are told of.
+    pub fn cursor(&self) -> Option<(CursorPlace, &MessageId)> {
+        match &self.entry {
+            Entry::Message { id, message, audience } if *audience != Audience::Model => {
+                let is_said = message.as_user()?.own_parts().next().is_some();
+                is_said.then_some((CursorPlace::BeforePrompt, id))
+            }
+            Entry::Compacted { id, .. } => Some((CursorPlace::AfterCompaction, id)),
+            _ => None,
+        }
+    }
 }
 
 /// A stored session.

@@ -225,7 +225,7 @@ impl Drop for HelperClient {
 impl Client for HelperClient {
     fn update(&self, update: Update) {
         if let Some(shown) = self.progress.lock().shown.as_ref()
-            && !matches!(update, Update::Notice(_))
+            && !matches!(update, Update::Notice(_) | Update::Cursor { .. })
         {
             shown.update(update.clone());
         }

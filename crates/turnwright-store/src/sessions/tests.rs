@@ -103,7 +103,7 @@ fn a_copy_stands_alone_and_shares_its_blobs() {
                    (0, 'call-3', 1, 2, 1, 'msg-1', 'exec', '{}', 'pending', NULL, 0);",
         )
         .unwrap();
-    fork(&connection, &id(0), &id(1)).unwrap();
+    fork(&connection, &id(0), &id(1), None).unwrap();
     let status = |session: &SessionId| -> Vec<(String, Option<String>)> {
         let key = session_key(&connection, session).unwrap();
         let mut find = connection
@@ -127,7 +127,7 @@ fn a_copy_stands_alone_and_shares_its_blobs() {
     assert!(delete(&connection, &id(1)).unwrap());
     assert!(!delete(&connection, &id(1)).unwrap());
     assert_eq!(blobs(), 0);
-    assert_eq!(fork(&connection, &id(0), &id(2)), Err(StoreError::NoSuchSession));
+    assert_eq!(fork(&connection, &id(0), &id(2), None), Err(StoreError::NoSuchSession));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::diffs;
 use crate::acp::capabilities::ClientCaps;
+use crate::acp::cursors;
 use crate::acp::schema;
 use crate::acp::to_wire;
 use turnwright_rpc::Outbox;
@@ -42,7 +43,9 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
         same => {
-            if let Some(update) = to_wire::update(same, baseline(), Path::new("")) {
+            let cursor = cursors::update(&same);
+            let update = cursor.or_else(|| to_wire::update(same, baseline(), Path::new("")));
+            if let Some(update) = update {
                 send_same(outbox, session, update);
             }
             return;

@@ -343,7 +343,8 @@ impl AcpClient {
         if !self.caps.cursors {
             return None;
         }
-        self.shown.lock().cursors.note(update, self.caps.compactions)
+        let cursor = self.shown.lock().cursors.note(update, self.caps.compactions);
+        cursor.map(SessionUpdate::CursorUpdate)
     }
 }
 

@@ -172,8 +172,7 @@ impl Conversation {
             client.update(Update::UserMessage { prompt, message, parts });
         }
         if said.own_parts().next().is_some() {
-            let place = CursorPlace::BeforePrompt;
-            client.update(Update::Cursor { place, at: id.clone() });
+            client.update(Update::Cursor { place: CursorPlace::BeforePrompt, at: id.clone() });
         }
         if let Some(submission) = &said.submission {
             self.submissions.insert(submission, id, client.as_ref());

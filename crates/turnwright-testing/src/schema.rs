@@ -103,7 +103,7 @@ fn against(version: usize, name: &str, body: &Value, message: &Value) {
     // both have.
     let update = body["update"]["sessionUpdate"].as_str().unwrap_or_default();
     let mut servers = body["mcpServers"].as_array().into_iter().flatten();
-    let is_unstable = update == "plan_update"
+    let is_unstable = ["plan_update", "cursor_update"].contains(&update)
         || name == "PromptResponse" && body.get("usage").is_some()
         || servers.any(|it| it["type"] == "acp");
     let key = format!("{version} {name} {is_unstable}");

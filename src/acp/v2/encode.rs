@@ -43,7 +43,7 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
         same => {
-            let cursor = cursors::update(&same);
+            let cursor = cursors::update(&same).map(schema::SessionUpdate::CursorUpdate);
             let update = cursor.or_else(|| to_wire::update(same, baseline(), Path::new("")));
             if let Some(update) = update {
                 send_same(outbox, session, update);

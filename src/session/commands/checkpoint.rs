@@ -246,15 +246,15 @@ impl CommandTask {
             Ok((builder, cursors))
         });
         let (builder, cursors) = reading.await?;
-        for update in cursors {
-            self.conversation.client().wait_for_capacity().await;
-            self.conversation.client().update(update);
-        }
         let rebuilt = builder.build(self.history.minted, self.history.cost);
         // Spending is not given back, and the window is no larger than before.
         let learned_window = self.history.learned_window.clone();
         self.history = History { spent: self.history.spent, learned_window, ..rebuilt };
         self.conversation.forget_told_context();
+        for update in cursors {
+            self.conversation.client().wait_for_capacity().await;
+            self.conversation.client().update(update);
+        }
         Ok(())
     }
 }

@@ -338,13 +338,10 @@ impl AcpClient {
         Vec::new()
     }
 
-    /// Takes note of an update that is about to be sent. Returns its form if it is about a cursor.
+    /// Takes note of an update. Returns its form if it is about a cursor that the client can be told of.
     fn place_cursor(&self, update: &Update) -> Option<SessionUpdate> {
-        if !self.caps.cursors {
-            return None;
-        }
-        let cursor = self.shown.lock().cursors.note(update, self.caps.compactions);
-        cursor.map(SessionUpdate::CursorUpdate)
+        let mut shown = self.caps.cursors.then(|| self.shown.lock())?;
+        shown.cursors.note(update, self.caps.compactions)
     }
 }
 

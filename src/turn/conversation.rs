@@ -172,7 +172,8 @@ impl Conversation {
             client.update(Update::UserMessage { prompt, message, parts });
         }
         if said.own_parts().next().is_some() {
-            client.update(Update::Cursor { place: CursorPlace::BeforePrompt, at: id.clone() });
+            let place = CursorPlace::BeforePrompt;
+            client.update(Update::Cursor { place, at: id.clone(), can_fork: true });
         }
         if let Some(submission) = &said.submission {
             self.submissions.insert(submission, id, client.as_ref());

@@ -12,7 +12,7 @@ use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
-use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus};
+use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus, Update};
 
 /// Who a message is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -240,16 +240,17 @@ pub struct StoredEntry {
 }
 
 impl StoredEntry {
-    /// The cursor at this entry, if it has one that clients are told of.
-    pub fn cursor(&self) -> Option<(CursorPlace, &MessageId)> {
-        match &self.entry {
+    /// The update of the cursor at this entry, if clients are told of one there.
+    pub fn cursor(&self, can_fork: bool) -> Option<Update> {
+        let (place, at) = match &self.entry {
             Entry::Message { id, message, audience } if *audience != Audience::Model => {
-                let is_said = message.as_user()?.own_parts().next().is_some();
-                is_said.then_some((CursorPlace::BeforePrompt, id))
+                message.as_user()?.own_parts().next()?;
+                (CursorPlace::BeforePrompt, id.clone())
             }
-            Entry::Compacted { id, .. } => Some((CursorPlace::AfterCompaction, id)),
-            _ => None,
-        }
+            Entry::Compacted { id, .. } => (CursorPlace::AfterCompaction, id.clone()),
+            _ => return None,
+        };
+        Some(Update::Cursor { place, at, can_fork })
     }
 }
 

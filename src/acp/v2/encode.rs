@@ -42,10 +42,13 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
         }),
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
+        Update::Cursor { place, at, can_fork } => {
+            let anchor = cursors::anchor(place, &at);
+            let update = cursors::cursor_update(&at, can_fork, Some(anchor));
+            return send_same(outbox, session, update);
+        }
         same => {
-            let cursor = cursors::update(&same).map(schema::SessionUpdate::CursorUpdate);
-            let update = cursor.or_else(|| to_wire::update(same, baseline(), Path::new("")));
-            if let Some(update) = update {
+            if let Some(update) = to_wire::update(same, baseline(), Path::new("")) {
                 send_same(outbox, session, update);
             }
             return;

@@ -11,7 +11,6 @@ use turnwright_store::file_versions::{self, PromptRow};
 use turnwright_store::{Entry, RewoundEntries, StoreError, TurnKind, read};
 use turnwright_types::effect::fenced;
 use turnwright_types::message::{History, StopReason};
-use turnwright_types::update::Update;
 use turnwright_undo::{
     ChangeScope, DiffLimits, UndoContext, UndoHistory, UndoRequest, one_line_excerpt, turn_changes,
     turn_list, undo_news,
@@ -233,11 +232,8 @@ impl CommandTask {
             let all = RewoundEntries::default();
             read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &all, |stored| {
                 let can_fork = !rewound.contains(stored.seq);
-                if stored.seq >= changed_from
-                    && let Some((place, at)) = stored.cursor()
-                {
-                    cursors.push(Update::CursorChanged { place, at: at.clone(), can_fork });
-                }
+                let cursor = stored.cursor(can_fork);
+                cursors.extend(cursor.filter(|_| stored.seq >= changed_from));
                 if can_fork {
                     add_entry(&mut builder, stored);
                 }

@@ -77,8 +77,7 @@ impl EntryPages {
     /// Sends a client the updates of an entry. `note` sees each of them.
     async fn send(&self, entry: &StoredEntry, client: &dyn Client, mut note: impl FnMut(&Update)) {
         let shown = updates(entry, self.rewound.last_plan);
-        let cursor = entry.cursor().map(|(place, at)| Update::Cursor { place, at: at.clone() });
-        for update in shown.into_iter().chain(cursor) {
+        for update in shown.into_iter().chain(entry.cursor(true)) {
             client.wait_for_capacity().await;
             note(&update);
             client.update(update);

@@ -182,7 +182,8 @@ impl Compactor<'_> {
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {
         self.show(id, CompactionState::Completed(summary), Some(notice));
         let place = CursorPlace::AfterCompaction;
-        self.conversation.client().update(Update::Cursor { place, at: id.clone() });
+        let cursor = Update::Cursor { place, at: id.clone(), can_fork: true };
+        self.conversation.client().update(cursor);
         let size = window(self.conversation.selection.get().model.as_ref(), self.history);
         let used = after.min(size);
         let cost = self.history.cost;

@@ -15,7 +15,7 @@ use crate::read::{
 use crate::rows::finish_call;
 use crate::{CallOutcome, CallRow, CallStatus, RewoundEntries, SessionRow, StoreError};
 use turnwright_types::ids::SessionId;
-use turnwright_types::update::CursorPlace;
+use turnwright_types::update::{CursorPlace, Update};
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
@@ -224,9 +224,6 @@ const COPIED_COLUMNS: &[(&str, &str)] = &[
     ("blob_uses", "blob"),
 ];
 
-/// The number of entries that are read at a time.
-const PAGE_SIZE: usize = 64;
-
 /// Creates session `to` as a copy of session `from` as it is now, or as it was before a cursor. Rows are copied and
 /// blobs are shared. In the copy, unfinished calls fail and unfinished turns are cancelled.
 ///
@@ -252,16 +249,12 @@ pub fn fork(
 }
 
 /// The number of the first entry behind a cursor, and the turn in which the cursor is.
-fn find_cursor(
-    connection: &Connection,
-    session: i64,
-    cursor: &str,
-) -> Result<(u64, u64), StoreError> {
+fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, u64), StoreError> {
     let rewound = RewoundEntries::load(connection, session)?;
     let mut found = None;
-    each_entry::<StoreError>(connection, session, PAGE_SIZE, &rewound, |stored| {
-        if let Some((place, at)) = stored.cursor()
-            && place.cursor_id(at) == cursor
+    each_entry::<StoreError>(connection, session, 64, &rewound, |stored| {
+        if let Some(Update::Cursor { place, at, .. }) = stored.cursor(true)
+            && at.cursor_id() == id
         {
             let included = u64::from(place == CursorPlace::AfterCompaction);
             found = Some((stored.seq + included, stored.turn));
@@ -310,7 +303,7 @@ fn delete_conversation(connection: &Connection, session: i64) -> Result<(), Stor
     Ok(())
 }
 
-/// Copies a conversation up to the place of a cursor, if there is one.
+/// Copies a conversation, or what of it is before the entry `end`, which is in this turn.
 fn copy_conversation(
     connection: &Connection,
     (original, end): (i64, Option<(u64, u64)>),
@@ -326,8 +319,15 @@ fn copy_conversation(
             params_from_iter([copy, original]),
         )?;
     }
-    if let Some(end) = end {
-        delete_behind(connection, copy, end)?;
+    if let Some((end, turn)) = end {
+        connection.execute_batch(&format!(
+            "DELETE FROM entries WHERE session = {copy} AND seq >= {end}; \
+             DELETE FROM calls WHERE session = {copy} AND seq >= {end}; \
+             DELETE FROM file_versions WHERE session = {copy} AND (turn > {turn} OR turn = {turn} \
+             AND call NOT IN (SELECT call FROM calls WHERE session = {copy})); \
+             DELETE FROM turns WHERE session = {copy} AND number >= {turn} AND NOT EXISTS \
+             (SELECT 1 FROM entries WHERE session = {copy} AND entries.turn = number)"
+        ))?;
     }
     let last_turn = end.map(|end| end.1);
     // The keys of prompts are those of the original session.
@@ -350,29 +350,6 @@ fn copy_conversation(
         "UPDATE turns SET ended_at = coalesce(ended_at, ?), stop = 'cancelled' WHERE session = ? \
          AND (ended_at IS NULL OR number = ?)",
         params![now, copy, last_turn],
-    )?;
-    Ok(())
-}
-
-/// Deletes the end of a copied conversation, which begins in this turn.
-fn delete_behind(
-    connection: &Connection,
-    copy: i64,
-    (end, turn): (u64, u64),
-) -> Result<(), StoreError> {
-    for table in ["entries", "calls"] {
-        let delete = format!("DELETE FROM {table} WHERE session = ? AND seq >= ?");
-        connection.execute(&delete, params![copy, end])?;
-    }
-    connection.execute(
-        "DELETE FROM file_versions WHERE session = ?1 AND (turn > ?2 OR turn = ?2 AND call NOT IN \
-         (SELECT call FROM calls WHERE session = ?1))",
-        params![copy, turn],
-    )?;
-    connection.execute(
-        "DELETE FROM turns WHERE session = ?1 AND number >= ?2 AND NOT EXISTS (SELECT 1 FROM \
-         entries WHERE session = ?1 AND entries.turn = number)",
-        params![copy, turn],
     )?;
     Ok(())
 }

@@ -120,10 +120,7 @@ mod tests {
         assert_eq!(sent(&[said("2"), cursor("3"), cursor("4")], true), [announced("3", &after)]);
         assert_eq!(sent(&[shown("1"), cursor("1")], true), [announced("1", &before)]);
         // A replay says the same as the turn did.
-        assert_eq!(
-            sent(&[said("2"), shown("3"), cursor("3")], true),
-            [announced("3", &after)]
-        );
+        assert_eq!(sent(&[said("2"), shown("3"), cursor("3")], true), [announced("3", &after)]);
     }
 
     #[test]
@@ -140,8 +137,9 @@ mod tests {
 
     #[test]
     fn version_1_is_told_of_a_change_only_if_it_knows_the_cursor() {
-        let updates = [said("2"), gone("3"), cursor("3"), gone("3"), gone("4"), cursor("4"), cursor("3")];
-        let told: Vec<_> = sent(&updates, true).iter().skip(1).cloned().collect();
+        let before = [said("2"), gone("3"), cursor("3")];
+        let after = [gone("3"), gone("4"), cursor("4"), cursor("3")];
+        let told = sent(&[&before[..], &after[..]].concat(), true).split_off(1);
         let change = |capabilities: Value| {
             json!({
                 "sessionUpdate": "cursor_update", "cursorId": "cursor-3",

@@ -157,7 +157,8 @@ impl Conversation {
         }
     }
 
-    /// Tells a client that follows prompts that the user's words are a message of the conversation.
+    /// Tells a client that follows prompts that the user's words are a message of the conversation, and each client
+    /// that the session can be forked before them.
     pub(crate) fn report_message(
         &self,
         prompt: Option<PromptKey>,

@@ -1,6 +1,6 @@
 //! `session/new`, `session/load`, `session/resume` and `session/fork` (unstable), which open a session: a new one, a
 //! stored one with and without a replay of its conversation, and a new one that begins with the conversation of
-//! another, or a part of it. Version 2 has no `session/load`; the parameters of its `session/resume` ask for the replay.
+//! another, or a part of it. Version 2 has no `session/load`; the parameters of its `session/resume` ask for a replay.
 
 use std::sync::Arc;
 

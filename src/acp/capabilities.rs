@@ -34,6 +34,8 @@ pub(super) struct ClientCaps {
     pub(super) notices: bool,
     /// The client shows `compaction_update` and `compaction_summary_chunk` updates (R-COMP-1).
     pub(super) compactions: bool,
+    /// The client is told where it can fork a session (unstable, R-CUR-1).
+    pub(super) cursors: bool,
     /// The client shows plans that have an id (unstable).
     pub(super) plans: bool,
     /// The client shows elicitation forms (R-EL-1).
@@ -118,6 +120,7 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         login,
         notices: caps.session.as_ref().is_some_and(|session| session.notices.is_some()),
         compactions: caps.session.as_ref().is_some_and(|session| session.compaction.is_some()),
+        cursors: caps.session.as_ref().is_some_and(|session| session.cursors.is_some()),
         plans: caps.plan.is_some(),
         forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
         // The launcher that runs in the terminal talks to the agent over a Unix socket.

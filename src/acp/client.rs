@@ -12,9 +12,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::capabilities::ClientCaps;
+use super::cursors::KnownCursors;
 use super::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest,
-    ReleaseTerminalRequest, SessionId, SessionNotification, TerminalId as WireId,
+    ReleaseTerminalRequest, SessionId, SessionNotification, SessionUpdate, TerminalId as WireId,
     TerminalOutputRequest, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use super::subagents::{ChildSession, ToldSessions};
@@ -66,6 +67,15 @@ const ABSENCES: [&str; 6] =
 const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are \
                                read from the disk from now on. Save your changes for them to be seen.";
 
+/// What the client shows, as far as later messages depend on it.
+#[derive(Debug, Default)]
+struct ShownEntities {
+    /// The cards that show terminals. At least one client refuses an update that names a released terminal,
+    /// so a terminal is released only after its card is final.
+    terminal_cards: Vec<TerminalCard>,
+    cursors: KnownCursors,
+}
+
 /// The client of one session.
 #[derive(Debug)]
 pub(super) struct AcpClient {
@@ -73,10 +83,8 @@ pub(super) struct AcpClient {
     session: SessionId,
     caps: ClientCaps,
     cwd: PathBuf,
-    /// The cards that show terminals. At least one client refuses an update that names a released terminal,
-    /// so a terminal is released only after its card is final.
-    // Held only to look at a short list.
-    terminal_cards: Mutex<Vec<TerminalCard>>,
+    // Held only to look something up.
+    shown: Mutex<ShownEntities>,
     /// Set when the client turns out not to have the terminals that it advertised, so that later
     /// commands are not delayed by trying again.
     lacks_terminals: AtomicBool,
@@ -103,7 +111,7 @@ impl AcpClient {
             session,
             caps,
             cwd,
-            terminal_cards: Mutex::default(),
+            shown: Mutex::default(),
             lacks_terminals: AtomicBool::new(false),
             questions,
             has_silent_reads,
@@ -116,7 +124,8 @@ impl Client for AcpClient {
     fn update(&self, mut update: Update) {
         self.told.leave_out_unknown(&mut update);
         let released = self.observe_cards(&update);
-        if let Some(update) = to_wire::update(update, self.caps, &self.cwd) {
+        let cursor = self.place_cursor(&update);
+        if let Some(update) = cursor.or_else(|| to_wire::update(update, self.caps, &self.cwd)) {
             let params = SessionNotification::new(self.session.clone(), update);
             self.peer.outbox().notify("session/update", &params);
         }
@@ -316,7 +325,8 @@ impl AcpClient {
     /// it.
     fn observe_cards(&self, update: &Update) -> Vec<TerminalId> {
         let Update::CallUpdate(update) = update else { return Vec::new() };
-        let mut cards = self.terminal_cards.lock();
+        let mut shown = self.shown.lock();
+        let cards = &mut shown.terminal_cards;
         if update.status.is_final() {
             let removed = cards.extract_if(.., |card| card.call == update.id);
             return removed.filter(|card| card.is_released).map(|card| card.terminal).collect();
@@ -331,12 +341,18 @@ impl AcpClient {
         }
         Vec::new()
     }
+
+    /// Takes note of an update. Returns its form if it is about a cursor that the client can be told of.
+    fn place_cursor(&self, update: &Update) -> Option<SessionUpdate> {
+        let mut shown = self.caps.cursors.then(|| self.shown.lock())?;
+        shown.cursors.note(update, self.caps.compactions)
+    }
 }
 
 impl Drop for AcpClient {
     fn drop(&mut self) {
         // Terminals whose cards never became final.
-        for card in std::mem::take(self.terminal_cards.get_mut()) {
+        for card in std::mem::take(&mut self.shown.get_mut().terminal_cards) {
             if card.is_released {
                 self.release_terminal(&card.terminal);
             }
@@ -405,12 +421,12 @@ impl ClientTerminals for AcpClient {
     }
 
     fn release(&self, id: TerminalId) {
-        let mut cards = self.terminal_cards.lock();
-        if let Some(card) = cards.iter_mut().find(|card| card.terminal == id) {
+        let mut shown = self.shown.lock();
+        if let Some(card) = shown.terminal_cards.iter_mut().find(|card| card.terminal == id) {
             card.is_released = true;
             return;
         }
-        drop(cards);
+        drop(shown);
         // No card shows it.
         self.release_terminal(&id);
     }

@@ -62,7 +62,9 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
 /// The code of an error, and a stable word for programs.
 fn code_and_kind(error: &Error) -> (i32, &'static str) {
     match error {
-        Error::InvalidParams(_) | Error::InvalidFolder { .. } => (-32602, "params"),
+        Error::InvalidParams(_)
+        | Error::InvalidFolder { .. }
+        | Error::Store(StoreError::NoSuchCursor) => (-32602, "params"),
         Error::SessionNotFound(_) | Error::Store(StoreError::NoSuchSession) => {
             (-32002, "not_found")
         }

@@ -9,6 +9,7 @@ mod error;
 mod from_wire;
 mod user_question;
 mod client;
+mod cursors;
 mod remote;
 mod responder;
 mod linked_servers;

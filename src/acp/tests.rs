@@ -98,7 +98,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
     let full = json!({
         "fs": { "readTextFile": true, "writeTextFile": true },
         "auth": { "terminal": true },
-        "session": { "notices": {}, "compaction": {}, "promptSuggestions": {} },
+        "session": { "notices": {}, "compaction": {}, "cursors": {}, "promptSuggestions": {} },
         "elicitation": { "form": {} },
         "terminal": true,
         "subagents": {},
@@ -111,6 +111,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         write: true,
         login: LoginSupport::Terminal,
         notices: true,
+        cursors: true,
         plans: true,
         forms: true,
         terminal: cfg!(unix),

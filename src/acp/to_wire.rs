@@ -73,6 +73,8 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         | Update::ReplayComplete => return None,
         // The terminals of version 1 end with their cards.
         Update::TerminalEnded { .. } => return None,
+        // The client of each version finds the place of a cursor.
+        Update::Cursor { .. } => return None,
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::ContextUsage { used, size, cached, cost } => {
             let meta = (cached > 0).then(|| meta([("turnwright/cachedTokens", cached.into())]));

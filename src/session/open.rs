@@ -88,10 +88,12 @@ pub(crate) enum SessionOrigin {
         /// True if the whole conversation is replayed to the client.
         replay: bool,
     },
-    /// A copy of another session as it is now.
+    /// A copy of another session as it is now, or as it was before a cursor.
     Fork {
         /// The session to copy.
         source: SessionId,
+        /// The cursor at which the copy ends.
+        cursor: Option<String>,
     },
 }
 

@@ -22,7 +22,7 @@ use turnwright_types::client::Client;
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
 use turnwright_types::shell_script::Check;
-use turnwright_types::update::{PromptKey, Update};
+use turnwright_types::update::{CursorPlace, PromptKey, Update};
 use turnwright_workspace::helper_types::HelperType;
 
 /// The permission answers that a conversation remembers.
@@ -165,7 +165,8 @@ impl Conversation {
         }
     }
 
-    /// Tells a client that follows prompts that the user's words are a message of the conversation.
+    /// Tells a client that follows prompts that the user's words are a message of the conversation, and each client
+    /// that the session can be forked before them.
     pub(crate) fn report_message(
         &self,
         prompt: Option<PromptKey>,
@@ -178,6 +179,10 @@ impl Conversation {
             let message = id.clone();
             let parts = said.parts.clone();
             client.update(Update::UserMessage { prompt, message, parts });
+        }
+        if said.own_parts().next().is_some() {
+            let place = CursorPlace::BeforePrompt;
+            client.update(Update::Cursor { place, at: id.clone(), can_fork: true });
         }
         if let Some(submission) = &said.submission {
             self.submissions.insert(submission, id, client.as_ref());

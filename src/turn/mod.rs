@@ -359,8 +359,8 @@ impl Turn {
         if self.conversation.client().follows_prompts() {
             // The prompt is stored before the client is told of it.
             self.conversation.log().flush().written().await;
-            self.conversation.report_message(None, &id, &message);
         }
+        self.conversation.report_message(None, &id, &message);
     }
 
     /// Tells the model something that the user does not see.

@@ -118,7 +118,13 @@ fn r_init_7_the_agent_uses_no_capability_that_the_client_does_not_declare() {
             methods.iter().all(|it| it == "session/request_permission"),
             "{params}: {methods:?}"
         );
-        let kinds = ["notice", "compaction_update", "compaction_summary_chunk", "plan_update"];
+        let kinds = [
+            "notice",
+            "compaction_update",
+            "compaction_summary_chunk",
+            "plan_update",
+            "cursor_update",
+        ];
         let is_optional = |it: &Value| kinds.contains(&it["sessionUpdate"].as_str().unwrap());
         assert!(!agent.updates().iter().any(is_optional), "{params}");
         assert_eq!(agent.read("b.txt"), "new\n");

@@ -29,6 +29,7 @@ mod client_provider;
 mod compaction;
 mod config;
 mod content;
+mod cursors;
 mod custom_commands;
 mod edit_file;
 mod errors;

@@ -531,7 +531,7 @@ fn r_rem_14_who_resumes_a_session_can_cancel_the_call_that_runs() {
     wait_for_output(&mut agent);
     reconnect(&mut agent);
     resume_v2(&mut agent, &session, false);
-    let offered = agent.updates().into_iter().find(|it| it["capabilities"].is_object());
+    let offered = agent.updates().into_iter().find(|it| it["capabilities"]["cancel"].is_object());
     let offered = offered.expect("the client is told that the call can be cancelled");
     let call = offered["toolCallId"].clone();
     let params = json!({ "sessionId": session, "toolCallId": call });

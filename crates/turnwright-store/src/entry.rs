@@ -12,7 +12,7 @@ use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
 use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
-use turnwright_types::update::{CallUpdate, PlanEntry, ToolCallStatus};
+use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus, Update};
 
 /// Who a message is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -237,6 +237,21 @@ pub struct StoredEntry {
     pub entry: Entry,
     /// The calls in the model's order.
     pub calls: Vec<CallRow>,
+}
+
+impl StoredEntry {
+    /// The update of the cursor at this entry, if clients are told of one there.
+    pub fn cursor(&self, can_fork: bool) -> Option<Update> {
+        let (place, at) = match &self.entry {
+            Entry::Message { id, message, audience } if *audience != Audience::Model => {
+                message.as_user()?.own_parts().next()?;
+                (CursorPlace::BeforePrompt, id.clone())
+            }
+            Entry::Compacted { id, .. } => (CursorPlace::AfterCompaction, id.clone()),
+            _ => return None,
+        };
+        Some(Update::Cursor { place, at, can_fork })
+    }
 }
 
 /// A stored session.

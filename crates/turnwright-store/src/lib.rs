@@ -75,6 +75,8 @@ use writer::queue::JobSender;
 pub enum StoreError {
     #[error("no such session")]
     NoSuchSession,
+    #[error("the session has no such `cursorId`, or cannot be forked there any more")]
+    NoSuchCursor,
     /// Another process, or another session of this one, has the session open.
     #[error("the session is open in {0}")]
     SessionLocked(Box<LockHolder>),

@@ -143,7 +143,9 @@ impl Translator {
         let update = &mut message["params"]["update"];
         match update["sessionUpdate"].as_str().unwrap_or_default() {
             "state_update" => return self.state(&session, update),
-            "user_message" | "terminal_update" | "terminal_output_chunk" => return Vec::new(),
+            "user_message" | "terminal_update" | "terminal_output_chunk" | "cursor_update" => {
+                return Vec::new();
+            }
             "tool_call_content_chunk" => return self.more_content(&session, update),
             "subagent_update" => {
                 if let Some(state) = update.get_mut("state").and_then(Value::as_object_mut) {

@@ -71,6 +71,13 @@ impl SessionId {
     }
 }
 
+impl MessageId {
+    /// The name of the cursor at this message or compaction. It is the same after a restart.
+    pub fn cursor_id(&self) -> String {
+        format!("cursor-{self}")
+    }
+}
+
 /// The length in bytes of the longest slug.
 pub const MAX_SLUG_LEN: usize = 64;
 

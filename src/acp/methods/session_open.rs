@@ -1,7 +1,7 @@
 //! `session/new`, `session/load`, `session/resume` and `session/fork` (unstable), which open a session: a new one, a
 //! stored one with and without a replay of its conversation, and a new one that begins with the conversation of
-//! another. Version 2 has no `session/load`; the parameters of its `session/resume` ask for the replay.
-//! `session/options` (unstable) looks at what would be opened.
+//! another, or a part of it. Version 2 has no `session/load`; the parameters of its `session/resume` ask for the
+//! replay. `session/options` (unstable) looks at what would be opened.
 
 use std::sync::Arc;
 
@@ -162,7 +162,8 @@ fn wanted_fork(
     opening: ForkSessionRequest,
 ) -> Result<WantedSession, Error> {
     let source = SessionId::from(opening.session_id.0.as_ref());
-    opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source })
+    let cursor = opening.cursor_id.as_ref().map(|cursor| cursor.0.to_string());
+    opening.into_wanted(connection, SessionId::random(), SessionOrigin::Fork { source, cursor })
 }
 
 fn wanted_stored(

@@ -82,7 +82,9 @@ impl Journal {
             Update::CallUpdate(change) => self.change_call(change),
             Update::Notice(text) => self.push(update, None, text.len()),
             // `TerminalEnded` is of a command that an earlier call has left running.
-            Update::ToolCall { .. } | Update::TerminalEnded { .. } => self.push(update, None, 0),
+            Update::ToolCall { .. } | Update::TerminalEnded { .. } | Update::Cursor { .. } => {
+                self.push(update, None, 0);
+            }
             // The request is of a client that is about to take over.
             Update::KnownPrompt { .. } if !has_client => self.push(update, None, 0),
             Update::UserChunk { .. } | Update::KnownPrompt { .. } | Update::ReplayComplete => {}
@@ -185,9 +187,10 @@ impl Journal {
         let Some((entry, later)) = self.entries[index..].split_first() else { return false };
         match &entry.update {
             Update::ToolCall { .. } => !later.is_empty() && entry.is_final_call(),
-            Update::UserMessage { .. } | Update::Notice(_) | Update::TerminalEnded { .. } => {
-                !later.is_empty()
-            }
+            Update::UserMessage { .. }
+            | Update::Notice(_)
+            | Update::TerminalEnded { .. }
+            | Update::Cursor { .. } => !later.is_empty(),
             other => message_of(other)
                 .is_some_and(|message| later.iter().any(|entry| entry.comes_after(message))),
         }
@@ -227,6 +230,8 @@ impl JournalEntry {
         let is_known = match &self.update {
             Update::ToolCall { id, .. } => replayed.calls.contains(id),
             Update::Compaction { id, .. } => replayed.messages.contains(id),
+            // The replay is without the messages that were rewound.
+            Update::Cursor { at, can_fork, .. } => replayed.messages.contains(at) == *can_fork,
             other => message_of(other).is_some_and(|id| replayed.messages.contains(id)),
         };
         if is_known { Vec::new() } else { self.updates() }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::diffs;
 use crate::acp::capabilities::ClientCaps;
+use crate::acp::cursors;
 use crate::acp::schema;
 use crate::acp::to_wire;
 use turnwright_rpc::Outbox;
@@ -44,6 +45,11 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: C
         }),
         // The mode is one of the options, which are sent as well.
         Update::Mode(_) => return,
+        Update::Cursor { place, at, can_fork } => {
+            let anchor = cursors::anchor(place, &at);
+            let update = cursors::cursor_update(&at, can_fork, Some(anchor));
+            return send_same(outbox, session, update);
+        }
         same => {
             if let Some(update) = to_wire::update(same, caps, Path::new("")) {
                 send_same(outbox, session, update);

@@ -73,7 +73,7 @@ async fn redo_last(task: &mut CommandTask) -> Result<String, StoreError> {
     } else {
         "Files were not changed.".to_owned()
     };
-    task.reload().await?;
+    task.reload(rewind.to).await?;
     Ok(format!("The conversation is as it was before `/rewind`. {files}"))
 }
 
@@ -104,7 +104,7 @@ async fn rewind_to(task: &mut CommandTask) -> Result<String, StoreError> {
     } else {
         "Files were not changed.".to_owned()
     };
-    task.reload().await?;
+    task.reload(prompt.seq).await?;
     let words = one_line_excerpt(&prompt.prompt_excerpt);
     Ok(format!(
         "The conversation is back before “{words}”. Everything after it is removed from the \
@@ -221,23 +221,36 @@ impl CommandTask {
         Ok(text)
     }
 
-    /// Rebuilds the model's history from the stored entries that still count, as after a restart.
-    async fn reload(&mut self) -> Result<(), StoreError> {
+    /// Rebuilds the model's history from the stored entries that still count, as after a restart. Tells the client at
+    /// which cursors from this entry on the session can be forked now.
+    async fn reload(&mut self, changed_from: u64) -> Result<(), StoreError> {
         let context = self.context();
-        let reading = context.read(|connection, key| {
+        let reading = context.read(move |connection, key| {
             let rewound = RewoundEntries::load(connection, key)?;
             let mut builder = HistoryBuilder::default();
-            read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &rewound, |stored| {
-                add_entry(&mut builder, stored);
+            let mut cursors = Vec::new();
+            let all = RewoundEntries::default();
+            read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &all, |stored| {
+                let can_fork = !rewound.contains(stored.seq);
+                let cursor = stored.cursor(can_fork);
+                cursors.extend(cursor.filter(|_| stored.seq >= changed_from));
+                if can_fork {
+                    add_entry(&mut builder, stored);
+                }
                 Ok(())
             })?;
-            Ok(builder)
+            Ok((builder, cursors))
         });
-        let rebuilt = reading.await?.build(self.history.minted, self.history.cost);
+        let (builder, cursors) = reading.await?;
+        let rebuilt = builder.build(self.history.minted, self.history.cost);
         // Spending is not given back, and the window is no larger than before.
         let learned_window = self.history.learned_window.clone();
         self.history = History { spent: self.history.spent, learned_window, ..rebuilt };
         self.conversation.forget_told_context();
+        for update in cursors {
+            self.conversation.client().wait_for_capacity().await;
+            self.conversation.client().update(update);
+        }
         Ok(())
     }
 }

@@ -76,7 +76,8 @@ impl EntryPages {
 
     /// Sends a client the updates of an entry. `note` sees each of them.
     async fn send(&self, entry: &StoredEntry, client: &dyn Client, mut note: impl FnMut(&Update)) {
-        for update in updates(entry, self.rewound.last_plan) {
+        let shown = updates(entry, self.rewound.last_plan);
+        for update in shown.into_iter().chain(entry.cursor(true)) {
             client.wait_for_capacity().await;
             note(&update);
             client.update(update);

@@ -54,35 +54,37 @@ impl SessionActor {
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
-                self.record_conversation(None).await;
+                self.record_conversation(None, false).await;
                 self.commands.rescan(&self.conversation.env).await;
                 self.announce_commands();
                 Ok(())
             }
-            SessionOrigin::Fork { source } => {
+            SessionOrigin::Fork { source, cursor } => {
                 let to = self.conversation.env.session.clone();
                 let from = source.clone();
+                let is_part = cursor.is_some();
                 let copying = host.store().write(Durability::ProcessCrash, move |connection| {
-                    sessions::fork(connection, &from, &to)
+                    sessions::fork(connection, &from, &to, cursor.as_deref())
                 });
                 map_missing(copying.await, &source)?;
                 self.restore(false, options).await?;
-                self.record_conversation(Some(source)).await;
+                self.record_conversation(Some(source), is_part).await;
                 Ok(())
             }
         }
     }
 
     /// Records the stored conversation that the session begins with. The conversation of a fork is recorded under the
-    /// id of its source, so that a replay makes the fork again.
-    async fn record_conversation(&mut self, source: Option<SessionId>) {
+    /// id of its source, so that a replay makes the fork again; if it is a part of its source, all of that is recorded.
+    async fn record_conversation(&mut self, source: Option<SessionId>, is_part: bool) {
         let facts = &self.host.process.outside;
         if !facts.records_conversations() {
             return;
         }
         let id = &self.conversation.env.session;
-        let mut stored =
-            stored_conversation(self.host.store(), id).await.map_err(|error| error.to_string());
+        let recorded = source.as_ref().filter(|_| is_part).unwrap_or(id);
+        let reading = stored_conversation(self.host.store(), recorded);
+        let mut stored = reading.await.map_err(|error| error.to_string());
         if let (Ok(stored), Some(source)) = (&mut stored, source) {
             stored["session"]["id"] = source.as_str().into();
         }

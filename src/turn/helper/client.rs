@@ -237,7 +237,7 @@ impl Drop for HelperClient {
 
 impl Client for HelperClient {
     fn update(&self, update: Update) {
-        if !matches!(update, Update::Notice(_)) {
+        if !matches!(update, Update::Notice(_) | Update::Cursor { .. }) {
             self.session.helpers.show(&self.id, |shown| shown.update(update.clone()));
         }
         match update {

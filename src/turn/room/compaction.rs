@@ -21,7 +21,7 @@ use turnwright_types::message::{History, Message, PromptPart, ToolSpecs, UserMes
 use turnwright_types::patience::{sleep_until, timeout};
 use turnwright_types::text;
 use turnwright_types::token_meter::{FailedSummaries, message_weight, text_weight, weight_of};
-use turnwright_types::update::{CompactionState, Update};
+use turnwright_types::update::{CompactionState, CursorPlace, Update};
 
 /// The request for a summary. It comes after the conversation, so that the provider has that in its
 /// cache.
@@ -181,6 +181,9 @@ impl Compactor<'_> {
 
     fn report(&self, id: &MessageId, notice: String, after: u64, summary: Option<String>) {
         self.show(id, CompactionState::Completed(summary), Some(notice));
+        let place = CursorPlace::AfterCompaction;
+        let cursor = Update::Cursor { place, at: id.clone(), can_fork: true };
+        self.conversation.client().update(cursor);
         let size = window(self.conversation.selection.get().model.as_ref(), self.history);
         let used = after.min(size);
         let cost = self.history.cost;

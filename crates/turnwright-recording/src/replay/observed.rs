@@ -91,10 +91,16 @@ impl HelperSessions {
     }
 }
 
-/// Updates that say what is on the disk of the client, how much the model was told, or which helpers work: the order
-/// in which they end depends on chance, and their cards are compared.
-const IGNORED_UPDATES: [&str; 4] =
-    ["available_commands_update", "config_option_update", "usage_update", "subagent_update"];
+/// Updates that say what is on the disk of the client, how much the model was told, where the session can be forked
+/// (their ids depend on what was before the recording), or which helpers work: the order in which they end depends on
+/// chance, and their cards are compared.
+const IGNORED_UPDATES: [&str; 5] = [
+    "available_commands_update",
+    "config_option_update",
+    "usage_update",
+    "cursor_update",
+    "subagent_update",
+];
 
 /// The beginnings of notices about the disk on which sessions are stored, and about the sandbox: a session that
 /// is recorded from its midst has told of that before.

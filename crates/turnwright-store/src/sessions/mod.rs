@@ -9,11 +9,13 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use crate::read::{
-    SESSION_COLUMNS, path_to_value, session_key, session_row, to_millis, unfinished_calls,
+    SESSION_COLUMNS, each_entry, path_to_value, session_key, session_row, to_millis,
+    unfinished_calls,
 };
 use crate::rows::finish_call;
-use crate::{CallOutcome, CallRow, CallStatus, SessionRow, StoreError};
+use crate::{CallOutcome, CallRow, CallStatus, RewoundEntries, SessionRow, StoreError};
 use turnwright_types::ids::SessionId;
+use turnwright_types::update::{CursorPlace, Update};
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
@@ -222,10 +224,19 @@ const COPIED_COLUMNS: &[(&str, &str)] = &[
     ("blob_uses", "blob"),
 ];
 
-/// Creates session `to` as a copy of session `from` as it is now. Rows are copied and blobs are
-/// shared. In the copy, unfinished calls fail and unfinished turns are cancelled.
-pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result<(), StoreError> {
+/// Creates session `to` as a copy of session `from` as it is now, or as it was before a cursor. Rows are copied and
+/// blobs are shared. In the copy, unfinished calls fail and unfinished turns are cancelled.
+///
+/// # Errors
+/// If there is no such session, or if it has no such cursor or no longer has it.
+pub fn fork(
+    connection: &Connection,
+    from: &SessionId,
+    to: &SessionId,
+    cursor: Option<&str>,
+) -> Result<(), StoreError> {
     let original = session_key(connection, from)?;
+    let end = cursor.map(|cursor| find_cursor(connection, original, cursor)).transpose()?;
     let now = to_millis(SystemTime::now());
     connection.execute(
         "INSERT INTO sessions (id, cwd, real_cwd, folders, title, title_is_final, created_at, \
@@ -234,7 +245,23 @@ pub fn fork(connection: &Connection, from: &SessionId, to: &SessionId) -> Result
          FROM sessions WHERE key = ?",
         params![to.as_str(), now, now, original],
     )?;
-    copy_conversation(connection, original, connection.last_insert_rowid(), now)
+    copy_conversation(connection, (original, end), connection.last_insert_rowid(), now)
+}
+
+/// The number of the first entry behind a cursor, and the turn in which the cursor is.
+fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, u64), StoreError> {
+    let rewound = RewoundEntries::load(connection, session)?;
+    let mut found = None;
+    each_entry::<StoreError>(connection, session, 64, &rewound, |stored| {
+        if let Some(Update::Cursor { place, at, .. }) = stored.cursor(true)
+            && at.cursor_id() == id
+        {
+            let included = u64::from(place == CursorPlace::AfterCompaction);
+            found = Some((stored.seq + included, stored.turn));
+        }
+        Ok(())
+    })?;
+    found.ok_or(StoreError::NoSuchCursor)
 }
 
 /// Copies the conversation of session `from` into session `to`, with its title, and returns true. If `to`
@@ -256,7 +283,7 @@ pub fn copy_into_empty(
          (SELECT title, title_is_final, minted, id FROM sessions WHERE key = ?) WHERE key = ?",
         [original, copy],
     )?;
-    copy_conversation(connection, original, copy, to_millis(SystemTime::now()))?;
+    copy_conversation(connection, (original, None), copy, to_millis(SystemTime::now()))?;
     Ok(true)
 }
 
@@ -276,9 +303,10 @@ fn delete_conversation(connection: &Connection, session: i64) -> Result<(), Stor
     Ok(())
 }
 
+/// Copies a conversation, or what of it is before the entry `end`, which is in this turn.
 fn copy_conversation(
     connection: &Connection,
-    original: i64,
+    (original, end): (i64, Option<(u64, u64)>),
     copy: i64,
     now: i64,
 ) -> Result<(), StoreError> {
@@ -291,6 +319,17 @@ fn copy_conversation(
             params_from_iter([copy, original]),
         )?;
     }
+    if let Some((end, turn)) = end {
+        connection.execute_batch(&format!(
+            "DELETE FROM entries WHERE session = {copy} AND seq >= {end}; \
+             DELETE FROM calls WHERE session = {copy} AND seq >= {end}; \
+             DELETE FROM file_versions WHERE session = {copy} AND (turn > {turn} OR turn = {turn} \
+             AND call NOT IN (SELECT call FROM calls WHERE session = {copy})); \
+             DELETE FROM turns WHERE session = {copy} AND number >= {turn} AND NOT EXISTS \
+             (SELECT 1 FROM entries WHERE session = {copy} AND entries.turn = number)"
+        ))?;
+    }
+    let last_turn = end.map(|end| end.1);
     // The keys of prompts are those of the original session.
     connection.execute(
         "UPDATE entries SET body = json_remove(body, '$.message.user.submission') \
@@ -301,15 +340,16 @@ fn copy_conversation(
     connection.execute(
         "INSERT INTO usage (session, turn, at, model, input, output, cached, window) SELECT ?, \
          turn, at, model, input, output, cached, window FROM usage WHERE session = ? AND window IS \
-         NOT NULL ORDER BY id DESC LIMIT 1",
-        params_from_iter([copy, original]),
+         NOT NULL AND (?3 IS NULL OR turn < ?3) ORDER BY id DESC LIMIT 1",
+        params![copy, original, last_turn],
     )?;
     for call in unfinished_calls(connection, copy)? {
         finish_call(connection, copy, (&call.call, call.turn, now), &forked_outcome(&call))?;
     }
     connection.execute(
-        "UPDATE turns SET ended_at = ?, stop = 'cancelled' WHERE session = ? AND ended_at IS NULL",
-        params![now, copy],
+        "UPDATE turns SET ended_at = coalesce(ended_at, ?), stop = 'cancelled' WHERE session = ? \
+         AND (ended_at IS NULL OR number = ?)",
+        params![now, copy, last_turn],
     )?;
     Ok(())
 }

@@ -1,6 +1,12 @@
 //! Lists, deletes, moves and forks the sessions of a database in memory.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::rows::insert_entry;
+use crate::{Audience, Entry};
+use turnwright_types::ids::MessageId;
+use turnwright_types::message::{Message, UserMessage};
 
 fn id(number: usize) -> SessionId {
     SessionId::from(format!("s{number}"))
@@ -103,7 +109,7 @@ fn a_copy_stands_alone_and_shares_its_blobs() {
                    (0, 'call-3', 1, 2, 1, 'msg-1', 'exec', '{}', 'pending', NULL, 0);",
         )
         .unwrap();
-    fork(&connection, &id(0), &id(1)).unwrap();
+    fork(&connection, &id(0), &id(1), None).unwrap();
     let status = |session: &SessionId| -> Vec<(String, Option<String>)> {
         let key = session_key(&connection, session).unwrap();
         let mut find = connection
@@ -127,7 +133,55 @@ fn a_copy_stands_alone_and_shares_its_blobs() {
     assert!(delete(&connection, &id(1)).unwrap());
     assert!(!delete(&connection, &id(1)).unwrap());
     assert_eq!(blobs(), 0);
-    assert_eq!(fork(&connection, &id(0), &id(2)), Err(StoreError::NoSuchSession));
+    assert_eq!(fork(&connection, &id(0), &id(2), None), Err(StoreError::NoSuchSession));
+}
+
+#[test]
+fn a_copy_that_ends_at_a_cursor_has_nothing_of_what_follows() {
+    let connection = filled(1);
+    add_turn(&connection, 0, 2_000);
+    add_turn(&connection, 0, 3_000);
+    let said = |text: &str| Arc::new(Message::User(UserMessage::text(text)));
+    let prompt = |id: &str, audience| Entry::Message { id: id.into(), message: said(id), audience };
+    let compacted =
+        Entry::Compacted { id: "sum-4".into(), replacement: said("all"), kept: 0, max_result: 0 };
+    let entries = [
+        (1, 1, prompt("msg-1", Audience::Both)),
+        (2, 1, prompt("msg-2", Audience::Model)),
+        (3, 2, prompt("msg-3", Audience::Both)),
+        (4, 2, compacted),
+        (5, 2, prompt("msg-5", Audience::Both)),
+        (6, 3, prompt("msg-6", Audience::User)),
+        (7, 3, Entry::Rewound { to: 6 }),
+    ];
+    for (seq, turn, entry) in &entries {
+        insert_entry(&connection, 0, (*seq, *turn, 0), entry).unwrap();
+    }
+    connection
+        .execute_batch(
+            "INSERT INTO file_versions (session, turn, call, path, before) VALUES
+               (0, 1, 'call-1', 'a', '{}'), (0, 2, 'call-2', 'b', '{}'), (0, 3, 'call-3', 'c', '{}')",
+        )
+        .unwrap();
+    let count = |table: &str, session: &SessionId| -> i64 {
+        let key = session_key(&connection, session).unwrap();
+        let query = format!("SELECT count(*) FROM {table} WHERE session = ?");
+        connection.query_row(&query, [key], |row| row.get(0)).unwrap()
+    };
+    let places =
+        [("msg-1", [0, 0, 0]), ("msg-3", [2, 1, 1]), ("sum-4", [4, 2, 1]), ("msg-5", [4, 2, 1])];
+    for (number, (at, expected)) in (1..).zip(places) {
+        let cursor = MessageId::from(at).cursor_id();
+        fork(&connection, &id(0), &id(number), Some(&cursor)).unwrap();
+        let found = ["entries", "turns", "file_versions"].map(|table| count(table, &id(number)));
+        assert_eq!(found, expected, "{at}");
+    }
+    for unknown in ["cursor-msg-2", "cursor-msg-6", "cursor-msg-7", "msg-1", ""] {
+        let refused = fork(&connection, &id(0), &id(9), Some(unknown));
+        assert_eq!(refused, Err(StoreError::NoSuchCursor), "{unknown}");
+        assert!(!exists(&connection, &id(9)).unwrap(), "{unknown}");
+    }
+    assert_eq!(count("entries", &id(0)), 7);
 }
 
 #[test]

@@ -23,9 +23,9 @@ use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, Client, ClientTerminals, EditorBuffers, FormOutcome, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError, TerminalExit,
-    TerminalOutput, UserQuestion, UserReply,
+    BufferError, Client, ClientTerminals, EditorBuffers, ElicitationModes, FormOutcome, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError,
+    TerminalExit, TerminalOutput, UserQuestion, UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{self, CallId, TerminalId};
@@ -97,7 +97,8 @@ impl AcpClient {
         announced: AnnouncedHelpers,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
-        let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, caps.forms);
+        let modes = caps.elicitation;
+        let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, modes);
         AcpClient {
             peer,
             session,
@@ -164,8 +165,8 @@ impl Client for AcpClient {
         Some(ChildSession::announce(helper, parent, peer, version, announced, Box::new(client)))
     }
 
-    fn supports_forms(&self) -> bool {
-        self.caps.forms
+    fn elicitation_modes(&self) -> ElicitationModes {
+        self.caps.elicitation
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {

@@ -124,13 +124,13 @@ pub(super) fn open_as_new_v2(
 }
 
 pub(super) fn client_v2(connection: &Connection, wanted: &WantedSession) -> Arc<AcpClientV2> {
-    let forms = connection.client.unwrap_or_default().forms;
+    let modes = connection.client.unwrap_or_default().elicitation;
     let peer = connection.peer.clone();
     let prompts = connection.prompts.clone();
     let tasks = connection.host.tracker();
     let announced = connection.announced.clone();
     let cwd = wanted.cwd.clone();
-    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, forms, prompts, tasks, announced))
+    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, modes, prompts, tasks, announced))
 }
 
 /// The agent reads files and runs commands itself: version 2 has no requests for them.

@@ -20,8 +20,8 @@ use crate::acp::user_question::UserQuestions;
 use crate::acp::versions::Version;
 use turnwright_rpc::Peer;
 use turnwright_types::client::{
-    Client, FormOutcome, HelperView, PermissionAnswer, PermissionRequest, ServerForm,
-    StartedHelper, TerminalExit, UserQuestion, UserReply,
+    Client, ElicitationModes, FormOutcome, HelperView, PermissionAnswer, PermissionRequest,
+    ServerForm, StartedHelper, TerminalExit, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::{CallId, SessionId, TerminalId};
@@ -82,14 +82,14 @@ impl AcpClientV2 {
         peer: Peer,
         session: &SessionId,
         cwd: PathBuf,
-        supports_forms: bool,
+        modes: ElicitationModes,
         prompts: PromptLedger,
         tasks: TaskTracker,
         announced: AnnouncedHelpers,
     ) -> AcpClientV2 {
         let wire_id = schema::SessionId::new(session.to_arc());
         AcpClientV2 {
-            questions: UserQuestions::new(peer.clone(), wire_id, Version::V2, supports_forms),
+            questions: UserQuestions::new(peer.clone(), wire_id, Version::V2, modes),
             peer,
             session: session.clone(),
             cwd,
@@ -358,7 +358,7 @@ impl Client for AcpClientV2 {
             self.peer.clone(),
             helper.session,
             self.cwd.clone(),
-            false,
+            ElicitationModes::default(),
             PromptLedger::default(),
             self.tasks.clone(),
             self.announced.clone(),
@@ -370,8 +370,8 @@ impl Client for AcpClientV2 {
         Some(ChildSession::announce(helper, parent, peer, version, announced, Box::new(client)))
     }
 
-    fn supports_forms(&self) -> bool {
-        self.questions.has_forms
+    fn elicitation_modes(&self) -> ElicitationModes {
+        self.questions.modes
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
@@ -399,7 +399,8 @@ mod tests {
         let id = SessionId::random();
         let prompts = PromptLedger::default();
         let helpers = AnnouncedHelpers::default();
-        let client = AcpClientV2::new(peer, &id, cwd, false, prompts, TaskTracker::new(), helpers);
+        let modes = ElicitationModes::default();
+        let client = AcpClientV2::new(peer, &id, cwd, modes, prompts, TaskTracker::new(), helpers);
         for update in updates {
             client.update(update);
         }

@@ -77,10 +77,11 @@ pub(crate) enum HandshakeError {
 }
 
 fn capabilities(handler: &ServerMessageHandler) -> Value {
-    if handler.forms {
-        json!({ "roots": {}, "elicitation": { "form": {} } })
-    } else {
-        json!({ "roots": {} })
+    match (handler.elicitation.form, handler.elicitation.url) {
+        // The address of a page is shown in a form if there is no better way.
+        (true, _) => json!({ "roots": {}, "elicitation": { "form": {}, "url": {} } }),
+        (false, true) => json!({ "roots": {}, "elicitation": { "url": {} } }),
+        (false, false) => json!({ "roots": {} }),
     }
 }
 

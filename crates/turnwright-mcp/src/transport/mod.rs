@@ -7,6 +7,7 @@ mod line;
 pub(crate) mod link;
 pub(crate) mod process;
 pub(crate) mod program_setup;
+mod result_cache;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,6 +29,7 @@ use crate::features::JsonObject;
 use crate::server::handshake::{self, ServerInfo};
 use http::channel::HttpChannel;
 use link::LinkChannel;
+use result_cache::{LOST_SESSION, ResultCache, time_to_live};
 use turnwright_rpc::{
     MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
     RpcError, RpcMessage, RpcResponse, parse_line,
@@ -94,6 +96,8 @@ struct OpenExchanges {
     questions: HashMap<RequestId, CancellationToken>,
     /// The running calls by their progress tokens. Only the latest progress of each is kept.
     progress: HashMap<u64, watch::Sender<Progress>>,
+    /// The results that a notification may make outdated.
+    results: ResultCache,
 }
 
 impl fmt::Debug for Peer {
@@ -182,6 +186,36 @@ impl Peer {
     ) -> Result<T, PeerError> {
         let result = self.start(method, params).response().await?;
         serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
+    }
+
+    /// The same for a request that only reads. A result that is still fresh is used again.
+    pub(super) async fn request_fresh<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        params: JsonObject,
+    ) -> Result<T, PeerError> {
+        let login = match &self.0.channel {
+            Channel::Http(http) => http.login_changed_at().await,
+            Channel::Pipes(_) | Channel::Link(_) => None,
+        };
+        let key = (method, Value::Object(params.clone()).to_string(), login);
+        let (kept, version) = self.0.open.lock().results.find(&key);
+        let result = match kept {
+            Some(result) => result,
+            None => {
+                let result = self.start(method, params).response().await?;
+                if let Some(ttl) = time_to_live(result.get()) {
+                    self.0.open.lock().results.keep(key, version, ttl, &result);
+                }
+                result
+            }
+        };
+        serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
+    }
+
+    /// Forgets the results of a session that the server has forgotten.
+    pub(super) fn forget_results(&self) {
+        self.0.open.lock().results.forget(LOST_SESSION);
     }
 
     /// Starts a request. It is sent now, or when its response is first waited for.
@@ -302,6 +336,7 @@ impl Peer {
 
     pub(super) fn handle_notification(&self, method: &str, params: &Value) {
         if method != "notifications/progress" {
+            self.0.open.lock().results.forget(method);
             return self.0.handler.notify(method, params);
         }
         let Some((token, progress)) = read_progress(params) else { return };

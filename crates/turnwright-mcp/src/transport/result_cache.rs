@@ -1,0 +1,155 @@
+//! The results of a server that are still fresh, as it has said itself with `ttlMs`. They belong to one connection and
+//! to one login, so it makes no difference whether the server calls them public or private.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+/// Maximum number of results that are kept.
+const MAX_RESULTS: usize = 64;
+/// Maximum size of all of them.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// The longest time for which a result counts as fresh.
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Stands in for a notification when a server has forgotten the session: all that it offered may have changed.
+pub(super) const LOST_SESSION: &str = "";
+
+/// A request whose result may be kept: its method, its parameters, and when the login was last changed.
+pub(super) type CacheKey = (&'static str, String, Option<SystemTime>);
+
+#[derive(Default)]
+pub(super) struct ResultCache {
+    /// Each result, and until when it is fresh.
+    results: HashMap<CacheKey, (Instant, Box<RawValue>)>,
+    /// Incremented with each [`ResultCache::forget`]. A request that was sent before may bring an outdated result.
+    version: u64,
+}
+
+impl ResultCache {
+    /// Returns the result of this request if it is fresh, and the version of the cache.
+    pub(super) fn find(&self, key: &CacheKey) -> (Option<Box<RawValue>>, u64) {
+        let found = self.results.get(key).filter(|(end, _)| Instant::now() < *end);
+        (found.map(|(_, result)| result.clone()), self.version)
+    }
+
+    /// Keeps a result for this time if there is room for it, and if the cache still has the version that it had when
+    /// the request was sent.
+    pub(super) fn keep(&mut self, key: CacheKey, version: u64, ttl: Duration, result: &RawValue) {
+        let now = Instant::now();
+        self.results.retain(|_, (end, _)| now < *end);
+        let size: usize = self.results.values().map(|(_, kept)| kept.get().len()).sum();
+        let has_room =
+            self.results.len() < MAX_RESULTS && size + result.get().len() <= MAX_BYTES;
+        if has_room && version == self.version {
+            self.results.insert(key, (now + ttl, result.to_owned()));
+        }
+    }
+
+    /// Forgets the results that this notification of the server may have made outdated.
+    pub(super) fn forget(&mut self, notification: &str) {
+        let changed = match notification {
+            "notifications/tools/list_changed" => "tools/",
+            "notifications/prompts/list_changed" => "prompts/",
+            "notifications/resources/list_changed" | "notifications/resources/updated" => {
+                "resources/"
+            }
+            LOST_SESSION => "",
+            _ => return,
+        };
+        self.version += 1;
+        self.results.retain(|(method, ..), _| !method.starts_with(changed));
+    }
+}
+
+/// How long a result is fresh, by its own account. One that asks for input, or that is too large, is not kept.
+pub(super) fn time_to_live(result: &str) -> Option<Duration> {
+    if result.len() > MAX_BYTES {
+        return None;
+    }
+    let fields: HashMap<String, &RawValue> = serde_json::from_str(result).ok()?;
+    let is_complete = fields.get("resultType").is_none_or(|kind| kind.get() == r#""complete""#);
+    let ttl: u64 = fields.get("ttlMs").filter(|_| is_complete)?.get().parse().ok()?;
+    (ttl > 0).then(|| Duration::from_millis(ttl).min(MAX_TTL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.to_owned()).unwrap()
+    }
+
+    fn key(method: &'static str) -> CacheKey {
+        (method, "{}".to_owned(), None)
+    }
+
+    fn is_kept(cache: &ResultCache, key: &CacheKey) -> bool {
+        cache.find(key).0.is_some()
+    }
+
+    #[test]
+    fn only_a_complete_result_with_a_positive_whole_number_is_kept() {
+        let table = [
+            (r#"{"ttlMs":60000}"#, Some(60)),
+            (r#"{"ttlMs":60000,"resultType":"complete","cacheScope":"private"}"#, Some(60)),
+            (r#"{"ttlMs":18446744073709551615}"#, Some(24 * 60 * 60)),
+            (r#"{"ttlMs":60000,"resultType":"input_required"}"#, None),
+            (r#"{"ttlMs":60000,"resultType":7}"#, None),
+            (r#"{"ttlMs":0}"#, None),
+            (r#"{"ttlMs":-1}"#, None),
+            (r#"{"ttlMs":1.5}"#, None),
+            (r#"{"ttlMs":"60000"}"#, None),
+            (r#"{"ttlMs":null}"#, None),
+            (r#"{"tools":[]}"#, None),
+            ("[60000]", None),
+        ];
+        for (result, seconds) in table {
+            assert_eq!(time_to_live(result), seconds.map(Duration::from_secs), "{result}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_is_forgotten_with_its_time_and_by_a_notification_about_its_kind() {
+        let mut cache = ResultCache::default();
+        let result = raw("{}");
+        for method in ["tools/list", "resources/list", "resources/read"] {
+            cache.keep(key(method), 0, SECOND, &result);
+        }
+        cache.forget("notifications/message");
+        cache.forget("notifications/progress");
+        assert!(is_kept(&cache, &key("tools/list")) && cache.version == 0);
+        let other = ("tools/list", r#"{"cursor":"2"}"#.to_owned(), None);
+        assert!(!is_kept(&cache, &other));
+        let other_login = ("tools/list", "{}".to_owned(), Some(SystemTime::UNIX_EPOCH));
+        assert!(!is_kept(&cache, &other_login));
+        cache.forget("notifications/resources/updated");
+        assert!(!is_kept(&cache, &key("resources/list")));
+        assert!(!is_kept(&cache, &key("resources/read")));
+        assert!(is_kept(&cache, &key("tools/list")));
+        // Sent before the notification.
+        cache.keep(key("resources/read"), 0, SECOND, &result);
+        assert!(!is_kept(&cache, &key("resources/read")));
+        tokio::time::advance(SECOND).await;
+        assert!(!is_kept(&cache, &key("tools/list")));
+    }
+
+    #[test]
+    fn a_server_cannot_fill_the_memory() {
+        let mut cache = ResultCache::default();
+        let large = raw(&format!("\"{}\"", "x".repeat(MAX_BYTES / 3)));
+        for number in 0..4 {
+            cache.keep(("resources/read", number.to_string(), None), 0, SECOND, &large);
+        }
+        assert_eq!(cache.results.len(), 2);
+        for number in 0..2 * MAX_RESULTS {
+            cache.keep(("resources/read", number.to_string(), None), 0, SECOND, &raw("{}"));
+        }
+        assert_eq!(cache.results.len(), MAX_RESULTS);
+    }
+}

@@ -63,7 +63,10 @@ pub async fn call(
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
     for _ in 0..MAX_ROUNDS {
-        let result = send_once(peer, params.clone(), (timeouts, deadline), caller).await?;
+        let answer = send_once(peer, params.clone(), (timeouts, deadline), caller).await;
+        // The tool may have changed what the server's resources say.
+        peer.forget_results("resources/");
+        let result = answer?;
         match result["resultType"].as_str() {
             Some("input_required") => {
                 let (responses, state) =

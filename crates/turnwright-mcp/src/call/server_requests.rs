@@ -223,11 +223,8 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
     let has_user = !page.username().is_empty() || page.password().is_some();
     let warnings = [
         (page.scheme() == "http", " The connection to it is not encrypted."),
-        (has_user, " A user name precedes the host in the address; it is not where the page is."),
-        (
-            host.split('.').any(|label| label.starts_with("xn--")),
-            " The host has letters that can look like others; they are written as `xn--…`.",
-        ),
+        (has_user, " The user name before the host says nothing about where the page is."),
+        (host.contains("xn--"), " What is written as `xn--…` can look like another name."),
     ];
     let warnings: String =
         warnings.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect();

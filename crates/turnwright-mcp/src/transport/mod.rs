@@ -29,7 +29,7 @@ use crate::features::JsonObject;
 use crate::server::handshake::{self, ServerInfo};
 use http::channel::HttpChannel;
 use link::LinkChannel;
-use result_cache::{LOST_SESSION, ResultCache, time_to_live};
+use result_cache::{ResultCache, time_to_live};
 use turnwright_rpc::{
     MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
     RpcError, RpcMessage, RpcResponse, parse_line,
@@ -213,9 +213,9 @@ impl Peer {
         serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
     }
 
-    /// Forgets the results of a session that the server has forgotten.
-    pub(super) fn forget_results(&self) {
-        self.0.open.lock().results.forget(LOST_SESSION);
+    /// Forgets the results of all methods that begin like this, because they may be outdated.
+    pub(super) fn forget_results(&self, prefix: &str) {
+        self.0.open.lock().results.forget(prefix);
     }
 
     /// Starts a request. It is sent now, or when its response is first waited for.
@@ -336,7 +336,14 @@ impl Peer {
 
     pub(super) fn handle_notification(&self, method: &str, params: &Value) {
         if method != "notifications/progress" {
-            self.0.open.lock().results.forget(method);
+            match method {
+                "notifications/tools/list_changed" => self.forget_results("tools/"),
+                "notifications/prompts/list_changed" => self.forget_results("prompts/"),
+                method if method.starts_with("notifications/resources/") => {
+                    self.forget_results("resources/");
+                }
+                _ => {}
+            }
             return self.0.handler.notify(method, params);
         }
         let Some((token, progress)) = read_progress(params) else { return };

@@ -14,11 +14,8 @@ const MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The longest time for which a result counts as fresh.
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Stands in for a notification when a server has forgotten the session: all that it offered may have changed.
-pub(super) const LOST_SESSION: &str = "";
-
 /// A request whose result may be kept: its method, its parameters, and when the login was last changed.
-pub(super) type CacheKey = (&'static str, String, Option<SystemTime>);
+type CacheKey = (&'static str, String, Option<SystemTime>);
 
 #[derive(Default)]
 pub(super) struct ResultCache {
@@ -41,26 +38,16 @@ impl ResultCache {
         let now = Instant::now();
         self.results.retain(|_, (end, _)| now < *end);
         let size: usize = self.results.values().map(|(_, kept)| kept.get().len()).sum();
-        let has_room =
-            self.results.len() < MAX_RESULTS && size + result.get().len() <= MAX_BYTES;
+        let has_room = self.results.len() < MAX_RESULTS && size + result.get().len() <= MAX_BYTES;
         if has_room && version == self.version {
             self.results.insert(key, (now + ttl, result.to_owned()));
         }
     }
 
-    /// Forgets the results that this notification of the server may have made outdated.
-    pub(super) fn forget(&mut self, notification: &str) {
-        let changed = match notification {
-            "notifications/tools/list_changed" => "tools/",
-            "notifications/prompts/list_changed" => "prompts/",
-            "notifications/resources/list_changed" | "notifications/resources/updated" => {
-                "resources/"
-            }
-            LOST_SESSION => "",
-            _ => return,
-        };
+    /// Forgets the results of all methods that begin like this, because they may be outdated.
+    pub(super) fn forget(&mut self, prefix: &str) {
         self.version += 1;
-        self.results.retain(|(method, ..), _| !method.starts_with(changed));
+        self.results.retain(|(method, ..), _| !method.starts_with(prefix));
     }
 }
 
@@ -115,20 +102,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_result_is_forgotten_with_its_time_and_by_a_notification_about_its_kind() {
+    async fn a_result_is_forgotten_with_its_time_and_with_others_of_its_kind() {
         let mut cache = ResultCache::default();
         let result = raw("{}");
         for method in ["tools/list", "resources/list", "resources/read"] {
             cache.keep(key(method), 0, SECOND, &result);
         }
-        cache.forget("notifications/message");
-        cache.forget("notifications/progress");
-        assert!(is_kept(&cache, &key("tools/list")) && cache.version == 0);
+        assert!(is_kept(&cache, &key("tools/list")));
         let other = ("tools/list", r#"{"cursor":"2"}"#.to_owned(), None);
         assert!(!is_kept(&cache, &other));
         let other_login = ("tools/list", "{}".to_owned(), Some(SystemTime::UNIX_EPOCH));
         assert!(!is_kept(&cache, &other_login));
-        cache.forget("notifications/resources/updated");
+        cache.forget("resources/");
         assert!(!is_kept(&cache, &key("resources/list")));
         assert!(!is_kept(&cache, &key("resources/read")));
         assert!(is_kept(&cache, &key("tools/list")));

@@ -131,10 +131,7 @@ impl HttpChannel {
 
     /// When the login was last changed, if there is one.
     pub(crate) async fn login_changed_at(&self) -> Option<SystemTime> {
-        match &self.connection.login {
-            Some(login) => login.changed_at().await,
-            None => None,
-        }
+        self.connection.login.as_ref()?.changed_at().await
     }
 
     /// Ends the session.
@@ -275,7 +272,7 @@ impl HttpChannel {
             let exchange = async { self.finish(reply.await?, peer, id, (permit, sessions)).await };
             match exchange.await {
                 Err(HttpError::SessionExpired) if attempt == Attempt::Request => {
-                    peer.forget_results();
+                    peer.forget_results("");
                     self.renew_session(&session).await?;
                     attempt = Attempt::Retry;
                 }

@@ -61,7 +61,7 @@ async fn list_pages(peer: &Peer) -> Vec<Prompt> {
     let mut prompts = Vec::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
-        match peer.request_fresh::<PromptPage>("prompts/list", page_params(cursor.take())).await {
+        match peer.request::<PromptPage>("prompts/list", page_params(cursor.take())).await {
             Ok(page) => {
                 prompts.extend(page.prompts.into_iter().filter_map(compact));
                 cursor = page.next_cursor;

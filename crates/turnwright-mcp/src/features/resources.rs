@@ -63,7 +63,7 @@ pub async fn call(
 async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
     let params = JsonObject::from_iter([("uri".to_owned(), uri.into())]);
     let mut result: Value =
-        peer.request_fresh("resources/read", params).await.map_err(|error| call_error(&error))?;
+        peer.request("resources/read", params).await.map_err(|error| call_error(&error))?;
     if result["resultType"] == "input_required" {
         let why =
             "The server asks for input before it shows this, which is not supported for resources.";
@@ -91,8 +91,7 @@ async fn list(peer: &Peer) -> Result<String, CallError> {
     let mut lines = Vec::new();
     let mut cursor = None;
     for number in 0..MAX_PAGES {
-        let params = page_params(cursor.take());
-        match peer.request_fresh::<ResourcePage>("resources/list", params).await {
+        match peer.request::<ResourcePage>("resources/list", page_params(cursor.take())).await {
             Ok(page) => {
                 lines.extend(page.resources.iter().take(MAX_RESOURCES + 1).map(resource_line));
                 cursor = page.next_cursor;
@@ -115,8 +114,7 @@ async fn list(peer: &Peer) -> Result<String, CallError> {
 
 /// Lists the URI templates. A server that does not support the request has none.
 async fn list_templates(peer: &Peer) -> Vec<String> {
-    let params = JsonObject::new();
-    let requested = peer.request_fresh::<Value>("resources/templates/list", params).await;
+    let requested = peer.request::<Value>("resources/templates/list", JsonObject::new()).await;
     let page = requested.unwrap_or_default();
     let templates = page["resourceTemplates"].as_array().into_iter().flatten();
     templates.take(MAX_RESOURCES).filter_map(template_line).collect()

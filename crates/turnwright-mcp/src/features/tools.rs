@@ -103,7 +103,7 @@ async fn request_page(
     peer: &Peer,
     cursor: Option<String>,
 ) -> Result<(Vec<Tool>, Option<String>), PeerError> {
-    let page: Value = peer.request_fresh("tools/list", page_params(cursor)).await?;
+    let page: Value = peer.request("tools/list", page_params(cursor)).await?;
     parse_page(page).ok_or(PeerError::Malformed)
 }
 

@@ -178,38 +178,26 @@ impl Peer {
         }
     }
 
-    /// Sends a request and waits for its result.
+    /// Sends a request and waits for its result. A list or resource that is still fresh is not asked for again.
     pub(super) async fn request<T: DeserializeOwned>(
         &self,
         method: &'static str,
         params: JsonObject,
     ) -> Result<T, PeerError> {
-        let result = self.start(method, params).response().await?;
-        serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
-    }
-
-    /// The same for a request that only reads. A result that is still fresh is used again.
-    pub(super) async fn request_fresh<T: DeserializeOwned>(
-        &self,
-        method: &'static str,
-        params: JsonObject,
-    ) -> Result<T, PeerError> {
+        let can_keep = method.ends_with("/list") || method == "resources/read";
         let login = match &self.0.channel {
-            Channel::Http(http) => http.login_changed_at().await,
-            Channel::Pipes(_) | Channel::Link(_) => None,
+            Channel::Http(http) if can_keep => http.login_changed_at().await,
+            _ => None,
         };
         let key = (method, Value::Object(params.clone()).to_string(), login);
         let (kept, version) = self.0.open.lock().results.find(&key);
         let result = match kept {
             Some(result) => result,
-            None => {
-                let result = self.start(method, params).response().await?;
-                if let Some(ttl) = time_to_live(result.get()) {
-                    self.0.open.lock().results.keep(key, version, ttl, &result);
-                }
-                result
-            }
+            None => self.start(method, params).response().await?,
         };
+        if let Some(ttl) = time_to_live(result.get()).filter(|_| can_keep) {
+            self.0.open.lock().results.keep(key, version, ttl, &result);
+        }
         serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
     }
 

@@ -32,15 +32,15 @@ impl ResultCache {
         (found.map(|(_, result)| result.clone()), self.version)
     }
 
-    /// Keeps a result for this time if there is room for it, and if the cache still has the version that it had when
-    /// the request was sent.
+    /// Keeps a new result for this time if there is room for it, and if the cache still has the version that it had
+    /// when the request was sent.
     pub(super) fn keep(&mut self, key: CacheKey, version: u64, ttl: Duration, result: &RawValue) {
         let now = Instant::now();
         self.results.retain(|_, (end, _)| now < *end);
         let size: usize = self.results.values().map(|(_, kept)| kept.get().len()).sum();
         let has_room = self.results.len() < MAX_RESULTS && size + result.get().len() <= MAX_BYTES;
         if has_room && version == self.version {
-            self.results.insert(key, (now + ttl, result.to_owned()));
+            self.results.entry(key).or_insert_with(|| (now + ttl, result.to_owned()));
         }
     }
 

@@ -40,7 +40,7 @@ impl ResultCache {
         let size: usize = self.results.values().map(|(_, kept)| kept.get().len()).sum();
         let has_room = self.results.len() < MAX_RESULTS && size + result.get().len() <= MAX_BYTES;
         if has_room && version == self.version {
-            self.results.entry(key).or_insert_with(|| (now + ttl, result.to_owned()));
+            self.results.insert(key, (now + ttl, result.to_owned()));
         }
     }
 

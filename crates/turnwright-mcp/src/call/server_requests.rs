@@ -259,3 +259,38 @@ fn is_valid(schema: &Value, content: &Value) -> bool {
     let Value::Object(schema) = schema else { return false };
     content.is_object() && first_mismatch(schema, content).is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_about_a_page_names_the_real_host_and_what_may_mislead() {
+        let plain = "asks you to visit a page of ";
+        let table = [
+            ("https://example.org/a?b#c", "example.org. It is not"),
+            ("HTTPS://EXAMPLE.ORG:443", "example.org. It is not"),
+            ("https://example.org:8443/", "example.org:8443. It is not"),
+            ("http://example.org/", "example.org. The connection to it is not encrypted. It is not"),
+            ("https://good.example@evil.example/", "evil.example. The user name before the host"),
+            ("https://good.example:x@evil.example/", "evil.example. The user name before the host"),
+            ("https://good.example\\@evil.example/", "good.example. It is not"),
+            (
+                "https://\u{430}pple.com/",
+                "xn--pple-43d.com. What is written as `xn--…` can look like another name. It is not",
+            ),
+            ("https://0x7f.1/", "127.0.0.1. It is not"),
+            ("https://[::1]:9/", "[::1]:9. It is not"),
+        ];
+        for (address, expected) in table {
+            let page = web_page(address).unwrap();
+            assert!(page.as_str().is_ascii(), "{page}");
+            let message = page_message("s", &page, "a\nAddress: https://good.example");
+            assert!(message.contains(&format!("{plain}{expected}")), "{address}: {message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+        for address in ["", "/a", "ftp://example.org/", "javascript:x", "data:,x", "https://a b/"] {
+            assert_eq!(web_page(address), None, "{address}");
+        }
+    }
+}

@@ -61,6 +61,31 @@ fn the_permission_request_does_not_show_the_agents_words_as_the_servers_descript
 }
 
 #[test]
+fn m_23_what_the_server_calls_fresh_is_not_asked_for_again_until_one_of_its_tools_has_run() {
+    let table = [(Some(60_000), 1, 2), (None, 2, 3), (Some(-1), 2, 3)];
+    for (ttl, before, after) in table {
+        let mut scenario = scenario();
+        scenario["log"] = "heard".into();
+        scenario["got"]["notes://1"]["ttlMs"] = json!(ttl);
+        let read = || calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+        let echo = calls("mcp__notes__echo", &json!({}));
+        let replies = json!([read(), read(), says("one"), echo, read(), says("two")]);
+        let mut agent = TestAgent::builder()
+            .model(replies)
+            .permission("allow_once")
+            .server("notes", &scenario)
+            .start();
+        for count in [before, after] {
+            assert_eq!(agent.turn("go"), "end_turn");
+            let last = agent.model_transcript(agent.model().requests().len() - 1).concat();
+            assert!(last.contains("milk"), "{last}");
+            let heard = agent.read("heard").matches(r#""method":"resources/read""#).count();
+            assert_eq!(heard, count, "{ttl:?}");
+        }
+    }
+}
+
+#[test]
 fn a_server_without_resources_has_no_such_tool() {
     let result = read_resource(&json!({}), &json!({ "tools": [{ "name": "echo" }] }));
     assert!(result.contains("No tool"), "{result}");

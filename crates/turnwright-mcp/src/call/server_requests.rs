@@ -277,7 +277,7 @@ mod tests {
             ("https://good.example\\@evil.example/", "good.example. It is not"),
             (
                 "https://\u{430}pple.com/",
-                "xn--pple-43d.com. What is written as `xn--…` can look like another name. It is not",
+                "xn--pple-43d.com. What is written as `xn--…` can look like another name.",
             ),
             ("https://0x7f.1/", "127.0.0.1. It is not"),
             ("https://[::1]:9/", "[::1]:9. It is not"),

@@ -64,7 +64,66 @@ pub(super) fn time_to_live(result: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::StreamExt;
+    use futures_util::stream::{BoxStream, iter};
+    use serde_json::Value;
+
     use super::*;
+    use crate::call::server_requests::ServerMessageHandler;
+    use crate::features::JsonObject;
+    use crate::transport::link::{LinkChannel, LinkEvent, LinkedServer, ServerLink};
+    use crate::transport::{Channel, Peer};
+
+    /// Numbers its answers, which are fresh for a second. Before each but the first, it sends a notification.
+    #[derive(Clone, Debug)]
+    struct NumberingLink(Arc<AtomicUsize>, &'static str);
+
+    impl ServerLink for NumberingLink {
+        fn send(&self, _: String, _: Option<JsonObject>) -> BoxStream<'static, LinkEvent> {
+            let number = self.0.fetch_add(1, Ordering::Relaxed);
+            let method = if number == 0 { "notifications/message" } else { self.1 };
+            let notification = LinkEvent::Notification { method: method.to_owned(), params: None };
+            let answer = raw(&format!(r#"{{"number":{number},"ttlMs":1000}}"#));
+            iter([notification, LinkEvent::Outcome(Ok(answer))]).boxed()
+        }
+    }
+
+    async fn number(peer: &Peer, method: &'static str) -> u64 {
+        let params = JsonObject::from_iter([("uri".to_owned(), "notes://1".into())]);
+        let result: Value = peer.request(method, params).await.unwrap();
+        result["number"].as_u64().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fresh_result_is_used_again_until_a_notification_or_the_end_of_its_time() {
+        let table = [
+            ("resources/read", "notifications/resources/updated", false),
+            ("resources/read", "notifications/resources/list_changed", false),
+            ("resources/list", "notifications/resources/list_changed", false),
+            ("resources/templates/list", "notifications/resources/list_changed", false),
+            ("tools/list", "notifications/tools/list_changed", false),
+            ("prompts/list", "notifications/prompts/list_changed", false),
+            ("prompts/list", "notifications/tools/list_changed", true),
+            ("resources/read", "notifications/prompts/list_changed", true),
+        ];
+        for (method, notification, stays_fresh) in table {
+            let link = LinkedServer::new(NumberingLink(Arc::default(), notification));
+            let channel = Channel::Link(LinkChannel::new(link));
+            let peer = Peer::new(channel, ServerMessageHandler::silent());
+            assert_eq!(number(&peer, method).await, 0);
+            assert_eq!(number(&peer, method).await, 0, "{method}");
+            // A result of another kind is never kept.
+            assert_eq!(number(&peer, "prompts/get").await, 1);
+            assert_eq!(number(&peer, "prompts/get").await, 2);
+            let expected = if stays_fresh { 0 } else { 3 };
+            assert_eq!(number(&peer, method).await, expected, "{method}, {notification}");
+            tokio::time::advance(SECOND).await;
+            assert!(number(&peer, method).await >= 3, "{method}");
+        }
+    }
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -31,7 +31,8 @@
 //!   `{"write": ["path", "text"]}`: writes a file and returns the outcome; `{"read": "path"}`,
 //!   `{"env": "NAME"}` and `{"pwd": true}` return a file, a variable and the working folder.
 //! - `"prompts"`, `"resources"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
-//!   resource, the result of `prompts/get` and `resources/read`.
+//!   resource, the result of `prompts/get` and `resources/read`. `"completions"`: by the name of an argument,
+//!   the result of `completion/complete`, or `null` for no answer.
 //! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
 //!   file. `"first"`: lines on stdout before that.
 //!   `"shouts"`: bytes on stderr before that. `"exit"`: exits with this code at once. `"once"`: a file;
@@ -188,6 +189,12 @@ impl ScriptedServer {
             "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
             "prompts/get" => self.got(&params["name"]),
             "resources/read" => self.got(&params["uri"]),
+            "completion/complete" => {
+                match &self.scenario["completions"][params["argument"]["name"].as_str()?] {
+                    Value::Null => return None,
+                    completion => Ok(completion.clone()),
+                }
+            }
             method => Err(json!({ "code": -32601, "message": format!("no {method} here") })),
         };
         let answer = match result {
@@ -218,6 +225,9 @@ impl ScriptedServer {
             if self.scenario[key].is_array() {
                 capabilities[key] = json!({});
             }
+        }
+        if self.scenario["completions"].is_object() {
+            capabilities["completions"] = json!({});
         }
         capabilities
     }

@@ -190,7 +190,8 @@ impl ScriptedServer {
             "prompts/get" => self.got(&params["name"]),
             "resources/read" => self.got(&params["uri"]),
             "completion/complete" => {
-                match &self.scenario["completions"][params["argument"]["name"].as_str()?] {
+                let name = params["argument"]["name"].as_str()?;
+                match &self.scenario["completions"][name] {
                     Value::Null => return None,
                     completion => Ok(completion.clone()),
                 }

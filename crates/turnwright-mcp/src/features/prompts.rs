@@ -267,12 +267,13 @@ fn line(text: &str) -> String {
 /// Reads the arguments of a prompt from the words after its command.
 fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
     let assigned = assign_arguments(arguments, text)?;
-    let missing = missing_arguments(arguments, &assigned).map(|argument| argument.name.as_str());
-    let names = missing.collect::<Vec<_>>().join(", ");
-    if names.is_empty() {
+    let missing: Vec<_> = missing_arguments(arguments, &assigned)
+        .map(|argument| argument.name.as_str())
+        .collect();
+    if missing.is_empty() {
         return Ok(assigned);
     }
-    let missing = escape_hidden_line(&names);
+    let missing = escape_hidden_line(&missing.join(", "));
     let all = escape_hidden_line(&usage(arguments));
     Err(format!("Missing arguments: {missing}. Usage: {all}"))
 }
@@ -280,7 +281,7 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
 /// The arguments that are required and have no value.
 fn missing_arguments<'a>(
     arguments: &'a [PromptArgument],
-    assigned: &'a JsonObject,
+    assigned: &JsonObject,
 ) -> impl Iterator<Item = &'a PromptArgument> {
     arguments.iter().filter(move |argument| {
         argument.required == Some(true) && !assigned.contains_key(&argument.name)

@@ -221,13 +221,13 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
     let host = page.host_str().unwrap_or_default();
     let port = page.port().map(|port| format!(":{port}")).unwrap_or_default();
     let has_user = !page.username().is_empty() || page.password().is_some();
-    let warnings = [
+    let possible = [
         (page.scheme() == "http", " The connection to it is not encrypted."),
         (has_user, " The user name before the host says nothing about where the page is."),
         (host.contains("xn--"), " What is written as `xn--…` can look like another name."),
     ];
     let warnings: String =
-        warnings.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect();
+        possible.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect();
     let asked = escape_hidden_line(asked);
     format!(
         "{SERVER_ASKS}{server} asks you to visit a page of {host}{port}.{warnings} It is not \

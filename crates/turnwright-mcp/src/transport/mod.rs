@@ -191,12 +191,12 @@ impl Peer {
         };
         let key = (method, Value::Object(params.clone()).to_string(), login);
         let (kept, version) = self.0.open.lock().results.find(&key);
-        let is_new = kept.is_none();
+        let is_new = can_keep && kept.is_none();
         let result = match kept {
             Some(result) => result,
             None => self.start(method, params).response().await?,
         };
-        if let Some(ttl) = time_to_live(result.get()).filter(|_| can_keep && is_new) {
+        if is_new && let Some(ttl) = time_to_live(result.get()) {
             self.0.open.lock().results.keep(key, version, ttl, &result);
         }
         serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)

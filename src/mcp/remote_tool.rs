@@ -310,7 +310,17 @@ impl RemoteToolCall {
         };
         let timeouts = server.spec.timeouts;
         let result = if listed.reads_resources {
-            resources::call(&peer, &self.arguments, timeouts.call, &ctx.cancel).await
+            // Followed first, so that no change between the two is missed.
+            let uri = resources::wanted_uri(&self.arguments);
+            let followed = uri.and_then(|uri| {
+                let name = format!("The resource {uri} of the MCP server {}", server.spec.name);
+                Some((escape_hidden_line(&name), peer.follow(uri)?))
+            });
+            let result = resources::call(&peer, &self.arguments, timeouts.call, &ctx.cancel).await;
+            if result.is_ok() && followed.is_some() {
+                ctx.env.follow_resource(followed);
+            }
+            result
         } else {
             let tool = (listed.tool.name.as_str(), self.arguments);
             call(&peer, tool, timeouts, &caller).await

@@ -246,6 +246,9 @@ impl Turn {
                 self.add_steering().await;
                 self.announce_mode_change();
                 self.announce_date();
+                if let Some(news) = self.conversation.env.resource_news() {
+                    self.push_context(within_context(&news));
+                }
                 self.make_room().await;
                 // A compaction takes a while.
                 if !self.cancel.is_cancelled() {

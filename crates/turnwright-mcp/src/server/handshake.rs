@@ -60,6 +60,12 @@ impl ServerInfo {
         let tools = self.capabilities.get("tools");
         tools.is_some_and(|tools| tools["listChanged"] == true)
     }
+
+    /// True if the server tells of changes of the resources that it is asked to watch.
+    pub(crate) fn announces_resources(&self) -> bool {
+        let resources = self.capabilities.get("resources");
+        resources.is_some_and(|resources| resources["subscribe"] == true)
+    }
 }
 
 /// Why a connection did not begin.

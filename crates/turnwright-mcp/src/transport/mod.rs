@@ -2,6 +2,7 @@
 //! requests and notifications to its handler. The modules below transport the messages: through the pipes of a
 //! process, over HTTP, or through a link to a server that runs inside the session's client.
 
+mod followed;
 pub(crate) mod http;
 mod line;
 pub(crate) mod link;
@@ -96,6 +97,8 @@ struct OpenExchanges {
     questions: HashMap<RequestId, CancellationToken>,
     /// The running calls by their progress tokens. Only the latest progress of each is kept.
     progress: HashMap<u64, watch::Sender<Progress>>,
+    /// The resources that are followed, by their URIs, and whether they have changed.
+    resources: HashMap<String, watch::Sender<bool>>,
     /// The results that a notification may make outdated.
     results: ResultCache,
 }
@@ -330,6 +333,9 @@ impl Peer {
                 "notifications/prompts/list_changed" => self.forget_results("prompts/"),
                 method if method.starts_with("notifications/resources/") => {
                     self.forget_results("resources/");
+                    if method.ends_with("/updated") {
+                        self.mark_changed(params["uri"].as_str().unwrap_or_default());
+                    }
                 }
                 _ => {}
             }

@@ -33,7 +33,9 @@ use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
+use turnwright_types::message::{
+    History, Message, PromptPart, StopReason, ToolCall, UserMessage, within_context,
+};
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::records::OpenCards;

@@ -86,6 +86,50 @@ fn m_23_what_the_server_calls_fresh_is_not_asked_for_again_until_one_of_its_tool
 }
 
 #[test]
+fn m_26_the_model_is_told_once_with_the_next_request_that_a_resource_has_changed() {
+    let line = "The resource notes://1 of the MCP server notes has changed since you read it.";
+    let table = [
+        // The revision, whether the server tells of changes, what has changed, how often the model is told.
+        (false, true, "notes://1", 1),
+        (true, true, "notes://1", 1),
+        (false, true, "notes://1/part", 1),
+        (false, true, "notes://12", 0),
+        (false, true, "notes://2", 0),
+        (false, false, "notes://1", 0),
+    ];
+    for (modern, subscribes, changed, times) in table {
+        let mut scenario = scenario();
+        scenario["modern"] = modern.into();
+        scenario["subscribes"] = subscribes.into();
+        scenario["log"] = "heard".into();
+        let steps = json!([{ "updated": changed }, { "updated": changed }, { "text": "changed" }]);
+        scenario["answers"] = json!({ "echo": steps });
+        let read = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+        let change = calls("mcp__notes__echo", &json!({}));
+        let mut agent = TestAgent::builder()
+            .model(json!([read, says("one"), change, says("two"), says("three")]))
+            .permission("allow_once")
+            .server("notes", &scenario)
+            .start();
+        for words in ["read", "change", "more"] {
+            assert_eq!(agent.turn(words), "end_turn");
+        }
+        let told = |number| agent.model_transcript(number).concat().matches(line).count();
+        let all = [told(1), told(2), told(3), told(4)];
+        assert_eq!(all, [0, 0, times, times], "{modern}, {subscribes}, {changed}");
+        let heard = agent.read("heard");
+        let asked = |method: &str| heard.contains(&format!("\"method\":\"{method}\""));
+        assert_eq!(asked("resources/subscribe"), subscribes && !modern);
+        if modern {
+            let wanted = r#""notifications":{"resourceSubscriptions":["notes://1"]}"#;
+            assert!(heard.contains(wanted), "{heard}");
+        } else if subscribes {
+            assert_eq!(asked("resources/unsubscribe"), times == 1, "{changed}");
+        }
+    }
+}
+
+#[test]
 fn a_server_without_resources_has_no_such_tool() {
     let result = read_resource(&json!({}), &json!({ "tools": [{ "name": "echo" }] }));
     assert!(result.contains("No tool"), "{result}");

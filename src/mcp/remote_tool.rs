@@ -308,12 +308,12 @@ impl RemoteToolCall {
             Ok(found) => found,
             Err(why) => return ToolOutcome::failed(why),
         };
-        let timeouts = server.spec.timeouts;
         let result = if listed.reads_resources {
-            resources::call(&peer, &self.arguments, timeouts.call, &ctx.cancel).await
+            let limit = server.spec.timeouts.call;
+            resources::call(&peer, &self.arguments, limit, &ctx.cancel).await
         } else {
             let tool = (listed.tool.name.as_str(), self.arguments);
-            call(&peer, tool, timeouts, &caller).await
+            call(server, (&peer, connection), tool, &caller).await
         };
         let result = match result {
             Ok(result) => result,

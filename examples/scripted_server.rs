@@ -29,8 +29,12 @@
 //!   `{"needs": {"inputRequests": {…}, "requestState": "…"}}`: asks for input as revision 2026-07-28
 //!   does, by ending the call so that the client repeats it with the input, which becomes text; with
 //!   `"again": true` it asks every time;
+//!   `{"task": {"taskId": "…", "status": "working"}}`: makes a task of the call;
 //!   `{"write": ["path", "text"]}`: writes a file and returns the outcome; `{"read": "path"}`,
 //!   `{"env": "NAME"}` and `{"pwd": true}` return a file, a variable and the working folder.
+//! - `"states"`: what `tasks/get` is answered, one after the other, the last one for ever: the fields of a task,
+//!   `{"error": {…}}` or `{"die": 3}`, which creates the file `"died"`. `"later_states"`: the same once there is
+//!   that file.
 //! - `"prompts"`, `"resources"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
 //!   resource, the result of `prompts/get` and `resources/read`. `"completions"`: by the name of an argument,
 //!   the result of `completion/complete`, or `null` for no answer.
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
                 own_requests: 0,
                 subscription: None,
                 current_call: Value::Null,
+                states_told: 0,
             }
             .run()
         }
@@ -111,6 +116,8 @@ struct ScriptedServer {
     subscription: Option<Value>,
     /// The id of the call that is being answered.
     current_call: Value,
+    /// How often `tasks/get` was answered.
+    states_told: usize,
 }
 
 impl ScriptedServer {
@@ -186,6 +193,11 @@ impl ScriptedServer {
                     Err(end) => return end,
                 }
             }
+            "tasks/get" if self.has_tasks() => match self.next_state(params) {
+                Ok(state) => state,
+                Err(code) => return Some(code),
+            },
+            "tasks/update" | "tasks/cancel" if self.has_tasks() => Ok(json!({})),
             "prompts/list" => Ok(json!({ "prompts": self.scenario["prompts"] })),
             "resources/list" => Ok(json!({ "resources": self.scenario["resources"] })),
             "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
@@ -223,8 +235,37 @@ impl ScriptedServer {
         self.scenario["modern"] == true
     }
 
+    fn has_tasks(&self) -> bool {
+        self.scenario["states"].is_array()
+    }
+
+    /// Returns the next state of a task, or the code with which the server exits instead.
+    fn next_state(&mut self, params: &Value) -> Result<Result<Value, Value>, u8> {
+        let died = self.scenario["died"].as_str().unwrap_or_default();
+        let has_died = std::path::Path::new(died).exists();
+        let key = if has_died { "later_states" } else { "states" };
+        let states = self.scenario[key].as_array().cloned().unwrap_or_default();
+        let state = states.get(self.states_told).or(states.last()).cloned().unwrap_or_default();
+        self.states_told += 1;
+        if let Some(code) = state["die"].as_u64() {
+            drop(std::fs::write(died, ""));
+            return Err(u8::try_from(code).unwrap_or(1));
+        }
+        if state["status"].is_null() {
+            return Ok(Err(state["error"].clone()));
+        }
+        let mut task = json!({ "taskId": params["taskId"], "ttlMs": null, "pollIntervalMs": 250 });
+        for (name, value) in state.as_object().into_iter().flatten() {
+            task[name] = value.clone();
+        }
+        Ok(Ok(task))
+    }
+
     fn capabilities(&self) -> Value {
         let mut capabilities = json!({ "tools": { "listChanged": true } });
+        if self.has_tasks() {
+            capabilities["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+        }
         for key in ["prompts", "resources"] {
             if self.scenario[key].is_array() {
                 capabilities[key] = json!({});
@@ -302,6 +343,11 @@ impl ScriptedServer {
             }
             if step["never"] == true {
                 return Err(None);
+            }
+            if step["task"].is_object() {
+                let mut task = step["task"].clone();
+                task["resultType"] = "task".into();
+                return Ok(Ok(task));
             }
             let is_given = params.get("requestState").is_some() && step["again"] != true;
             if step["needs"].is_object() && !is_given {

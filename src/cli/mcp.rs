@@ -25,7 +25,7 @@ pub(super) enum McpCommand {
     Login {
         /// Server name from the settings, or its URL
         server: String,
-        /// OAuth client id, if the server requires a registered client
+        /// OAuth client id, if the server requires a registered client, or the URL of a metadata document
         #[arg(long, value_name = "ID")]
         client_id: Option<String>,
         /// OAuth scope to request instead of the server's default (repeatable)

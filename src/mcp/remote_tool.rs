@@ -308,7 +308,6 @@ impl RemoteToolCall {
             Ok(found) => found,
             Err(why) => return ToolOutcome::failed(why),
         };
-        let timeouts = server.spec.timeouts;
         let result = if listed.reads_resources {
             // Followed first, so that no change between the two is missed.
             let uri = resources::wanted_uri(&self.arguments);
@@ -316,14 +315,15 @@ impl RemoteToolCall {
                 let name = format!("The resource {uri} of the MCP server {}", server.spec.name);
                 Some((escape_hidden_line(&name), peer.follow(uri)?))
             });
-            let result = resources::call(&peer, &self.arguments, timeouts.call, &ctx.cancel).await;
+            let limit = server.spec.timeouts.call;
+            let result = resources::call(&peer, &self.arguments, limit, &ctx.cancel).await;
             if result.is_ok() && followed.is_some() {
                 ctx.env.follow_resource(followed);
             }
             result
         } else {
             let tool = (listed.tool.name.as_str(), self.arguments);
-            call(&peer, tool, timeouts, &caller).await
+            call(server, (&peer, connection), tool, &caller).await
         };
         let result = match result {
             Ok(result) => result,

@@ -81,6 +81,7 @@ mod mcp_prompts;
 mod mcp_resources;
 mod mcp_requirements;
 mod mcp_server;
+mod mcp_tasks;
 mod mcp_tools;
 mod modes;
 mod nothing_written;

@@ -27,6 +27,8 @@ struct AuthState {
     lifetime: u64,
     /// Whether the server refuses to renew tokens.
     refuses_renewal: bool,
+    /// Fields that the metadata of the server has besides, or in place of, the usual ones.
+    metadata: Vec<(&'static str, Value)>,
 }
 
 type Shared = Arc<Mutex<AuthState>>;
@@ -50,7 +52,7 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
                 answer_json(stream, "", &body);
             }
             ("GET", path) if path.starts_with("/.well-known/oauth-authorization-server") => {
-                let body = json!({
+                let mut body = json!({
                     "issuer": base,
                     "authorization_endpoint": format!("{base}/authorize"),
                     "token_endpoint": format!("{base}/token"),
@@ -59,6 +61,9 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
                     "grant_types_supported": ["authorization_code", "refresh_token"],
                     "code_challenge_methods_supported": ["S256"],
                 });
+                for (name, value) in &auth.metadata {
+                    body[*name] = value.clone();
+                }
                 answer_json(stream, "", &body);
             }
             ("POST", "/register") => {
@@ -148,7 +153,11 @@ struct PendingLogin {
 
 impl PendingLogin {
     fn start(home: &Path, url: &str) -> PendingLogin {
-        let mut child = turnwright(home, &["mcp", "login", url]).spawn().unwrap();
+        PendingLogin::start_with(home, &["mcp", "login", url])
+    }
+
+    fn start_with(home: &Path, arguments: &[&str]) -> PendingLogin {
+        let mut child = turnwright(home, arguments).spawn().unwrap();
         let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
         let mut addresses = lines.map_while(Result::ok).filter_map(|it| Url::parse(&it).ok());
         let address = addresses.next();
@@ -260,6 +269,12 @@ fn a_login_is_stored_privately_used_renewed_and_deleted() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(last_message(&agent, 3).contains(r#"{"text":"hi"}"#), "{}", last_message(&agent, 3));
     assert_eq!(auth.lock().unwrap().tokens, 2);
+    let requests = stub.requests();
+    let renewal = requests.iter().find(|it| it.text.contains("grant_type=refresh_token")).unwrap();
+    assert!(renewal.text.contains("resource="), "{}", renewal.text);
+    assert!(!renewal.text.contains("scope="), "{}", renewal.text);
+    let registration = requests.iter().find(|it| it.path == "/register").unwrap();
+    assert_eq!(registration.body["application_type"], "native");
     assert_no_secret(&client_log(&agent));
     let (_, stderr) = agent.close();
     assert_no_secret(&stderr);
@@ -288,6 +303,18 @@ fn an_expired_token_is_renewed_before_it_is_sent() {
     assert_eq!(auth.lock().unwrap().tokens, 2, "the token was not renewed exactly once");
     let stale = format!("Bearer {}", token(1));
     assert!(stub.requests().iter().all(|it| it.header("authorization") != Some(&stale)));
+}
+
+#[test]
+fn m_43_a_token_of_less_than_a_minute_is_not_renewed_for_each_request() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(58);
+    log_in(home.path(), &stub, &auth);
+    let mut agent = calling(&stub, home.path()).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert!(last_message(&agent, 3).contains(r#"{"text":"hi"}"#), "{}", last_message(&agent, 3));
+    assert_eq!(auth.lock().unwrap().tokens, 1);
 }
 
 #[test]
@@ -334,4 +361,98 @@ fn a_failed_login_stores_nothing() {
         assert!(!output.status.success() && stderr.contains(expected), "{stderr}");
     }
     assert!(logins(home.path()).is_empty());
+}
+
+/// The document that the manual tells the user to publish.
+fn documented_client() -> Value {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mcp.md")).unwrap();
+    let mut blocks = text.split("```json\n").skip(1).filter_map(|it| it.split("```").next());
+    let block = blocks.find(|it| it.contains("\"client_id\"")).unwrap();
+    serde_json::from_str(block).unwrap()
+}
+
+#[test]
+fn m_40_the_address_of_a_metadata_document_is_a_client_id_that_needs_no_registration() {
+    let document = documented_client();
+    let id = document["client_id"].as_str().unwrap();
+    let home = turnwright_testing::temporary_folder();
+    // The user has said that the server reads such documents, so it need not say so itself.
+    for is_supported in [true, false] {
+        let (stub, auth) = server(3600);
+        auth.lock().unwrap().metadata =
+            vec![("client_id_metadata_document_supported", json!(is_supported))];
+        let url = stub.url();
+        let arguments = ["mcp", "login", &url, "--client-id", id];
+        let login = PendingLogin::start_with(home.path(), &arguments);
+        assert_eq!(login.parameter("client_id"), id);
+        // Any port of this machine is as good as another (RFC 8252, section 7.3).
+        let mut redirect = Url::parse(&login.parameter("redirect_uri")).unwrap();
+        redirect.set_port(None).unwrap();
+        assert_eq!(document["redirect_uris"], json!([redirect.as_str()]));
+        auth.lock().unwrap().challenge = login.parameter("code_challenge");
+        let state = login.parameter("state");
+        login.redirect(&[("code", "code-1"), ("state", &state)]);
+        let (ok, stderr) = end(login.child);
+        assert!(ok, "{stderr}");
+        let requests = stub.requests();
+        assert!(requests.iter().all(|it| it.path != "/register"));
+        let exchange = requests.iter().find(|it| it.path == "/token").unwrap();
+        let form = url::form_urlencoded::parse(exchange.text.as_bytes());
+        assert!(form.into_owned().any(|it| it.0 == "client_id" && it.1 == id), "{}", exchange.text);
+    }
+    for field in ["client_name", "grant_types", "response_types", "token_endpoint_auth_method"] {
+        assert!(!document[field].is_null(), "{field}");
+    }
+}
+
+#[test]
+fn m_41_without_another_way_a_client_is_registered_and_the_user_is_told_if_it_cannot_be() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    auth.lock().unwrap().metadata = vec![("client_id_metadata_document_supported", json!(true))];
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().metadata.push(("registration_endpoint", Value::Null));
+    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("use `--client-id`"), "{stderr}");
+}
+
+#[test]
+fn m_42_a_response_that_another_server_has_sent_ends_the_login() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    let own = format!("http://{}", stub.host());
+    let with_slash = format!("{own}/");
+    let code = ("code", "code-1");
+    let refusal = ("error", "access_denied");
+    let wrong = "the response is not from the server of this login";
+    // Whether the server says that it names itself, the response, the name in it, and what the user is told.
+    let table = [
+        (true, code, Some(own.as_str()), "Logged in"),
+        (true, code, None, wrong),
+        (true, code, Some("https://evil.example"), wrong),
+        (false, code, Some(with_slash.as_str()), wrong),
+        (true, refusal, Some(own.as_str()), "access_denied"),
+        (true, refusal, None, wrong),
+        (false, refusal, Some("https://evil.example"), wrong),
+    ];
+    for (is_named, response, name, expected) in table {
+        auth.lock().unwrap().metadata =
+            vec![("authorization_response_iss_parameter_supported", json!(is_named))];
+        let login = PendingLogin::start(home.path(), &stub.url());
+        auth.lock().unwrap().challenge = login.parameter("code_challenge");
+        let exchanges = || stub.requests().iter().filter(|it| it.path == "/token").count();
+        let before = exchanges();
+        let state = login.parameter("state");
+        let mut parameters = vec![response, ("state", state.as_str())];
+        parameters.extend(name.map(|it| ("iss", it)));
+        let page = login.redirect(&parameters);
+        assert_eq!(page.starts_with("HTTP/1.1 400"), expected == wrong, "{page}");
+        let (ok, stderr) = end(login.child);
+        let shown = format!("{response:?} {name:?}: {stderr}");
+        assert!(stderr.contains(expected), "{shown}");
+        let is_login = expected == "Logged in";
+        assert_eq!((ok, exchanges() > before), (is_login, is_login), "{shown}");
+        assert!(expected != wrong || !stderr.contains("access_denied"), "{shown}");
+    }
 }

@@ -146,6 +146,62 @@ fn a_server_that_takes_the_protocol_lightly_is_used_all_the_same() {
 }
 
 #[test]
+fn m_44_any_success_is_enough_for_a_notification() {
+    let table = [
+        ("200 OK", "", ""),
+        ("201 Created", "content-type: text/html\r\n", "<html>"),
+        ("200 OK", "content-type: application/json\r\n", "{"),
+        ("206 Partial Content", "content-type: text/event-stream\r\n", "data: {}\n\n"),
+        ("204 No Content", "", ""),
+    ];
+    for (status, head, body) in table {
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_notification = request.method().starts_with("notifications/");
+            if is_notification {
+                answer(stream, status, head, body);
+            }
+            is_notification
+        });
+        let mut agent = calling(&stub).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let result = call_result(&agent);
+        assert!(result.contains(r#"{"text":"hi"}"#), "{status} {head}: {result}");
+        let count =
+            |method: &str| stub.requests().iter().filter(|it| it.method() == method).count();
+        assert_eq!((count("initialize"), count("notifications/initialized")), (1, 1), "{status}");
+    }
+}
+
+#[test]
+fn m_45_a_result_may_lack_its_content() {
+    let table = [
+        (json!({}), "completed", "(done; the result is empty)"),
+        (json!({ "_meta": { "example.com/replica": "r1" } }), "completed", "the result is empty"),
+        (json!({ "resultType": "complete", "_meta": {} }), "completed", "the result is empty"),
+        (json!({ "content": null, "isError": false }), "completed", "the result is empty"),
+        (json!({ "structuredContent": { "sum": 12 } }), "completed", r#"{"sum":12}"#),
+        (json!({ "isError": true }), "failed", "(no reason given)"),
+        (json!(null), "failed", ""),
+        (json!(7), "failed", ""),
+    ];
+    for (result, status, expected) in table {
+        let shown = result.to_string();
+        let stub = McpHttpStub::start(move |request, stream| {
+            let is_call = request.method() == "tools/call";
+            if is_call {
+                answer_json(stream, "", &request.result(&result));
+            }
+            is_call
+        });
+        let mut agent = calling(&stub).start();
+        assert_eq!(agent.turn("go"), "end_turn", "{shown}");
+        assert!(call_result(&agent).contains(expected), "{shown}: {}", call_result(&agent));
+        let statuses: Vec<_> = agent.updates().iter().map(|it| it["status"].clone()).collect();
+        assert!(statuses.contains(&json!(status)), "{shown}: {statuses:?}");
+    }
+}
+
+#[test]
 fn a_call_that_a_server_turns_away_unread_is_not_said_to_be_executed_in_part() {
     let stub = McpHttpStub::start(|request, stream| {
         let is_call = request.method() == "tools/call";

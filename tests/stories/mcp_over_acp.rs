@@ -159,6 +159,41 @@ fn a_cancel_withdraws_the_request_of_a_call() {
 }
 
 #[test]
+fn m_51_a_cancel_reaches_the_task_that_a_server_of_the_client_made_of_a_call() {
+    let answer = |params: &Value| {
+        let task = json!({ "resultType": "complete", "taskId": "t-1", "status": "working",
+            "statusMessage": "on it", "ttlMs": null, "pollIntervalMs": 250 });
+        let mut answer = answer_well(params, &["echo"]).unwrap_or(json!({ "result": task }));
+        match params["method"].as_str() {
+            Some("server/discover") => {
+                let extensions = json!({ "io.modelcontextprotocol/tasks": {} });
+                answer["result"]["capabilities"]["extensions"] = extensions;
+            }
+            Some("subscriptions/listen") => return None,
+            Some("tools/call") => {
+                answer["result"] = task;
+                answer["result"]["resultType"] = "task".into();
+            }
+            _ => {}
+        }
+        Some(answer)
+    };
+    let mut agent = TestAgent::builder()
+        .server_as(hosted_server("near"))
+        .hosting(answer)
+        .model(json!([calls(ECHO, &json!({}))]))
+        .permission("allow_once")
+        .start();
+    let turn = agent.prompt("go");
+    agent.wait_for_hosted("tasks/get");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&turn), "cancelled");
+    let cancel = agent.first_hosted("tasks/cancel");
+    assert_eq!(cancel["params"]["params"]["taskId"], "t-1");
+    assert!(format!("{:?}", agent.updates()).contains("on it"));
+}
+
+#[test]
 fn a_server_that_cannot_be_reached_is_reported_once_and_the_session_goes_on() {
     type Play = fn(&mut TestAgent, &Value);
     let answers: [(&str, Play); 9] = [

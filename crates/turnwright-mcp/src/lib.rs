@@ -15,6 +15,7 @@
 //!     http            the HTTP client; `channel` carries messages with it, `reply` reads what it gets,
 //!                     `standard_headers` are sent with them, `login` obtains and keeps logins
 //!   call              one call in flight, its progress and its result
+//!     task            a call of which the server has made a task
 //!     server_requests what a server may request or notify, such as questions to the user
 //!   features          what a server offers, as types of the protocol
 //!     tools           the list of its tools, and their names in a session

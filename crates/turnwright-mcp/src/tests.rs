@@ -1,5 +1,6 @@
 //! Tests a connection with an in-memory server and a paused clock.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,20 +14,31 @@ use tokio_util::sync::CancellationToken;
 use super::call::{CallError, ToolResult, call};
 use crate::call::server_requests::{ServerMessageHandler, WaitingCall};
 use crate::features::JsonObject;
-use crate::server::handshake;
-use crate::server::spec::ServerTimeouts;
+use crate::server::pool::ServerEnv;
+use crate::server::spec::{ServerSource, ServerSpec, ServerTimeouts, ServerTransport};
+use crate::server::{Server, ServerState, handshake};
+use crate::transport::http::login::LoginStore;
 use crate::transport::process::{self, MessageReader};
 use turnwright_types::client::{
-    Client, FormOutcome, PermissionAnswer as Permission, PermissionRequest, ServerForm,
-    UserQuestion, UserReply,
+    Client, ElicitationModes, FormOutcome, PermissionAnswer as Permission, PermissionRequest,
+    ServerForm, UserQuestion, UserReply,
 };
+use turnwright_types::effect::CallContent;
 use turnwright_types::update::Update;
 
-/// A client that ignores every update and answers no question.
-struct SilentClient;
+/// A client that answers no question and keeps the texts of its cards.
+#[derive(Default)]
+struct SilentClient(Mutex<Vec<String>>);
 
 impl Client for SilentClient {
-    fn update(&self, _: Update) {}
+    fn update(&self, update: Update) {
+        let Update::CallUpdate(update) = update else { return };
+        for content in update.content.into_iter().flatten() {
+            if let CallContent::Text(text) = content {
+                self.0.lock().push(text);
+            }
+        }
+    }
 
     fn wait_for_capacity(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
@@ -88,6 +100,38 @@ async fn play_server(pipe: DuplexStream, steps: u64, answers: bool, heard: Arc<M
     }
 }
 
+/// A server without a task, whose calls may take five seconds without progress and twenty in total.
+fn server() -> Arc<Server> {
+    let nowhere = PathBuf::from("/nowhere");
+    let env = ServerEnv {
+        cwd: nowhere.clone(),
+        roots: Vec::new(),
+        profile: None,
+        elicitation: ElicitationModes::default(),
+        memory: None,
+        logins: LoginStore::new(&nowhere),
+        package_caches: Vec::new(),
+        private_caches: nowhere.clone(),
+    };
+    let transport = ServerTransport::Stdio {
+        command: nowhere,
+        arguments: Vec::new(),
+        environment: Vec::new(),
+    };
+    let mut spec = ServerSpec::new("s", ServerSource::Client, transport);
+    let call = Duration::from_secs(5);
+    let call_total = Duration::from_secs(20);
+    spec.timeouts = ServerTimeouts { call, call_total, ..ServerTimeouts::default() };
+    Server::unchanging(spec, env, ServerState::default())
+}
+
+fn message_of(error: CallError) -> String {
+    match error {
+        CallError::Failed(message) => message,
+        CallError::ConnectionLost => "lost".to_owned(),
+    }
+}
+
 /// Calls such a server. Returns the result, and whether the call was cancelled.
 async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool) {
     let (ours, its) = tokio::io::duplex(64 * 1024);
@@ -100,17 +144,9 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     let (peer, _connection) = process::connect(reader, writer, handler);
     handshake::initialize(&peer).await.unwrap();
     let cancel = CancellationToken::new();
-    let caller = WaitingCall::new("c1".into(), Arc::new(SilentClient), &cancel);
-    let call_limit = Duration::from_secs(5);
-    let most = Duration::from_secs(20);
-    let timeouts =
-        ServerTimeouts { call: call_limit, call_total: most, ..ServerTimeouts::default() };
+    let caller = WaitingCall::new("c1".into(), Arc::new(SilentClient::default()), &cancel);
     let tool = ("t", JsonObject::new());
-    let result = call(&peer, tool, timeouts, &caller).await;
-    let result = result.map_err(|error| match error {
-        CallError::Failed(message) => message,
-        CallError::ConnectionLost => "lost".to_owned(),
-    });
+    let result = call(&server(), (&peer, 1), tool, &caller).await.map_err(message_of);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let is_cancelled =
         heard.lock().iter().any(|message| message["method"] == "notifications/cancelled");
@@ -133,7 +169,7 @@ async fn a_question_with_an_id_that_is_in_use_is_refused_and_the_first_one_can_b
     let handler = ServerMessageHandler::silent();
     let cancel = CancellationToken::new();
     let callers = handler.callers.clone();
-    let call = WaitingCall::new("c1".into(), Arc::new(SilentClient), &cancel);
+    let call = WaitingCall::new("c1".into(), Arc::new(SilentClient::default()), &cancel);
     let _waiting = callers.add(call);
     let (reader, writer) = tokio::io::split(ours);
     let reader = MessageReader::new(reader, CancellationToken::new());
@@ -153,4 +189,158 @@ async fn a_question_with_an_id_that_is_in_use_is_refused_and_the_first_one_can_b
         let answer: Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&answer["id"], &answer["result"]["action"]), (&json!(7), &json!("cancel")));
     }
+}
+
+/// Plays a server of the newest revision that answers a call with the first of these states of a task, and each
+/// `tasks/get` with the next one, the last for ever. `$N` is the number of the answer. A state may be
+/// `{"refuse": ERROR}` and `{"silent": true}`.
+async fn play_task(pipe: DuplexStream, states: Vec<Value>, heard: Arc<Mutex<Vec<Value>>>) {
+    let (reader, mut writer) = tokio::io::split(pipe);
+    let mut lines = BufReader::new(reader).lines();
+    let mut told = 0;
+    while let Ok(Some(line)) = lines.next_line().await {
+        let message: Value = serde_json::from_str(&line).unwrap();
+        heard.lock().push(message.clone());
+        let mut result = match message["method"].as_str().unwrap_or_default() {
+            "server/discover" => json!({
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } },
+            }),
+            "tools/call" | "tasks/get" => {
+                let state = states.get(told).or(states.last()).unwrap();
+                told += 1;
+                let text = state.to_string().replace("$N", &told.to_string());
+                serde_json::from_str(&text).unwrap()
+            }
+            _ => json!({}),
+        };
+        if message["id"].is_null() || result["silent"] == true {
+            continue;
+        }
+        if message["method"] == "tools/call" {
+            result["resultType"] = "task".into();
+        }
+        let answer = match result.get("refuse") {
+            Some(error) => json!({ "jsonrpc": "2.0", "id": message["id"], "error": error }),
+            None => json!({ "jsonrpc": "2.0", "id": message["id"], "result": result }),
+        };
+        writer.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+    }
+}
+
+/// Calls such a server, and cancels the call after this time. Returns the result, the methods that the server
+/// heard, and the texts on the card.
+async fn task_outcome(
+    states: &[Value],
+    cancelled_after: Duration,
+) -> (Result<ToolResult, String>, Vec<Value>, Vec<String>) {
+    let (ours, its) = tokio::io::duplex(64 * 1024);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(play_task(its, states.to_vec(), Arc::clone(&heard)));
+    let (reader, writer) = tokio::io::split(ours);
+    let reader = MessageReader::new(reader, CancellationToken::new());
+    let (peer, _connection) = process::connect(reader, writer, ServerMessageHandler::silent());
+    handshake::discover(&peer).await.unwrap();
+    let cancel = CancellationToken::new();
+    let client = Arc::new(SilentClient::default());
+    let caller = WaitingCall::new("c1".into(), Arc::clone(&client) as Arc<dyn Client>, &cancel);
+    let canceller = cancel.clone();
+    tasks.spawn(async move {
+        tokio::time::sleep(cancelled_after).await;
+        canceller.cancel();
+    });
+    let tool = ("t", JsonObject::new());
+    let result = call(&server(), (&peer, 1), tool, &caller).await.map_err(message_of);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let methods = heard.lock().iter().map(|message| message["method"].clone()).collect();
+    let texts = client.0.lock().clone();
+    (result, methods, texts)
+}
+
+/// A state of the task, with these fields.
+fn state(fields: Value) -> Value {
+    let mut state = json!({ "taskId": "t-1", "status": "working" });
+    let Value::Object(fields) = fields else { return fields };
+    for (name, value) in fields {
+        state[name] = value;
+    }
+    state
+}
+
+const NEVER: Duration = Duration::from_secs(3600);
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_does_not_end_well_fails_its_call_and_is_cancelled_if_it_runs() {
+    let error = json!({ "code": -32603, "message": "over the quota" });
+    let unknown = json!({ "refuse": { "code": -32602, "message": "Task not found" } });
+    let table = [
+        (json!({ "status": "failed", "error": error }), "ended as failed: {\"code\":-32603", false),
+        (json!({ "status": "failed", "error": 7, "statusMessage": [] }), "as failed: 7", false),
+        (json!({ "status": "cancelled", "statusMessage": "no time" }), "cancelled: no time", false),
+        (json!({ "status": "completed" }), "it is not a tool result", false),
+        (unknown, "does not know the call's task any more: error -32602: Task not found", true),
+        (json!({ "refuse": error }), "says nothing of the call's task any more: error", true),
+        (json!({ "taskId": "t-2" }), "it spoke of another task", true),
+        (json!({ "taskId": 1 }), "it spoke of another task", true),
+        (json!("done"), "it spoke of another task", true),
+        (json!({ "status": "done" }), "it does not say whether the call's task has ended", true),
+        (json!({ "status": null }), "it does not say whether the call's task has ended", true),
+        (json!({ "ttlMs": 3000 }), "it no longer keeps the call's task", true),
+        (json!({ "ttlMs": "soon" }), "there was no progress for 5 s", true),
+        (json!({ "silent": true }), "there was no progress for 5 s", true),
+        (json!({ "statusMessage": "step $N" }), "it ran for 20 s", true),
+        (json!({ "inputRequests": 7 }), "there was no progress for 5 s", true),
+        (
+            json!({ "status": "input_required", "pollIntervalMs": 0,
+                "inputRequests": { "$N": { "method": "roots/list" } } }),
+            "it kept asking for more input",
+            true,
+        ),
+        (
+            json!({ "status": "input_required", "inputRequests": { "a": { "method": "x" } } }),
+            "it asks for something that is not supported",
+            true,
+        ),
+    ];
+    for (next, expected, is_cancelled) in table {
+        let (result, methods, _) = task_outcome(&[state(json!({})), state(next)], NEVER).await;
+        let why = result.expect_err(expected);
+        assert!(why.contains(expected), "{expected}: {why}");
+        assert_eq!(methods.contains(&json!("tasks/cancel")), is_cancelled, "{expected}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_id_cannot_be_used_fails_its_call() {
+    for id in [json!(null), json!(""), json!(7), json!("x".repeat(2000))] {
+        let (result, methods, _) = task_outcome(&[state(json!({ "taskId": id }))], NEVER).await;
+        assert!(result.unwrap_err().contains("a task of the call that cannot be used"), "{id}");
+        assert!(!methods.contains(&json!("tasks/get")), "{methods:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn m_51_a_cancelled_call_cancels_its_task_without_waiting_for_the_server() {
+    for next in [json!({}), json!({ "silent": true })] {
+        let states = [state(json!({})), state(next)];
+        let (result, methods, _) = task_outcome(&states, Duration::from_millis(2_500)).await;
+        assert!(result.unwrap_err().starts_with("Cancelled by the user."));
+        assert_eq!(methods.iter().filter(|method| **method == "tasks/cancel").count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_messages_of_a_task_are_shown_shortened_and_at_a_readable_rate() {
+    let long = "x".repeat(1024 * 1024);
+    let mut states = vec![state(json!({ "statusMessage": long, "pollIntervalMs": 0 }))];
+    states.extend((0..40).map(|number| {
+        state(json!({ "statusMessage": format!("step {number}"), "pollIntervalMs": 0 }))
+    }));
+    states.push(state(json!({ "status": "completed", "result": { "content": [] } })));
+    let (result, methods, texts) = task_outcome(&states, NEVER).await;
+    assert_eq!(result, Ok(ToolResult::default()));
+    assert!(!methods.contains(&json!("tasks/cancel")), "{methods:?}");
+    assert!(texts[0].starts_with("xxx") && texts[0].chars().count() <= 301, "{}", texts[0].len());
+    assert!((5..=25).contains(&texts.len()), "{texts:?}");
 }

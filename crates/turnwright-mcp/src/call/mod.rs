@@ -2,7 +2,9 @@
 //! requests, its cancellation, and its result as typed blocks.
 
 pub(crate) mod server_requests;
+mod task;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -13,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::features::{ContentBlock, JsonObject, ResourceContents};
 use crate::schema::model_schema::bounded_text;
+use crate::server::Server;
 use crate::server::spec::ServerTimeouts;
 use crate::transport::{Peer, PeerError};
 use server_requests::{ServerMessageHandler, WaitingCall};
@@ -50,23 +53,24 @@ impl From<String> for CallError {
     }
 }
 
-/// Calls a tool and waits for its result. The server may ask the user of `caller`.
+/// Calls a tool and waits for its result. The peer and the number of its connection are those of
+/// [`Server::peer`]. The server may ask the user of `caller`.
 pub async fn call(
-    peer: &Peer,
+    server: &Server,
+    (peer, connection): (&Peer, u64),
     (tool, arguments): (&str, JsonObject),
-    timeouts: ServerTimeouts,
     caller: &WaitingCall,
 ) -> Result<ToolResult, CallError> {
-    let deadline = Instant::now() + timeouts.call_total;
+    let mut call = CallInFlight::new(caller, server.spec.timeouts);
     let mut params = JsonObject::from_iter([
         ("name".to_owned(), tool.into()),
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
     for _ in 0..MAX_ROUNDS {
-        let answer = send_once(peer, params.clone(), (timeouts, deadline), caller).await;
+        let answer = send_once(peer, params.clone(), &mut call).await;
         // The tool may have changed what the server's resources say.
         peer.forget_results("resources/");
-        let result = answer?;
+        let mut result = answer?;
         match result["resultType"].as_str() {
             Some("input_required") => {
                 let (responses, state) =
@@ -75,17 +79,16 @@ pub async fn call(
                     params.shift_remove(name);
                     params.extend(value.map(|value| (name.to_owned(), value)));
                 }
+                continue;
             }
             Some("task") => {
-                return Err(
-                    unusable("it made a task of the call, and tasks are not supported").into()
-                );
+                let end = task::follow(server, (peer.clone(), connection), result, &mut call).await;
+                peer.forget_results("resources/");
+                result = end?;
             }
-            _ => {
-                return ToolResult::parse(result)
-                    .ok_or_else(|| unusable("it is not a tool result").into());
-            }
+            _ => {}
         }
+        return ToolResult::parse(result).ok_or_else(|| unusable("it is not a tool result").into());
     }
     Err(unusable("it kept asking for more input").into())
 }
@@ -133,11 +136,10 @@ async fn answer_input_requests(
 async fn send_once(
     peer: &Peer,
     params: JsonObject,
-    (timeouts, deadline): (ServerTimeouts, Instant),
-    caller: &WaitingCall,
+    call: &mut CallInFlight<'_>,
 ) -> Result<Value, CallError> {
-    let waiting = timeout(timeouts.call, peer.wait_for_capacity());
-    match caller.cancel.run_until_cancelled(waiting).await {
+    let waiting = timeout(call.timeouts.call, peer.wait_for_capacity());
+    match call.caller.cancel.run_until_cancelled(waiting).await {
         Some(Ok(())) => {}
         Some(Err(_)) => {
             return Err("The server does not read calls. Nothing was done.".to_owned().into());
@@ -145,26 +147,12 @@ async fn send_once(
         None => return Err(cancelled().into()),
     }
     let mut running = peer.start("tools/call", params);
-    let mut card = ProgressCard::new(caller, peer, running.progress_token());
-    let mut idle_deadline = Instant::now() + timeouts.call;
-    let why = loop {
-        tokio::select! {
-            biased;
-            response = running.response() => {
-                let result = response.map_err(|error| call_error(&error))?;
-                return serde_json::from_str(result.get())
-                    .map_err(|_| call_error(&PeerError::Malformed));
-            }
-            () = caller.cancel.cancelled() => break cancelled(),
-            () = sleep_until(deadline) => break timed_out(timeouts.call_total, "it ran for"),
-            () = sleep_until(idle_deadline) => {
-                break timed_out(timeouts.call, "there was no progress for");
-            }
-            () = card.changed() => idle_deadline = Instant::now() + timeouts.call,
-        }
-    };
-    running.give_up(&why);
-    Err(why.into())
+    call.latest = running.progress();
+    call.tell(String::new());
+    let waited = call.within_limits(running.response()).await;
+    let response = waited.inspect_err(|why| running.give_up(why))?;
+    let result = response.map_err(|error| call_error(&error))?;
+    serde_json::from_str(result.get()).map_err(|_| call_error(&PeerError::Malformed))
 }
 
 pub(crate) fn cancelled() -> String {
@@ -212,11 +200,13 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
     CallError::Failed(message)
 }
 
-/// Shows the progress of a call on its card, at a readable rate.
-struct ProgressCard<'a> {
+/// A call in flight: its time limits, and its progress, which is shown on its card at a readable rate.
+struct CallInFlight<'a> {
     caller: &'a WaitingCall,
-    peer: &'a Peer,
-    token: u64,
+    timeouts: ServerTimeouts,
+    deadline: Instant,
+    /// Moved by each progress.
+    idle_deadline: Instant,
     latest: watch::Receiver<Progress>,
     /// The progress to show next. Only the latest is shown.
     unshown: Option<String>,
@@ -224,12 +214,50 @@ struct ProgressCard<'a> {
     update_count: u32,
 }
 
-impl<'a> ProgressCard<'a> {
-    /// Creates the card of the call with this progress token.
-    fn new(caller: &'a WaitingCall, peer: &'a Peer, token: u64) -> ProgressCard<'a> {
-        let latest = peer.follow_progress(token);
-        let next_update = Instant::now();
-        ProgressCard { caller, peer, token, latest, unshown: None, next_update, update_count: 0 }
+impl<'a> CallInFlight<'a> {
+    /// Creates a call that begins now.
+    fn new(caller: &'a WaitingCall, timeouts: ServerTimeouts) -> CallInFlight<'a> {
+        let now = Instant::now();
+        let (_, latest) = watch::channel(Progress::default());
+        CallInFlight {
+            caller,
+            timeouts,
+            deadline: now + timeouts.call_total,
+            idle_deadline: now + timeouts.call,
+            latest,
+            unshown: None,
+            next_update: now,
+            update_count: 0,
+        }
+    }
+
+    /// Shows this progress soon, if it has a text, and gives the call more time.
+    fn tell(&mut self, progress: String) {
+        self.unshown = Some(progress).filter(|text| !text.is_empty());
+        self.idle_deadline = Instant::now() + self.timeouts.call;
+    }
+
+    /// Waits for a future until the call is cancelled or has taken too long, and shows progress meanwhile.
+    ///
+    /// # Errors
+    /// If the call must end; the text is for the model.
+    async fn within_limits<T>(&mut self, future: impl Future<Output = T>) -> Result<T, String> {
+        let caller = self.caller;
+        let deadline = self.deadline;
+        let limits = self.timeouts;
+        let mut waiting = pin!(future);
+        let why = loop {
+            let idle = self.idle_deadline;
+            tokio::select! {
+                biased;
+                output = &mut waiting => return Ok(output),
+                () = caller.cancel.cancelled() => break cancelled(),
+                () = sleep_until(deadline) => break timed_out(limits.call_total, "it ran for"),
+                () = sleep_until(idle) => break timed_out(limits.call, "there was no progress for"),
+                () = self.changed() => {}
+            }
+        };
+        Err(why)
     }
 
     /// Waits for new progress, and shows earlier progress as soon as the rate allows it.
@@ -237,15 +265,13 @@ impl<'a> ProgressCard<'a> {
         loop {
             tokio::select! {
                 biased;
-                changed = self.latest.changed() => {
-                    if changed.is_err() {
-                        // The sender is gone: there will be no more progress.
-                        std::future::pending::<()>().await;
-                    }
-                    self.unshown = Some(self.latest.borrow_and_update().1.clone());
-                    return;
+                // An error means that the sender is gone: there will be no more progress.
+                Ok(()) = self.latest.changed() => {
+                    let text = self.latest.borrow_and_update().1.clone();
+                    return self.tell(text);
                 }
                 () = sleep_until(self.next_update), if self.unshown.is_some() => self.show(),
+                else => std::future::pending::<()>().await,
             }
         }
     }
@@ -265,12 +291,6 @@ impl<'a> ProgressCard<'a> {
     }
 }
 
-impl Drop for ProgressCard<'_> {
-    fn drop(&mut self) {
-        self.peer.forget_progress(self.token);
-    }
-}
-
 /// The part of a call that is done, as a number and as text.
 pub(crate) type Progress = (f64, String);
 
@@ -280,9 +300,13 @@ pub(crate) fn read_progress(params: &Value) -> Option<(u64, Progress)> {
     // Some servers turn the number into a string.
     let token = sent.as_u64().or_else(|| sent.as_str()?.parse().ok())?;
     let done = params["progress"].as_f64()?;
-    let said = escape_hidden_line(params["message"].as_str().unwrap_or_default());
-    let message = bounded_text(&said, MAX_MESSAGE_CHARS);
+    let message = one_line(params["message"].as_str().unwrap_or_default(), MAX_MESSAGE_CHARS);
     Some((token, (done, progress_text(done, params["total"].as_f64(), &message))))
+}
+
+/// The text of a server as one line.
+fn one_line(said: &str, max_chars: usize) -> String {
+    bounded_text(&escape_hidden_line(said), max_chars)
 }
 
 /// Formats progress for the card of its call.
@@ -469,7 +493,17 @@ mod tests {
         let bare = ToolResult::parse(json!({ "toolResult": 1 })).unwrap();
         assert_eq!(bare.structured, Some(json!({ "toolResult": 1 })));
         assert_eq!(ToolResult::parse(json!(7)), None);
-        assert_eq!(ToolResult::parse(json!({ "_meta": {} })), Some(ToolResult::default()));
+        for empty in [
+            json!({}),
+            json!({ "_meta": {} }),
+            json!({ "_meta": { "replica": "r1" }, "resultType": "complete" }),
+            json!({ "isError": false }),
+            json!({ "structuredContent": null }),
+        ] {
+            assert_eq!(ToolResult::parse(empty.clone()), Some(ToolResult::default()), "{empty}");
+        }
+        let sum = ToolResult::parse(json!({ "structuredContent": { "sum": 12 } })).unwrap();
+        assert_eq!((sum.structured, sum.blocks), (Some(json!({ "sum": 12 })), Vec::new()));
         let failed = ToolResult::parse(json!({ "isError": true, "content": null })).unwrap();
         assert!(failed.is_error && failed.blocks.is_empty() && failed.structured.is_none());
         let failed = ToolResult::parse(json!({ "isError": true, "details": [1], "content": "a" }));

@@ -18,6 +18,8 @@ const KNOWN_VERSIONS: [&str; 5] =
 /// The error code of a server that does not know the version.
 const UNSUPPORTED_VERSION: i32 = -32022;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+/// The extension with which a server may answer a call with a task.
+const TASKS: &str = "io.modelcontextprotocol/tasks";
 const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 
 /// A server's description of itself.
@@ -53,6 +55,12 @@ impl ServerInfo {
 
     pub(crate) fn has(&self, capability: &str) -> bool {
         self.capabilities.get(capability).is_some_and(Value::is_object)
+    }
+
+    /// True if the server may make tasks of calls. The versions with a handshake do not have this extension.
+    pub(crate) fn has_tasks(&self) -> bool {
+        let extensions = self.capabilities.get("extensions");
+        !self.has_handshake() && extensions.is_some_and(|names| names[TASKS].is_object())
     }
 
     /// True if the server announces changes of its tools.
@@ -95,12 +103,17 @@ fn client_info() -> Value {
     json!({ "name": "turnwright", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// The `_meta` fields of each request if there was no handshake.
-pub(crate) fn client_context(handler: &ServerMessageHandler) -> JsonObject {
+/// The `_meta` fields of each request if there was no handshake. With `has_tasks`, the server may answer with a
+/// task.
+pub(crate) fn client_context(handler: &ServerMessageHandler, has_tasks: bool) -> JsonObject {
+    let mut capabilities = capabilities(handler);
+    if has_tasks {
+        capabilities["extensions"] = json!({ TASKS: {} });
+    }
     JsonObject::from_iter([
         (VERSION_KEY.to_owned(), NEWEST_VERSION.into()),
         ("io.modelcontextprotocol/clientInfo".to_owned(), client_info()),
-        ("io.modelcontextprotocol/clientCapabilities".to_owned(), capabilities(handler)),
+        ("io.modelcontextprotocol/clientCapabilities".to_owned(), capabilities),
     ])
 }
 

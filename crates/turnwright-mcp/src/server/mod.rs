@@ -195,6 +195,18 @@ impl Server {
         }
     }
 
+    /// Waits for another connection than this one, which was lost. Returns its peer and its number; `None` if the
+    /// server is not connected again by itself.
+    pub(crate) async fn reconnected(&self, lost: u64) -> Option<(Peer, u64)> {
+        let mut watch = self.watch();
+        let over = watch.wait_for(|state| {
+            let is_new = state.connection != lost && state.peer.is_some();
+            is_new || state.phase != ServerPhase::Ready && !state.is_about_to_connect()
+        });
+        let state = Arc::clone(&over.await.ok()?);
+        Some((state.peer.clone()?, state.connection))
+    }
+
     /// Explains to the model why the connection of a running call was lost.
     pub async fn lost_call_message(&self, connection: u64) -> String {
         let mut watch = self.watch();

@@ -222,7 +222,9 @@ impl Peer {
             meta.insert("progressToken".to_owned(), id.into());
         }
         if self.info().is_some_and(|info| !info.has_handshake()) || method == "server/discover" {
-            meta.extend(handshake::client_context(self.handler()));
+            let is_about_call = method == "tools/call" || method.starts_with("tasks/");
+            let has_tasks = is_about_call && self.info().is_some_and(ServerInfo::has_tasks);
+            meta.extend(handshake::client_context(self.handler(), has_tasks));
         }
         if !meta.is_empty() {
             params.insert("_meta".to_owned(), Value::Object(meta));
@@ -353,17 +355,6 @@ impl Peer {
         }
     }
 
-    /// Returns the progress of the running call with this token, until it is forgotten.
-    pub(super) fn follow_progress(&self, token: u64) -> watch::Receiver<Progress> {
-        let (sender, latest) = watch::channel(Progress::default());
-        self.0.open.lock().progress.insert(token, sender);
-        latest
-    }
-
-    pub(super) fn forget_progress(&self, token: u64) {
-        self.0.open.lock().progress.remove(&token);
-    }
-
     /// Cancels the question that a notification names. The id stays in use until the question is answered.
     fn withdraw_question(&self, params: &Params) {
         let id = params.withdrawn_request();
@@ -426,9 +417,11 @@ pub(super) struct RunningRequest {
 }
 
 impl RunningRequest {
-    /// The token of the progress notifications that belong to this request.
-    pub(super) fn progress_token(&self) -> u64 {
-        self.id
+    /// Returns the progress of this request, as long as it is running.
+    pub(super) fn progress(&self) -> watch::Receiver<Progress> {
+        let (sender, latest) = watch::channel(Progress::default());
+        self.peer.0.open.lock().progress.insert(self.id, sender);
+        latest
     }
 
     /// Waits for the response. Cancel safe. Must not be called again after it has returned.
@@ -446,6 +439,7 @@ impl RunningRequest {
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
+        self.peer.0.open.lock().progress.remove(&self.id);
         self.give_up("the request was given up");
     }
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadataSource, AuthorizationRequest,
-    AuthorizationSession, CredentialStore, StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
+    AuthorizationRequest, AuthorizationSession, CredentialStore, StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,8 +40,9 @@ const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// Concurrent connections. Browsers open some that they never use.
 const MAX_CONNECTIONS: usize = 16;
 
-/// Logs in and stores the credentials. The client id is for servers where clients are registered beforehand; the scopes
-/// are requested instead of those that the server proposes. `show` receives the address that the user must open.
+/// Logs in and stores the credentials. The client id is for servers where clients are registered beforehand, or is the
+/// address of a metadata document; the scopes are requested instead of those that the server proposes. `show` receives
+/// the address that the user must open.
 ///
 /// # Errors
 /// If the login fails; the text is for the user.
@@ -57,7 +58,7 @@ pub async fn log_in(
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
     let starting = start_session(login, client_id, scopes, redirect);
-    let session =
+    let (session, issuer) =
         timeout(STEP_TIMEOUT, starting).await.unwrap_or_else(|_| Err(step_timed_out()))?;
     let address = Url::parse(session.get_authorization_url())
         .ok()
@@ -66,7 +67,7 @@ pub async fn log_in(
     let state =
         parameter(&address, "state").ok_or("the address of the login page has no `state`")?;
     show(address.as_str());
-    let waited = timeout(LOGIN_TIMEOUT, wait_for_callback(&listener, &state)).await;
+    let waited = timeout(LOGIN_TIMEOUT, wait_for_callback(&listener, &state, &issuer)).await;
     let callback = waited.map_err(|_| {
         format!("the login was not completed within {} s", LOGIN_TIMEOUT.as_secs())
     })??;
@@ -83,10 +84,11 @@ async fn start_session(
     client_id: Option<String>,
     scopes: Vec<String>,
     redirect: String,
-) -> Result<AuthorizationSession, String> {
+) -> Result<(AuthorizationSession, Issuer), String> {
     let mut manager = login.manager().await.map_err(|error| describe_error(&error))?;
     let found = manager.resolve_metadata().await.map_err(|error| describe_error(&error))?;
     let is_advertised = found.source != AuthorizationMetadataSource::LegacyEndpointFallback;
+    let issuer = Issuer::of(&found.metadata);
     manager.set_metadata(found.metadata);
     let mut request = AuthorizationRequest::new(redirect)
         .with_client_name("turnwright")
@@ -95,16 +97,48 @@ async fn start_session(
     if let Some(id) = client_id {
         request = request.with_preregistered_client(id);
     }
-    AuthorizationSession::new(manager, request).await.map_err(|(_, error)| {
+    let started = AuthorizationSession::new(manager, request).await;
+    let session = started.map_err(|(_, error)| {
         let why = describe_error(&error);
-        if is_advertised {
-            return why;
+        match error {
+            _ if !is_advertised => format!(
+                "the server does not say how to log in, and the default endpoints did not work ({why}). \
+                 If it requires a key, set it in a header"
+            ),
+            AuthError::RegistrationFailed(_) => {
+                format!("{why}. If you have a client id for this server, use `--client-id`")
+            }
+            _ => why,
         }
-        format!(
-            "the server does not say how to log in, and the default endpoints did not work ({why}). \
-             If it requires a key, set it in a header"
-        )
-    })
+    })?;
+    Ok((session, issuer))
+}
+
+/// Tells the responses of the authorization server to which the user was sent from those of others (RFC 9207).
+struct Issuer {
+    /// The identifier in the server's metadata.
+    id: Option<String>,
+    /// The server says that each of its responses names it.
+    is_always_named: bool,
+}
+
+impl Issuer {
+    fn of(metadata: &AuthorizationMetadata) -> Issuer {
+        let is_named =
+            metadata.additional_fields.get("authorization_response_iss_parameter_supported");
+        Issuer {
+            id: metadata.issuer.clone(),
+            is_always_named: is_named == Some(&Value::Bool(true)),
+        }
+    }
+
+    /// Returns true if the response names this server, letter by letter, or may do without a name.
+    fn has_sent(&self, response: &Url) -> bool {
+        match parameter(response, "iss") {
+            Some(named) => self.id.as_ref() == Some(&named),
+            None => !self.is_always_named,
+        }
+    }
 }
 
 fn step_timed_out() -> String {
@@ -131,13 +165,18 @@ fn parameter(url: &Url, name: &str) -> Option<String> {
 }
 
 /// Waits for the browser to be redirected back from this login.
-async fn wait_for_callback(listener: &TcpListener, state: &str) -> Result<Url, String> {
+async fn wait_for_callback(
+    listener: &TcpListener,
+    state: &str,
+    issuer: &Issuer,
+) -> Result<Url, String> {
     let mut connections = FuturesUnordered::new();
     loop {
         tokio::select! {
             stream = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
                 let (stream, _) = stream.map_err(|error| error.to_string())?;
-                connections.push(timeout(REQUEST_TIMEOUT, handle_connection(stream, state)));
+                let handling = handle_connection(stream, state, issuer);
+                connections.push(timeout(REQUEST_TIMEOUT, handling));
             }
             Some(result) = connections.next() => {
                 // All other connections do not belong to this login.
@@ -153,6 +192,7 @@ async fn wait_for_callback(listener: &TcpListener, state: &str) -> Result<Url, S
 async fn handle_connection(
     mut stream: TcpStream,
     state: &str,
+    issuer: &Issuer,
 ) -> io::Result<Option<Result<Url, String>>> {
     let path = read_path(&mut stream).await?;
     let url = Url::parse("http://127.0.0.1").and_then(|base| base.join(&path)).ok().filter(|url| {
@@ -163,6 +203,11 @@ async fn handle_connection(
             .await?;
         return Ok(None);
     };
+    if !issuer.has_sent(&url) {
+        let why = "the response is not from the server of this login (`iss` is missing or wrong)";
+        respond(&mut stream, "400 Bad Request", why).await?;
+        return Ok(Some(Err(why.to_owned())));
+    }
     if let Some(error) = parameter(&url, "error") {
         respond(&mut stream, "200 OK", "The login was refused. You can close this page.").await?;
         let more = parameter(&url, "error_description").unwrap_or_default();
@@ -407,5 +452,71 @@ impl CredentialStore for ServerLogin {
     {
         let login = self.clone();
         Box::pin(on_disk(move || login.remove().map(drop)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn m_42_a_response_is_accepted_only_from_the_issuer_letter_by_letter() {
+        let issuer = Some("https://a.example/x");
+        // Each row: the issuer in the metadata, whether it is always named, the query, and the result.
+        let table = [
+            (issuer, true, "iss=https%3A%2F%2Fa.example%2Fx", true),
+            (issuer, false, "iss=https://a.example/x", true),
+            (issuer, true, "code=1", false),
+            (issuer, false, "code=1", true),
+            (issuer, false, "iss=https://a.example/x/", false),
+            (issuer, false, "iss=https://A.example/x", false),
+            (issuer, false, "iss=https://a.example:443/x", false),
+            (issuer, false, "iss=", false),
+            (issuer, false, "iss=https://b.example/&iss=https://a.example/x", false),
+            (None, false, "iss=https://a.example/x", false),
+            (None, true, "code=1", false),
+            (None, false, "code=1", true),
+        ];
+        for (issuer, is_always_named, query, expected) in table {
+            let metadata: AuthorizationMetadata = serde_json::from_value(json!({
+                "authorization_endpoint": "https://a.example/authorize",
+                "token_endpoint": "https://a.example/token",
+                "issuer": issuer,
+                "authorization_response_iss_parameter_supported": is_always_named,
+            }))
+            .unwrap();
+            let response = Url::parse(&format!("http://127.0.0.1/callback?{query}")).unwrap();
+            assert_eq!(Issuer::of(&metadata).has_sent(&response), expected, "{issuer:?} {query}");
+        }
+    }
+
+    #[test]
+    fn m_43_a_token_is_renewed_in_the_last_minute_or_the_second_half_of_a_short_life() {
+        // Each row: lifetime and age in seconds, and whether the token is renewed.
+        let table = [
+            (3600, 0, false),
+            (3600, 3500, false),
+            (3600, 3545, true),
+            (3600, 4000, true),
+            (90, 20, false),
+            (90, 50, true),
+            (40, 0, false),
+            (40, 10, false),
+            (40, 25, true),
+            (0, 0, true),
+        ];
+        for (lifetime, age, expected) in table {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+            let stored: StoredCredentials = serde_json::from_value(json!({
+                "client_id": "client-1",
+                "token_response":
+                    { "access_token": "a", "token_type": "bearer", "expires_in": lifetime },
+                "token_received_at": now - age,
+            }))
+            .unwrap();
+            assert_eq!(is_expiring(&stored), expected, "{lifetime} s, after {age} s");
+        }
     }
 }

@@ -111,11 +111,11 @@ pub(crate) async fn read_reply(
         };
     }
     match content_type {
+        // Some servers answer messages that need no answer, for example with `OK`.
+        _ if attempt == Attempt::Message => reply(ReplyBody::Accepted),
         Some(kind) if kind.starts_with(EVENT_STREAM) => {
             reply(ReplyBody::Events(Box::new(EventStream::new(response))))
         }
-        // Some servers answer messages that need no answer, for example with `OK`.
-        _ if attempt == Attempt::Message && !is_page => reply(ReplyBody::Accepted),
         content_type if !is_page => {
             let body = read_body(response, MAX_BODY_BYTES).await?.ok_or_else(|| {
                 HttpError::Unexpected("its response is longer than 16 MiB".to_owned())

@@ -34,6 +34,7 @@ pub(crate) fn of(method: &str, params: &JsonObject, tools: &HeaderArguments) -> 
     let key = match method {
         "tools/call" | "prompts/get" => "name",
         "resources/read" => "uri",
+        "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
         _ => return headers,
     };
     let Some(name) = params.get(key).and_then(Value::as_str) else { return headers };
@@ -182,6 +183,10 @@ mod tests {
         assert_eq!(headers.len(), expected.len());
         for (name, value) in expected {
             assert_eq!(headers[name], value);
+        }
+        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+            let headers = of(method, &object(&json!({ "taskId": "t-1" })), &tools);
+            assert_eq!((&headers["mcp-method"], &headers["mcp-name"]), (&method, &"t-1"));
         }
     }
 

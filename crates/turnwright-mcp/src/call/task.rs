@@ -1,0 +1,197 @@
+//! A call of which the server has made a task (the extension `io.modelcontextprotocol/tasks`). The server is asked
+//! for the task's state until the task has ended, also after its connection was lost.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{
+    CallError, CallInFlight, MAX_ERROR_CHARS, MAX_MESSAGE_CHARS, answer_input_requests, one_line,
+    timeout, unusable,
+};
+use crate::features::JsonObject;
+use crate::server::Server;
+use crate::server::handshake::ServerInfo;
+use crate::transport::{Peer, PeerError};
+
+/// The delay before a task is looked at if the server suggests none.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
+const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
+/// How often a request that failed in transport is sent again. The delay doubles each time.
+const MAX_RETRIES: u32 = 8;
+/// Maximum number of input requests of one task.
+const MAX_INPUT_REQUESTS: usize = 32;
+/// Maximum length of a task's id.
+const MAX_ID_BYTES: usize = 1024;
+/// How long the cancellation of a task may take.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The error code of a server that does not know a task: its parameters are invalid.
+const UNKNOWN_TASK: i32 = -32602;
+
+/// A task of a server. Dropping this cancels the task, unless it has ended.
+struct RunningTask<'a, 'b> {
+    server: &'a Server,
+    /// The server's peer, with the number of its connection.
+    peer: (Peer, u64),
+    call: &'a mut CallInFlight<'b>,
+    id: String,
+    has_ended: bool,
+}
+
+/// Follows a task until it has ended, and returns the result of its call. The server has answered the call with
+/// `state`.
+pub(super) async fn follow(
+    server: &Server,
+    peer: (Peer, u64),
+    mut state: Value,
+    call: &mut CallInFlight<'_>,
+) -> Result<Value, CallError> {
+    let is_declared = peer.0.info().is_some_and(ServerInfo::has_tasks);
+    let id = state["taskId"].as_str().unwrap_or_default().to_owned();
+    if !is_declared || id.is_empty() || id.len() > MAX_ID_BYTES {
+        return Err(unusable("it made a task of the call that cannot be used").into());
+    }
+    let mut task = RunningTask { server, peer, call, id, has_ended: false };
+    let created = Instant::now();
+    let mut known = (Value::Null, String::new());
+    let mut answered = HashSet::new();
+    loop {
+        let said = one_line(state["statusMessage"].as_str().unwrap_or_default(), MAX_MESSAGE_CHARS);
+        if known != (state["status"].clone(), said.clone()) {
+            task.call.tell(said.clone());
+            known = (state["status"].clone(), said);
+        }
+        if let Value::Object(mut requests) = state["inputRequests"].take() {
+            requests.retain(|key, _| answered.insert(key.clone()));
+            if answered.len() > MAX_INPUT_REQUESTS {
+                return Err(unusable("it kept asking for more input").into());
+            }
+            task.answer(requests).await?;
+        }
+        task.call.within_limits(sleep(poll_interval(&state))).await?;
+        state = task.request("tasks/get", JsonObject::new()).await?;
+        if state["taskId"] != task.id.as_str() {
+            return Err(unusable("it spoke of another task than that of the call").into());
+        }
+        if let Some(result) = task.result(&mut state) {
+            return result.map_err(CallError::from);
+        }
+        let ttl = state["ttlMs"].as_u64().map(Duration::from_millis);
+        if ttl.is_some_and(|ttl| created.elapsed() > ttl) {
+            return Err(unusable("it no longer keeps the call's task, which has not ended").into());
+        }
+    }
+}
+
+impl RunningTask<'_, '_> {
+    /// Sends a request about the task. It is sent again if it was lost, which does no harm.
+    async fn request(
+        &mut self,
+        method: &'static str,
+        mut params: JsonObject,
+    ) -> Result<Value, CallError> {
+        params.insert("taskId".to_owned(), self.id.as_str().into());
+        let mut retries = 0;
+        loop {
+            let peer = self.peer.0.clone();
+            let request = async {
+                peer.wait_for_capacity().await;
+                peer.request::<Value>(method, params.clone()).await
+            };
+            match self.call.within_limits(request).await? {
+                Ok(result) => return Ok(result),
+                Err(PeerError::Closed) => {
+                    let reconnected = self.server.reconnected(self.peer.1);
+                    let peer = self.call.within_limits(reconnected).await?;
+                    self.peer = peer.ok_or(CallError::ConnectionLost)?;
+                }
+                Err(PeerError::Transport(_) | PeerError::Rejected(_)) if retries < MAX_RETRIES => {
+                    self.call.within_limits(sleep(MIN_POLL_INTERVAL * 2_u32.pow(retries))).await?;
+                    retries += 1;
+                }
+                Err(error) => {
+                    let what = match &error {
+                        PeerError::ErrorResponse(error) if error.code == UNKNOWN_TASK => {
+                            "it does not know"
+                        }
+                        _ => "it says nothing of",
+                    };
+                    let why = one_line(&error.to_string(), MAX_ERROR_CHARS);
+                    return Err(unusable(&format!("{what} the call's task any more: {why}")).into());
+                }
+            }
+        }
+    }
+
+    /// Answers input requests.
+    async fn answer(&mut self, requests: JsonObject) -> Result<(), CallError> {
+        if requests.is_empty() {
+            return Ok(());
+        }
+        let required = json!({ "inputRequests": requests });
+        let answering = answer_input_requests(required, self.peer.0.handler(), self.call.caller);
+        let responses = answering.await?.0.map(|value| ("inputResponses".to_owned(), value));
+        // The time that the user took does not count.
+        self.call.tell(String::new());
+        self.request("tasks/update", responses.into_iter().collect()).await.map(drop)
+    }
+
+    /// Returns the result of the call, or why it has none, unless the task goes on.
+    fn result(&mut self, state: &mut Value) -> Option<Result<Value, String>> {
+        let status = state["status"].as_str().unwrap_or_default();
+        self.has_ended = matches!(status, "completed" | "failed" | "cancelled");
+        match status {
+            "working" | "input_required" => None,
+            "completed" => Some(Ok(state["result"].take())),
+            "failed" | "cancelled" => {
+                let error = state.get("error").map(Value::to_string).unwrap_or_default();
+                let said = state["statusMessage"].as_str().unwrap_or_default();
+                let why = one_line(&format!("{said} {error}"), MAX_ERROR_CHARS);
+                Some(Err(unusable(&format!("the call's task has ended as {status}: {why}"))))
+            }
+            _ => Some(Err(unusable("it does not say whether the call's task has ended"))),
+        }
+    }
+}
+
+impl Drop for RunningTask<'_, '_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let params = JsonObject::from_iter([("taskId".to_owned(), self.id.as_str().into())]);
+            let mut request = self.peer.0.start("tasks/cancel", params);
+            self.peer.0.tasks().spawn(async move {
+                timeout(CANCEL_TIMEOUT, request.response()).await.ok();
+            });
+        }
+    }
+}
+
+/// The delay before the task is looked at: as the server suggests, within limits.
+fn poll_interval(state: &Value) -> Duration {
+    let suggested = state["pollIntervalMs"].as_u64().map(Duration::from_millis);
+    suggested.unwrap_or(POLL_INTERVAL).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_that_of_the_server_within_limits() {
+        let table = [
+            (json!(2_000), 2_000),
+            (json!(0), 250),
+            (json!(u64::MAX), 30_000),
+            (json!(-1), 1_000),
+            (json!("5000"), 1_000),
+            (json!(null), 1_000),
+        ];
+        for (suggested, expected) in table {
+            let state = json!({ "pollIntervalMs": suggested });
+            assert_eq!(poll_interval(&state), Duration::from_millis(expected), "{suggested}");
+        }
+    }
+}

@@ -53,9 +53,7 @@ impl ResultCache {
 
 /// How long a result is fresh, by its own account. One that asks for input, or that is too large, is not kept.
 pub(super) fn time_to_live(result: &str) -> Option<Duration> {
-    if result.len() > MAX_BYTES {
-        return None;
-    }
+    let result = Some(result).filter(|result| result.len() <= MAX_BYTES)?;
     let fields: HashMap<String, &RawValue> = serde_json::from_str(result).ok()?;
     let is_complete = fields.get("resultType").is_none_or(|kind| kind.get() == r#""complete""#);
     let ttl: u64 = fields.get("ttlMs").filter(|_| is_complete)?.get().parse().ok()?;

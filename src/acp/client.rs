@@ -17,7 +17,7 @@ use super::schema::{
     ReleaseTerminalRequest, SessionId, SessionNotification, TerminalId as WireId,
     TerminalOutputRequest, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
-use super::subagents::{AnnouncedHelpers, ChildSession};
+use super::subagents::{ChildSession, ToldSessions};
 use super::to_wire;
 use super::user_question::UserQuestions;
 use super::versions::Version;
@@ -84,7 +84,7 @@ pub(super) struct AcpClient {
     /// Shared by the sessions of the connection.
     has_silent_reads: Arc<AtomicBool>,
     /// The helpers that the client of the connection was told of.
-    announced: AnnouncedHelpers,
+    told: ToldSessions,
 }
 
 impl AcpClient {
@@ -94,7 +94,7 @@ impl AcpClient {
         caps: ClientCaps,
         cwd: PathBuf,
         has_silent_reads: Arc<AtomicBool>,
-        announced: AnnouncedHelpers,
+        told: ToldSessions,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
         let modes = caps.elicitation;
@@ -108,14 +108,14 @@ impl AcpClient {
             lacks_terminals: AtomicBool::new(false),
             questions,
             has_silent_reads,
-            announced,
+            told,
         }
     }
 }
 
 impl Client for AcpClient {
     fn update(&self, mut update: Update) {
-        self.announced.leave_out_unknown(&mut update);
+        self.told.leave_out_unknown(&mut update);
         let released = self.observe_cards(&update);
         if let Some(update) = to_wire::update(update, self.caps, &self.cwd) {
             let params = SessionNotification::new(self.session.clone(), update);
@@ -144,7 +144,7 @@ impl Client for AcpClient {
         Box::pin(self.questions.ask(question, || ()))
     }
 
-    fn show_helper(&self, helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
+    fn show_helper(&self, helper: &StartedHelper) -> Option<Box<dyn HelperView>> {
         if !self.caps.subagents {
             return None;
         }
@@ -152,17 +152,17 @@ impl Client for AcpClient {
         let caps = ClientCaps { terminal: false, terminal_output: false, ..self.caps };
         let client = AcpClient::new(
             self.peer.clone(),
-            helper.session,
+            &helper.session,
             caps,
             self.cwd.clone(),
             Arc::clone(&self.has_silent_reads),
-            self.announced.clone(),
+            self.told.clone(),
         );
         let parent = ids::SessionId::from(self.session.0.as_ref());
         let peer = self.peer.clone();
-        let announced = self.announced.clone();
+        let told = self.told.clone();
         let version = Version::V1;
-        Some(ChildSession::announce(helper, parent, peer, version, announced, Box::new(client)))
+        Some(ChildSession::announce(helper, parent, peer, version, told, Box::new(client)))
     }
 
     fn elicitation_modes(&self) -> ElicitationModes {

@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::capabilities::{self, ClientCaps, PendingOffer};
 use super::linked_servers::LinkedRequests;
 use super::remote::RemoteSessions;
-use super::subagents::AnnouncedHelpers;
+use super::subagents::ToldSessions;
 use super::v2::PromptLedger;
 use super::versions::{self, Version};
 use crate::completion::Completion;
@@ -62,8 +62,8 @@ pub(super) struct Connection {
     pub(super) allows_v2: bool,
     /// The prompts of version 2.
     pub(super) prompts: PromptLedger,
-    /// The helpers that the client was told of.
-    pub(super) announced: AnnouncedHelpers,
+    /// What the client was told of helpers, and in version 2 of states.
+    pub(super) told: ToldSessions,
     /// The sessions, if the connection may be lost: those of a pipe end with it.
     pub(super) remote: Option<RemoteSessions>,
 }
@@ -124,6 +124,7 @@ impl Connection {
     ) -> Connection {
         // No prompt has the key 0.
         let next = 1 + remote.as_ref().map_or(0, |sessions| sessions.prompts().start);
+        let told = ToldSessions::default();
         Connection {
             host,
             peer: Peer::new(outbox),
@@ -137,8 +138,8 @@ impl Connection {
             linked_requests: Arc::default(),
             version: Version::default(),
             allows_v2: false,
-            prompts: PromptLedger::default(),
-            announced: AnnouncedHelpers::default(),
+            prompts: PromptLedger::new(told.clone()),
+            told,
             remote,
         }
     }

@@ -2,6 +2,7 @@
 //! `systemPrompt`, and for the rest in `_meta`, in the form in which the adapters of other agents take it. Nothing here
 //! waits: the session itself answers the request once it is open.
 
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -14,8 +15,9 @@ use super::connection::Connection;
 use super::remote::{CurrentClient, RemoteClient, RemoteSessions};
 use super::responder::Responder;
 use super::schema::{
-    self, ContentBlock, ForkSessionRequest, LoadSessionRequest, Meta, NewSessionRequest,
-    ResumeSessionRequest, SessionConfigOption, SessionModeState, SystemPromptMode,
+    self, ContentBlock, ForkSessionRequest, InitialSessionConfigOption, LoadSessionRequest, Meta,
+    NewSessionRequest, ResumeSessionRequest, SessionConfigOption, SessionModeState,
+    SystemPromptMode,
 };
 use super::v2::{self, AcpClientV2};
 use super::versions::Version;
@@ -30,7 +32,7 @@ use turnwright_rpc::RequestId;
 use turnwright_types::client::{Client, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
-use turnwright_types::update::ConfigOption;
+use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 /// The longest instructions, in bytes. They are sent with each request.
 const MAX_PROMPT_BYTES: usize = 64 * 1024;
@@ -64,6 +66,7 @@ macro_rules! opening_requests {
                     folders: self.additional_directories,
                     servers: mcp_servers::server_specs(connection, self.mcp_servers)?,
                     options: read_options(self.meta.as_ref(), self.system_prompt)?,
+                    settings: initial_settings(&self.config_options)?,
                     origin,
                 })
             }
@@ -72,6 +75,25 @@ macro_rules! opening_requests {
 }
 
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
+
+/// The initial values of options. Those for unknown options and those of other types are left out (R-OPT-2).
+///
+/// # Errors
+/// If an option has several.
+fn initial_settings(
+    entries: &[InitialSessionConfigOption],
+) -> Result<Vec<(ConfigOptionId, String)>, Error> {
+    let mut named = HashSet::new();
+    if let Some(entry) = entries.iter().find(|entry| !named.insert(&entry.config_id.0)) {
+        let text = format!("`configOptions` has several values of `{}`", entry.config_id.0);
+        return Err(Error::InvalidParams(text));
+    }
+    let known = entries.iter().filter_map(|entry| {
+        let value = entry.value.as_value_id()?.0.to_string();
+        Some((ConfigOptionId::parse(&entry.config_id.0)?, value))
+    });
+    Ok(known.collect())
+}
 
 /// Opens a session for a client of version 1. `respond` makes the response.
 pub(super) fn open<R: Serialize + 'static>(
@@ -89,9 +111,9 @@ pub(super) fn open<R: Serialize + 'static>(
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
     let silent_reads = Arc::clone(&connection.has_silent_reads);
-    let announced = connection.announced.clone();
+    let told = connection.told.clone();
     let cwd = wanted.cwd.clone();
-    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, cwd, silent_reads, announced));
+    let client = Arc::new(AcpClient::new(peer, &wanted.id, caps, cwd, silent_reads, told));
     let buffers = (caps.read || caps.write).then(|| Arc::clone(&client) as Arc<dyn EditorBuffers>);
     let terminals = client.terminals();
     let client = ClientSide { client, buffers, terminals };
@@ -128,9 +150,8 @@ pub(super) fn client_v2(connection: &Connection, wanted: &WantedSession) -> Arc<
     let peer = connection.peer.clone();
     let prompts = connection.prompts.clone();
     let tasks = connection.host.tracker();
-    let announced = connection.announced.clone();
     let cwd = wanted.cwd.clone();
-    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, modes, prompts, tasks, announced))
+    Arc::new(AcpClientV2::new(peer, &wanted.id, cwd, modes, prompts, tasks))
 }
 
 /// The agent reads files and runs commands itself: version 2 has no requests for them.
@@ -197,7 +218,7 @@ pub(super) fn open_session(
 /// Takes over a session that has lost its connection, with the turn that runs in it.
 fn take_over(
     connection: &mut Connection,
-    WantedSession { id, servers, .. }: WantedSession,
+    WantedSession { id, servers, settings, .. }: WantedSession,
     (handle, remote_client): (SessionHandle, Arc<RemoteClient>),
     client: ClientSide,
     replay: bool,
@@ -224,7 +245,8 @@ fn take_over(
         CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers, own_prompts };
     let attached = Arc::clone(&remote_client);
     let attach = Box::new(move |replayed: &Replayed| attached.attach(current, replayed, replay));
-    handle.take_over(Takeover { client: client.client, replay, attach, follow, servers, done });
+    let client = client.client;
+    handle.take_over(Takeover { client, replay, attach, follow, servers, settings, done });
     if let Some(remote) = &mut connection.remote {
         remote.claim(&id, &handle);
         remote.add_taken(id.clone(), remote_client);

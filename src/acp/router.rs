@@ -82,7 +82,7 @@ impl Connection {
         }
         let found = REQUESTS.iter().find(|route| route.is_for(method, version));
         let route = found.ok_or_else(|| RpcError::method_not_found(method))?;
-        self.announced.check_request(method, params).map_err(|error| to_rpc(&error))?;
+        self.told.check_request(method, params).map_err(|error| to_rpc(&error))?;
         Ok(route)
     }
 

@@ -1,8 +1,9 @@
 //! Helpers as child sessions. The client is told of each on the session that has started it, gets the conversation
 //! under an id of its own, and may cancel the helper and do nothing else to it (R-SUB-1 to R-SUB-6, R-TWO-23 to
-//! R-TWO-25). In version 1 only clients with the capability `subagents` are told of any.
+//! R-TWO-25). In version 1 only clients with the capability `subagents` are told of any. In version 2 the states of
+//! sessions name helpers in the background, and other work that goes on beside the turns (R-TWO-26).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -11,37 +12,44 @@ use serde_json::{Value, json};
 use super::methods::READING;
 use super::schema;
 use super::schema::{
-    ErrorStopReason, IdleStateUpdate, IdleStopReason, MessageId, RunningStateUpdate,
-    SessionCancelCapabilities, SessionMessage, SessionNotification, SessionUpdate, StateUpdate,
-    SubagentSessionCapabilities, SubagentUpdate,
+    ErrorStopReason, IdleStateUpdate, IdleStopReason, MessageId, RequiresActionStateUpdate,
+    RunningStateUpdate, SessionCancelCapabilities, SessionMessage, SessionNotification,
+    SessionUpdate, StateUpdate, SubagentSessionCapabilities, SubagentUpdate,
 };
 use super::to_wire;
 use super::versions::Version;
 use crate::error::Error;
-use turnwright_rpc::{Params, Peer};
+use turnwright_rpc::{Outbox, Params, Peer};
 use turnwright_types::client::{Client, HelperView, StartedHelper};
 use turnwright_types::effect::{CallContent, escape_hidden_line};
-use turnwright_types::ids::SessionId;
+use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{PromptPart, StopReason};
 use turnwright_types::update::Update;
 
 /// The code of the error with which a helper has failed.
 const INTERNAL_ERROR: i32 = -32603;
 
-/// The sessions of helpers that the client of a connection was told of, each with its parent while it can be
-/// cancelled. Clones share them.
+/// What the client of a connection was told of its sessions. Clones share it.
 // Held only to look something up.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AnnouncedHelpers(Arc<Mutex<HashMap<SessionId, Option<SessionId>>>>);
+pub(super) struct ToldSessions(Arc<Mutex<KnownSessions>>);
 
-impl AnnouncedHelpers {
+#[derive(Debug, Default)]
+struct KnownSessions {
+    /// The sessions of helpers, each with its parent while it can be cancelled.
+    helpers: HashMap<SessionId, Option<SessionId>>,
+    /// The last states in version 2, with the work in the background. An idle session without any has none.
+    states: HashMap<SessionId, Value>,
+}
+
+impl ToldSessions {
     fn set(&self, helper: &SessionId, parent: Option<&SessionId>) {
-        self.0.lock().insert(helper.clone(), parent.cloned());
+        self.0.lock().helpers.insert(helper.clone(), parent.cloned());
     }
 
     /// The session that has started a helper; `None` if the helper can no longer be cancelled, or is unknown.
     pub(super) fn parent_of(&self, helper: &SessionId) -> Option<SessionId> {
-        self.0.lock().get(helper).cloned().flatten()
+        self.0.lock().helpers.get(helper).cloned().flatten()
     }
 
     /// Refuses a request that would do something to the session of a helper. No capability of a child allows any.
@@ -49,13 +57,13 @@ impl AnnouncedHelpers {
     /// # Errors
     /// If the request names such a session and does more than read it.
     pub(super) fn check_request(&self, method: &str, params: &Params) -> Result<(), Error> {
-        if self.0.lock().is_empty() || READING.contains(&method) {
+        if self.0.lock().helpers.is_empty() || READING.contains(&method) {
             return Ok(());
         }
         // Parameters that do not fit are the handler's to refuse.
         let Ok(params) = params.read::<Value>() else { return Ok(()) };
         let Some(id) = params["sessionId"].as_str().map(SessionId::from) else { return Ok(()) };
-        if !self.0.lock().contains_key(&id) {
+        if !self.0.lock().helpers.contains_key(&id) {
             return Ok(());
         }
         Err(Error::InvalidParams(format!(
@@ -70,19 +78,74 @@ impl AnnouncedHelpers {
         let Some(content) = &mut changed.content else { return };
         let known = self.0.lock();
         content.retain(|part| match part {
-            CallContent::Session(id) => known.contains_key(id),
+            CallContent::Session(id) => known.helpers.contains_key(id),
             _ => true,
         });
     }
+
+    /// Notes the state of a session and completes it: it names the work that goes on beside the turn.
+    fn note_state(&self, session: &SessionId, mut state: Value) -> Value {
+        let mut known = self.0.lock();
+        let last = known.states.entry(session.clone()).or_insert_with(new_state);
+        last["state"] = state["state"].clone();
+        state["background"] = last["background"].clone();
+        if state["state"] == "idle" && state["background"] == json!([]) {
+            known.states.remove(session);
+        }
+        state
+    }
+
+    /// Sends a state of a session to a client of version 2.
+    pub(super) fn send_state(&self, outbox: &Outbox, session: &SessionId, state: Value) {
+        let mut update = self.note_state(session, state);
+        update["sessionUpdate"] = "state_update".into();
+        notify(outbox, session, &update);
+    }
+
+    /// Notes that work goes on beside the turns of a session, or that it has ended. The client gets the state again.
+    pub(super) fn set_background(
+        &self,
+        outbox: &Outbox,
+        session: &SessionId,
+        work: Value,
+        goes_on: bool,
+    ) {
+        let mut known = self.0.lock();
+        let last = known.states.entry(session.clone()).or_insert_with(new_state);
+        let state = json!({ "state": last["state"] });
+        let Some(all) = last["background"].as_array_mut() else { return };
+        let before = all.len();
+        all.retain(|other| *other != work);
+        all.extend(goes_on.then_some(work));
+        let is_changed = all.len() != before;
+        drop(known);
+        // A client that takes over is told the state later.
+        if is_changed && !state["state"].is_null() {
+            self.send_state(outbox, session, state);
+        }
+    }
+}
+
+/// The state of a session of which the client was told none.
+fn new_state() -> Value {
+    json!({ "background": [] })
+}
+
+fn notify(outbox: &Outbox, session: &SessionId, update: &Value) {
+    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": update }));
 }
 
 /// The session of a helper, as the client shows it.
 pub(super) struct ChildSession {
     peer: Peer,
     version: Version,
-    announced: AnnouncedHelpers,
+    told: ToldSessions,
     parent: SessionId,
     id: SessionId,
+    /// True if the states of the parent name it, because no call waits for it.
+    is_listed: bool,
+    /// The calls that the client knows.
+    calls: HashSet<CallId>,
     /// Sends what the helper does. Questions are asked by the client of the parent.
     client: Box<dyn Client>,
 }
@@ -90,26 +153,26 @@ pub(super) struct ChildSession {
 impl ChildSession {
     /// Announces a helper of this session, before anything else that names it.
     pub(super) fn announce(
-        helper: &StartedHelper<'_>,
+        helper: &StartedHelper,
         parent: SessionId,
         peer: Peer,
         version: Version,
-        announced: AnnouncedHelpers,
+        told: ToldSessions,
         client: Box<dyn Client>,
     ) -> Box<dyn HelperView> {
         let id = helper.session.clone();
-        let child = ChildSession { peer, version, announced, parent, id, client };
-        child.announced.set(&child.id, Some(&child.parent));
-        let running = StateUpdate::Running(RunningStateUpdate::new());
+        let is_listed = helper.in_background && version == Version::V2;
+        let calls = HashSet::new();
+        let child = ChildSession { peer, version, told, parent, id, is_listed, calls, client };
+        child.told.set(&child.id, Some(&child.parent));
         let cancel = SessionCancelCapabilities::new();
         let update = SubagentUpdate::new(wire_id(&child.id))
-            .title(escape_hidden_line(helper.title))
-            .description(escape_hidden_line(helper.description))
-            .capabilities(SubagentSessionCapabilities::new().cancel(cancel))
-            .state(running.clone());
-        child.send(&child.parent, SessionUpdate::SubagentUpdate(update));
-        child.send_state(&running);
-        child.send_message("task", &child.parent, &child.id, helper.task);
+            .title(escape_hidden_line(&helper.title))
+            .description(escape_hidden_line(&helper.description))
+            .capabilities(SubagentSessionCapabilities::new().cancel(cancel));
+        child.change_state(StateUpdate::Running(RunningStateUpdate::new()), update);
+        child.send_message("task", &child.parent, &child.id, &helper.task);
+        child.list(true);
         Box::new(child)
     }
 
@@ -118,15 +181,25 @@ impl ChildSession {
         self.peer.outbox().notify("session/update", &params);
     }
 
-    /// Sends a state to the child. In version 1 only the parent is told of it.
-    fn send_state(&self, state: &StateUpdate) {
+    /// Tells the parent what has changed, with the new state of the child. In version 2 the child gets its state, too.
+    fn change_state(&self, state: StateUpdate, change: SubagentUpdate) {
+        let update = SessionUpdate::SubagentUpdate(change.state(state.clone()));
         if self.version == Version::V1 {
-            return;
+            return self.send(&self.parent, update);
         }
-        let mut update = serde_json::to_value(state).unwrap_or_default();
-        update["sessionUpdate"] = "state_update".into();
-        let params = json!({ "sessionId": self.id.as_str(), "update": update });
-        self.peer.outbox().notify("session/update", &params);
+        let state = serde_json::to_value(state).unwrap_or_default();
+        let mut update = serde_json::to_value(update).unwrap_or_default();
+        update["state"] = self.told.note_state(&self.id, state.clone());
+        notify(self.peer.outbox(), &self.parent, &update);
+        self.told.send_state(self.peer.outbox(), &self.id, state);
+    }
+
+    /// Adds the helper to the work in the background of its parent, or removes it.
+    fn list(&self, goes_on: bool) {
+        if self.is_listed {
+            let work = json!({ "type": "subagent", "sessionId": self.id.as_str() });
+            self.told.set_background(self.peer.outbox(), &self.parent, work, goes_on);
+        }
     }
 
     /// Sends a message between the sessions, as the child has it.
@@ -140,14 +213,28 @@ impl ChildSession {
 }
 
 impl HelperView for ChildSession {
-    fn update(&self, mut update: Update) {
+    fn update(&mut self, mut update: Update) {
         // The calls of a child cannot be cancelled one by one.
         match &mut update {
-            Update::ToolCall { can_cancel, .. } => *can_cancel = false,
+            Update::ToolCall { id, can_cancel, .. } => {
+                self.calls.insert(id.clone());
+                *can_cancel = false;
+            }
+            // It has begun before this client has taken over the session.
+            Update::CallUpdate(changed) if !self.calls.contains(&changed.id) => return,
             Update::CallUpdate(changed) => changed.can_cancel = false,
             _ => {}
         }
         self.client.update(update);
+    }
+
+    fn set_waiting(&self, is_waiting: bool) {
+        let state = if is_waiting {
+            StateUpdate::RequiresAction(RequiresActionStateUpdate::new())
+        } else {
+            StateUpdate::Running(RunningStateUpdate::new())
+        };
+        self.change_state(state, SubagentUpdate::new(wire_id(&self.id)));
     }
 
     fn answer(&self, text: &str) {
@@ -155,13 +242,12 @@ impl HelperView for ChildSession {
     }
 
     fn end(&self, end: Result<StopReason, String>) {
-        self.announced.set(&self.id, None);
+        self.told.set(&self.id, None);
         let idle = StateUpdate::Idle(IdleStateUpdate::new().stop_reason(stop_reason(end)));
-        self.send_state(&idle);
         let update = SubagentUpdate::new(wire_id(&self.id))
-            .capabilities(None::<SubagentSessionCapabilities>)
-            .state(idle);
-        self.send(&self.parent, SessionUpdate::SubagentUpdate(update));
+            .capabilities(None::<SubagentSessionCapabilities>);
+        self.change_state(idle, update);
+        self.list(false);
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct SessionActor {
     pub(super) title: SessionTitle,
     pub(super) servers: Option<SessionServers>,
     pub(super) attachment: Attachment,
+    /// The values that the client wants options to have, until they are applied.
+    pub(super) initial: Vec<(ConfigOptionId, String)>,
 }
 
 pub(super) struct RunningTurn {
@@ -87,6 +89,7 @@ impl SessionActor {
             title: SessionTitle::default(),
             servers: None,
             attachment: Attachment::default(),
+            initial: Vec::new(),
         }
     }
 
@@ -129,7 +132,7 @@ impl SessionActor {
                 },
                 () = offers.notified() => self.update_commands(),
                 change = self.attachment.changed() => match change {
-                    Some(replayed) => self.finish_takeover(replayed),
+                    Some(replayed) => self.finish_takeover(replayed).await,
                     None => break,
                 },
                 () = wait_until(announce_at) => {
@@ -216,6 +219,37 @@ impl SessionActor {
         self.report_when_saved(done, Ok(self.announcements.settings.clone()));
     }
 
+    /// Gives options the values that the client wants from the start, in their order and without an update. One that
+    /// is refused has no effect: the answer to the opening request shows what is set (R-OPT-2).
+    pub(super) async fn apply_initial(&mut self, mut model: Option<ChosenModel>) {
+        let initial = std::mem::take(&mut self.initial);
+        if initial.is_empty() {
+            return;
+        }
+        for (setting, value) in initial {
+            match setting {
+                ConfigOptionId::Model => {
+                    if let Some((found, doubt)) = model.take() {
+                        self.model_choice.supersede();
+                        self.conversation.selection.set_model(found);
+                        self.announcements.notices.extend(doubt);
+                    }
+                }
+                ConfigOptionId::Effort => {
+                    self.set_effort(&value).ok();
+                }
+                ConfigOptionId::Mode => {
+                    if let Some(mode) = Mode::parse(&value) {
+                        self.change_mode(mode).ok();
+                    }
+                }
+            }
+        }
+        self.save_settings();
+        self.refresh_settings();
+        self.conversation.log().flush().written().await;
+    }
+
     fn set_effort(&self, value: &str) -> Result<(), Error> {
         if !self.conversation.selection.get().model.supports_effort() {
             let no_effort = "This model has no reasoning effort to choose";
@@ -272,6 +306,13 @@ impl SessionActor {
     }
 
     pub(super) fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
+        self.change_mode(mode)?;
+        self.conversation.client().update(Update::Mode(mode.id()));
+        Ok(())
+    }
+
+    /// Changes the mode without an update.
+    fn change_mode(&self, mode: Mode) -> Result<(), Error> {
         let max_mode = self.conversation.mode().max_mode();
         if mode > max_mode {
             return Err(Error::InvalidParams(format!(
@@ -282,7 +323,6 @@ impl SessionActor {
             )));
         }
         self.conversation.mode().set(mode);
-        self.conversation.client().update(Update::Mode(mode.id()));
         Ok(())
     }
 
@@ -292,9 +332,8 @@ impl SessionActor {
         self.announcements.settings = settings::all(&self.host, &self.conversation);
     }
 
-    /// Stores the settings if they have changed, and sends them to the client if it does not know
-    /// them.
-    pub(super) fn send_settings(&mut self) {
+    /// Stores the settings if they have changed.
+    fn save_settings(&mut self) {
         let mode = self.conversation.mode().get();
         let selection = self.conversation.selection.get();
         let current = (mode, selection.model.name().to_owned(), selection.effort);
@@ -302,6 +341,12 @@ impl SessionActor {
             let (mode, model, effort) = current;
             self.conversation.log().save_settings(mode.id(), model, effort.id()).in_background();
         }
+    }
+
+    /// Stores the settings if they have changed, and sends them to the client if it does not know
+    /// them.
+    pub(super) fn send_settings(&mut self) {
+        self.save_settings();
         let settings = settings::all(&self.host, &self.conversation);
         self.send(|announcements| announcements.update_settings(settings));
     }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use super::PromptKey;
 use super::actor::SessionActor;
 use super::open::restore::replay_session;
+use super::settings::{ChosenModel, initial_model};
 use crate::completion::Completion;
 use crate::error::Error;
 use turnwright_mcp::ServerSpec;
@@ -19,7 +20,7 @@ use turnwright_store::StoreError;
 use turnwright_types::client::Client;
 use turnwright_types::ids::{CallId, MessageId};
 use turnwright_types::message::PromptEnd;
-use turnwright_types::update::{ConfigOption, Update};
+use turnwright_types::update::{ConfigOption, ConfigOptionId, Update};
 
 /// How long a session goes on after its conversation could not be replayed.
 const RETRY_TIME: Duration = Duration::from_secs(60);
@@ -38,6 +39,8 @@ pub(crate) struct Takeover {
     pub(crate) follow: Box<dyn FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send>,
     /// The MCP servers that the client names. Servers within it replace those of the last client.
     pub(crate) servers: Vec<ServerSpec>,
+    /// The values that the client wants options to have.
+    pub(crate) settings: Vec<(ConfigOptionId, String)>,
     /// Reported when the client has everything.
     pub(crate) done: Completion<Vec<ConfigOption>>,
 }
@@ -69,6 +72,9 @@ impl Replayed {
     }
 }
 
+/// The parts that were replayed, and the model that the client wants.
+type ReplayResult = Result<(Replayed, Option<ChosenModel>), StoreError>;
+
 /// The connection of a session to its client.
 #[derive(Default)]
 pub(super) enum Attachment {
@@ -77,13 +83,13 @@ pub(super) enum Attachment {
     /// The client is gone. The session ends when nothing runs any more, or at this moment.
     Detached { until: Instant },
     /// A client is getting the stored conversation.
-    TakenOver { takeover: Takeover, replaying: BoxFuture<'static, Result<Replayed, StoreError>> },
+    TakenOver { takeover: Takeover, replaying: BoxFuture<'static, ReplayResult> },
 }
 
 impl Attachment {
     /// Waits until something has to be done: the time of a detached session is over (`None`), or a replay
     /// has ended.
-    pub(super) async fn changed(&mut self) -> Option<Result<Replayed, StoreError>> {
+    pub(super) async fn changed(&mut self) -> Option<ReplayResult> {
         match self {
             Attachment::Attached => pending().await,
             Attachment::Detached { until } => {
@@ -108,30 +114,33 @@ impl SessionActor {
     }
 
     /// Begins to send the stored conversation to the session's new client.
-    pub(super) fn take_over(&mut self, takeover: Takeover) {
-        let store = self.host.store().clone();
+    pub(super) fn take_over(&mut self, mut takeover: Takeover) {
+        self.initial = std::mem::take(&mut takeover.settings);
+        let initial = self.initial.clone();
+        let host = Arc::clone(&self.host);
         let id = self.conversation.env.session.clone();
         let client = Arc::clone(&takeover.client);
         let replay = takeover.replay;
         let replaying = Box::pin(async move {
+            let model = initial_model(&host, &initial).await;
             if replay {
-                let replayed = replay_session(&store, &id, client.as_ref()).await?;
+                let replayed = replay_session(host.store(), &id, client.as_ref()).await?;
                 client.update(Update::ReplayComplete);
-                Ok(replayed)
+                Ok((replayed, model))
             } else {
-                Ok(Replayed::default())
+                Ok((Replayed::default(), model))
             }
         });
         self.attachment = Attachment::TakenOver { takeover, replaying };
     }
 
     /// The new client has the stored conversation, and gets everything else from now on.
-    pub(super) fn finish_takeover(&mut self, replayed: Result<Replayed, StoreError>) {
+    pub(super) async fn finish_takeover(&mut self, replayed: ReplayResult) {
         let Attachment::TakenOver { takeover, .. } = std::mem::take(&mut self.attachment) else {
             return;
         };
-        let Takeover { attach, mut follow, servers, done, .. } = takeover;
-        let mut replayed = match replayed {
+        let Takeover { client, attach, mut follow, servers, done, .. } = takeover;
+        let (mut replayed, model) = match replayed {
             Ok(replayed) => replayed,
             Err(error) => {
                 // As if it had been lost again: another attempt may succeed.
@@ -139,6 +148,7 @@ impl SessionActor {
                 return done.complete(Err(Error::Store(error)));
             }
         };
+        self.apply_initial(model).await;
         if let Some(turn) = &mut self.running {
             replayed.running = Some(turn.key);
             turn.done = self.conversation.submissions.watch(turn.key, follow(turn.key, true));
@@ -147,6 +157,7 @@ impl SessionActor {
             queued.done =
                 self.conversation.submissions.watch(queued.key, follow(queued.key, false));
         }
+        self.conversation.env.helpers.show_in(client.as_ref());
         attach(&replayed);
         let commands = self.menu();
         self.conversation.client().update(Update::Commands(commands));

@@ -24,6 +24,7 @@ use super::actor::SessionActor;
 use super::announcements::Announcements;
 use super::prompts::{MAX_QUEUED_PROMPTS, too_many};
 use super::servers::ServerLaunch;
+use super::stored_sessions::map_missing;
 use super::{
     MAILBOX_CAPACITY, PromptKey, SessionHost, SessionMessage, TOO_MANY_REQUESTS, settings,
 };
@@ -33,10 +34,11 @@ use crate::tools::ToolEnv;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::Modalities;
 use turnwright_mcp::{ServerEnv, ServerSpec};
+use turnwright_store::read;
 use turnwright_types::client::{Client, ClientTerminals, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::StopReason;
-use turnwright_types::update::ConfigOption;
+use turnwright_types::update::{ConfigOption, ConfigOptionId, SlashCommand};
 use turnwright_workspace::real_path;
 
 use client_options::ClientOptions;
@@ -70,6 +72,8 @@ pub(crate) struct WantedSession {
     pub servers: Vec<ServerSpec>,
     /// The client's wishes besides the protocol, if any.
     pub options: Option<ClientOptions>,
+    /// The values that the client wants options to have, in their order.
+    pub settings: Vec<(ConfigOptionId, String)>,
     /// The origin of the session: new, stored or a copy.
     pub origin: SessionOrigin,
 }
@@ -128,10 +132,11 @@ pub(super) async fn open_and_run(
     let id = wanted.id.clone();
     let origin = wanted.origin.clone();
     let options = wanted.options.take();
+    let initial = take(&mut wanted.settings);
     let reader = Arc::clone(&host);
     let loading = async {
         let advertised = advertised_modalities.await;
-        let loaded = spawn_blocking(move || reader.load_session(wanted)).await;
+        let loaded = spawn_blocking(move || reader.load_session(wanted, true)).await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
     let (advertised, mut loaded) = match opening.wait_for(loading).await {
@@ -145,9 +150,40 @@ pub(super) async fn open_and_run(
     let announcements =
         Announcements::new(notices, advertised, settings::all(&host, &conversation));
     let lifecycle = Lifecycle::new(opening.stop.clone(), cancelling, lock);
-    let actor = SessionActor::new(host, conversation, announcements, lifecycle);
+    let mut actor = SessionActor::new(host, conversation, announcements, lifecycle);
+    actor.initial = initial;
     // A large future: it is moved into its task as a pointer.
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
+}
+
+/// Returns the options with which a session would be opened, and its slash commands but for those of MCP servers.
+/// Nothing is opened, stored or sent to the client (R-OPT-1).
+pub(crate) async fn preview(
+    host: Arc<SessionHost>,
+    wanted: WantedSession,
+    client: ClientSide,
+) -> Result<(Vec<ConfigOption>, Vec<SlashCommand>), Error> {
+    let id = wanted.id.clone();
+    let is_stored = matches!(wanted.origin, SessionOrigin::Stored { .. });
+    let reader = Arc::clone(&host);
+    let loading = spawn_blocking(move || reader.load_session(wanted, false));
+    let place = "the options of a session";
+    let loaded = loading.await.map_err(|_| Error::Internal { place })??;
+    let conversation = host.conversation(id.clone(), loaded, client);
+    let announcements = Announcements::new(Vec::new(), Modalities::default(), Vec::new());
+    let lifecycle = Lifecycle::new(host.stop_token(), CancelFlag::default(), None);
+    let mut actor = SessionActor::new(host, conversation, announcements, lifecycle);
+    if is_stored {
+        let store = actor.host.store().clone();
+        // It may be open, or may have been a moment ago.
+        store.flush().await.ok();
+        let name = id.clone();
+        let reading = store.read(move |connection| read::session(connection, &name));
+        let row = map_missing(reading.await, &id)?;
+        actor.restore_settings(&row).await;
+    }
+    actor.commands.rescan(&actor.conversation.env).await;
+    Ok((settings::all(&actor.host, &actor.conversation), actor.menu()))
 }
 
 /// Looks for commands, and prepares the environment of MCP servers and the watch over their writes.

@@ -123,6 +123,15 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
     Ok((model, doubt))
 }
 
+/// Returns the model among the values that options have from the start, if there is one and it is found.
+pub(super) async fn initial_model(
+    host: &Arc<SessionHost>,
+    initial: &[(ConfigOptionId, String)],
+) -> Option<ChosenModel> {
+    let (_, name) = initial.iter().find(|(id, _)| *id == ConfigOptionId::Model)?;
+    choose(Arc::clone(host), name.clone()).await.ok()
+}
+
 /// Looks for the models that are chosen, and numbers these changes.
 #[derive(Default)]
 pub(super) struct ModelChoice {
@@ -197,6 +206,12 @@ impl ModelChoice {
         }
         self.requested += 1;
         Ok(self.requested)
+    }
+
+    /// The model was chosen at once: changes that are still waiting have no effect.
+    pub(super) fn supersede(&mut self) {
+        self.requested += 1;
+        self.applied = self.requested;
     }
 
     /// Ends a change. Returns whether its model is to be used: it was found, and no later change was

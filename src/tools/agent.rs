@@ -2,7 +2,7 @@
 //! the session's set of them knows their types, those in the background, and the tokens that were used.
 
 use std::collections::HashMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -18,6 +18,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::arguments::{ArgumentRole, ShownArgument};
 use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
+use turnwright_types::client::{Client, HelperView, StartedHelper};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_title};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{TokenUsage, ToolSpec};
@@ -174,7 +175,7 @@ pub struct HelperSet {
     slots: Arc<Semaphore>,
     tracker: TaskTracker,
     stop: CancellationToken,
-    // Held only to look at a few values.
+    // Held only to look at a few values, and while an update is queued.
     state: Mutex<HelperSetState>,
 }
 
@@ -182,8 +183,8 @@ pub struct HelperSet {
 struct HelperSetState {
     /// Cancels the helpers that are in the background now.
     background: Option<CancellationToken>,
-    /// Those that wait or work, by their sessions, each with the token that cancels it alone.
-    running: HashMap<SessionId, CancellationToken>,
+    /// Those that wait or work, by their sessions.
+    running: HashMap<SessionId, RunningHelper>,
     /// Texts for the model about helpers that have ended.
     news: Vec<String>,
     /// Notices for the user about them.
@@ -192,6 +193,23 @@ struct HelperSetState {
     usage: TokenUsage,
     /// The running turn, in which the user can be asked, and the open questions.
     turn: Option<(CancellationToken, TaskTracker)>,
+}
+
+/// A helper that waits or works.
+struct RunningHelper {
+    started: StartedHelper,
+    /// Cancels it alone.
+    cancel: CancellationToken,
+    /// Its questions that are not answered.
+    questions: u32,
+    /// Its conversation in the client, if that shows it.
+    shown: Option<Box<dyn HelperView>>,
+}
+
+impl Debug for RunningHelper {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        self.started.fmt(formatter)
+    }
 }
 
 /// Lets a helper in the background ask the user. The running turn does not end before this is dropped.
@@ -277,19 +295,59 @@ impl HelperSet {
         }
     }
 
-    /// Lets the user cancel a helper, until it is removed.
-    pub(crate) fn add(&self, session: SessionId, cancel: CancellationToken) {
-        self.state.lock().running.insert(session, cancel);
+    /// Lets the user see and cancel a helper, until it is removed. Returns true if the client shows it.
+    pub(crate) fn add(
+        &self,
+        started: StartedHelper,
+        cancel: CancellationToken,
+        client: &dyn Client,
+    ) -> bool {
+        let shown = client.show_helper(&started);
+        let is_shown = shown.is_some();
+        let session = started.session.clone();
+        let helper = RunningHelper { started, cancel, questions: 0, shown };
+        self.state.lock().running.insert(session, helper);
+        is_shown
     }
 
-    /// Notes that a helper has ended.
-    pub(crate) fn remove(&self, session: &SessionId) {
-        self.state.lock().running.remove(session);
+    /// Shows the helpers in a client that takes over the session.
+    pub(crate) fn show_in(&self, client: &dyn Client) {
+        for helper in self.state.lock().running.values_mut() {
+            helper.shown = client.show_helper(&helper.started);
+            if let Some(shown) = helper.shown.as_ref().filter(|_| helper.questions > 0) {
+                shown.set_waiting(true);
+            }
+        }
+    }
+
+    /// Shows something in the conversation of a helper, if the client shows that.
+    pub(crate) fn show(&self, session: &SessionId, show: impl FnOnce(&mut dyn HelperView)) {
+        let mut state = self.state.lock();
+        let helper = state.running.get_mut(session);
+        if let Some(shown) = helper.and_then(|helper| helper.shown.as_mut()) {
+            show(shown.as_mut());
+        }
+    }
+
+    /// A helper waits for the user while at least one of its questions is open.
+    pub(crate) fn count_question(&self, session: &SessionId, is_open: bool) {
+        let mut state = self.state.lock();
+        let Some(helper) = state.running.get_mut(session) else { return };
+        let others = helper.questions - u32::from(!is_open);
+        helper.questions = others + u32::from(is_open);
+        if let Some(shown) = helper.shown.as_ref().filter(|_| others == 0) {
+            shown.set_waiting(is_open);
+        }
+    }
+
+    /// Notes that a helper has ended. Returns its conversation in the client.
+    pub(crate) fn remove(&self, session: &SessionId) -> Option<Box<dyn HelperView>> {
+        self.state.lock().running.remove(session)?.shown
     }
 
     /// Cancels a helper and nothing else. Returns false if there is none with this session.
     pub(crate) fn cancel(&self, session: &SessionId) -> bool {
-        let found = self.state.lock().running.get(session).cloned();
+        let found = self.state.lock().running.get(session).map(|helper| helper.cancel.clone());
         // Code that waits for the token may look something up.
         found.inspect(CancellationToken::cancel).is_some()
     }

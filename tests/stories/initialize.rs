@@ -57,6 +57,7 @@ fn r_init_9_offered_methods_are_served_and_the_others_are_not_found() {
         ("session/unarchive", "/sessionCapabilities/archive"),
         ("session/status", "/sessionCapabilities/status"),
         ("session/set_title", "/sessionCapabilities/title"),
+        ("session/options", "/sessionCapabilities/options"),
         ("logout", "/auth/logout"),
         ("auth/status", "/auth/status"),
         ("providers/list", "/providers"),

@@ -73,6 +73,7 @@ mod rules;
 mod search;
 mod seed_history;
 mod session;
+mod session_options;
 mod sessions;
 mod sessions_folders;
 mod sessions_list;

@@ -11,7 +11,7 @@ use crate::provider::{
 };
 
 /// Returns settings with two models of one provider, of which the second supports an effort.
-fn two(provider: &Provider) -> String {
+pub fn two(provider: &Provider) -> String {
     let second = "[providers.p.model.b]\nquirks = { effort = 'reasoning_effort' }";
     format!("model = 'p/a'\n{}", provider.section("p", &format!("models = ['a', 'b']\n{second}")))
 }

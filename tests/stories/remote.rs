@@ -145,6 +145,26 @@ fn r_rem_1_a_client_of_version_2_is_told_the_state_of_the_turn_that_it_takes_ove
 }
 
 #[test]
+fn r_opt_2_who_takes_a_session_over_may_set_its_options_while_its_turn_runs() {
+    let mut agent = TestAgent::builder().model(json!([two_parts()])).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "first");
+    reconnect(&mut agent);
+    let mut params = opening_params(&agent, &session);
+    params["configOptions"] = json!([{ "configId": "mode", "value": "plan" }]);
+    let mut opened = Value::Null;
+    eventually("the session is taken over", || {
+        opened = agent.call("session/load", &params);
+        opened["result"].is_object()
+    });
+    assert_eq!(opened["result"]["modes"]["currentModeId"], "plan", "{opened}");
+    agent.model().release();
+    wait_for_text(&mut agent, "second");
+    assert_eq!(agent.text(), "first half, second half");
+}
+
+#[test]
 fn v2_prompt_with_a_key_that_is_sent_again_with_the_takeover_is_answered_and_run_once() {
     let mut agent = TestAgent::builder().v2().model(json!([two_parts()])).start();
     let mut keyed = prompt(&agent.session, "go");
@@ -164,6 +184,29 @@ fn v2_prompt_with_a_key_that_is_sent_again_with_the_takeover_is_answered_and_run
     });
     agent.model().release();
     agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
+    assert_eq!(agent.model().requests().len(), 1);
+}
+
+#[test]
+fn v2_prompt_with_a_key_that_was_lost_with_its_connection_is_run_once() {
+    let mut agent = TestAgent::builder().v2().model(json!([says("Done.")])).start();
+    let mut keyed = prompt(&agent.session, "go");
+    keyed["idempotencyKey"] = "k".into();
+    // Nobody waits for its answer, and the agent may not even have it.
+    agent.request("session/prompt", &keyed);
+    let resume = opening_params(&agent, &agent.session);
+    reconnect(&mut agent);
+    let mut message = Value::Null;
+    eventually("the session is taken over", || {
+        let opening = agent.request("session/resume", &resume);
+        let again = agent.request("session/prompt", &keyed);
+        agent.answer_to(&opening);
+        message = agent.answer_to(&again)["result"]["messageId"].clone();
+        message.is_string()
+    });
+    assert_eq!(result(agent.call("session/prompt", &keyed))["messageId"], message);
+    agent.model().wait_for_requests(1, LIMIT).unwrap();
+    agent.sync();
     assert_eq!(agent.model().requests().len(), 1);
 }
 
@@ -292,13 +335,14 @@ fn r_rem_6_a_connection_has_so_many_sessions_and_another_one_its_own() {
 
 /// A command that prints a line and another one when there is a file `go`, and the updates of its terminal.
 fn waiting_command() -> Value {
-    let command = if cfg!(windows) {
-        "echo begun& (for /l %i in (1,1,600) do @if not exist go ping -n 2 127.0.0.1 >nul)& echo ended"
-    } else {
-        "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended"
-    };
-    calls("exec", &json!({ "command": command }))
+    calls("exec", &json!({ "command": WAITING_LINE }))
 }
+
+const WAITING_LINE: &str = if cfg!(windows) {
+    "echo begun& (for /l %i in (1,1,600) do @if not exist go ping -n 2 127.0.0.1 >nul)& echo ended"
+} else {
+    "echo begun; until [ -e go ]; do sleep 0.02; done; echo ended"
+};
 
 #[expect(clippy::disallowed_methods, reason = "the command waits for this file")]
 fn end_command(agent: &TestAgent) {
@@ -407,6 +451,76 @@ fn r_rem_14_a_client_without_terminals_that_takes_over_gets_the_output_as_text()
     assert!(cards.iter().all(|it| !it["content"].to_string().contains("terminal")), "{cards:?}");
     let content = cards.last().unwrap()["content"].to_string();
     assert!(content.replace("\\r\\n", "\\n").contains("begun\\nended"), "{content}");
+}
+
+#[test]
+fn v2_background_a_command_goes_on_in_the_states_of_the_client_that_takes_over() {
+    for replay in [true, false] {
+        let run = calls("exec", &json!({ "command": WAITING_LINE, "background": true }));
+        let held = json!([{ "text": "It runs." }, { "hold": true }, { "text": "Done." }]);
+        let agent = TestAgent::builder().v2().model(json!([run, held]));
+        let mut agent = agent.permission("allow_once").start();
+        let session = agent.session.clone();
+        agent.prompt("go");
+        wait_for_text(&mut agent, "It runs.");
+        reconnect(&mut agent);
+        resume_v2(&mut agent, &session, replay);
+        let terminals = told(&agent, "terminal_update", "terminalId");
+        let work = json!([{ "type": "terminal", "terminalId": terminals[0] }]);
+        assert_eq!(told(&agent, "state_update", "background"), [work]);
+        let kinds: Vec<_> =
+            agent.updates().iter().map(|it| it["sessionUpdate"].clone()).collect();
+        let place = |kind: &str| kinds.iter().position(|it| it == kind);
+        assert!(place("terminal_update") < place("state_update"), "{kinds:?}");
+        end_command(&agent);
+        let is_over = |it: &Value| it["params"]["update"]["background"] == json!([]);
+        agent.wait_for("the end of the work", is_over);
+        let ends = told(&agent, "terminal_update", "exitStatus");
+        assert!(ends.last().unwrap().is_object(), "{ends:?}");
+        agent.model().release();
+        agent.wait_for("the end of the turn", |it| it["params"]["update"]["state"] == "idle");
+    }
+}
+
+#[test]
+fn v2_subagents_who_takes_over_a_session_is_told_of_the_helpers_that_work_first() {
+    let task = json!({ "description": "look", "prompt": "the task", "background": true });
+    let hangs = json!([{ "text": "Hm" }, { "hang": true }]);
+    let held = json!([{ "text": "Started." }, { "hold": true }, { "text": "Done." }]);
+    let replies = json!([calls("agent", &task), held, { "when": "the task", "steps": hangs }]);
+    for (is_v2, replay) in [(true, true), (true, false), (false, true)] {
+        let builder = TestAgent::builder().model(replies.clone());
+        let subagents = json!({ "subagents": {} });
+        let builder = if is_v2 { builder.v2() } else { builder.capabilities(subagents) };
+        let mut agent = builder.start();
+        let session = agent.session.clone();
+        agent.prompt("go");
+        wait_for_text(&mut agent, "Started.");
+        agent.model().wait_for_requests(3, LIMIT).unwrap();
+        let child = agent.updates_of("subagent_update")[0]["sessionId"].clone();
+        reconnect(&mut agent);
+        if is_v2 {
+            resume_v2(&mut agent, &session, replay);
+            let work = json!([{ "type": "subagent", "sessionId": child }]);
+            assert_eq!(told(&agent, "state_update", "background"), [work]);
+        } else {
+            load(&mut agent, &session);
+        }
+        let first = agent.log.iter().find(|it| it.to_string().contains(child.as_str().unwrap()));
+        let first = &first.expect("the client is told of the helper")["params"]["update"];
+        assert_eq!(first["sessionUpdate"], "subagent_update", "{first}");
+        assert_eq!((&first["title"], &first["sessionId"]), (&json!("general: look"), &child));
+        assert_eq!(first["state"]["state"], "running");
+        assert_eq!(first["capabilities"], json!({ "cancel": {} }));
+        agent.notify("session/cancel", &json!({ "sessionId": child }));
+        let end = agent.wait_for("the end of the helper", |it| {
+            it["params"]["update"]["state"]["state"] == "idle"
+        });
+        assert_eq!(end["params"]["update"]["sessionId"], child);
+        agent.model().wait_for_hang_ups(1, LIMIT).unwrap();
+        agent.model().release();
+        wait_for_text(&mut agent, "Done.");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Helpers as child sessions (R-SUB-2 to R-SUB-6, R-TWO-23 to R-TWO-25): what a client is told of each, and what it may
+//! Helpers as child sessions (R-SUB-2 to R-SUB-6, R-TWO-23 to R-TWO-26): what a client is told of each, and what it may
 //! ask for. In version 1 it has the capability `subagents`; version 2 needs none.
 
 use serde_json::{Value, json};
@@ -15,6 +15,9 @@ fn v1(replies: Value) -> TestAgentBuilder {
 fn v2(replies: Value) -> TestAgentBuilder {
     TestAgent::builder().v2().model(replies)
 }
+
+/// Version 1 and version 2.
+const BOTH: [fn(Value) -> TestAgentBuilder; 2] = [v1, v2];
 
 fn helper(task: &str) -> Value {
     call("agent", &json!({ "description": task, "prompt": task, "type": "explore" }))
@@ -74,18 +77,26 @@ fn cancel(agent: &mut TestAgent, child: &Value) {
     agent.notify("session/cancel", &json!({ "sessionId": child }));
 }
 
+/// A state as the client is told it: in version 2 with the work in the background, of which there is none.
+fn state(mut fields: Value, is_v2: bool) -> Value {
+    if is_v2 {
+        fields["background"] = json!([]);
+    }
+    fields
+}
+
 /// What a client is told of a helper that has done its task.
-fn expect_patches(agent: &TestAgent, child: &Value) {
+fn expect_patches(agent: &TestAgent, child: &Value, is_v2: bool) {
     let kind = "subagent_update";
     let expected = [
         json!({
             "sessionUpdate": kind, "sessionId": child, "title": "explore: the task",
             "description": "the task", "capabilities": { "cancel": {} },
-            "state": { "state": "running" },
+            "state": state(json!({ "state": "running" }), is_v2),
         }),
         json!({
             "sessionUpdate": kind, "sessionId": child, "capabilities": null,
-            "state": { "state": "idle", "stopReason": "end_turn" },
+            "state": state(json!({ "state": "idle", "stopReason": "end_turn" }), is_v2),
         }),
     ];
     assert_eq!(about(agent, child), expected);
@@ -98,7 +109,7 @@ fn expect_patches(agent: &TestAgent, child: &Value) {
 fn sub_2_only_what_changes_is_sent() {
     let (agent, child) = after_a_helper(v1(reads()));
     cards::check(&agent);
-    expect_patches(&agent, &child);
+    expect_patches(&agent, &child, false);
 }
 
 #[test]
@@ -117,7 +128,7 @@ fn sub_2_a_helper_that_fails_is_idle_with_an_error() {
 }
 
 /// Cancels one of two helpers, whose parent goes on.
-fn cancel_one_of_two(builder: fn(Value) -> TestAgentBuilder) {
+fn cancel_one_of_two(builder: fn(Value) -> TestAgentBuilder, is_v2: bool) {
     let replies = json!([
         [helper("task one"), helper("task two")],
         when("and now", says("Still here.")),
@@ -136,7 +147,8 @@ fn cancel_one_of_two(builder: fn(Value) -> TestAgentBuilder) {
     assert!(told[0].contains("The user has cancelled the helper"), "{told:?}");
     assert!(told[1].contains("Found.") && !told[1].contains("cancelled"), "{told:?}");
     let last = about(&agent, &child).pop().unwrap();
-    assert_eq!(last["state"], json!({ "state": "idle", "stopReason": "cancelled" }));
+    let cancelled = json!({ "state": "idle", "stopReason": "cancelled" });
+    assert_eq!(last["state"], state(cancelled, is_v2));
     assert!(last["capabilities"].is_null() && last.get("capabilities").is_some(), "{last}");
     // It has ended, so this cancels nothing.
     cancel(&mut agent, &child);
@@ -145,12 +157,12 @@ fn cancel_one_of_two(builder: fn(Value) -> TestAgentBuilder) {
 
 #[test]
 fn sub_3_one_helper_can_be_cancelled_and_the_turn_goes_on() {
-    cancel_one_of_two(v1);
+    cancel_one_of_two(v1, false);
 }
 
 #[test]
 fn v2_subagents_one_can_be_cancelled_and_the_turn_goes_on() {
-    cancel_one_of_two(v2);
+    cancel_one_of_two(v2, true);
 }
 
 #[test]
@@ -286,15 +298,15 @@ fn v2_subagents_the_task_and_the_answer_are_messages_between_the_sessions() {
 #[test]
 fn v2_subagents_every_client_is_told_of_each_and_sees_its_work() {
     let (agent, child) = after_a_helper(v2(reads()));
-    expect_patches(&agent, &child);
+    expect_patches(&agent, &child, true);
     let updates = updates_of_child(&agent, &child);
     let of_kind = |kind: &str| -> Vec<Value> {
         updates.iter().filter(|it| it["sessionUpdate"] == kind).cloned().collect()
     };
     let kind = "state_update";
     let states = [
-        json!({ "sessionUpdate": kind, "state": "running" }),
-        json!({ "sessionUpdate": kind, "state": "idle", "stopReason": "end_turn" }),
+        state(json!({ "sessionUpdate": kind, "state": "running" }), true),
+        state(json!({ "sessionUpdate": kind, "state": "idle", "stopReason": "end_turn" }), true),
     ];
     assert_eq!(of_kind(kind), states);
     assert!(updates[0] == states[0] && updates[updates.len() - 1] == states[1], "{updates:?}");
@@ -306,4 +318,87 @@ fn v2_subagents_every_client_is_told_of_each_and_sees_its_work() {
     let calls = of_kind("tool_call_update");
     assert_eq!(calls.last().unwrap()["status"], "completed");
     assert!(calls.iter().all(|it| it.get("capabilities").is_none()), "{calls:?}");
+}
+
+/// The states of a helper as its parent was told them.
+fn states(agent: &TestAgent, child: &Value) -> Vec<Value> {
+    about(agent, child).iter().map(|it| it["state"]["state"].clone()).collect()
+}
+
+/// A helper whose call asks for permission, its session, the prompt and the question.
+fn asks(builder: fn(Value) -> TestAgentBuilder) -> (TestAgent, Value, Value, Value) {
+    let task = json!({ "description": "the task", "prompt": "the task" });
+    let replies = json!([
+        [call("agent", &task)],
+        says("Done."),
+        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+        when("the task", says("Written.")),
+    ]);
+    let mut agent = builder(replies).start();
+    let id = agent.prompt("go");
+    let child = announced(&mut agent, "general: the task");
+    let question = agent.wait_for_request("session/request_permission");
+    assert_eq!(states(&agent, &child), ["running", "requires_action"]);
+    (agent, child, id, question)
+}
+
+#[test]
+fn sub_2_a_helper_that_asks_requires_action_until_it_is_answered() {
+    for (builder, is_v2) in BOTH.into_iter().zip([false, true]) {
+        let (mut agent, child, id, question) = asks(builder);
+        agent.choose(&question, "allow_once");
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        let all = ["running", "requires_action", "running", "idle"];
+        assert_eq!(states(&agent, &child), all);
+        let own = updates_of_child(&agent, &child).into_iter();
+        let own = own.filter(|it| it["sessionUpdate"] == "state_update");
+        let told: Vec<_> = own.map(|it| it["state"].clone()).collect();
+        let expected: &[&str] = if is_v2 { &all } else { &[] };
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn sub_2_a_helper_whose_question_is_withdrawn_requires_no_action() {
+    for builder in BOTH {
+        let (mut agent, child, id, question) = asks(builder);
+        cancel(&mut agent, &child);
+        agent.respond(&question, &json!({ "outcome": { "outcome": "cancelled" } }));
+        assert_eq!(agent.stop_reason(&id), "end_turn");
+        assert_eq!(states(&agent, &child), ["running", "requires_action", "running", "idle"]);
+        assert_eq!(about(&agent, &child).pop().unwrap()["state"]["stopReason"], "cancelled");
+        assert!(!agent.path("a").exists());
+    }
+}
+
+#[test]
+fn v2_background_a_helper_that_no_call_waits_for_is_in_the_states_until_it_is_idle() {
+    let held = json!([{ "text": "Hm" }, { "hold": true }, { "text": "." }]);
+    let replies = json!([
+        [helper("task one"), in_background("task two")],
+        says("Started."),
+        when("task one", says("Found.")),
+        when("task two", held),
+    ]);
+    let mut agent = v2(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let parent = agent.session.clone();
+    let children = agent.updates_of("subagent_update");
+    let child = children.iter().find(|it| it["title"] == "general: task two").unwrap();
+    let work = json!([{ "type": "subagent", "sessionId": child["sessionId"] }]);
+    let idle = agent.updates_of("state_update").pop().unwrap();
+    assert_eq!((&idle["state"], &idle["background"]), (&json!("idle"), &work));
+    agent.model().release();
+    let is_over = |it: &Value| {
+        it["params"]["sessionId"] == parent.as_str()
+            && it["params"]["update"]["background"] == json!([])
+    };
+    let told = agent.wait_for("the end of the work", is_over);
+    let expected = json!({ "sessionUpdate": "state_update", "state": "idle", "background": [] });
+    assert_eq!(told["params"]["update"], expected, "it ends no turn");
+    assert_eq!(about(&agent, &child["sessionId"]).pop().unwrap()["state"]["state"], "idle");
+    let states = agent.updates_of("state_update");
+    let mut lists: Vec<_> = states.iter().map(|it| it["background"].clone()).collect();
+    lists.dedup();
+    assert_eq!(lists, [json!([]), work, json!([])]);
 }

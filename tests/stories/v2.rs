@@ -128,6 +128,7 @@ fn v2_initialize_markers_are_objects_and_what_is_offered_is_there() {
         ("session/unarchive", session["archive"].is_object()),
         ("session/status", session["status"].is_object()),
         ("session/set_title", session["title"].is_object()),
+        ("session/options", session["options"].is_object()),
         ("auth/login", true),
         ("auth/status", answer.pointer("/capabilities/auth/status").is_some()),
         ("providers/list", answer["capabilities"]["providers"].is_object()),

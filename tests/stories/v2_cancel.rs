@@ -336,3 +336,24 @@ fn v2_cancel_terminal_stops_a_command_in_the_background_after_its_turn() {
     let body = agent.model_request(2).to_string();
     assert!(body.contains("ended: stopped by the user"), "{body}");
 }
+
+#[test]
+fn v2_background_a_command_that_outlives_its_call_is_in_the_states_until_it_has_ended() {
+    let server = json!({ "command": begin_and_sleep("608.9"), "background": true });
+    let replies = json!([calls("exec", &server), says("It runs.")]);
+    let mut agent = v2(replies).permission("allow_once").start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let terminal = agent.updates().into_iter().find(|it| it["terminalId"].is_string()).unwrap();
+    let work = json!([{ "type": "terminal", "terminalId": terminal["terminalId"] }]);
+    let idle = agent.updates_of("state_update").pop().unwrap();
+    assert_eq!((&idle["state"], &idle["background"]), (&json!("idle"), &work));
+    wait_for_sleep(&agent, "608.9");
+    assert_eq!(cancel_terminal(&mut agent, &terminal["terminalId"])["result"], json!({}));
+    let is_over = |it: &Value| it["params"]["update"]["background"] == json!([]);
+    let told = agent.wait_for("the end of the work", is_over);
+    let expected = json!({ "sessionUpdate": "state_update", "state": "idle", "background": [] });
+    assert_eq!(told["params"]["update"], expected);
+    let before = &agent.updates_of("terminal_update").pop().unwrap();
+    assert!(before["exitStatus"].is_object(), "the end is told first: {before}");
+    assert_not_asleep("608.9");
+}

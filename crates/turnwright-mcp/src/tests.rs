@@ -113,11 +113,8 @@ fn server() -> Arc<Server> {
         package_caches: Vec::new(),
         private_caches: nowhere.clone(),
     };
-    let transport = ServerTransport::Stdio {
-        command: nowhere,
-        arguments: Vec::new(),
-        environment: Vec::new(),
-    };
+    let transport =
+        ServerTransport::Stdio { command: nowhere, arguments: Vec::new(), environment: Vec::new() };
     let mut spec = ServerSpec::new("s", ServerSource::Client, transport);
     let call = Duration::from_secs(5);
     let call_total = Duration::from_secs(20);

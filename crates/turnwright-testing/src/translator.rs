@@ -32,6 +32,12 @@ impl Translator {
                 server["type"] = "stdio".into();
             }
         }
+        let initial = sent.get_mut("configOptions").and_then(Value::as_array_mut);
+        for entry in initial.into_iter().flatten().filter(|it| it.is_object()) {
+            if entry.get("type").is_none() {
+                entry["type"] = "id".into();
+            }
+        }
         self.requests.insert(id.to_string(), (method.to_owned(), params["sessionId"].clone()));
         let name = match method {
             "initialize" => {
@@ -139,6 +145,11 @@ impl Translator {
             "state_update" => return self.state(&session, update),
             "user_message" | "terminal_update" | "terminal_output_chunk" => return Vec::new(),
             "tool_call_content_chunk" => return self.more_content(&session, update),
+            "subagent_update" => {
+                if let Some(state) = update.get_mut("state").and_then(Value::as_object_mut) {
+                    state.remove("background");
+                }
+            }
             "tool_call_update" => {
                 rebuild_diffs(update);
                 if update["status"] == "cancelled" {

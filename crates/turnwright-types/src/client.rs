@@ -45,7 +45,7 @@ pub trait Client: Send + Sync + 'static {
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply>;
 
     /// Shows the conversation of a helper as a session of its own, below this one, if the client can.
-    fn show_helper(&self, _helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
+    fn show_helper(&self, _helper: &StartedHelper) -> Option<Box<dyn HelperView>> {
         None
     }
 
@@ -69,22 +69,26 @@ pub struct ClientConnection {
 }
 
 /// A helper that a client may show.
-#[derive(Clone, Copy, Debug)]
-pub struct StartedHelper<'a> {
+#[derive(Clone, Debug)]
+pub struct StartedHelper {
     /// The session that keeps its conversation.
-    pub session: &'a SessionId,
+    pub session: SessionId,
     /// Its type, and the task in a few words.
-    pub title: &'a str,
+    pub title: String,
     /// The purpose of its type, or the task in a few words.
-    pub description: &'a str,
+    pub description: String,
     /// The task as the helper gets it.
-    pub task: &'a str,
+    pub task: String,
+    /// No call waits for it.
+    pub in_background: bool,
 }
 
 /// The conversation of a helper, as the client shows it.
 pub trait HelperView: Send + Sync {
     /// Sends an update of the conversation.
-    fn update(&self, update: Update);
+    fn update(&mut self, update: Update);
+    /// The helper begins to wait for the user, or goes on.
+    fn set_waiting(&self, is_waiting: bool);
     /// Sends the answer that the session gets from the helper.
     fn answer(&self, text: &str);
     /// The helper has ended, or has failed for the reason given. Nothing follows.

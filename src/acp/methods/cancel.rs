@@ -19,7 +19,7 @@ pub(super) fn session(connection: &mut Connection, params: &Params) {
     let session = SessionId::from(params.session_id.0.as_ref());
     if let Some(handle) = connection.session(&session) {
         handle.cancel();
-    } else if let Some(parent) = connection.announced.parent_of(&session)
+    } else if let Some(parent) = connection.told.parent_of(&session)
         && let Some(handle) = connection.session(&parent)
     {
         handle.cancel_part(TurnPart::Helper(session), Completion::new(|_| ()));

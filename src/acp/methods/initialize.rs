@@ -15,9 +15,10 @@ use crate::acp::schema::{
     InitializeResponse, McpCapabilities, PromptCapabilities, ProvidersCapabilities,
     SessionAdditionalDirectoriesCapabilities, SessionArchiveCapabilities, SessionCapabilities,
     SessionCloseCapabilities, SessionDeleteCapabilities, SessionForkCapabilities,
-    SessionListCapabilities, SessionResumeCapabilities, SessionStatusCapabilities,
-    SessionSystemPromptCapabilities, SessionSystemPromptModeCapabilities,
-    SessionSystemPromptOverrideCapabilities, SessionTitleCapabilities,
+    SessionListCapabilities, SessionOptionsCapabilities, SessionResumeCapabilities,
+    SessionStatusCapabilities, SessionSystemPromptCapabilities,
+    SessionSystemPromptModeCapabilities, SessionSystemPromptOverrideCapabilities,
+    SessionTitleCapabilities,
 };
 use crate::acp::versions::Version;
 use crate::error::Error;
@@ -101,6 +102,7 @@ fn response(is_configured: bool, modalities: Modalities, caps: ClientCaps) -> In
         .archive(SessionArchiveCapabilities::new())
         .status(SessionStatusCapabilities::new())
         .title(SessionTitleCapabilities::new())
+        .options(SessionOptionsCapabilities::new())
         .system_prompt(
             SessionSystemPromptCapabilities::new().mode(
                 SessionSystemPromptModeCapabilities::new()
@@ -144,6 +146,7 @@ fn response_v2(methods: &[AuthMethod], modalities: Modalities) -> Value {
         "archive": {},
         "status": {},
         "title": {},
+        "options": {},
         "systemPrompt": { "mode": { "override": {} } },
     });
     json!({

@@ -46,6 +46,7 @@ pub(super) static REQUESTS: &[RequestRoute] = &[
     v2("session/resume", |call| call.serve(session_open::resume_session_v2)),
     v1("session/fork", |call| call.serve(session_open::fork_session)),
     v2("session/fork", |call| call.serve(session_open::fork_session_v2)),
+    both("session/options", |call| call.serve(session_open::find_options)),
     v1("session/close", |call| call.serve(session_close::close_session)),
     v2("session/close", |call| call.serve(session_close::close_session_v2)),
     both("session/list", |call| call.serve(session_list::list_sessions)),

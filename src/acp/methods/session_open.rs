@@ -1,9 +1,11 @@
 //! `session/new`, `session/load`, `session/resume` and `session/fork` (unstable), which open a session: a new one, a
 //! stored one with and without a replay of its conversation, and a new one that begins with the conversation of
 //! another. Version 2 has no `session/load`; the parameters of its `session/resume` ask for the replay.
+//! `session/options` (unstable) looks at what would be opened.
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::acp::connection::Connection;
@@ -13,12 +15,15 @@ use crate::acp::responder::Responder;
 use crate::acp::schema::{
     ForkSessionRequest, ForkSessionResponse, LoadSessionRequest, LoadSessionResponse,
     NewSessionRequest, NewSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    SessionOptionsRequest,
 };
-use crate::acp::v2;
+use crate::acp::versions::Version;
+use crate::acp::{to_wire, v2};
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::session::{SessionOrigin, WantedSession};
+use crate::session::{SessionOrigin, WantedSession, preview};
 use turnwright_types::ids::SessionId;
+use turnwright_types::update::{ConfigOption, SlashCommand};
 
 /// The MCP servers are corrected before the rest is read, here and below.
 pub(super) fn new_session(
@@ -34,7 +39,7 @@ pub(super) fn new_session(
 }
 
 pub(super) fn new_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
-    let wanted = read_with_typed_servers(reply.method(), params)
+    let wanted = read_typed(reply.method(), params)
         .and_then(|opening| wanted_new(connection, opening));
     opening::open_as_new_v2(connection, wanted, reply);
 }
@@ -52,7 +57,7 @@ pub(super) fn fork_session(
 }
 
 pub(super) fn fork_session_v2(connection: &mut Connection, params: Value, reply: Responder<Value>) {
-    let wanted = read_with_typed_servers(reply.method(), params)
+    let wanted = read_typed(reply.method(), params)
         .and_then(|opening| wanted_fork(connection, opening));
     opening::open_as_new_v2(connection, wanted, reply);
 }
@@ -90,7 +95,7 @@ pub(super) fn resume_session_v2(
     reply: Responder<Value>,
 ) {
     let replay = replays(&params);
-    let wanted = read_with_typed_servers(reply.method(), params)
+    let wanted = read_typed(reply.method(), params)
         .and_then(|opening| wanted_stored(connection, opening, replay?));
     let wanted = match wanted {
         Ok(wanted) => wanted,
@@ -109,6 +114,42 @@ pub(super) fn resume_session_v2(
     });
     let client = opening::client_side_v2(client);
     opening::open_session(connection, request, wanted, client, done);
+}
+
+/// `session/options` (unstable) tells the options with which a session would be opened, and opens and changes nothing.
+pub(super) fn find_options(
+    connection: &mut Connection,
+    params: SessionOptionsRequest,
+    reply: Responder<Value>,
+) {
+    let SessionOptionsRequest { cwd, additional_directories: folders, session_id, .. } = params;
+    let stored = session_id.as_ref().map(|_| SessionOrigin::Stored { replay: false });
+    let origin = stored.unwrap_or(SessionOrigin::New);
+    let id = session_id.map_or_else(SessionId::random, |id| SessionId::from(id.0.as_ref()));
+    let servers = Vec::new();
+    let settings = Vec::new();
+    let wanted = WantedSession { id, cwd, folders, servers, options: None, settings, origin };
+    // It is told nothing, in whichever version.
+    let client = opening::client_side_v2(opening::client_v2(connection, &wanted));
+    let version = connection.version;
+    let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
+    let done = reply.done(move |(settings, commands): (Vec<ConfigOption>, Vec<SlashCommand>)| {
+        drop(in_flight);
+        match version {
+            Version::V1 => json!({
+                "modes": to_wire::modes(&settings), "configOptions": to_wire::settings(settings),
+            }),
+            Version::V2 => json!({
+                "configOptions": v2::settings(settings),
+                "availableCommands": v2::commands(commands),
+            }),
+        }
+    });
+    let looking = preview(Arc::clone(&connection.host), wanted, client);
+    connection.host.spawn(async move {
+        let found = cancel.run_until_cancelled(looking).await;
+        done.complete(found.unwrap_or(Err(Error::Cancelled)));
+    });
 }
 
 fn wanted_new(connection: &Connection, opening: NewSessionRequest) -> Result<WantedSession, Error> {
@@ -130,6 +171,29 @@ fn wanted_stored(
 ) -> Result<WantedSession, Error> {
     let id = SessionId::from(opening.session_id.0.as_ref());
     opening.into_wanted(connection, id, SessionOrigin::Stored { replay })
+}
+
+/// Reads the parameters of version 2. Initial values of options have a type there. Version 1 takes every text for an id,
+/// so values of types that we do not have become some that no option has.
+///
+/// # Errors
+/// If a value is malformed, or something else is.
+fn read_typed<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
+    let entries = params.get_mut("configOptions").and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten() {
+        match (entry["type"].as_str(), entry.get("value")) {
+            (Some("id"), Some(Value::String(_))) | (Some("boolean"), Some(Value::Bool(_))) => {}
+            (None | Some("id" | "boolean"), _) | (_, None) => {
+                let text = "Each of `configOptions` must have a `type` and a `value` of it";
+                return Err(Error::InvalidParams(text.to_owned()));
+            }
+            _ => {
+                let name = entry["configId"].clone();
+                *entry = json!({ "configId": name, "type": "boolean", "value": true });
+            }
+        }
+    }
+    read_with_typed_servers(method, params)
 }
 
 /// Returns true if the conversation is replayed. Any other cursor is refused: replaying something else, or nothing,

@@ -12,7 +12,7 @@ pub(super) fn get_session_status(
     reply: Responder<SessionStatusResponse>,
 ) {
     let id = SessionId::from(params.session_id.0.as_ref());
-    let is_helper_at_work = connection.announced.parent_of(&id).is_some();
+    let is_helper_at_work = connection.told.parent_of(&id).is_some();
     if is_helper_at_work || connection.session(&id).is_some() {
         return reply.ok(&SessionStatusResponse::new(SessionStatus::Open));
     }

@@ -12,13 +12,14 @@ use super::PROMPT_KEYS_PER_CONNECTION;
 use super::journal::Journal;
 use crate::session::Replayed;
 use turnwright_types::client::{
-    BufferError, Client, ClientConnection, EditorBuffers, ElicitationModes, FormOutcome,
-    HelperView, PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, UserQuestion,
+    BufferError, Client, ClientConnection, EditorBuffers, ElicitationModes, FormOutcome, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalExit, UserQuestion,
     UserReply,
 };
 use turnwright_types::effect::{CallContent, fenced};
+use turnwright_types::ids::CallId;
 use turnwright_types::message::PromptPart;
-use turnwright_types::update::{CallUpdate, PromptKey, Update};
+use turnwright_types::update::{CallUpdate, PromptKey, TerminalDelta, ToolCallStatus, Update};
 
 /// The client that a session has now, with its buffers if it offers any.
 #[derive(Clone)]
@@ -81,6 +82,29 @@ pub(in crate::acp) struct RemoteClient {
 struct RemoteState {
     client: Option<CurrentClient>,
     journal: Journal,
+    /// The calls whose commands go on in the background, in terminals that we draw.
+    jobs: Vec<CallId>,
+}
+
+impl RemoteState {
+    fn note_job(&mut self, update: &Update) {
+        match update {
+            Update::CallUpdate(call) => {
+                let terminal = call.terminal.as_ref().filter(|terminal| terminal.goes_on);
+                self.jobs.extend(terminal.map(|_| call.id.clone()));
+            }
+            Update::TerminalEnded { call, .. } => self.jobs.retain(|job| job != call),
+            _ => {}
+        }
+    }
+}
+
+/// Says again that the command of a call goes on, for a client that lists what does.
+fn still_runs(job: &CallId) -> Update {
+    let mut update = CallUpdate::new(job.clone(), ToolCallStatus::InProgress);
+    let exit = Some(TerminalExit::default());
+    update.terminal = Some(TerminalDelta { exit, goes_on: true, ..TerminalDelta::default() });
+    update.into()
 }
 
 impl RemoteClient {
@@ -89,7 +113,8 @@ impl RemoteClient {
         cwd: PathBuf,
         folders: Vec<PathBuf>,
     ) -> RemoteClient {
-        let state = RemoteState { client: Some(client), journal: Journal::default() };
+        let state =
+            RemoteState { client: Some(client), journal: Journal::default(), jobs: Vec::new() };
         RemoteClient { cwd, folders, state: watch::Sender::new(state) }
     }
 
@@ -106,6 +131,10 @@ impl RemoteClient {
     /// the store was read, otherwise what the previous client was not told.
     pub(in crate::acp) fn attach(&self, client: CurrentClient, replayed: &Replayed, replay: bool) {
         self.state.send_modify(|state| {
+            // Before the first state.
+            for job in state.jobs.iter().filter(|_| client.client.follows_prompts()) {
+                client.client.update(still_runs(job));
+            }
             if let Some(prompt) = replayed.running {
                 client.update(Update::TurnBegan(prompt), None);
             }
@@ -122,22 +151,22 @@ impl RemoteClient {
     /// The turn of this prompt has ended, and everything that it has told is stored. Without a client it is
     /// kept: one that is taking over may have read the store before.
     pub(in crate::acp) fn forget_turn(&self, prompt: PromptKey) {
-        self.change_journal(|journal, client| {
-            if client.is_some() {
-                journal.forget(prompt);
+        self.change(|state| {
+            if state.client.is_some() {
+                state.journal.forget(prompt);
             }
         });
     }
 
     /// The session has been opened, and what was told until now is stored.
     pub(in crate::acp) fn forget_opening(&self) {
-        self.change_journal(|journal, _| *journal = Journal::default());
+        self.change(|state| state.journal = Journal::default());
     }
 
-    /// Changes the journal. Nobody who waits for another client is woken.
-    fn change_journal(&self, change: impl FnOnce(&mut Journal, Option<&CurrentClient>)) {
+    /// Changes the state. Nobody who waits for another client is woken.
+    fn change(&self, change: impl FnOnce(&mut RemoteState)) {
         self.state.send_if_modified(|state| {
-            change(&mut state.journal, state.client.as_ref());
+            change(state);
             false
         });
     }
@@ -181,10 +210,11 @@ impl RemoteClient {
 
 impl Client for RemoteClient {
     fn update(&self, update: Update) {
-        self.change_journal(|journal, client| {
-            let turn = journal.turn_without_prompt();
-            journal.note(&update, client.is_some());
-            if let Some(client) = client {
+        self.change(|state| {
+            state.note_job(&update);
+            let turn = state.journal.turn_without_prompt();
+            state.journal.note(&update, state.client.is_some());
+            if let Some(client) = &state.client {
                 client.update(update, turn);
             }
         });
@@ -237,7 +267,7 @@ impl Client for RemoteClient {
         }))
     }
 
-    fn show_helper(&self, helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
+    fn show_helper(&self, helper: &StartedHelper) -> Option<Box<dyn HelperView>> {
         self.current()?.client.show_helper(helper)
     }
 

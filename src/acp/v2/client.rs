@@ -13,9 +13,9 @@ use tokio_util::task::TaskTracker;
 
 use super::diffs::{self, ShownPreview};
 use super::encode::{self, cancel_capability};
-use super::prompts::{PromptLedger, send_state};
+use super::prompts::PromptLedger;
 use crate::acp::schema;
-use crate::acp::subagents::{AnnouncedHelpers, ChildSession};
+use crate::acp::subagents::ChildSession;
 use crate::acp::user_question::UserQuestions;
 use crate::acp::versions::Version;
 use turnwright_rpc::Peer;
@@ -45,8 +45,6 @@ pub(in crate::acp) struct AcpClientV2 {
     /// The calls whose cards are not final.
     // Held only to look something up, and to compare a text with its beginning.
     calls: Mutex<HashMap<CallId, ShownCall>>,
-    /// The helpers that the client of the connection was told of.
-    announced: AnnouncedHelpers,
 }
 
 /// Why a call without an answer is not executed.
@@ -85,7 +83,6 @@ impl AcpClientV2 {
         modes: ElicitationModes,
         prompts: PromptLedger,
         tasks: TaskTracker,
-        announced: AnnouncedHelpers,
     ) -> AcpClientV2 {
         let wire_id = schema::SessionId::new(session.to_arc());
         AcpClientV2 {
@@ -97,7 +94,6 @@ impl AcpClientV2 {
             tasks,
             running_prompt: AtomicU64::new(0),
             calls: Mutex::default(),
-            announced,
         }
     }
 
@@ -109,7 +105,8 @@ impl AcpClientV2 {
     }
 
     fn send_state(&self, state: &str) {
-        send_state(self.peer.outbox(), &self.session, json!({ "state": state }));
+        let state = json!({ "state": state });
+        self.prompts.told.send_state(self.peer.outbox(), &self.session, state);
     }
 
     /// Tells the client that a turn runs, after the tasks that are ready now: one of them sends the turn's request
@@ -240,13 +237,23 @@ impl AcpClientV2 {
         }
         let Some(exit) = &delta.exit else { return };
         let mut calls = self.calls.lock();
-        if let Some(terminal) = calls.get_mut(call).and_then(|known| known.terminal.as_mut()) {
+        let terminal = calls.get_mut(call).and_then(|known| known.terminal.as_mut());
+        let is_known = terminal.is_some();
+        if let Some(terminal) = terminal {
             *terminal = ShownTerminal::Settled;
         }
         drop(calls);
         if !delta.goes_on {
-            self.end_terminal(call, exit);
+            return self.end_terminal(call, exit);
         }
+        if !is_known {
+            // This client has taken over the session.
+            self.send(&json!({
+                "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
+                "capabilities": cancel_capability(),
+            }));
+        }
+        self.set_background(call, true);
     }
 
     fn end_terminal(&self, call: &CallId, exit: &TerminalExit) {
@@ -254,6 +261,13 @@ impl AcpClientV2 {
             "sessionUpdate": "terminal_update", "terminalId": call.as_str(),
             "exitStatus": { "exitCode": exit.code, "signal": exit.signal }, "capabilities": null,
         }));
+        self.set_background(call, false);
+    }
+
+    /// Notes that the command in the terminal of a call goes on in the background, or that it has ended.
+    fn set_background(&self, call: &CallId, goes_on: bool) {
+        let work = json!({ "type": "terminal", "terminalId": call.as_str() });
+        self.prompts.told.set_background(self.peer.outbox(), &self.session, work, goes_on);
     }
 }
 
@@ -293,7 +307,7 @@ impl Drop for UserWait<'_> {
 
 impl Client for AcpClientV2 {
     fn update(&self, mut update: Update) {
-        self.announced.leave_out_unknown(&mut update);
+        self.prompts.told.leave_out_unknown(&mut update);
         match update {
             Update::TurnBegan(prompt) => {
                 self.prompts.begin(prompt);
@@ -353,21 +367,20 @@ impl Client for AcpClientV2 {
         Box::pin(self.questions.ask(question, || self.wait_for_user()))
     }
 
-    fn show_helper(&self, helper: &StartedHelper<'_>) -> Option<Box<dyn HelperView>> {
+    fn show_helper(&self, helper: &StartedHelper) -> Option<Box<dyn HelperView>> {
         let client = AcpClientV2::new(
             self.peer.clone(),
-            helper.session,
+            &helper.session,
             self.cwd.clone(),
             ElicitationModes::default(),
-            PromptLedger::default(),
+            PromptLedger::new(self.prompts.told.clone()),
             self.tasks.clone(),
-            self.announced.clone(),
         );
         let parent = self.session.clone();
         let peer = self.peer.clone();
-        let announced = self.announced.clone();
+        let told = self.prompts.told.clone();
         let version = Version::V2;
-        Some(ChildSession::announce(helper, parent, peer, version, announced, Box::new(client)))
+        Some(ChildSession::announce(helper, parent, peer, version, told, Box::new(client)))
     }
 
     fn elicitation_modes(&self) -> ElicitationModes {
@@ -398,9 +411,8 @@ mod tests {
         let cwd = PathBuf::from("/w");
         let id = SessionId::random();
         let prompts = PromptLedger::default();
-        let helpers = AnnouncedHelpers::default();
         let modes = ElicitationModes::default();
-        let client = AcpClientV2::new(peer, &id, cwd, modes, prompts, TaskTracker::new(), helpers);
+        let client = AcpClientV2::new(peer, &id, cwd, modes, prompts, TaskTracker::new());
         for update in updates {
             client.update(update);
         }

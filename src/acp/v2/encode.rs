@@ -32,9 +32,8 @@ fn baseline() -> ClientCaps {
 pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update) {
     let changed = match update {
         Update::Plan(entries) => plan(&entries),
-        Update::Commands(commands) => json!({
-            "sessionUpdate": "available_commands_update",
-            "availableCommands": commands.into_iter().map(command).collect::<Vec<_>>(),
+        Update::Commands(all) => json!({
+            "sessionUpdate": "available_commands_update", "availableCommands": commands(all),
         }),
         Update::ConfigOptions(all) => json!({
             "sessionUpdate": "config_option_update", "configOptions": settings(all),
@@ -183,6 +182,11 @@ fn plan(entries: &[PlanEntry]) -> Value {
         "sessionUpdate": "plan_update",
         "plan": { "type": "items", "planId": PLAN, "entries": entries },
     })
+}
+
+/// The slash commands for the client's menu.
+pub(in crate::acp) fn commands(all: Vec<SlashCommand>) -> Value {
+    all.into_iter().map(command).collect()
 }
 
 fn command(it: SlashCommand) -> Value {

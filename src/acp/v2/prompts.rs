@@ -7,11 +7,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::encode::send_changed;
 use crate::acp::connection::Connection;
 use crate::acp::error::to_rpc;
 use crate::acp::methods::session_prompt;
 use crate::acp::responder::Responder;
+use crate::acp::subagents::ToldSessions;
 use crate::acp::to_wire::{stop_meta, token_usage};
 use crate::completion::Completion;
 use crate::error::Error;
@@ -21,9 +21,13 @@ use turnwright_types::message::{PromptEnd, StopReason};
 use turnwright_types::update::PromptKey;
 
 /// The prompts of a connection that are not answered, or whose turns have not ended. Clones share them.
-// Held only to look something up.
 #[derive(Clone, Default)]
-pub(in crate::acp) struct PromptLedger(Arc<Mutex<HashMap<PromptKey, OpenPrompt>>>);
+pub(in crate::acp) struct PromptLedger {
+    // Held only to look something up.
+    open: Arc<Mutex<HashMap<PromptKey, OpenPrompt>>>,
+    /// What the client was told of the states of sessions.
+    pub(super) told: ToldSessions,
+}
 
 struct OpenPrompt {
     /// `None` once the prompt is answered. The request can be cancelled until then.
@@ -33,6 +37,10 @@ struct OpenPrompt {
 }
 
 impl PromptLedger {
+    pub(in crate::acp) fn new(told: ToldSessions) -> PromptLedger {
+        PromptLedger { told, ..PromptLedger::default() }
+    }
+
     /// Adds a prompt of the client, which is answered with `reply`. Returns the completion of its turn.
     pub(in crate::acp) fn add(
         &self,
@@ -53,7 +61,7 @@ impl PromptLedger {
         session: SessionId,
         outbox: Outbox,
     ) -> Completion<PromptEnd> {
-        self.0.lock().insert(key, prompt);
+        self.open.lock().insert(key, prompt);
         let prompts = self.clone();
         let mut ending = PromptEnding { key, session, prompts, outbox, is_over: false };
         Completion::new(move |result| ending.end(result))
@@ -61,19 +69,19 @@ impl PromptLedger {
 
     /// The turn of a prompt begins.
     pub(super) fn begin(&self, key: PromptKey) {
-        if let Some(prompt) = self.0.lock().get_mut(&key) {
+        if let Some(prompt) = self.open.lock().get_mut(&key) {
             prompt.has_begun = true;
         }
     }
 
     /// Returns true if the turn of a prompt runs.
     pub(super) fn is_running(&self, key: PromptKey) -> bool {
-        self.0.lock().get(&key).is_some_and(|prompt| prompt.has_begun)
+        self.open.lock().get(&key).is_some_and(|prompt| prompt.has_begun)
     }
 
     /// Answers a prompt, whose words are this message (R-TWO-7). One without a turn has joined the running one.
     pub(super) fn answer(&self, key: PromptKey, message: &MessageId) {
-        let mut prompts = self.0.lock();
+        let mut prompts = self.open.lock();
         let Some(prompt) = prompts.get_mut(&key) else { return };
         let reply = prompt.reply.take();
         if !prompt.has_begun {
@@ -88,7 +96,7 @@ impl PromptLedger {
     /// Returns true if the prompt waits for the running turn to read it: it has no turn of its own.
     fn has_joined(&self, key: PromptKey, result: &Result<PromptEnd, Error>) -> bool {
         let is_end = matches!(result, Ok(end) if end.stop != StopReason::Cancelled);
-        is_end && self.0.lock().get(&key).is_some_and(|prompt| !prompt.has_begun)
+        is_end && self.open.lock().get(&key).is_some_and(|prompt| !prompt.has_begun)
     }
 }
 
@@ -107,13 +115,13 @@ impl PromptEnding {
         if self.prompts.has_joined(self.key, &result) {
             return;
         }
-        let ended = self.prompts.0.lock().remove(&self.key);
+        let ended = self.prompts.open.lock().remove(&self.key);
         let Some(OpenPrompt { reply, has_begun }) = ended else { return };
         if let Some((reply, _)) = reply {
             reply.fail(result.as_ref().err().unwrap_or(&Error::Cancelled));
         }
         if has_begun {
-            send_state(&self.outbox, &self.session, idle(result));
+            self.prompts.told.send_state(&self.outbox, &self.session, idle(result));
         }
     }
 }
@@ -141,11 +149,6 @@ fn idle(result: Result<PromptEnd, Error>) -> Value {
         }
         Err(error) => json!({ "state": "idle", "stopReason": "error", "error": to_rpc(&error) }),
     }
-}
-
-pub(super) fn send_state(outbox: &Outbox, session: &SessionId, mut state: Value) {
-    state["sessionUpdate"] = "state_update".into();
-    send_changed(outbox, session, &state);
 }
 
 /// Follows a prompt of a session that this connection has taken over. Its own request is lost.

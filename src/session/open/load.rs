@@ -56,8 +56,12 @@ pub(super) struct LoadedSession {
 }
 
 impl SessionHost {
-    /// Loads everything that a session needs. Blocks.
-    pub(super) fn load_session(&self, wanted: WantedSession) -> Result<LoadedSession, Error> {
+    /// Loads everything that a session needs. Locks and takes note of nothing unless it `is_opened`. Blocks.
+    pub(super) fn load_session(
+        &self,
+        wanted: WantedSession,
+        is_opened: bool,
+    ) -> Result<LoadedSession, Error> {
         let WantedSession { id, cwd, folders, servers, origin, .. } = wanted;
         let is_stored = matches!(origin, SessionOrigin::Stored { .. });
         let mut gone = Vec::new();
@@ -71,7 +75,8 @@ impl SessionHost {
         let roots = self.with_own_folders(&id, named);
         let settings = self.config().snapshot();
         let mut notices = Vec::new();
-        let (mut policy, confinement) = self.load_policy(&settings, &id, &roots, &mut notices);
+        let noted = is_opened.then_some(&id);
+        let (mut policy, confinement) = self.load_policy(&settings, noted, &roots, &mut notices);
         notices.extend(gone);
         let model = self.model(&settings)?;
         let specs = servers.into_iter().chain(take(&mut policy.servers)).collect();
@@ -83,7 +88,7 @@ impl SessionHost {
             limits: spending_limits(&settings),
             system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
             // No one else can have the lock of a new identifier.
-            lock: (!is_stored).then(|| self.store().lock_session(&id)).transpose()?,
+            lock: (is_opened && !is_stored).then(|| self.store().lock_session(&id)).transpose()?,
             roots,
             policy,
             confinement,
@@ -104,11 +109,11 @@ impl SessionHost {
     }
 
     /// Loads the rules for these folders, and adds what the user has to know about them and about the settings
-    /// to `notices`. Blocks.
+    /// to `notices`. `opened` is the session that is being opened, if one is. Blocks.
     fn load_policy(
         &self,
         settings: &SettingsSnapshot<'_>,
-        id: &SessionId,
+        opened: Option<&SessionId>,
         roots: &Roots,
         notices: &mut Vec<String>,
     ) -> (EffectivePolicy, ConfinementSettings) {
@@ -120,7 +125,7 @@ impl SessionHost {
         // Nothing is read of what is here in the place of a project on another machine.
         let nowhere = paths.state.join("project");
         let project_folder = if is_elsewhere { nowhere.as_path() } else { roots.real_cwd() };
-        self.note_or_restore_project(id, roots, project_folder);
+        self.note_or_restore_project(opened, roots, project_folder);
         let mut policy = resolve_policy_with(settings, &self.trust, roots, project_folder);
         policy.rules.can_confine = facts.can_confine();
         if is_elsewhere {
@@ -135,7 +140,7 @@ impl SessionHost {
             refused.map(|error| format!("The models of the settings cannot be used: {error}.")),
         );
         let confinement = command_confinement(self.config(), &policy, roots.real_cwd());
-        if !is_elsewhere {
+        if !is_elsewhere && opened.is_some() {
             notices.extend(report_unfinished(&confinement, roots));
         }
         (policy, confinement)
@@ -143,13 +148,15 @@ impl SessionHost {
 
     /// Lets others take note of the facts that decide about the project's questions, or writes those of a project
     /// that is elsewhere into the folder that stands for it.
-    fn note_or_restore_project(&self, id: &SessionId, roots: &Roots, project_folder: &Path) {
+    fn note_or_restore_project(&self, opened: Option<&SessionId>, roots: &Roots, folder: &Path) {
         let config = self.config();
         let facts = &self.process.outside;
-        facts.record_project(id, &|| project_facts(config, &self.trust, roots));
+        if let Some(id) = opened {
+            facts.record_project(id, &|| project_facts(config, &self.trust, roots));
+        }
         if let Some(project) = facts.project() {
             let cwd = roots.real_cwd();
-            let restored = restore_project(config, &self.trust, project, cwd, project_folder);
+            let restored = restore_project(config, &self.trust, project, cwd, folder);
             if let Err(error) = restored {
                 tracing::error!(%error, "the facts of the project could not be restored");
             }
@@ -272,7 +279,7 @@ impl SessionHost {
         let own_roots = self.with_own_folders(&id, roots);
         let mut notices = Vec::new();
         let (policy, confinement) =
-            self.load_policy(&self.config().snapshot(), &id, &own_roots, &mut notices);
+            self.load_policy(&self.config().snapshot(), Some(&id), &own_roots, &mut notices);
         let client = ClientSide { client, buffers: None, terminals: None };
         let env = self.tool_env(id, own_roots, policy, confinement, client);
         if let Some(mode) = mode {

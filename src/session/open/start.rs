@@ -12,6 +12,7 @@ use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
 use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
+use crate::session::settings::initial_model;
 use crate::session::stored_sessions::map_missing;
 use crate::turn::folder_lines;
 use tokio::task::spawn_blocking;
@@ -42,11 +43,14 @@ impl SessionActor {
         }
         match origin {
             SessionOrigin::New => {
+                let model = initial_model(&host, &self.initial).await;
                 let row = self.conversation.session_row();
                 // Nothing has been said yet that could be lost. Listing the sessions waits for this
                 // write.
                 self.conversation.log().create_session(row).in_background();
-                self.apply_client_options(None, options)
+                self.apply_client_options(None, options)?;
+                self.apply_initial(model).await;
+                Ok(())
             }
             SessionOrigin::Stored { replay } => {
                 self.restore(replay, options).await?;
@@ -113,6 +117,8 @@ impl SessionActor {
         self.save_new_folders(&row).await;
         self.conversation.told.set_undo_news(undo_news(host.store(), &id).await);
         self.restore_settings(&row).await;
+        let model = initial_model(&host, &self.initial).await;
+        self.apply_initial(model).await;
         self.conversation.restore_announced_mode(&self.history);
         if replay {
             let title = row.title.clone();
@@ -145,7 +151,7 @@ impl SessionActor {
     }
 
     /// Restores mode, effort and model of the stored session, as far as they are available.
-    async fn restore_settings(&mut self, row: &SessionRow) {
+    pub(super) async fn restore_settings(&mut self, row: &SessionRow) {
         let most = self.conversation.mode().max_mode();
         if let Some(mode) = row.mode.as_deref().and_then(Mode::parse).filter(|mode| *mode <= most) {
             self.conversation.mode().set(mode);

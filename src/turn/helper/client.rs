@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::tools::{HelperTask, QuestionTurn, ToolEnv};
 use crate::turn::calls::CallTokens;
 use turnwright_types::client::{
-    ChoiceKind, Client, ElicitationModes, FormOutcome, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, StartedHelper, UserQuestion, UserReply,
+    ChoiceKind, Client, ElicitationModes, FormOutcome, PermissionAnswer, PermissionRequest,
+    ServerForm, StartedHelper, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
 use turnwright_types::ids::{CallId, SessionId};
@@ -43,7 +43,7 @@ pub(super) struct HelperClient {
     in_background: bool,
     /// The cards of questions so far.
     questions: AtomicU32,
-    // Held only to copy a few values, and while an update is queued.
+    // Held only to copy a few values.
     progress: Mutex<Progress>,
 }
 
@@ -56,8 +56,6 @@ struct Progress {
     tokens: u64,
     /// True if the card shows something else.
     is_new: bool,
-    /// The conversation in the client, if that shows it, until the helper has ended.
-    shown: Option<Box<dyn HelperView>>,
 }
 
 impl HelperClient {
@@ -71,39 +69,37 @@ impl HelperClient {
         tokens: CallTokens,
     ) -> HelperClient {
         let tokens = CallTokens { call: tokens.call.child_token(), ..tokens };
-        session.helpers.add(id.clone(), tokens.call.clone());
-        let shown = session.client.show_helper(&StartedHelper {
-            session: &id,
-            title: &task.view.title,
-            description: task.description(),
-            task: &task.prompt,
-        });
+        let started = StartedHelper {
+            session: id.clone(),
+            title: task.view.title.clone(),
+            description: task.description().to_owned(),
+            task: task.prompt.clone(),
+            in_background: task.in_background,
+        };
+        let cancel = tokens.call.clone();
+        let is_shown = session.helpers.add(started, cancel, session.client.as_ref());
         HelperClient {
             session,
             id,
             tokens,
-            is_shown: shown.is_some(),
+            is_shown,
             call,
             view: task.view.clone(),
             name: task.kind.name.clone(),
             in_background: task.in_background,
             questions: AtomicU32::new(0),
-            progress: Mutex::new(Progress { shown, ..Progress::default() }),
+            progress: Mutex::default(),
         }
     }
 
     /// Shows the answer in the conversation.
     pub(super) fn show_answer(&self, text: &str) {
-        if let Some(shown) = &self.progress.lock().shown {
-            shown.answer(text);
-        }
+        self.session.helpers.show(&self.id, |shown| shown.answer(text));
     }
 
     /// The helper has ended, or has failed for the reason given.
     pub(super) fn end(&self, end: Result<StopReason, String>) {
-        self.session.helpers.remove(&self.id);
-        let shown = self.progress.lock().shown.take();
-        if let Some(shown) = shown {
+        if let Some(shown) = self.session.helpers.remove(&self.id) {
             shown.end(end);
         }
     }
@@ -152,6 +148,7 @@ impl HelperClient {
             can_cancel: false,
         });
         let mut card = QuestionCard { client, call: request.call.clone(), is_allowed: false, turn };
+        let _wait = OpenQuestion::of(self);
         let asking = client.request_permission(request);
         let answer = card.turn.cancel.run_until_cancelled(asking).await;
         card.is_allowed = matches!(
@@ -210,6 +207,22 @@ impl Drop for QuestionCard<'_> {
     }
 }
 
+/// A question of a helper, which waits for the user until this is dropped.
+struct OpenQuestion<'a>(&'a HelperClient);
+
+impl<'a> OpenQuestion<'a> {
+    fn of(helper: &'a HelperClient) -> OpenQuestion<'a> {
+        helper.session.helpers.count_question(&helper.id, true);
+        OpenQuestion(helper)
+    }
+}
+
+impl Drop for OpenQuestion<'_> {
+    fn drop(&mut self) {
+        self.0.session.helpers.count_question(&self.0.id, false);
+    }
+}
+
 impl Drop for HelperClient {
     /// A helper that was dropped or has panicked must not seem to run.
     fn drop(&mut self) {
@@ -224,10 +237,8 @@ impl Drop for HelperClient {
 
 impl Client for HelperClient {
     fn update(&self, update: Update) {
-        if let Some(shown) = self.progress.lock().shown.as_ref()
-            && !matches!(update, Update::Notice(_))
-        {
-            shown.update(update.clone());
+        if !matches!(update, Update::Notice(_)) {
+            self.session.helpers.show(&self.id, |shown| shown.update(update.clone()));
         }
         match update {
             Update::ToolCall { view, .. } => self.set_step(&view.title, 1),
@@ -266,7 +277,10 @@ impl Client for HelperClient {
         request.call = self.call.clone();
         // The client may show the question on the card.
         self.progress.lock().is_new = true;
-        self.session.client.request_permission(request)
+        Box::pin(async {
+            let _wait = OpenQuestion::of(self);
+            self.session.client.request_permission(request).await
+        })
     }
 
     fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
@@ -281,10 +295,14 @@ impl Client for HelperClient {
         form.call = self.call.clone();
         form.message = format!("{}: {}", self.name, form.message);
         if !self.in_background {
-            return self.session.client.show_form(form);
+            return Box::pin(async {
+                let _wait = OpenQuestion::of(self);
+                self.session.client.show_form(form).await
+            });
         }
         Box::pin(async {
             let Some(turn) = self.session.helpers.join_turn() else { return FormOutcome::Declined };
+            let _wait = OpenQuestion::of(self);
             let showing = self.session.client.show_form(form);
             turn.cancel.run_until_cancelled(showing).await.unwrap_or(FormOutcome::Cancelled)
         })

@@ -182,19 +182,10 @@ impl ServerWatch {
         }
         let is_call = guard.is_checking_now(true);
         if self.is_due {
-            let files: Vec<_> = self.snapshot.files().collect();
-            self.take_away_new(&self.snapshot, &files);
-            // Other changes during a call are told with its result. What has come since that look is not told as a change:
-            // it would be known then, and stay.
+            let known = self.take_away_traps();
+            // Other changes during a call are told with its result.
             if !is_call {
-                let is_old = |path: &Path| {
-                    files.iter().any(|file| path.starts_with(file))
-                        || path.symlink_metadata().is_err()
-                };
-                let changes = self
-                    .snapshot
-                    .check_if(&[], None, &|path| is_old(path) && self.is_suspect(path));
-                self.tell(changes);
+                self.tell_changes(&known);
             }
             self.is_due = is_call;
         }
@@ -210,6 +201,22 @@ impl ServerWatch {
             self.search_at = Instant::now() + start.elapsed() * SEARCH_PAUSE_FACTOR;
         }
         has_run
+    }
+
+    /// Takes away what has come. Returns the paths that were there before.
+    fn take_away_traps(&self) -> Vec<PathBuf> {
+        let known: Vec<_> = self.snapshot.files().collect();
+        self.take_away_new(&self.snapshot, &known);
+        known
+    }
+
+    /// Tells what has changed or is gone. What has come since traps were taken away is not told as a change: it would
+    /// be known then, and stay.
+    fn tell_changes(&self, known: &[PathBuf]) {
+        let is_old = |path: &Path| {
+            known.iter().any(|file| path.starts_with(file)) || path.symlink_metadata().is_err()
+        };
+        self.tell(self.snapshot.check_if(&[], None, &|path| is_old(path) && self.is_suspect(path)));
     }
 
     fn take_new_repositories(&self, new: Vec<PathBuf>) {
@@ -361,6 +368,9 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::watch::tests::{NotingClient, site_in};
+    use turnwright_workspace::exec::Jobs;
+    use turnwright_workspace::real_path;
 
     #[test]
     fn only_what_came_while_a_server_ran_is_its_work() {
@@ -388,5 +398,28 @@ mod tests {
             found.extend(active.cover(&folder.path().join(name)).then_some(name));
         }
         assert_eq!(found, ["of-the-server", ".vscode/tasks.json"]);
+    }
+
+    #[tokio::test]
+    async fn a_trap_that_comes_between_the_two_looks_is_taken_away_by_the_next_one() {
+        let project = tempfile::tempdir().unwrap();
+        let root = real_path(project.path()).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let site = site_in(&root, state.path(), Arc::new(NotingClient::default()));
+        let commands = Jobs::new(state.path().join("jobs"));
+        let mut watch = ServerWatch::begin(site.clone(), commands.running());
+        let trap = root.join(".envrc");
+        let from = SystemTime::now();
+        let known = watch.take_away_traps();
+        fs::write(&trap, "x").unwrap();
+        watch.active.add(from, SystemTime::now());
+        watch.tell_changes(&known);
+        assert!(trap.exists());
+        // Told as a change, it would be known.
+        assert_eq!(site.guard.state.lock().server_report, "");
+        watch.take_away_traps();
+        assert!(!trap.exists());
+        let told = site.guard.state.lock().server_report.clone();
+        assert!(told.contains(".envrc"), "{told}");
     }
 }

@@ -16,7 +16,7 @@ use turnwright_workspace::files::Roots;
 
 /// A client that notes its updates and answers nothing.
 #[derive(Default)]
-struct NotingClient(Mutex<Vec<Update>>);
+pub(super) struct NotingClient(Mutex<Vec<Update>>);
 
 impl Client for NotingClient {
     fn update(&self, update: Update) {
@@ -36,6 +36,23 @@ impl Client for NotingClient {
     }
 }
 
+/// The site of a session in this folder.
+pub(super) fn site_in(root: &Path, state: &Path, client: Arc<dyn Client>) -> CommandSite {
+    let protected = ProtectedPaths::new(vec![root.to_path_buf()], Vec::new());
+    CommandSite {
+        roots: Arc::new(Roots::new(root).unwrap()),
+        environment: Arc::default(),
+        settings: Arc::new(ConfinementSettings { protected, ..ConfinementSettings::default() }),
+        guard: Arc::default(),
+        network: Arc::default(),
+        tracker: Arc::default(),
+        opened_places: Arc::default(),
+        state_folder: state.to_path_buf(),
+        outputs: state.join("outputs"),
+        client,
+    }
+}
+
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 async fn a_call_that_panics_is_checked_too() {
@@ -43,19 +60,7 @@ async fn a_call_that_panics_is_checked_too() {
     let root = real_path(project.path()).unwrap();
     let state = tempfile::tempdir().unwrap();
     let client = Arc::new(NotingClient::default());
-    let protected = ProtectedPaths::new(vec![root.clone()], Vec::new());
-    let site = CommandSite {
-        roots: Arc::new(Roots::new(&root).unwrap()),
-        environment: Arc::default(),
-        settings: Arc::new(ConfinementSettings { protected, ..ConfinementSettings::default() }),
-        guard: Arc::default(),
-        network: Arc::default(),
-        tracker: Arc::default(),
-        opened_places: Arc::default(),
-        state_folder: state.path().to_path_buf(),
-        outputs: state.path().join("outputs"),
-        client: client.clone(),
-    };
+    let site = site_in(&root, state.path(), client.clone());
     let trap = root.join(".envrc");
     let call = async {
         let _guard = RemoteCallGuard::new(site.clone(), "1");

@@ -82,7 +82,8 @@ pub async fn call(
                 continue;
             }
             Some("task") => {
-                let end = task::follow(server, (peer.clone(), connection), result, &mut call).await;
+                let peers = (peer.clone(), connection);
+                let end = task::follow(server, peers, result, &mut call).await;
                 peer.forget_results("resources/");
                 result = end?;
             }

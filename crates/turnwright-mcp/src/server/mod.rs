@@ -203,7 +203,7 @@ impl Server {
             let is_new = state.connection != lost && state.peer.is_some();
             is_new || state.phase != ServerPhase::Ready && !state.is_about_to_connect()
         });
-        let state = Arc::clone(&over.await.ok()?);
+        let state = over.await.ok()?;
         Some((state.peer.clone()?, state.connection))
     }
 

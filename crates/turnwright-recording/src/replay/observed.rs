@@ -72,6 +72,8 @@ pub(super) struct Observer {
     methods: HashMap<String, String>,
     /// A recording has nothing of these.
     helpers: HelperSessions,
+    /// The last state of the session in version 2.
+    state: Value,
 }
 
 /// The sessions of helpers that the client was told of.
@@ -205,7 +207,13 @@ impl Observer {
                 vec![Observation { stream: ObservedStream::Text, piece, request: None }]
             }
             "tool_call" | "tool_call_update" => self.on_card(update),
+            // It is told again when work in the background begins or ends.
+            "state_update" if update["state"] == self.state => Vec::new(),
             _ => {
+                if let Some(fields) = update.as_object_mut().filter(|_| kind == "state_update") {
+                    fields.remove("background");
+                    self.state = fields.get("state").cloned().unwrap_or_default();
+                }
                 let update = update.take();
                 vec![whole(ObservedStream::Other(kind), update)]
             }
@@ -511,5 +519,25 @@ mod tests {
         let (one, other) = around_difference(&"x".repeat(100), &format!("{}y", "x".repeat(99)));
         assert_eq!(one, format!("…{:?}", "x".repeat(41)));
         assert_eq!(other, format!("…{:?}", format!("{}y", "x".repeat(40))));
+    }
+
+    #[test]
+    fn a_state_that_is_told_again_because_of_work_in_the_background_is_not_compared() {
+        let mut observer = Observer::default();
+        let work = json!([{ "type": "terminal", "terminalId": "call-1" }]);
+        let states = [("running", json!([])), ("running", work.clone()), ("idle", work)];
+        let mut told = Vec::new();
+        for (state, background) in states {
+            let update = json!({
+                "sessionUpdate": "state_update", "state": state, "background": background,
+            });
+            let params = json!({ "sessionId": "s", "update": update });
+            told.extend(observer.on_agent(json!({ "method": "session/update", "params": params })));
+        }
+        let piece = |state: &str| {
+            ObservedPiece::Whole(json!({ "sessionUpdate": "state_update", "state": state }))
+        };
+        let pieces: Vec<_> = told.into_iter().map(|observation| observation.piece).collect();
+        assert_eq!(pieces, [piece("running"), piece("idle")]);
     }
 }

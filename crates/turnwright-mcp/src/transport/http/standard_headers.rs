@@ -186,7 +186,8 @@ mod tests {
         }
         for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
             let headers = of(method, &object(&json!({ "taskId": "t-1" })), &tools);
-            assert_eq!((&headers["mcp-method"], &headers["mcp-name"]), (&method, &"t-1"));
+            assert_eq!(headers["mcp-method"], method);
+            assert_eq!(headers["mcp-name"], "t-1");
         }
     }
 

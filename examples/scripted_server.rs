@@ -23,6 +23,7 @@
 //!   `{"say": "…", "repeat": 2}`: a raw line on stdout, with `$ID` replaced by the id of the call and
 //!   `$N` by the number of the line; `{"shout": "…"}`: a line on stderr;
 //!   `{"ask": {"method": "…", "params": {…}}}`: a request to the client, whose answer becomes text;
+//!   `{"updated": "URI"}`: notifies the client that the resource has changed;
 //!   `{"tools": […]}`: replaces the tools and notifies the client; `{"prompts": […]}`: likewise;
 //!   `{"skills": […]}` and `{"got": {…}}`: replace these without notifying the client;
 //!   `{"die": 3}`: exits with this code; `{"never": true}`: never answers;
@@ -36,7 +37,9 @@
 //!   `{"error": {…}}` or `{"die": 3}`, which creates the file `"died"`. `"later_states"`: the same once there is
 //!   that file.
 //! - `"prompts"`, `"resources"`, `"skills"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
-//!   resource, the result of `prompts/get` and `resources/read`.
+//!   resource, the result of `prompts/get` and `resources/read`. `"completions"`: by the name of an argument,
+//!   the result of `completion/complete`, or `null` for no answer.
+//! - `"subscribes": true`: the client can subscribe to resources.
 //! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
 //!   file. `"first"`: lines on stdout before that.
 //!   `"shouts"`: bytes on stderr before that. `"exit"`: exits with this code at once. `"once"`: a file;
@@ -204,6 +207,14 @@ impl ScriptedServer {
             "resources/templates/list" => Ok(json!({ "resourceTemplates": [] })),
             "prompts/get" => self.got(&params["name"]),
             "resources/read" => self.got(&params["uri"]),
+            "resources/subscribe" | "resources/unsubscribe" if !self.is_modern() => Ok(json!({})),
+            "completion/complete" => {
+                let name = params["argument"]["name"].as_str()?;
+                match &self.scenario["completions"][name] {
+                    Value::Null => return None,
+                    completion => Ok(completion.clone()),
+                }
+            }
             method => Err(json!({ "code": -32601, "message": format!("no {method} here") })),
         };
         let answer = match result {
@@ -266,6 +277,12 @@ impl ScriptedServer {
         }
         if !self.scenario["skills"].is_null() {
             capabilities["extensions"]["io.modelcontextprotocol/skills"] = json!({});
+        }
+        if self.scenario["subscribes"] == true {
+            capabilities["resources"]["subscribe"] = true.into();
+        }
+        if self.scenario["completions"].is_object() {
+            capabilities["completions"] = json!({});
         }
         capabilities
     }
@@ -391,6 +408,10 @@ impl ScriptedServer {
         if step["tools"].is_array() {
             self.tools = tools(step);
             self.notify_subscriber("notifications/tools/list_changed", json!({}));
+        }
+        if step["updated"].is_string() {
+            let params = json!({ "uri": step["updated"] });
+            self.notify_subscriber("notifications/resources/updated", params);
         }
         if step["prompts"].is_array() {
             self.scenario["prompts"] = step["prompts"].clone();

@@ -21,6 +21,7 @@ use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{Modalities, SessionHost};
 use turnwright_rpc::Peer;
+use turnwright_types::client::ElicitationModes;
 
 /// The client's capabilities that we use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,8 +39,8 @@ pub(super) struct ClientCaps {
     pub(super) cursors: bool,
     /// The client shows plans that have an id (unstable).
     pub(super) plans: bool,
-    /// The client shows elicitation forms (R-EL-1).
-    pub(super) forms: bool,
+    /// The elicitations that the client shows (R-EL-1).
+    pub(super) elicitation: ElicitationModes,
     /// The client runs programs in its own terminals.
     pub(super) terminal: bool,
     /// The client draws terminals from the output that we send in `_meta`.
@@ -98,8 +99,11 @@ fn newer_caps(params: &Value) -> ClientCaps {
     } else {
         LoginSupport::Unsupported
     };
-    let forms = has_object(params, "/capabilities/elicitation/form");
-    ClientCaps { login, forms, ..ClientCaps::default() }
+    let elicitation = ElicitationModes {
+        form: has_object(params, "/capabilities/elicitation/form"),
+        url: has_object(params, "/capabilities/elicitation/url"),
+    };
+    ClientCaps { login, elicitation, ..ClientCaps::default() }
 }
 
 fn has_object(params: &Value, place: &str) -> bool {
@@ -122,7 +126,10 @@ fn v1_caps(caps: &ClientCapabilities) -> ClientCaps {
         compactions: caps.session.as_ref().is_some_and(|session| session.compaction.is_some()),
         cursors: caps.session.as_ref().is_some_and(|session| session.cursors.is_some()),
         plans: caps.plan.is_some(),
-        forms: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
+        elicitation: ElicitationModes {
+            form: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form),
+            url: caps.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_url),
+        },
         // The launcher that runs in the terminal talks to the agent over a Unix socket.
         terminal: caps.terminal && cfg!(unix),
         terminal_output: in_meta("terminal_output"),

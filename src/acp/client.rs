@@ -24,9 +24,9 @@ use super::user_question::UserQuestions;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError, RpcError};
 use turnwright_types::client::{
-    BufferError, Client, ClientTerminals, EditorBuffers, FormOutcome, HelperView, PermissionAnswer,
-    PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError, TerminalExit,
-    TerminalOutput, UserQuestion, UserReply,
+    BufferError, Client, ClientTerminals, EditorBuffers, ElicitationModes, FormOutcome, HelperView,
+    PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalCommand, TerminalError,
+    TerminalExit, TerminalOutput, UserQuestion, UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::ids::{self, CallId, TerminalId};
@@ -105,7 +105,8 @@ impl AcpClient {
         told: ToldSessions,
     ) -> AcpClient {
         let session = SessionId::new(session.to_arc());
-        let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, caps.forms);
+        let modes = caps.elicitation;
+        let questions = UserQuestions::new(peer.clone(), session.clone(), Version::V1, modes);
         AcpClient {
             peer,
             session,
@@ -177,8 +178,8 @@ impl Client for AcpClient {
         Some(ChildSession::announce(helper, parent, peer, version, told, Box::new(client)))
     }
 
-    fn supports_forms(&self) -> bool {
-        self.caps.forms
+    fn elicitation_modes(&self) -> ElicitationModes {
+        self.caps.elicitation
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {

@@ -15,7 +15,7 @@ use super::user_question::permission_answer;
 use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_rpc::{Outbox, RequestId};
-use turnwright_types::client::{ChoiceKind, PermissionAnswer};
+use turnwright_types::client::{ChoiceKind, ElicitationModes, PermissionAnswer};
 
 fn parsed(result: &Value) -> PermissionAnswer {
     let offered = [ChoiceKind::AllowOnce, ChoiceKind::RejectOnce];
@@ -99,7 +99,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         "fs": { "readTextFile": true, "writeTextFile": true },
         "auth": { "terminal": true },
         "session": { "notices": {}, "compaction": {}, "cursors": {}, "promptSuggestions": {} },
-        "elicitation": { "form": {} },
+        "elicitation": { "form": {}, "url": {} },
         "terminal": true,
         "subagents": {},
         "plan": {},
@@ -113,7 +113,7 @@ fn capabilities_that_are_not_stated_are_not_offered() {
         notices: true,
         cursors: true,
         plans: true,
-        forms: true,
+        elicitation: ElicitationModes { form: true, url: true },
         terminal: cfg!(unix),
         terminal_output: true,
         subagents: true,
@@ -126,10 +126,23 @@ fn capabilities_that_are_not_stated_are_not_offered() {
     let newer = json!({ "protocolVersion": 2, "capabilities": { "auth": { "terminal": {} } } });
     assert_eq!(read(newer).login, LoginSupport::Terminal);
     let newer = json!({ "protocolVersion": 2, "capabilities": { "elicitation": { "form": {} } } });
-    assert!(read(newer).forms);
-    // R-EL-1: a client may support elicitation without forms.
-    let formless = json!({ "elicitation": { "url": {} } });
-    assert_eq!(read(json!({ "protocolVersion": 1, "clientCapabilities": formless })), none);
+    assert_eq!(read(newer).elicitation, ElicitationModes { form: true, url: false });
+    // R-EL-1: a client may support elicitation without forms, and `{}` alone is none.
+    let url_only = ElicitationModes { form: false, url: true };
+    let table = [
+        (json!({ "url": {} }), url_only),
+        (json!({ "url": {}, "form": null }), url_only),
+        (json!({}), ElicitationModes::default()),
+        (json!({ "url": 3 }), ElicitationModes::default()),
+    ];
+    for (elicitation, modes) in table {
+        let caps = json!({ "elicitation": elicitation });
+        let read_v1 = read(json!({ "protocolVersion": 1, "clientCapabilities": caps }));
+        assert_eq!(read_v1, ClientCaps { elicitation: modes, ..none }, "{caps}");
+        let params = json!({ "protocolVersion": 2, "capabilities": caps });
+        let read_v2 = capabilities::read_v2_client_caps(&params);
+        assert_eq!(read_v2.elicitation, modes, "{caps}");
+    }
     let meta = json!({ "_meta": { "terminal-auth": true } });
     let older = json!({ "protocolVersion": 1, "clientCapabilities": meta });
     assert_eq!(read(older).login, LoginSupport::Meta);

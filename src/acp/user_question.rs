@@ -10,16 +10,19 @@ use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use super::schema::{
-    CreateElicitationRequest, ElicitationFormMode, ElicitationSchema, ElicitationSessionScope,
-    MultiSelectPropertySchema, SessionId, StringPropertySchema,
+    CreateElicitationRequest, ElicitationFormMode, ElicitationMode, ElicitationSchema,
+    ElicitationSessionScope, ElicitationUrlMode, MultiSelectPropertySchema, SessionId,
+    StringPropertySchema,
 };
 use super::to_wire;
 use super::versions::Version;
 use turnwright_rpc::{Peer, RequestError};
 use turnwright_types::client::{
-    ChoiceKind, FormOutcome, PermissionAnswer, ServerForm, UserQuestion, UserReply,
+    ChoiceKind, ElicitationModes, FormOutcome, PermissionAnswer, ServerForm, UserQuestion,
+    UserReply,
 };
 use turnwright_types::effect::terminal_safe;
+use turnwright_types::ids;
 
 /// The user may be away for a long time; a day is as good as no limit.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,8 +36,8 @@ pub(super) struct UserQuestions {
     peer: Peer,
     session: SessionId,
     version: Version,
-    /// True if the client shows elicitation forms (R-EL-1).
-    pub(super) has_forms: bool,
+    /// The elicitations that the client shows (R-EL-1).
+    pub(super) modes: ElicitationModes,
     /// One permit: the user is shown one question at a time, of whatever kind. The queue of calls orders only
     /// those about permissions.
     slot: Semaphore,
@@ -45,9 +48,9 @@ impl UserQuestions {
         peer: Peer,
         session: SessionId,
         version: Version,
-        has_forms: bool,
+        modes: ElicitationModes,
     ) -> UserQuestions {
-        UserQuestions { peer, session, version, has_forms, slot: Semaphore::new(1) }
+        UserQuestions { peer, session, version, modes, slot: Semaphore::new(1) }
     }
 
     /// Asks which of the offered choices the user makes.
@@ -72,7 +75,7 @@ impl UserQuestions {
         begin: impl FnOnce() -> W,
     ) -> UserReply {
         let Ok(_slot) = self.slot.acquire().await else { return UserReply::Cancelled };
-        if !self.has_forms {
+        if !self.modes.form {
             return UserReply::InConversation;
         }
         let _waiting = begin();
@@ -87,29 +90,43 @@ impl UserQuestions {
         }
     }
 
-    /// Shows the form of an MCP server (R-EL-1). A form that the client cannot show counts as declined.
+    /// Shows the form or the page of an MCP server (R-EL-1). What the client cannot show counts as declined.
     pub(super) async fn show_form<W>(
         &self,
         form: ServerForm,
         begin: impl FnOnce() -> W,
     ) -> FormOutcome {
-        if !self.has_forms {
+        if !self.modes.form && !(self.modes.url && form.page.is_some()) {
             return FormOutcome::Declined;
         }
         let Ok(_slot) = self.slot.acquire().await else { return FormOutcome::Cancelled };
         let _waiting = begin();
-        let Ok(schema) = serde_json::from_value::<ElicitationSchema>(form.schema) else {
-            return FormOutcome::Declined;
-        };
-        let call = Some(form.call.to_arc().into());
-        let scope = ElicitationSessionScope::new(self.session.clone()).tool_call_id(call);
-        let mode = ElicitationFormMode::new(scope, schema);
-        let params = CreateElicitationRequest::new(mode, terminal_safe(form.message));
+        let Some(params) = self.server_request(form) else { return FormOutcome::Declined };
         match self.peer.request("elicitation/create", &params, QUESTION_TIMEOUT).await {
             Ok(result) => form_outcome(&result),
             Err(RequestError::ErrorResponse(_)) => FormOutcome::Declined,
             Err(_) => FormOutcome::Cancelled,
         }
+    }
+
+    /// Makes the request for a form or a page. A client without the mode `url` is shown the address in a form
+    /// without fields, in which nothing can be entered (R-EL-2).
+    fn server_request(&self, form: ServerForm) -> Option<CreateElicitationRequest> {
+        let call = Some(form.call.to_arc().into());
+        let scope = ElicitationSessionScope::new(self.session.clone()).tool_call_id(call);
+        let mut message = terminal_safe(form.message);
+        let mode: ElicitationMode = match form.page {
+            Some(page) if self.modes.url => {
+                let id = ids::SessionId::random().to_arc();
+                ElicitationUrlMode::new(scope, id, page).into()
+            }
+            page => {
+                message.extend(page.map(|page| format!("\n\nAddress: {page}")));
+                let schema = serde_json::from_value::<ElicitationSchema>(form.schema).ok()?;
+                ElicitationFormMode::new(scope, schema).into()
+            }
+        };
+        Some(CreateElicitationRequest::new(mode, message))
     }
 }
 

@@ -358,8 +358,18 @@ impl RemoteToolCall {
             Err(why) => return ToolOutcome::failed(why),
         };
         let result = if listed.reads_resources {
+            // Followed first, so that no change between the two is missed.
+            let uri = resources::wanted_uri(&self.arguments);
+            let followed = uri.and_then(|uri| {
+                let name = format!("The resource {uri} of the MCP server {}", server.spec.name);
+                Some((escape_hidden_line(&name), peer.follow(uri)?))
+            });
             let limit = server.spec.timeouts.call;
-            resources::call(&peer, &self.arguments, limit, &ctx.cancel).await
+            let result = resources::call(&peer, &self.arguments, limit, &ctx.cancel).await;
+            if result.is_ok() && followed.is_some() {
+                ctx.env.follow_resource(followed);
+            }
+            result
         } else {
             let tool = (listed.tool.name.as_str(), self.arguments);
             call(server, (&peer, connection), tool, &caller).await

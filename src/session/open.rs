@@ -221,7 +221,7 @@ fn prepare_servers(
             let written = env.profile.iter().flat_map(|profile| profile.writable.clone());
             let also_written = opened.iter().filter_map(|path| real_path(path).ok());
             shared.process.opened_places.add(written.chain(also_written));
-            (ServerEnv { supports_forms: client.supports_forms(), ..env }, watch)
+            (ServerEnv { elicitation: client.elicitation_modes(), ..env }, watch)
         });
         preparing.await.map_err(|_| Error::Internal { place: "starting MCP servers" })
     }

@@ -16,6 +16,7 @@ use turnwright_guard::{ConfinementSettings, server_profile};
 use turnwright_mcp::{LoginStore, ServerEnv, ServerPhase, ServerSource, ServerSpec, ServerState};
 use turnwright_policy::permission::PolicyRules;
 use turnwright_sandbox::SandboxProfile;
+use turnwright_types::client::ElicitationModes;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
 use turnwright_types::redact;
@@ -190,7 +191,7 @@ impl SessionHost {
         ServerEnv {
             cwd: roots.real_cwd().to_path_buf(),
             roots: roots.folders().map(Path::to_path_buf).collect(),
-            supports_forms: false,
+            elicitation: ElicitationModes::default(),
             profile,
             logins: LoginStore::new(&paths.config),
             memory: confinement.memory,

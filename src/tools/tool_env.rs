@@ -31,6 +31,9 @@ use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::skills::SkillSet;
 use turnwright_workspace::web::{PageCache, WebFetcher};
 
+/// The most resources of MCP servers that one conversation follows: those that it has read last.
+const MAX_FOLLOWED_RESOURCES: usize = 32;
+
 /// The context of one call.
 #[derive(Clone, Debug)]
 pub struct ToolCtx {
@@ -76,6 +79,8 @@ pub struct ToolEnv {
     pub helpers: HelperSet,
     /// The stored log of the conversation.
     pub log: SessionLog,
+    /// The resources of MCP servers that the model has read, in words, and whether they have changed since.
+    resources: watch::Sender<Vec<(String, watch::Receiver<bool>)>>,
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,
     has_reported_audit_loss: AtomicBool,
@@ -109,6 +114,7 @@ impl ToolEnv {
             pages: PageCache::default(),
             helpers: HelperSet::default(),
             log: SessionLog::default(),
+            resources: watch::Sender::default(),
             open_questions: Mutex::default(),
             has_reported_audit_loss: AtomicBool::new(false),
             site: OnceLock::new(),
@@ -141,6 +147,29 @@ impl ToolEnv {
     /// The questions to ask now, each returned once.
     pub fn take_open_questions(&self) -> Vec<String> {
         std::mem::take(&mut *self.open_questions.lock())
+    }
+
+    /// Tells the model, once and with its next request, when this resource has changed. `None` forgets all of them.
+    pub(crate) fn follow_resource(&self, resource: Option<(String, watch::Receiver<bool>)>) {
+        self.resources.send_modify(|all| match resource {
+            Some(resource) => {
+                all.retain(|(name, _)| *name != resource.0);
+                all.truncate(MAX_FOLLOWED_RESOURCES - 1);
+                all.insert(0, resource);
+            }
+            None => all.clear(),
+        });
+    }
+
+    /// Names the resources that have changed since the model read them, each once.
+    pub(crate) fn resource_news(&self) -> Option<String> {
+        let mut news = String::new();
+        self.resources.send_modify(|all| {
+            for (name, _) in all.extract_if(.., |(_, changed)| *changed.borrow()) {
+                news.push_str(&format!("{name} has changed since you read it.\n"));
+            }
+        });
+        (!news.is_empty()).then_some(news)
     }
 
     /// News of commands and helpers that no call waits for, each returned once: their output and end, and

@@ -203,6 +203,7 @@ impl Conversation {
     pub(crate) fn forget_told_context(&self) {
         self.told.forget_context();
         self.env.skills.forget_loaded();
+        self.env.follow_resource(None);
     }
 
     /// Sends the pending notices of the session log and of the MCP tools to the client.

@@ -34,7 +34,9 @@ use crate::error::Error;
 use turnwright_llm::LlmError;
 use turnwright_store::{Audience, Entry, TurnKind};
 use turnwright_types::ids::MessageId;
-use turnwright_types::message::{History, Message, PromptPart, StopReason, ToolCall, UserMessage};
+use turnwright_types::message::{
+    History, Message, PromptPart, StopReason, ToolCall, UserMessage, within_context,
+};
 
 use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::records::OpenCards;
@@ -247,6 +249,9 @@ impl Turn {
                 self.add_steering().await;
                 self.announce_mode_change();
                 self.announce_date();
+                if let Some(news) = self.conversation.env.resource_news() {
+                    self.push_context(within_context(&news));
+                }
                 self.make_room().await;
                 // A compaction takes a while.
                 if !self.cancel.is_cancelled() {

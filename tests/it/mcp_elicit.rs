@@ -84,12 +84,107 @@ fn m_13_elicitation_is_declined_and_not_declared_if_the_client_lacks_it() {
     assert!(capabilities["roots"].is_object(), "{initialize}");
 }
 
+fn page(url: &Value) -> Value {
+    json!({ "mode": "url", "url": url, "elicitationId": "1" })
+}
+
 #[test]
-fn an_elicitation_of_a_url_is_declined_if_the_client_only_shows_forms() {
-    let page = json!({ "mode": "url", "url": "https://example.org/login", "elicitationId": "1" });
-    let mut agent = agent(&asking(&page)).capabilities(forms()).start();
-    assert_eq!(agent.turn("go"), "end_turn");
-    assert!(answered(&agent).contains(r#""action":"decline""#), "{}", answered(&agent));
+fn m_13_a_page_is_shown_by_a_client_that_can_and_by_others_as_a_form_without_fields() {
+    let address = "https://example.org:8443/login?x=\u{e9}";
+    let shown = "https://example.org:8443/login?x=%C3%A9";
+    let question = "The MCP server forms asks you to visit a page of example.org:8443. It is not \
+                    opened for you: accept when you have opened it yourself. The server says: Who \
+                    are\u{241b}[2J you?";
+    for modes in [json!({ "url": {} }), json!({ "form": {}, "url": {} }), json!({ "form": {} })] {
+        let mut agent = agent(&asking(&page(&address.into())))
+            .capabilities(json!({ "elicitation": modes }))
+            .start();
+        let turn = agent.prompt("go");
+        let request = agent.wait_for_request("elicitation/create");
+        let params = &request["params"];
+        if modes["url"].is_object() {
+            assert_eq!(params["mode"], "url");
+            assert_eq!(params["url"], shown);
+            assert_eq!(params["message"], question);
+            assert!(params["elicitationId"].as_str().is_some_and(|id| id != "1"), "{params}");
+        } else {
+            assert_eq!(params["mode"], "form");
+            assert_eq!(params["message"], format!("{question}\n\nAddress: {shown}"));
+            assert_eq!(params["requestedSchema"]["properties"], json!({}));
+        }
+        assert!(params["toolCallId"].is_string(), "{params}");
+        agent.respond(&request, &json!({ "action": "accept", "content": { "name": "Ada" } }));
+        assert_eq!(agent.stop_reason(&turn), "end_turn");
+        let result = answered(&agent);
+        assert!(result.contains(r#"{"action":"accept"}"#), "{modes}: {result}");
+    }
+}
+
+#[test]
+fn m_13_a_page_is_declined_or_cancelled_as_the_user_says() {
+    let table = [
+        (json!({ "action": "decline" }), "decline"),
+        (json!({ "action": "cancel" }), "cancel"),
+        (json!({ "action": "sure" }), "cancel"),
+        (json!({ "action": 3 }), "decline"),
+        (json!(null), "decline"),
+    ];
+    for (answer, expected) in table {
+        let mut agent = agent(&asking(&page(&"http://localhost:1/".into())))
+            .capabilities(json!({ "elicitation": { "url": {} } }))
+            .start();
+        let turn = agent.prompt("go");
+        let request = agent.wait_for_request("elicitation/create");
+        agent.respond(&request, &answer);
+        assert_eq!(agent.stop_reason(&turn), "end_turn");
+        let result = answered(&agent);
+        assert!(result.contains(&format!(r#"{{"action":"{expected}"}}"#)), "{answer}: {result}");
+    }
+}
+
+#[test]
+fn m_13_what_is_no_page_or_cannot_be_shown_is_declined_without_a_question() {
+    let both = json!({ "elicitation": { "form": {}, "url": {} } });
+    let good = json!("https://example.org/");
+    let table = [
+        (page(&json!("javascript:alert(1)")), both.clone()),
+        (page(&json!("file:///etc/passwd")), both.clone()),
+        (page(&json!("https://")), both.clone()),
+        (page(&json!("example.org")), both.clone()),
+        (page(&json!(5)), both.clone()),
+        (page(&json!(null)), both.clone()),
+        (page(&json!(format!("https://example.org/{}", "x".repeat(4_000)))), both.clone()),
+        (json!({ "mode": "page", "url": good }), both.clone()),
+        (json!({ "mode": "url", "url": good, "message": 7 }), both),
+        (page(&good), json!({ "elicitation": {} })),
+        (page(&good), json!({})),
+        (json!({}), json!({ "elicitation": { "url": {} } })),
+    ];
+    for (request, capabilities) in table {
+        let mut agent = agent(&asking(&request)).capabilities(capabilities).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let result = answered(&agent);
+        assert!(result.contains(r#""action":"decline""#), "{request}: {result}");
+        assert!(agent.log.iter().all(|it| it["method"] != "elicitation/create"), "{request}");
+    }
+}
+
+#[test]
+fn m_13_servers_are_told_of_the_modes_that_the_client_has_or_that_a_form_stands_in_for() {
+    let table = [
+        (json!({ "form": {} }), json!({ "form": {}, "url": {} })),
+        (json!({ "url": {} }), json!({ "url": {} })),
+        (json!({}), Value::Null),
+    ];
+    for (modes, expected) in table {
+        let mut scenario = asking(&json!({}));
+        scenario["log"] = "heard".into();
+        let mut agent = agent(&scenario).capabilities(json!({ "elicitation": modes })).start();
+        agent.turn("go");
+        let log = agent.read("heard");
+        let initialize: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+        assert_eq!(initialize["params"]["capabilities"]["elicitation"], expected, "{modes}");
+    }
 }
 
 #[test]

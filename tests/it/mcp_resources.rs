@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::agent::{TestAgent, calls, says};
+use crate::agent::{TestAgent, calls, eventually, says};
 
 fn scenario() -> Value {
     json!({
@@ -58,6 +58,76 @@ fn the_permission_request_does_not_show_the_agents_words_as_the_servers_descript
     let question = agent.wait_for_request("session/request_permission").to_string();
     assert!(question.contains("reads a resource of the server"), "{question}");
     assert!(!question.contains("the server's description"), "{question}");
+}
+
+#[test]
+fn m_23_what_the_server_calls_fresh_is_not_asked_for_again_until_one_of_its_tools_has_run() {
+    let table = [(Some(60_000), 1, 2), (None, 2, 3), (Some(-1), 2, 3)];
+    for (ttl, before, after) in table {
+        let mut scenario = scenario();
+        scenario["log"] = "heard".into();
+        scenario["got"]["notes://1"]["ttlMs"] = json!(ttl);
+        let read = || calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+        let echo = calls("mcp__notes__echo", &json!({}));
+        let replies = json!([read(), read(), says("one"), echo, read(), says("two")]);
+        let mut agent = TestAgent::builder()
+            .model(replies)
+            .permission("allow_once")
+            .server("notes", &scenario)
+            .start();
+        for count in [before, after] {
+            assert_eq!(agent.turn("go"), "end_turn");
+            let last = agent.model_transcript(agent.model().requests().len() - 1).concat();
+            assert!(last.contains("milk"), "{last}");
+            let heard = agent.read("heard").matches(r#""method":"resources/read""#).count();
+            assert_eq!(heard, count, "{ttl:?}");
+        }
+    }
+}
+
+#[test]
+fn m_26_the_model_is_told_once_with_the_next_request_that_a_resource_has_changed() {
+    let line = "The resource notes://1 of the MCP server notes has changed since you read it.";
+    let table = [
+        // The revision, whether the server tells of changes, what has changed, how often the model is told.
+        (false, true, "notes://1", 1),
+        (true, true, "notes://1", 1),
+        (false, true, "notes://1/part", 1),
+        (false, true, "notes://12", 0),
+        (false, true, "notes://2", 0),
+        (false, false, "notes://1", 0),
+    ];
+    for (modern, subscribes, changed, times) in table {
+        let mut scenario = scenario();
+        scenario["modern"] = modern.into();
+        scenario["subscribes"] = subscribes.into();
+        scenario["log"] = "heard".into();
+        let steps = json!([{ "updated": changed }, { "updated": changed }, { "text": "changed" }]);
+        scenario["answers"] = json!({ "echo": steps });
+        let read = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+        let change = calls("mcp__notes__echo", &json!({}));
+        let mut agent = TestAgent::builder()
+            .model(json!([read, says("one"), change, says("two"), says("three")]))
+            .permission("allow_once")
+            .server("notes", &scenario)
+            .start();
+        for words in ["read", "change", "more"] {
+            assert_eq!(agent.turn(words), "end_turn");
+        }
+        let told = |number| agent.model_transcript(number).concat().matches(line).count();
+        let all = [told(1), told(2), told(3), told(4)];
+        assert_eq!(all, [0, 0, times, times], "{modern}, {subscribes}, {changed}");
+        let heard = agent.read("heard");
+        let asked = |method: &str| heard.contains(&format!("\"method\":\"{method}\""));
+        assert_eq!(asked("resources/subscribe"), subscribes && !modern);
+        if modern {
+            let wanted = r#""notifications":{"resourceSubscriptions":["notes://1"]}"#;
+            assert!(heard.contains(wanted), "{heard}");
+        } else if times == 1 {
+            let ended = "\"method\":\"resources/unsubscribe\"";
+            eventually("the end of the subscription", || agent.read("heard").contains(ended));
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,9 @@
 //!   transport         our end of a connection: requests and their responses
 //!     process         the child process, and messages through its pipes; `line` classifies one line, and
 //!                     `program_setup` has its command line, environment and sandbox
+//!     followed        subscriptions to resources that were read
 //!     link            messages to servers that run within the client
+//!     result_cache    results that are still fresh by the server's own account
 //!     http            the HTTP client; `channel` carries messages with it, `reply` reads what it gets,
 //!                     `standard_headers` are sent with them, `login` obtains and keeps logins
 //!   call              one call in flight, its progress and its result

@@ -20,8 +20,8 @@ use crate::server::{Server, ServerState, handshake};
 use crate::transport::http::login::LoginStore;
 use crate::transport::process::{self, MessageReader};
 use turnwright_types::client::{
-    Client, FormOutcome, PermissionAnswer as Permission, PermissionRequest, ServerForm,
-    UserQuestion, UserReply,
+    Client, ElicitationModes, FormOutcome, PermissionAnswer as Permission, PermissionRequest,
+    ServerForm, UserQuestion, UserReply,
 };
 use turnwright_types::effect::CallContent;
 use turnwright_types::update::Update;
@@ -107,7 +107,7 @@ fn server() -> Arc<Server> {
         cwd: nowhere.clone(),
         roots: Vec::new(),
         profile: None,
-        supports_forms: false,
+        elicitation: ElicitationModes::default(),
         memory: None,
         logins: LoginStore::new(&nowhere),
         package_caches: Vec::new(),

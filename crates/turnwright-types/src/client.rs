@@ -54,12 +54,12 @@ pub trait Client: Send + Sync + 'static {
         None
     }
 
-    /// True if [`Client::show_form`] can show forms.
-    fn supports_forms(&self) -> bool {
-        false
+    /// The ways in which [`Client::show_form`] can ask.
+    fn elicitation_modes(&self) -> ElicitationModes {
+        ElicitationModes::default()
     }
 
-    /// Shows a form of an MCP server. Dropping the future withdraws it.
+    /// Shows a form or the address of a page for an MCP server. Dropping the future withdraws it.
     fn show_form(&self, _form: ServerForm) -> BoxFuture<'_, FormOutcome> {
         Box::pin(std::future::ready(FormOutcome::Declined))
     }
@@ -100,15 +100,26 @@ pub trait HelperView: Send + Sync {
     fn end(&self, end: Result<StopReason, String>);
 }
 
-/// A form that an MCP server asks the user to fill in (an elicitation).
+/// The ways in which a client can show what an MCP server asks its user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ElicitationModes {
+    /// As a form.
+    pub form: bool,
+    /// As the address of a page that the user may visit.
+    pub url: bool,
+}
+
+/// A form that an MCP server asks the user to fill in, or a page that it asks them to visit (an elicitation).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerForm {
     /// The call during which the server asks.
     pub call: CallId,
     /// The text above the form, which names the server.
     pub message: String,
-    /// The fields, as a flat JSON Schema of an object.
+    /// The fields, as a flat JSON Schema of an object. There are none for a page.
     pub schema: Value,
+    /// The address of the page. It is ASCII, and nobody but the user opens it.
+    pub page: Option<String>,
 }
 
 /// The user's response to a [`ServerForm`].

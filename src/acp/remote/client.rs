@@ -12,7 +12,7 @@ use super::PROMPT_KEYS_PER_CONNECTION;
 use super::journal::Journal;
 use crate::session::Replayed;
 use turnwright_types::client::{
-    BufferError, Client, ClientConnection, EditorBuffers, FormOutcome, HelperView,
+    BufferError, Client, ClientConnection, EditorBuffers, ElicitationModes, FormOutcome, HelperView,
     PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalExit, UserQuestion,
     UserReply,
 };
@@ -275,8 +275,8 @@ impl Client for RemoteClient {
         self.current()?.client.show_helper(helper)
     }
 
-    fn supports_forms(&self) -> bool {
-        self.current().is_some_and(|current| current.client.supports_forms())
+    fn elicitation_modes(&self) -> ElicitationModes {
+        self.current().map(|current| current.client.elicitation_modes()).unwrap_or_default()
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {

@@ -21,8 +21,8 @@ use crate::acp::user_question::UserQuestions;
 use crate::acp::versions::Version;
 use turnwright_rpc::Peer;
 use turnwright_types::client::{
-    Client, FormOutcome, HelperView, PermissionAnswer, PermissionRequest, ServerForm,
-    StartedHelper, TerminalExit, UserQuestion, UserReply,
+    Client, ElicitationModes, FormOutcome, HelperView, PermissionAnswer, PermissionRequest,
+    ServerForm, StartedHelper, TerminalExit, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, escape_hidden};
 use turnwright_types::ids::{CallId, SessionId, TerminalId};
@@ -88,7 +88,7 @@ impl AcpClientV2 {
     ) -> AcpClientV2 {
         let wire_id = schema::SessionId::new(session.to_arc());
         AcpClientV2 {
-            questions: UserQuestions::new(peer.clone(), wire_id, Version::V2, caps.forms),
+            questions: UserQuestions::new(peer.clone(), wire_id, Version::V2, caps.elicitation),
             peer,
             session: session.clone(),
             cwd,
@@ -379,7 +379,7 @@ impl Client for AcpClientV2 {
             self.peer.clone(),
             &helper.session,
             self.cwd.clone(),
-            ClientCaps { forms: false, ..self.caps },
+            ClientCaps { elicitation: ElicitationModes::default(), ..self.caps },
             PromptLedger::new(self.prompts.told.clone()),
             self.tasks.clone(),
         );
@@ -390,8 +390,8 @@ impl Client for AcpClientV2 {
         Some(ChildSession::announce(helper, parent, peer, version, told, Box::new(client)))
     }
 
-    fn supports_forms(&self) -> bool {
-        self.questions.has_forms
+    fn elicitation_modes(&self) -> ElicitationModes {
+        self.questions.modes
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use crate::tools::{HelperTask, QuestionTurn, ToolEnv};
 use crate::turn::calls::CallTokens;
 use turnwright_types::client::{
-    ChoiceKind, Client, FormOutcome, PermissionAnswer, PermissionRequest, ServerForm,
-    StartedHelper, UserQuestion, UserReply,
+    ChoiceKind, Client, ElicitationModes, FormOutcome, PermissionAnswer, PermissionRequest,
+    ServerForm, StartedHelper, UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, CallView, escape_hidden_line};
 use turnwright_types::ids::{CallId, SessionId};
@@ -287,8 +287,8 @@ impl Client for HelperClient {
         Box::pin(std::future::ready(UserReply::Unsupported))
     }
 
-    fn supports_forms(&self) -> bool {
-        self.session.client.supports_forms()
+    fn elicitation_modes(&self) -> ElicitationModes {
+        self.session.client.elicitation_modes()
     }
 
     fn show_form(&self, mut form: ServerForm) -> BoxFuture<'_, FormOutcome> {

@@ -67,7 +67,10 @@ pub async fn call(
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
     for _ in 0..MAX_ROUNDS {
-        let mut result = send_once(peer, params.clone(), &mut call).await?;
+        let answer = send_once(peer, params.clone(), &mut call).await;
+        // The tool may have changed what the server's resources say.
+        peer.forget_results("resources/");
+        let mut result = answer?;
         match result["resultType"].as_str() {
             Some("input_required") => {
                 let (responses, state) =
@@ -79,8 +82,10 @@ pub async fn call(
                 continue;
             }
             Some("task") => {
-                result =
-                    task::follow(server, (peer.clone(), connection), result, &mut call).await?;
+                let peers = (peer.clone(), connection);
+                let end = task::follow(server, peers, result, &mut call).await;
+                peer.forget_results("resources/");
+                result = end?;
             }
             _ => {}
         }

@@ -10,19 +10,22 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use url::Url;
 
 use crate::schema::first_mismatch;
 use turnwright_rpc::RpcError;
-use turnwright_types::client::{Client, FormOutcome, ServerForm};
+use turnwright_types::client::{Client, ElicitationModes, FormOutcome, ServerForm};
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::ids::CallId;
-use turnwright_types::text;
+use turnwright_types::{redact, text};
 
 /// Maximum length of a server's log message.
 const MAX_LOG_CHARS: usize = 500;
 const MAX_QUESTION_CHARS: usize = 4_000;
 /// Maximum number of questions during one call. Further ones are declined.
 const MAX_QUESTIONS: usize = 20;
+/// Maximum length of the address of a page. It is shown as a whole or not at all.
+const MAX_ADDRESS_BYTES: usize = 4_000;
 
 /// Handles what one server sends.
 #[derive(Clone, Debug)]
@@ -32,8 +35,8 @@ pub(crate) struct ServerMessageHandler {
     pub(crate) changed: Arc<Notify>,
     /// The server's name.
     pub(crate) server: String,
-    /// True if the clients of its sessions can show forms.
-    pub(crate) forms: bool,
+    /// The elicitations that the clients of its sessions can show.
+    pub(crate) elicitation: ElicitationModes,
     pub(crate) callers: WaitingCalls,
 }
 
@@ -84,7 +87,7 @@ impl ServerMessageHandler {
             roots: Arc::default(),
             changed: Arc::default(),
             server: "s".to_owned(),
-            forms: false,
+            elicitation: ElicitationModes::default(),
             callers: WaitingCalls::default(),
         }
     }
@@ -92,7 +95,7 @@ impl ServerMessageHandler {
 
 /// The result of `roots/list` for these folders.
 pub(crate) fn list_roots_result(folders: &[PathBuf]) -> Value {
-    let uris = folders.iter().filter_map(|folder| url::Url::from_file_path(folder).ok());
+    let uris = folders.iter().filter_map(|folder| Url::from_file_path(folder).ok());
     let roots: Value = uris.map(|uri| json!({ "uri": uri.to_string() })).collect();
     json!({ "roots": roots })
 }
@@ -166,11 +169,12 @@ pub const SERVER_ASKS: &str = "The MCP server ";
 
 /// Asks the user of one call, with the parameters of `elicitation/create`. Returns the result of that request.
 pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value) -> Value {
-    // Requests to open a page are declined: the user must not be sent to a server's URL.
-    let is_form = params["mode"].as_str().is_none_or(|mode| mode == "form");
-    let schema = params.get_mut("requestedSchema").map(Value::take);
-    let (true, Some(schema @ Value::Object(_)), Some(message)) =
-        (is_form, schema, params["message"].as_str())
+    let page = params["url"].as_str().filter(|_| params["mode"] == "url").and_then(web_page);
+    let schema = match params["mode"].as_str() {
+        None | Some("form") => params.get_mut("requestedSchema").map(Value::take),
+        Some(_) => page.as_ref().map(|_| json!({ "type": "object", "properties": {} })),
+    };
+    let (Some(schema @ Value::Object(_)), Some(message)) = (schema, params["message"].as_str())
     else {
         return declined();
     };
@@ -178,10 +182,16 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         return declined();
     }
     let asked = text::cut(terminal_safe(message.to_owned()), MAX_QUESTION_CHARS);
-    let message = format!("{SERVER_ASKS}{} asks: {asked}", escape_hidden_line(server));
+    let server = escape_hidden_line(server);
+    let message = match &page {
+        Some(page) => page_message(&server, page, &asked),
+        None => format!("{SERVER_ASKS}{server} asks: {asked}"),
+    };
     let mut shown = schema.clone();
     escape_texts(&mut shown);
-    let form = ServerForm { call: call.call.clone(), message, schema: shown };
+    let is_page = page.is_some();
+    let page = page.map(String::from);
+    let form = ServerForm { call: call.call.clone(), message, schema: shown, page };
     let outcome = tokio::select! {
         biased;
         // First, so that a question that waited behind another is not shown after the call's end.
@@ -189,12 +199,40 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         outcome = call.client.show_form(form) => outcome,
     };
     match outcome {
+        FormOutcome::Accepted(_) if is_page => json!({ "action": "accept" }),
         FormOutcome::Accepted(content) if is_valid(&schema, &content) => {
             json!({ "action": "accept", "content": content })
         }
         FormOutcome::Accepted(_) | FormOutcome::Declined => declined(),
         FormOutcome::Cancelled => json!({ "action": "cancel" }),
     }
+}
+
+/// Parses the address of a page that a user may be sent to. One with an API key in it is none.
+fn web_page(address: &str) -> Option<Url> {
+    let page = Url::parse(address).ok().filter(|page| matches!(page.scheme(), "http" | "https"))?;
+    let is_short = page.as_str().len() <= MAX_ADDRESS_BYTES;
+    (is_short && redact::text(page.as_str()) == page.as_str()).then_some(page)
+}
+
+/// The question whether the user wants to visit a page. It begins with the host and with everything that may mislead
+/// about it, and the server's words cannot pass for a line of ours.
+fn page_message(server: &str, page: &Url, asked: &str) -> String {
+    let host = page.host_str().unwrap_or_default();
+    let port = page.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let has_user = !page.username().is_empty() || page.password().is_some();
+    let possible = [
+        (page.scheme() == "http", " The connection to it is not encrypted."),
+        (has_user, " The user name before the host says nothing about where the page is."),
+        (host.contains("xn--"), " What is written as `xn--…` can look like another name."),
+    ];
+    let warnings: String =
+        possible.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect();
+    let asked = escape_hidden_line(asked);
+    format!(
+        "{SERVER_ASKS}{server} asks you to visit a page of {host}{port}.{warnings} It is not \
+         opened for you: accept when you have opened it yourself. The server says: {asked}"
+    )
 }
 
 /// Escapes hidden characters in titles and descriptions. Names and values stay as they are, because the
@@ -220,4 +258,39 @@ fn escape_texts(schema: &mut Value) {
 fn is_valid(schema: &Value, content: &Value) -> bool {
     let Value::Object(schema) = schema else { return false };
     content.is_object() && first_mismatch(schema, content).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_question_about_a_page_names_the_real_host_and_what_may_mislead() {
+        let plain = "asks you to visit a page of ";
+        let table = [
+            ("https://example.org/a?b#c", "example.org. It is not"),
+            ("HTTPS://EXAMPLE.ORG:443", "example.org. It is not"),
+            ("https://example.org:8443/", "example.org:8443. It is not"),
+            ("http://example.org/", "example.org. The connection to it is not encrypted. It is not"),
+            ("https://good.example@evil.example/", "evil.example. The user name before the host"),
+            ("https://good.example:x@evil.example/", "evil.example. The user name before the host"),
+            ("https://good.example\\@evil.example/", "good.example. It is not"),
+            (
+                "https://\u{430}pple.com/",
+                "xn--pple-43d.com. What is written as `xn--…` can look like another name.",
+            ),
+            ("https://0x7f.1/", "127.0.0.1. It is not"),
+            ("https://[::1]:9/", "[::1]:9. It is not"),
+        ];
+        for (address, expected) in table {
+            let page = web_page(address).unwrap();
+            assert!(page.as_str().is_ascii(), "{page}");
+            let message = page_message("s", &page, "a\nAddress: https://good.example");
+            assert!(message.contains(&format!("{plain}{expected}")), "{address}: {message}");
+            assert!(!message.contains('\n'), "{message}");
+        }
+        for address in ["", "/a", "ftp://example.org/", "javascript:x", "data:,x", "https://a b/"] {
+            assert_eq!(web_page(address), None, "{address}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::tools::list_items;
 use super::{
@@ -36,6 +36,10 @@ const MAX_TEXT_BYTES: usize = 128 * 1024;
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of messages of one prompt.
 const MAX_MESSAGES: usize = 100;
+/// How long suggestions for an argument may take.
+const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum number of suggestions that are shown.
+const MAX_SUGGESTIONS: usize = 10;
 
 /// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
 /// wait for its prompts: at most half of `start_timeout`.
@@ -128,7 +132,13 @@ impl PromptRequest {
         let Some(prompt) = index.and_then(|index| state.prompts.get(index)) else {
             return Err(format!("The MCP server {server} has no prompt of that name."));
         };
-        let assigned = parse_arguments(arguments(prompt), &self.arguments)?;
+        let assigned = match parse_arguments(arguments(prompt), &self.arguments) {
+            Ok(assigned) => assigned,
+            Err(why) => {
+                let suggested = suggestions(&peer, prompt, &self.arguments).await;
+                return Err(why + &suggested.unwrap_or_default());
+            }
+        };
         let params = JsonObject::from_iter([
             ("name".to_owned(), prompt.name.clone().into()),
             ("arguments".to_owned(), Value::Object(assigned)),
@@ -150,6 +160,23 @@ impl PromptRequest {
             }
         }
     }
+}
+
+/// The server's suggestions for the first argument that is missing, as a sentence. `None` if there are none in time.
+async fn suggestions(peer: &Peer, prompt: &Prompt, text: &str) -> Option<String> {
+    peer.info().filter(|info| info.has("completions"))?;
+    let assigned = assign_arguments(arguments(prompt), text).ok()?;
+    let argument = missing_arguments(arguments(prompt), &assigned).next()?;
+    let params = JsonObject::from_iter([
+        ("ref".to_owned(), json!({ "type": "ref/prompt", "name": prompt.name })),
+        ("argument".to_owned(), json!({ "name": argument.name, "value": "" })),
+        ("context".to_owned(), json!({ "arguments": assigned })),
+    ]);
+    let asking = peer.request::<Value>("completion/complete", params);
+    let result = timeout(SUGGESTION_TIMEOUT, asking).await.ok()?.ok()?;
+    let values = result["completion"]["values"].as_array()?.iter().filter_map(Value::as_str);
+    let shown: Vec<_> = values.take(MAX_SUGGESTIONS).map(line).collect();
+    (!shown.is_empty()).then(|| format!(" The server suggests: {}.", shown.join(", ")))
 }
 
 /// The result of `prompts/get`.
@@ -211,9 +238,33 @@ fn line(text: &str) -> String {
     escape_hidden_line(&text::clip(text::first_line(text), MAX_LINE_CHARS))
 }
 
+/// Reads the arguments of a prompt from the words after its command.
+fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
+    let assigned = assign_arguments(arguments, text)?;
+    let missing: Vec<_> = missing_arguments(arguments, &assigned)
+        .map(|argument| argument.name.as_str())
+        .collect();
+    if missing.is_empty() {
+        return Ok(assigned);
+    }
+    let missing = escape_hidden_line(&missing.join(", "));
+    let all = escape_hidden_line(&usage(arguments));
+    Err(format!("Missing arguments: {missing}. Usage: {all}"))
+}
+
+/// The arguments that are required and have no value.
+fn missing_arguments<'a>(
+    arguments: &'a [PromptArgument],
+    assigned: &JsonObject,
+) -> impl Iterator<Item = &'a PromptArgument> {
+    arguments.iter().filter(move |argument| {
+        argument.required == Some(true) && !assigned.contains_key(&argument.name)
+    })
+}
+
 /// Assigns the words after a command to the prompt's arguments: `name=value` anywhere, all others in
 /// order. The last argument takes the rest of the line verbatim. Quotes group words.
-fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
+fn assign_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
     let mut assigned = JsonObject::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -247,19 +298,7 @@ fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObjec
         assigned.insert(name, value.into());
         rest = after;
     }
-    let missing: Vec<_> = arguments
-        .iter()
-        .filter(|argument| {
-            argument.required == Some(true) && !assigned.contains_key(&argument.name)
-        })
-        .map(|argument| argument.name.as_str())
-        .collect();
-    if missing.is_empty() {
-        return Ok(assigned);
-    }
-    let missing = escape_hidden_line(&missing.join(", "));
-    let all = escape_hidden_line(&usage(arguments));
-    Err(format!("Missing arguments: {missing}. Usage: {all}"))
+    Ok(assigned)
 }
 
 /// Converts the server's messages to parts of the user's prompt.

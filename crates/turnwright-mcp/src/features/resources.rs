@@ -45,9 +45,8 @@ pub async fn call(
     limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<ToolResult, CallError> {
-    let uri = arguments.get("uri").and_then(Value::as_str).filter(|uri| !uri.is_empty());
     let running = async {
-        match uri {
+        match wanted_uri(arguments) {
             Some(uri) => read(peer, uri).await,
             None => Ok(vec![ResultBlock::Text(list(peer).await?)]),
         }
@@ -58,6 +57,11 @@ pub async fn call(
         Ok(None) => Err(cancelled().into()),
         Err(_) => Err(format!("The server did not answer within {} s.", limit.as_secs()).into()),
     }
+}
+
+/// The resource that a call of the tool reads; `None` if it lists them.
+pub fn wanted_uri(arguments: &JsonObject) -> Option<&str> {
+    arguments.get("uri").and_then(Value::as_str).filter(|uri| !uri.is_empty())
 }
 
 pub(super) async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {

@@ -109,7 +109,7 @@ impl Connection {
             roots: Arc::new(env.roots_of(spec)),
             changed: Arc::clone(changed),
             server: spec.name.clone(),
-            forms: env.supports_forms,
+            elicitation: env.elicitation,
             callers: callers.clone(),
         };
         match &spec.transport {

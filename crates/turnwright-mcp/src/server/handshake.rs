@@ -71,6 +71,12 @@ impl ServerInfo {
         let tools = self.capabilities.get("tools");
         tools.is_some_and(|tools| tools["listChanged"] == true)
     }
+
+    /// True if the server tells of changes of the resources that it is asked to watch.
+    pub(crate) fn announces_resources(&self) -> bool {
+        let resources = self.capabilities.get("resources");
+        resources.is_some_and(|resources| resources["subscribe"] == true)
+    }
 }
 
 /// Why a connection did not begin.
@@ -88,10 +94,11 @@ pub(crate) enum HandshakeError {
 }
 
 fn capabilities(handler: &ServerMessageHandler) -> Value {
-    if handler.forms {
-        json!({ "roots": {}, "elicitation": { "form": {} } })
-    } else {
-        json!({ "roots": {} })
+    match (handler.elicitation.form, handler.elicitation.url) {
+        // The address of a page is shown in a form if there is no better way.
+        (true, _) => json!({ "roots": {}, "elicitation": { "form": {}, "url": {} } }),
+        (false, true) => json!({ "roots": {}, "elicitation": { "url": {} } }),
+        (false, false) => json!({ "roots": {} }),
     }
 }
 

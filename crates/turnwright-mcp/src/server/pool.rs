@@ -16,6 +16,7 @@ use crate::features::Tool;
 use crate::features::tools::ListedTool;
 use crate::transport::http::login::LoginStore;
 use turnwright_sandbox::SandboxProfile;
+use turnwright_types::client::ElicitationModes;
 use turnwright_workspace::exec::Environment;
 
 /// The environment of a session's servers.
@@ -28,8 +29,8 @@ pub struct ServerEnv {
     /// The sandbox profile to which a server's own settings are added; `None` if processes cannot be
     /// confined.
     pub profile: Option<SandboxProfile>,
-    /// True if the session's client can show forms.
-    pub supports_forms: bool,
+    /// The elicitations that the session's client can show.
+    pub elicitation: ElicitationModes,
     pub logins: LoginStore,
     /// How many bytes of memory a server in the sandbox may hold, with all that it has started.
     pub memory: Option<u64>,

@@ -172,6 +172,7 @@ mod tests {
     use crate::{
         LoginStore, ServerEnv, ServerPhase, ServerPool, ServerSource, ServerSpec, ServerTransport,
     };
+    use turnwright_types::client::ElicitationModes;
     use turnwright_workspace::exec::Environment;
 
     /// Never answers. Counts the requests that are not dropped.
@@ -251,7 +252,7 @@ mod tests {
             cwd: nowhere.clone(),
             roots: Vec::new(),
             profile: None,
-            supports_forms: false,
+            elicitation: ElicitationModes::default(),
             memory: None,
             logins: LoginStore::new(&nowhere),
             package_caches: Vec::new(),

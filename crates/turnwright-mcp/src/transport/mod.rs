@@ -2,11 +2,13 @@
 //! requests and notifications to its handler. The modules below transport the messages: through the pipes of a
 //! process, over HTTP, or through a link to a server that runs inside the session's client.
 
+mod followed;
 pub(crate) mod http;
 mod line;
 pub(crate) mod link;
 pub(crate) mod process;
 pub(crate) mod program_setup;
+mod result_cache;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,6 +30,7 @@ use crate::features::JsonObject;
 use crate::server::handshake::{self, ServerInfo};
 use http::channel::HttpChannel;
 use link::LinkChannel;
+use result_cache::{ResultCache, time_to_live};
 use turnwright_rpc::{
     MAX_PENDING_REQUESTS, Outbox, Params, ParsedLine, PendingRequests, RequestError, RequestId,
     RpcError, RpcMessage, RpcResponse, parse_line,
@@ -94,6 +97,10 @@ struct OpenExchanges {
     questions: HashMap<RequestId, CancellationToken>,
     /// The running calls by their progress tokens. Only the latest progress of each is kept.
     progress: HashMap<u64, watch::Sender<Progress>>,
+    /// The resources that are followed, by their URIs, and whether they have changed.
+    resources: HashMap<String, watch::Sender<bool>>,
+    /// The results that a notification may make outdated.
+    results: ResultCache,
 }
 
 impl fmt::Debug for Peer {
@@ -174,14 +181,33 @@ impl Peer {
         }
     }
 
-    /// Sends a request and waits for its result.
+    /// Sends a request and waits for its result. A list or resource that is still fresh is not asked for again.
     pub(super) async fn request<T: DeserializeOwned>(
         &self,
         method: &'static str,
         params: JsonObject,
     ) -> Result<T, PeerError> {
-        let result = self.start(method, params).response().await?;
+        let can_keep = method.ends_with("/list") || method == "resources/read";
+        let login = match &self.0.channel {
+            Channel::Http(http) if can_keep => http.login_changed_at().await,
+            _ => None,
+        };
+        let key = (method, Value::Object(params.clone()).to_string(), login);
+        let (kept, version) = self.0.open.lock().results.find(&key);
+        let is_new = can_keep && kept.is_none();
+        let result = match kept {
+            Some(result) => result,
+            None => self.start(method, params).response().await?,
+        };
+        if is_new && let Some(ttl) = time_to_live(result.get()) {
+            self.0.open.lock().results.keep(key, version, ttl, &result);
+        }
         serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
+    }
+
+    /// Forgets the results of all methods that begin like this, because they may be outdated.
+    pub(super) fn forget_results(&self, prefix: &str) {
+        self.0.open.lock().results.forget(prefix);
     }
 
     /// Starts a request. It is sent now, or when its response is first waited for.
@@ -304,6 +330,17 @@ impl Peer {
 
     pub(super) fn handle_notification(&self, method: &str, params: &Value) {
         if method != "notifications/progress" {
+            match method {
+                "notifications/tools/list_changed" => self.forget_results("tools/"),
+                "notifications/prompts/list_changed" => self.forget_results("prompts/"),
+                method if method.starts_with("notifications/resources/") => {
+                    self.forget_results("resources/");
+                    if method.ends_with("/updated") {
+                        self.mark_changed(params["uri"].as_str().unwrap_or_default());
+                    }
+                }
+                _ => {}
+            }
             return self.0.handler.notify(method, params);
         }
         let Some((token, progress)) = read_progress(params) else { return };

@@ -204,6 +204,7 @@ mod tests {
 
     use super::*;
     use crate::{ServerSandbox, ServerSource};
+    use turnwright_types::client::ElicitationModes;
 
     fn program(path: &Path, mode: u32) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -262,7 +263,7 @@ mod tests {
             package_caches: vec![base.join("home/.npm")],
             private_caches: base.join("private"),
             logins: crate::LoginStore::new(Path::new("/none")),
-            supports_forms: false,
+            elicitation: ElicitationModes::default(),
             memory: None,
         };
         let variables = [("SSH_AUTH_SOCK", "/tmp/a"), ("DISPLAY", ":0"), ("LANG", "C")];

@@ -3,7 +3,7 @@
 //! breaks off is continued where it ended.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -127,6 +127,11 @@ impl HttpChannel {
     /// Waits until the connection cannot be used any more, and returns the reason.
     pub(crate) async fn lost(&self) -> String {
         self.connection.lost().await
+    }
+
+    /// When the login was last changed, if there is one.
+    pub(crate) async fn login_changed_at(&self) -> Option<SystemTime> {
+        self.connection.login.as_ref()?.changed_at().await
     }
 
     /// Ends the session.
@@ -267,6 +272,7 @@ impl HttpChannel {
             let exchange = async { self.finish(reply.await?, peer, id, (permit, sessions)).await };
             match exchange.await {
                 Err(HttpError::SessionExpired) if attempt == Attempt::Request => {
+                    peer.forget_results("");
                     self.renew_session(&session).await?;
                     attempt = Attempt::Retry;
                 }

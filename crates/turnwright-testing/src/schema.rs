@@ -105,7 +105,8 @@ fn against(version: usize, name: &str, body: &Value, message: &Value) {
     let mut servers = body["mcpServers"].as_array().into_iter().flatten();
     let mut has_skill = false;
     walk(body, &mut |key, value| has_skill |= key == "type" && value == "skill");
-    let is_unstable = ["plan_update", "cursor_update", "prompt_suggestions_update"].contains(&update)
+    let is_unstable = ["plan_update", "cursor_update", "prompt_suggestions_update"]
+        .contains(&update)
         || has_skill
         || name == "PromptResponse" && body.get("usage").is_some()
         || servers.any(|it| it["type"] == "acp");

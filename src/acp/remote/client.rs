@@ -12,9 +12,9 @@ use super::PROMPT_KEYS_PER_CONNECTION;
 use super::journal::Journal;
 use crate::session::Replayed;
 use turnwright_types::client::{
-    BufferError, Client, ClientConnection, EditorBuffers, ElicitationModes, FormOutcome, HelperView,
-    PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalExit, UserQuestion,
-    UserReply,
+    BufferError, Client, ClientConnection, EditorBuffers, ElicitationModes, FormOutcome,
+    HelperView, PermissionAnswer, PermissionRequest, ServerForm, StartedHelper, TerminalExit,
+    UserQuestion, UserReply,
 };
 use turnwright_types::effect::{CallContent, fenced};
 use turnwright_types::ids::CallId;

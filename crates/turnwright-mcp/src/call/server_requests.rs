@@ -271,7 +271,10 @@ mod tests {
             ("https://example.org/a?b#c", "example.org. It is not"),
             ("HTTPS://EXAMPLE.ORG:443", "example.org. It is not"),
             ("https://example.org:8443/", "example.org:8443. It is not"),
-            ("http://example.org/", "example.org. The connection to it is not encrypted. It is not"),
+            (
+                "http://example.org/",
+                "example.org. The connection to it is not encrypted. It is not",
+            ),
             ("https://good.example@evil.example/", "evil.example. The user name before the host"),
             ("https://good.example:x@evil.example/", "evil.example. The user name before the host"),
             ("https://good.example\\@evil.example/", "good.example. It is not"),

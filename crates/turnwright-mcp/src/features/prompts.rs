@@ -241,9 +241,8 @@ fn line(text: &str) -> String {
 /// Reads the arguments of a prompt from the words after its command.
 fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
     let assigned = assign_arguments(arguments, text)?;
-    let missing: Vec<_> = missing_arguments(arguments, &assigned)
-        .map(|argument| argument.name.as_str())
-        .collect();
+    let missing: Vec<_> =
+        missing_arguments(arguments, &assigned).map(|argument| argument.name.as_str()).collect();
     if missing.is_empty() {
         return Ok(assigned);
     }

@@ -40,9 +40,8 @@ impl Peer {
     pub(super) fn mark_changed(&self, changed: &str) {
         self.0.open.lock().resources.retain(|uri, followed| {
             let rest = changed.strip_prefix(uri.as_str());
-            let is_meant = rest.is_some_and(|rest| {
-                rest.is_empty() || rest.starts_with('/') || uri.ends_with('/')
-            });
+            let is_meant = rest
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || uri.ends_with('/'));
             if is_meant {
                 followed.send_replace(true);
             }

@@ -52,9 +52,11 @@ impl KnownCursors {
                 let after = CursorMessageAnchor::new(message.to_arc(), After);
                 self.here = Some(CursorAnchor::AgentMessage(after));
             }
-            Update::AgentThought { .. } | Update::ToolCall { .. } => self.here = None,
-            Update::UserChunk { message, .. } => {
+            Update::UserChunk { message, .. } if !message.is_waiting() => {
                 self.here.get_or_insert_with(|| anchor(CursorPlace::BeforePrompt, message));
+            }
+            Update::AgentThought { .. } | Update::ToolCall { .. } | Update::UserChunk { .. } => {
+                self.here = None;
             }
             Update::Compaction { id, state: CompactionState::Completed(_), .. } => {
                 self.here = has_compactions.then(|| anchor(CursorPlace::AfterCompaction, id));
@@ -121,6 +123,9 @@ mod tests {
         assert_eq!(sent(&[shown("1"), cursor("1")], true), [announced("1", &before)]);
         // A replay says the same as the turn did.
         assert_eq!(sent(&[said("2"), shown("3"), cursor("3")], true), [announced("3", &after)]);
+        // Words that no turn has read have no cursor, and are not before the next one.
+        let unread = [said("2"), shown("steering-7"), shown("1"), cursor("1")];
+        assert_eq!(sent(&unread, true), [announced("1", &before)]);
     }
 
     #[test]

@@ -343,7 +343,7 @@ impl AcpClient {
         Vec::new()
     }
 
-    /// Takes note of an update. Returns its form if it is about a cursor that the client can be told of.
+    /// Notes an update. Returns the one to send if it is about a cursor that the client can be told of.
     fn place_cursor(&self, update: &Update) -> Option<SessionUpdate> {
         let mut shown = self.caps.cursors.then(|| self.shown.lock())?;
         shown.cursors.note(update, self.caps.compactions)

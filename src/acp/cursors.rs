@@ -12,7 +12,7 @@ use super::schema::{
 use turnwright_types::ids::MessageId;
 use turnwright_types::update::{CompactionState, CursorPlace, Update};
 
-/// Makes the update of a cursor, of which the first has an anchor.
+/// Makes an update of a cursor. The first one has an anchor.
 pub(super) fn cursor_update(
     at: &MessageId,
     can_fork: bool,
@@ -39,13 +39,13 @@ pub(super) fn anchor(place: CursorPlace, at: &MessageId) -> CursorAnchor {
 /// The cursors of a session that a client of version 1 knows.
 #[derive(Debug, Default)]
 pub(super) struct KnownCursors {
-    /// The place of a new cursor, if the client has something there that it can name.
+    /// The place of a new cursor, if the client knows the id of something there.
     here: Option<CursorAnchor>,
     announced: HashSet<MessageId>,
 }
 
 impl KnownCursors {
-    /// Takes note of an update. Returns the one of its cursor if the client can find the place.
+    /// Notes an update. Returns the one to send if it is about a cursor that the client knows or can place.
     pub(super) fn note(&mut self, update: &Update, has_compactions: bool) -> Option<SessionUpdate> {
         match update {
             Update::AgentText { message, .. } => {

@@ -220,8 +220,8 @@ impl SessionActor {
         self.report_when_saved(done, Ok(self.announcements.settings.clone()));
     }
 
-    /// Gives options the values that the client wants from the start, in their order and without an update. One that
-    /// is refused has no effect: the answer to the opening request shows what is set (R-OPT-2).
+    /// Gives options the values that the client wants from the start, in the order of its list and without an update.
+    /// A value that is refused has no effect: the answer to the opening request shows what is set (R-OPT-2).
     pub(super) async fn apply_initial(&mut self, mut model: Option<ChosenModel>) {
         let initial = std::mem::take(&mut self.initial);
         if initial.is_empty() {

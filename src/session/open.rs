@@ -192,18 +192,17 @@ async fn look_at_options(
     let conversation = host.conversation(id.clone(), loaded, client);
     let announcements = Announcements::new(Vec::new(), Modalities::default(), Vec::new());
     let lifecycle = Lifecycle::new(host.stop_token(), CancelFlag::default(), None);
-    let mut actor = SessionActor::new(host, conversation, announcements, lifecycle);
+    let mut actor = SessionActor::new(Arc::clone(&host), conversation, announcements, lifecycle);
     if is_stored {
-        let store = actor.host.store().clone();
         // It may be open, or may have been a moment ago.
-        store.flush().await.ok();
+        host.store().flush().await.ok();
         let name = id.clone();
-        let reading = store.read(move |connection| read::session(connection, &name));
+        let reading = host.store().read(move |connection| read::session(connection, &name));
         let row = map_missing(reading.await, &id)?;
         actor.restore_settings(&row).await;
     }
     actor.commands.rescan(&actor.conversation.env).await;
-    Ok((settings::all(&actor.host, &actor.conversation), actor.menu()))
+    Ok((settings::all(&host, &actor.conversation), actor.menu()))
 }
 
 /// Looks for commands, and prepares the environment of MCP servers and the watch over their writes.

@@ -115,7 +115,7 @@ pub(super) fn resume_session_v2(
     opening::open_session(connection, request, wanted, client, done);
 }
 
-/// `session/options` (unstable) tells the options with which a session would be opened, and opens and changes nothing.
+/// `session/options` (unstable) returns the options with which a session would be opened. It changes nothing.
 pub(super) fn find_options(
     connection: &mut Connection,
     params: SessionOptionsRequest,
@@ -171,18 +171,18 @@ fn wanted_stored(
     opening.into_wanted(connection, id, SessionOrigin::Stored { replay })
 }
 
-/// Reads the parameters of version 2. Initial values of options have a type there. Version 1 takes every text for an id,
-/// so values of types that we do not have become some that no option has.
+/// Reads the parameters of version 2, in which each initial value of an option has a type. Version 1 takes every text
+/// for an id, so a value of an unknown type is replaced by one that no option accepts.
 ///
 /// # Errors
-/// If a value is malformed, or something else is.
+/// If a value or another parameter is malformed.
 fn read_typed<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
     let entries = params.get_mut("configOptions").and_then(Value::as_array_mut);
     for entry in entries.into_iter().flatten() {
         match (entry["type"].as_str(), entry.get("value")) {
             (Some("id"), Some(Value::String(_))) | (Some("boolean"), Some(Value::Bool(_))) => {}
             (None | Some("id" | "boolean"), _) | (_, None) => {
-                let text = "Each of `configOptions` must have a `type` and a `value` of it";
+                let text = "Each of `configOptions` must have a `type` and a `value` of that type";
                 return Err(Error::InvalidParams(text.to_owned()));
             }
             _ => {

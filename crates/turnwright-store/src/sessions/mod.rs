@@ -248,7 +248,7 @@ pub fn fork(
     copy_conversation(connection, (original, end), connection.last_insert_rowid(), now)
 }
 
-/// The number of the first entry behind a cursor, and the turn in which the cursor is.
+/// Returns the number of the first entry after a cursor, and the turn that the cursor is in.
 fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, u64), StoreError> {
     let message = MessageId::at_cursor(id).ok_or(StoreError::NoSuchCursor)?;
     let mut find =
@@ -306,7 +306,7 @@ fn delete_conversation(connection: &Connection, session: i64) -> Result<(), Stor
     Ok(())
 }
 
-/// Copies a conversation, or what of it is before the entry `end`, which is in this turn.
+/// Copies a conversation, or only the part before `end`, an entry's number with its turn.
 fn copy_conversation(
     connection: &Connection,
     (original, end): (i64, Option<(u64, u64)>),

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use super::capabilities::ClientCaps;
 use super::schema::CursorAnchorPosition::{After, Before};
 use super::schema::{
     CursorAnchor, CursorCapabilities, CursorCompactionAnchor, CursorForkCapabilities,
@@ -46,7 +47,10 @@ pub(super) struct KnownCursors {
 
 impl KnownCursors {
     /// Notes an update. Returns the one to send if it is about a cursor that the client knows or can place.
-    pub(super) fn note(&mut self, update: &Update, has_compactions: bool) -> Option<SessionUpdate> {
+    pub(super) fn note(&mut self, update: &Update, caps: ClientCaps) -> Option<SessionUpdate> {
+        if !caps.cursors {
+            return None;
+        }
         match update {
             Update::AgentText { message, .. } => {
                 let after = CursorMessageAnchor::new(message.to_arc(), After);
@@ -59,7 +63,7 @@ impl KnownCursors {
                 self.here = None;
             }
             Update::Compaction { id, state: CompactionState::Completed(_), .. } => {
-                self.here = has_compactions.then(|| anchor(CursorPlace::AfterCompaction, id));
+                self.here = caps.compactions.then(|| anchor(CursorPlace::AfterCompaction, id));
             }
             Update::Cursor { at, can_fork, .. } if self.announced.contains(at) => {
                 return Some(cursor_update(at, *can_fork, None));
@@ -100,9 +104,10 @@ mod tests {
     }
 
     /// What a client of version 1 is sent for these updates.
-    fn sent(updates: &[Update], has_compactions: bool) -> Vec<Value> {
+    fn sent(updates: &[Update], compactions: bool) -> Vec<Value> {
         let mut known = KnownCursors::default();
-        let sent = updates.iter().filter_map(|update| known.note(update, has_compactions));
+        let caps = ClientCaps { cursors: true, compactions, ..ClientCaps::default() };
+        let sent = updates.iter().filter_map(|update| known.note(update, caps));
         sent.map(|update| serde_json::to_value(update).unwrap()).collect()
     }
 

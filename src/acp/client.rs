@@ -15,7 +15,7 @@ use super::capabilities::ClientCaps;
 use super::cursors::KnownCursors;
 use super::schema::{
     CreateTerminalRequest, EnvVariable, KillTerminalRequest, ReadTextFileRequest,
-    ReleaseTerminalRequest, SessionId, SessionNotification, SessionUpdate, TerminalId as WireId,
+    ReleaseTerminalRequest, SessionId, SessionNotification, TerminalId as WireId,
     TerminalOutputRequest, WaitForTerminalExitRequest, WriteTextFileRequest,
 };
 use super::subagents::{ChildSession, ToldSessions};
@@ -125,7 +125,7 @@ impl Client for AcpClient {
     fn update(&self, mut update: Update) {
         self.told.leave_out_unknown(&mut update);
         let released = self.observe_cards(&update);
-        let cursor = self.place_cursor(&update);
+        let cursor = self.shown.lock().cursors.note(&update, self.caps);
         if let Some(update) = cursor.or_else(|| to_wire::update(update, self.caps, &self.cwd)) {
             let params = SessionNotification::new(self.session.clone(), update);
             self.peer.outbox().notify("session/update", &params);
@@ -341,12 +341,6 @@ impl AcpClient {
             }
         }
         Vec::new()
-    }
-
-    /// Takes note of an update. Returns its form if it is about a cursor that the client can be told of.
-    fn place_cursor(&self, update: &Update) -> Option<SessionUpdate> {
-        let mut shown = self.caps.cursors.then(|| self.shown.lock())?;
-        shown.cursors.note(update, self.caps.compactions)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::HashSet;
 
+use super::capabilities::ClientCaps;
 use super::schema::CursorAnchorPosition::{After, Before};
 use super::schema::{
     CursorAnchor, CursorCapabilities, CursorCompactionAnchor, CursorForkCapabilities,
@@ -12,7 +13,7 @@ use super::schema::{
 use turnwright_types::ids::MessageId;
 use turnwright_types::update::{CompactionState, CursorPlace, Update};
 
-/// Makes the update of a cursor, of which the first has an anchor.
+/// Makes an update of a cursor. The first one has an anchor.
 pub(super) fn cursor_update(
     at: &MessageId,
     can_fork: bool,
@@ -39,25 +40,30 @@ pub(super) fn anchor(place: CursorPlace, at: &MessageId) -> CursorAnchor {
 /// The cursors of a session that a client of version 1 knows.
 #[derive(Debug, Default)]
 pub(super) struct KnownCursors {
-    /// The place of a new cursor, if the client has something there that it can name.
+    /// The place of a new cursor, if the client knows the id of something there.
     here: Option<CursorAnchor>,
     announced: HashSet<MessageId>,
 }
 
 impl KnownCursors {
-    /// Takes note of an update. Returns the one of its cursor if the client can find the place.
-    pub(super) fn note(&mut self, update: &Update, has_compactions: bool) -> Option<SessionUpdate> {
+    /// Notes an update. Returns the one to send if it is about a cursor that the client knows or can place.
+    pub(super) fn note(&mut self, update: &Update, caps: ClientCaps) -> Option<SessionUpdate> {
+        if !caps.cursors {
+            return None;
+        }
         match update {
             Update::AgentText { message, .. } => {
                 let after = CursorMessageAnchor::new(message.to_arc(), After);
                 self.here = Some(CursorAnchor::AgentMessage(after));
             }
-            Update::AgentThought { .. } | Update::ToolCall { .. } => self.here = None,
-            Update::UserChunk { message, .. } => {
+            Update::UserChunk { message, .. } if !message.is_waiting() => {
                 self.here.get_or_insert_with(|| anchor(CursorPlace::BeforePrompt, message));
             }
+            Update::AgentThought { .. } | Update::ToolCall { .. } | Update::UserChunk { .. } => {
+                self.here = None;
+            }
             Update::Compaction { id, state: CompactionState::Completed(_), .. } => {
-                self.here = has_compactions.then(|| anchor(CursorPlace::AfterCompaction, id));
+                self.here = caps.compactions.then(|| anchor(CursorPlace::AfterCompaction, id));
             }
             Update::Cursor { at, can_fork, .. } if self.announced.contains(at) => {
                 return Some(cursor_update(at, *can_fork, None));
@@ -98,9 +104,10 @@ mod tests {
     }
 
     /// Returns the cursors that a client of version 1 is sent for these updates.
-    fn sent(updates: &[Update], has_compactions: bool) -> Vec<Value> {
+    fn sent(updates: &[Update], compactions: bool) -> Vec<Value> {
         let mut known = KnownCursors::default();
-        let sent = updates.iter().filter_map(|update| known.note(update, has_compactions));
+        let caps = ClientCaps { cursors: true, compactions, ..ClientCaps::default() };
+        let sent = updates.iter().filter_map(|update| known.note(update, caps));
         sent.map(|update| serde_json::to_value(update).unwrap()).collect()
     }
 
@@ -121,6 +128,9 @@ mod tests {
         assert_eq!(sent(&[shown("1"), cursor("1")], true), [announced("1", &before)]);
         // A replay says the same as the turn did.
         assert_eq!(sent(&[said("2"), shown("3"), cursor("3")], true), [announced("3", &after)]);
+        // Words that no turn has read have no cursor, and are not before the next one.
+        let unread = [said("2"), shown("steering-7"), shown("1"), cursor("1")];
+        assert_eq!(sent(&unread, true), [announced("1", &before)]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, F
 /// The initial values of options. Those for unknown options and those of other types are left out (R-OPT-2).
 ///
 /// # Errors
-/// If an option has several.
+/// If an option has several values.
 fn initial_settings(
     entries: &[InitialSessionConfigOption],
 ) -> Result<Vec<(ConfigOptionId, String)>, Error> {

@@ -220,8 +220,8 @@ impl SessionActor {
         self.report_when_saved(done, Ok(self.announcements.settings.clone()));
     }
 
-    /// Gives options the values that the client wants from the start, in their order and without an update. One that
-    /// is refused has no effect: the answer to the opening request shows what is set (R-OPT-2).
+    /// Gives options the values that the client wants from the start, in the order of its list and without an update.
+    /// A value that is refused has no effect: the answer to the opening request shows what is set (R-OPT-2).
     pub(super) async fn apply_initial(&mut self, mut model: Option<ChosenModel>) {
         let initial = std::mem::take(&mut self.initial);
         if initial.is_empty() {
@@ -246,8 +246,9 @@ impl SessionActor {
                 }
             }
         }
-        self.save_settings();
+        // After this, `send_settings` only stores them.
         self.refresh_settings();
+        self.send_settings();
         self.conversation.log().flush().written().await;
     }
 
@@ -333,8 +334,9 @@ impl SessionActor {
         self.announcements.settings = settings::all(&self.host, &self.conversation);
     }
 
-    /// Stores the settings if they have changed.
-    fn save_settings(&mut self) {
+    /// Stores the settings if they have changed, and sends them to the client if it does not know
+    /// them.
+    pub(super) fn send_settings(&mut self) {
         let mode = self.conversation.mode().get();
         let selection = self.conversation.selection.get();
         let current = (mode, selection.model.name().to_owned(), selection.effort);
@@ -342,12 +344,6 @@ impl SessionActor {
             let (mode, model, effort) = current;
             self.conversation.log().save_settings(mode.id(), model, effort.id()).in_background();
         }
-    }
-
-    /// Stores the settings if they have changed, and sends them to the client if it does not know
-    /// them.
-    pub(super) fn send_settings(&mut self) {
-        self.save_settings();
         let settings = settings::all(&self.host, &self.conversation);
         self.send(|announcements| announcements.update_settings(settings));
     }

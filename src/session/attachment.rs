@@ -72,7 +72,7 @@ impl Replayed {
     }
 }
 
-/// The parts that were replayed, and the model that the client wants.
+/// The replayed parts, and the model that the client wants from the start.
 type ReplayResult = Result<(Replayed, Option<ChosenModel>), StoreError>;
 
 /// The connection of a session to its client.

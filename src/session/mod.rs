@@ -34,7 +34,9 @@ use turnwright_types::update::{ConfigOption, ConfigOptionId};
 pub(crate) use attachment::{Replayed, Takeover};
 pub(crate) use host::{SessionHost, last_client};
 pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
-pub(crate) use open::{ClientSide, OpenRequest, SessionOrigin, WantedSession, preview};
+pub(crate) use open::{
+    ClientSide, OpenRequest, SessionOptions, SessionOrigin, WantedSession, preview,
+};
 pub(crate) use servers::ServerCheck;
 pub(crate) use stored_sessions::history;
 pub(crate) use turnwright_llm::Modalities;

@@ -158,13 +158,31 @@ pub(super) async fn open_and_run(
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
 
-/// Returns the options with which a session would be opened, and its slash commands but for those of MCP servers.
-/// Nothing is opened, stored or sent to the client (R-OPT-1).
-pub(crate) async fn preview(
+/// The options of a session, and its slash commands but for those of MCP servers.
+pub(crate) type SessionOptions = (Vec<ConfigOption>, Vec<SlashCommand>);
+
+/// Reports the options with which a session would be opened. Nothing is opened, stored or sent to the client
+/// (R-OPT-1).
+pub(crate) fn preview(
+    host: &Arc<SessionHost>,
+    wanted: WantedSession,
+    client: ClientSide,
+    cancel: CancellationToken,
+    done: Completion<SessionOptions>,
+) {
+    let looking = look_at_options(Arc::clone(host), wanted, client);
+    let stop = host.stop_token();
+    host.spawn(async move {
+        let found = stop.run_until_cancelled(cancel.run_until_cancelled(looking)).await;
+        done.complete(found.flatten().unwrap_or(Err(Error::Cancelled)));
+    });
+}
+
+async fn look_at_options(
     host: Arc<SessionHost>,
     wanted: WantedSession,
     client: ClientSide,
-) -> Result<(Vec<ConfigOption>, Vec<SlashCommand>), Error> {
+) -> Result<SessionOptions, Error> {
     let id = wanted.id.clone();
     let is_stored = matches!(wanted.origin, SessionOrigin::Stored { .. });
     let reader = Arc::clone(&host);
@@ -174,18 +192,17 @@ pub(crate) async fn preview(
     let conversation = host.conversation(id.clone(), loaded, client);
     let announcements = Announcements::new(Vec::new(), Modalities::default(), Vec::new());
     let lifecycle = Lifecycle::new(host.stop_token(), CancelFlag::default(), None);
-    let mut actor = SessionActor::new(host, conversation, announcements, lifecycle);
+    let mut actor = SessionActor::new(Arc::clone(&host), conversation, announcements, lifecycle);
     if is_stored {
-        let store = actor.host.store().clone();
         // It may be open, or may have been a moment ago.
-        store.flush().await.ok();
+        host.store().flush().await.ok();
         let name = id.clone();
-        let reading = store.read(move |connection| read::session(connection, &name));
+        let reading = host.store().read(move |connection| read::session(connection, &name));
         let row = map_missing(reading.await, &id)?;
         actor.restore_settings(&row).await;
     }
     actor.commands.rescan(&actor.conversation.env).await;
-    Ok((settings::all(&actor.host, &actor.conversation), actor.menu()))
+    Ok((settings::all(&host, &actor.conversation), actor.menu()))
 }
 
 /// Looks for commands, and prepares the environment of MCP servers and the watch over their writes.

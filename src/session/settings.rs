@@ -123,7 +123,7 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
     Ok((model, doubt))
 }
 
-/// Returns the model among the values that options have from the start, if there is one and it is found.
+/// Returns the model that the client wants from the start, if it names one and that is found.
 pub(super) async fn initial_model(
     host: &Arc<SessionHost>,
     initial: &[(ConfigOptionId, String)],
@@ -208,7 +208,7 @@ impl ModelChoice {
         Ok(self.requested)
     }
 
-    /// The model was chosen at once: changes that are still waiting have no effect.
+    /// A model was chosen without waiting: changes that still wait for the provider have no effect.
     pub(super) fn supersede(&mut self) {
         self.requested += 1;
         self.applied = self.requested;

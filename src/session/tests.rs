@@ -12,11 +12,15 @@ use super::announcements::Announcements;
 use super::open::Opening;
 use super::open::lifecycle::{CancelFlag, Lifecycle};
 use super::servers::ServerLaunch;
-use super::{MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin, settings};
+use super::{
+    ClientSide, MAILBOX_CAPACITY, Modalities, SessionHandle, SessionHost, SessionOrigin,
+    WantedSession, preview, settings,
+};
 use crate::completion::Completion;
 use crate::error::Error;
 use crate::turn::fixture::{ScriptedReply, TurnFixture, turn_fixture};
 use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
+use turnwright_types::ids::SessionId;
 use turnwright_types::message::{PromptEnd, StopReason, UserMessage};
 
 struct TestSession {
@@ -24,9 +28,7 @@ struct TestSession {
     next: u64,
 }
 
-fn session(fixture: &TurnFixture) -> TestSession {
-    let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
-    let cancelling = CancelFlag::default();
+fn host(fixture: &TurnFixture) -> Arc<SessionHost> {
     // Nothing is stored: the store has no folder.
     let paths = Paths::below("nowhere");
     let config = Config::new(
@@ -35,7 +37,13 @@ fn session(fixture: &TurnFixture) -> TestSession {
         UserFile::at_default_path(&paths),
         paths,
     );
-    let host = Arc::new(SessionHost::new(config, fixture.cancel.clone()));
+    Arc::new(SessionHost::new(config, fixture.cancel.clone()))
+}
+
+fn session(fixture: &TurnFixture) -> TestSession {
+    let (mailbox, inbox) = mpsc::channel(MAILBOX_CAPACITY);
+    let cancelling = CancelFlag::default();
+    let host = host(fixture);
     let announcements = Announcements::new(
         Vec::new(),
         Modalities::default(),
@@ -83,6 +91,38 @@ async fn a_turn_that_panics_is_answered_and_the_session_goes_on() {
     let error = session.prompt("2").await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Internal { .. }), "{error}");
     assert_eq!(session.prompt("3").await.unwrap().unwrap(), StopReason::EndTurn);
+}
+
+/// Looking at the options of a session may take for ever, for example in a folder that never answers.
+#[tokio::test]
+async fn looking_at_options_ends_with_its_request_and_with_the_process() {
+    for process_ends in [true, false] {
+        let fixture = turn_fixture(Vec::new(), false, None);
+        let host = host(&fixture);
+        let cancel = CancellationToken::new();
+        let ended = if process_ends { &fixture.cancel } else { &cancel };
+        ended.cancel();
+        let wanted = WantedSession {
+            id: SessionId::random(),
+            cwd: "/".into(),
+            folders: Vec::new(),
+            servers: Vec::new(),
+            options: None,
+            settings: Vec::new(),
+            origin: SessionOrigin::New,
+        };
+        let client = ClientSide {
+            client: Arc::clone(fixture.conversation.client()),
+            buffers: None,
+            terminals: None,
+        };
+        let (sender, receiver) = oneshot::channel();
+        let done = Completion::new(move |result: Result<_, Error>| {
+            sender.send(result.map(drop)).ok();
+        });
+        preview(&host, wanted, client, cancel.clone(), done);
+        assert!(matches!(receiver.await.unwrap(), Err(Error::Cancelled)));
+    }
 }
 
 #[tokio::test]

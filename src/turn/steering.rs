@@ -52,12 +52,10 @@ impl SteeringQueue {
         if waiting.is_closed || waiting.messages.len() >= MAX_WAITING {
             return Err(message);
         }
-        // The entry is replaced once it is known where in the conversation the message stands. Its
-        // number makes an identifier that no other message has.
+        // The entry is replaced once it is known where in the conversation the message stands.
         let seq = log.reserve_seq();
-        let id = MessageId::from(format!("steering-{seq}"));
         let entry = Entry::Message {
-            id,
+            id: MessageId::waiting(seq),
             message: Arc::new(Message::User(message.clone())),
             audience: Audience::Both,
         };

@@ -201,3 +201,20 @@ fn cur_1_a_client_of_version_1_is_told_of_none_without_the_capability() {
         assert!(agent.updates_of("cursor_update").is_empty());
     }
 }
+
+#[test]
+fn cur_5_what_a_client_does_not_know_is_not_gone_for_it() {
+    for (client, is_v2) in clients() {
+        let mut agent = client.model(json!([says("One."), says("Two.")])).start();
+        assert_eq!(agent.turn("first"), "end_turn");
+        assert_eq!(agent.turn("second"), "end_turn");
+        let second = cursors(&agent).pop().unwrap().0;
+        agent.turn_text("/rewind 1");
+        // The replay is without the second prompt, and the next rewind goes back to before it.
+        replay(&mut agent, is_v2);
+        agent.turn_text("/rewind 1");
+        let told = cursors(&agent);
+        assert!(told.iter().any(|cursor| !cursor.1), "{told:?}");
+        assert!(told.iter().all(|cursor| cursor.0 != second), "{told:?}");
+    }
+}

@@ -243,7 +243,10 @@ impl StoredEntry {
     /// The update of the cursor at this entry, if clients are told of one there.
     pub fn cursor(&self, can_fork: bool) -> Option<Update> {
         let (place, at) = match &self.entry {
-            Entry::Message { id, message, audience } if *audience != Audience::Model => {
+            // The place and the id of words that wait for a turn are not final.
+            Entry::Message { id, message, audience }
+                if *audience != Audience::Model && !id.is_waiting() =>
+            {
                 message.as_user()?.own_parts().next()?;
                 (CursorPlace::BeforePrompt, id.clone())
             }

@@ -53,8 +53,6 @@ pub struct PromptRow {
 /// A rewind of the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RewindRow {
-    /// The first entry that it has removed.
-    pub to: u64,
     /// The sequence number of its entry.
     pub seq: u64,
     pub turn: u64,
@@ -195,14 +193,14 @@ pub fn undoable_rewind(
     session: i64,
     rewound: &RewoundEntries,
 ) -> Result<Option<RewindRow>, StoreError> {
-    let Some((to, seq)) = rewound.last_rewind() else { return Ok(None) };
+    let Some(seq) = rewound.last_rewind() else { return Ok(None) };
     let mut find = connection.prepare_cached(
         "SELECT turn FROM entries AS it WHERE session = ?1 AND seq = ?2 AND NOT EXISTS (SELECT 1 \
          FROM turns WHERE session = ?1 AND kind = 'prompt' AND number > it.turn) AND NOT EXISTS \
          (SELECT 1 FROM entries WHERE session = ?1 AND kind = 'cleared' AND seq > ?2)",
     )?;
     let found =
-        find.query_row(params![session, seq], |row| Ok(RewindRow { to, seq, turn: row.get(0)? }));
+        find.query_row(params![session, seq], |row| Ok(RewindRow { seq, turn: row.get(0)? }));
     Ok(found.optional()?)
 }
 

@@ -148,9 +148,9 @@ impl RewoundEntries {
         Ok(rewound)
     }
 
-    /// The first entry that the last rewind has removed, and its own, unless it was undone.
-    pub fn last_rewind(&self) -> Option<(u64, u64)> {
-        self.ranges.last().copied()
+    /// The sequence number of the last rewind that was not undone.
+    pub fn last_rewind(&self) -> Option<u64> {
+        self.ranges.last().map(|range| range.1)
     }
 
     /// True if the entry was rewound.

@@ -72,9 +72,24 @@ impl SessionId {
 }
 
 impl MessageId {
+    /// The id of words that wait for the running turn, in this place of the log. They get another one when the turn
+    /// reads them.
+    pub fn waiting(seq: u64) -> MessageId {
+        MessageId::from(format!("steering-{seq}"))
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.as_str().starts_with("steering-")
+    }
+
     /// The name of the cursor at this message or compaction. It is the same after a restart.
     pub fn cursor_id(&self) -> String {
         format!("cursor-{self}")
+    }
+
+    /// The message or compaction at the cursor with this name, if there is such a cursor.
+    pub fn at_cursor(name: &str) -> Option<MessageId> {
+        name.strip_prefix("cursor-").map(MessageId::from)
     }
 }
 

@@ -21,9 +21,8 @@ use crate::acp::versions::Version;
 use crate::acp::{to_wire, v2};
 use crate::completion::Completion;
 use crate::error::Error;
-use crate::session::{SessionOrigin, WantedSession, preview};
+use crate::session::{SessionOptions, SessionOrigin, WantedSession, preview};
 use turnwright_types::ids::SessionId;
-use turnwright_types::update::{ConfigOption, SlashCommand};
 
 /// The MCP servers are corrected before the rest is read, here and below.
 pub(super) fn new_session(
@@ -116,16 +115,17 @@ pub(super) fn resume_session_v2(
     opening::open_session(connection, request, wanted, client, done);
 }
 
-/// `session/options` (unstable) tells the options with which a session would be opened, and opens and changes nothing.
+/// `session/options` (unstable) returns the options with which a session would be opened. It changes nothing.
 pub(super) fn find_options(
     connection: &mut Connection,
     params: SessionOptionsRequest,
     reply: Responder<Value>,
 ) {
     let SessionOptionsRequest { cwd, additional_directories: folders, session_id, .. } = params;
-    let stored = session_id.as_ref().map(|_| SessionOrigin::Stored { replay: false });
-    let origin = stored.unwrap_or(SessionOrigin::New);
-    let id = session_id.map_or_else(SessionId::random, |id| SessionId::from(id.0.as_ref()));
+    let (id, origin) = match session_id {
+        Some(id) => (SessionId::from(id.0.as_ref()), SessionOrigin::Stored { replay: false }),
+        None => (SessionId::random(), SessionOrigin::New),
+    };
     let servers = Vec::new();
     let settings = Vec::new();
     let wanted = WantedSession { id, cwd, folders, servers, options: None, settings, origin };
@@ -134,7 +134,7 @@ pub(super) fn find_options(
     let version = connection.version;
     let caps = connection.client.unwrap_or_default();
     let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
-    let done = reply.done(move |(settings, commands): (Vec<ConfigOption>, Vec<SlashCommand>)| {
+    let done = reply.done(move |(settings, commands): SessionOptions| {
         drop(in_flight);
         match version {
             Version::V1 => json!({
@@ -146,11 +146,7 @@ pub(super) fn find_options(
             }),
         }
     });
-    let looking = preview(Arc::clone(&connection.host), wanted, client);
-    connection.host.spawn(async move {
-        let found = cancel.run_until_cancelled(looking).await;
-        done.complete(found.unwrap_or(Err(Error::Cancelled)));
-    });
+    preview(&connection.host, wanted, client, cancel, done);
 }
 
 fn wanted_new(connection: &Connection, opening: NewSessionRequest) -> Result<WantedSession, Error> {
@@ -175,23 +171,23 @@ fn wanted_stored(
     opening.into_wanted(connection, id, SessionOrigin::Stored { replay })
 }
 
-/// Reads the parameters of version 2. Initial values of options have a type there. Version 1 takes every text for an id,
-/// so values of types that we do not have become some that no option has.
+/// Reads the parameters of version 2, in which each initial value of an option has a type. Version 1 takes every text
+/// for an id, so a value of an unknown type is replaced by one that no option accepts.
 ///
 /// # Errors
-/// If a value is malformed, or something else is.
+/// If a value or another parameter is malformed.
 fn read_typed<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T, Error> {
     let entries = params.get_mut("configOptions").and_then(Value::as_array_mut);
     for entry in entries.into_iter().flatten() {
         match (entry["type"].as_str(), entry.get("value")) {
             (Some("id"), Some(Value::String(_))) | (Some("boolean"), Some(Value::Bool(_))) => {}
             (None | Some("id" | "boolean"), _) | (_, None) => {
-                let text = "Each of `configOptions` must have a `type` and a `value` of it";
+                let text = "Each of `configOptions` must have a `type` and a `value` of that type";
                 return Err(Error::InvalidParams(text.to_owned()));
             }
             _ => {
-                let name = entry["configId"].clone();
-                *entry = json!({ "configId": name, "type": "boolean", "value": true });
+                entry["type"] = "boolean".into();
+                entry["value"] = true.into();
             }
         }
     }

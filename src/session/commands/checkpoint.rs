@@ -59,9 +59,9 @@ async fn redo_last(task: &mut CommandTask) -> Result<String, StoreError> {
         let rewound = RewoundEntries::load(connection, key)?;
         let rewind = file_versions::undoable_rewind(connection, key, &rewound)?;
         let turns = file_versions::undoable_turns(connection, key)?;
-        Ok((rewind, UndoHistory::from_turns(&turns).last_undo()))
+        Ok((rewind, UndoHistory::from_turns(&turns).last_undo(), rewound))
     });
-    let (rewind, last_undo) = found.await?;
+    let (rewind, last_undo, rewound) = found.await?;
     // The files that a rewind restores belong to its own turn.
     let Some(rewind) = rewind.filter(|rewind| last_undo.is_none_or(|undo| undo <= rewind.turn))
     else {
@@ -73,7 +73,7 @@ async fn redo_last(task: &mut CommandTask) -> Result<String, StoreError> {
     } else {
         "Files were not changed.".to_owned()
     };
-    task.reload(rewind.to).await?;
+    task.reload(rewound).await?;
     Ok(format!("The conversation is as it was before `/rewind`. {files}"))
 }
 
@@ -84,9 +84,10 @@ pub(super) fn rewind(session: &mut SessionActor, call: CommandCall) -> PromptWor
 async fn rewind_to(task: &mut CommandTask) -> Result<String, StoreError> {
     let context = task.context();
     let found = context.read(|connection, key| {
-        file_versions::prompt_rows(connection, key, &RewoundEntries::load(connection, key)?)
+        let rewound = RewoundEntries::load(connection, key)?;
+        Ok((file_versions::prompt_rows(connection, key, &rewound)?, rewound))
     });
-    let prompts = found.await?;
+    let (prompts, rewound) = found.await?;
     let mut words = task.arguments.split_whitespace();
     let word = words.next();
     let rest = words.next();
@@ -104,7 +105,7 @@ async fn rewind_to(task: &mut CommandTask) -> Result<String, StoreError> {
     } else {
         "Files were not changed.".to_owned()
     };
-    task.reload(prompt.seq).await?;
+    task.reload(rewound).await?;
     let words = one_line_excerpt(&prompt.prompt_excerpt);
     Ok(format!(
         "The conversation is back before “{words}”. Everything after it is removed from the \
@@ -221,9 +222,10 @@ impl CommandTask {
         Ok(text)
     }
 
-    /// Rebuilds the model's history from the stored entries that still count, as after a restart. Tells the client at
-    /// which cursors from this entry on the session can be forked now.
-    async fn reload(&mut self, changed_from: u64) -> Result<(), StoreError> {
+    /// Rebuilds the model's history from the stored entries that still count, as after a restart. Tells the client of
+    /// the cursors at which the session can no longer be forked, or can be again. `before` are the entries that were
+    /// rewound until now.
+    async fn reload(&mut self, before: RewoundEntries) -> Result<(), StoreError> {
         let context = self.context();
         let reading = context.read(move |connection, key| {
             let rewound = RewoundEntries::load(connection, key)?;
@@ -231,10 +233,11 @@ impl CommandTask {
             let mut cursors = Vec::new();
             let all = RewoundEntries::default();
             read::each_entry::<StoreError>(connection, key, PAGE_SIZE, &all, |stored| {
-                let can_fork = !rewound.contains(stored.seq);
-                let cursor = stored.cursor(can_fork);
-                cursors.extend(cursor.filter(|_| stored.seq >= changed_from));
-                if can_fork {
+                let is_rewound = rewound.contains(stored.seq);
+                if is_rewound != before.contains(stored.seq) {
+                    cursors.extend(stored.cursor(!is_rewound));
+                }
+                if !is_rewound {
                     add_entry(&mut builder, stored);
                 }
                 Ok(())

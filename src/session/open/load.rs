@@ -56,7 +56,7 @@ pub(super) struct LoadedSession {
 }
 
 impl SessionHost {
-    /// Loads everything that a session needs. Locks and takes note of nothing unless it `is_opened`. Blocks.
+    /// Loads everything that a session needs. Unless the session `is_opened`, nothing is locked or recorded. Blocks.
     pub(super) fn load_session(
         &self,
         wanted: WantedSession,

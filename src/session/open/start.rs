@@ -75,7 +75,7 @@ impl SessionActor {
     }
 
     /// Records the stored conversation that the session begins with. The conversation of a fork is recorded under the
-    /// id of its source, so that a replay makes the fork again; if it is a part of its source, all of that is recorded.
+    /// id of its source, so that a replay makes the fork again; for a fork of a part, the whole source is recorded.
     async fn record_conversation(&mut self, source: Option<SessionId>, is_part: bool) {
         let facts = &self.host.process.outside;
         if !facts.records_conversations() {

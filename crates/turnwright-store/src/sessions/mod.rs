@@ -9,12 +9,12 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use crate::read::{
-    SESSION_COLUMNS, each_entry, path_to_value, session_key, session_row, to_millis,
+    SESSION_COLUMNS, entries_page, path_to_value, session_key, session_row, to_millis,
     unfinished_calls,
 };
 use crate::rows::finish_call;
 use crate::{CallOutcome, CallRow, CallStatus, RewoundEntries, SessionRow, StoreError};
-use turnwright_types::ids::SessionId;
+use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::update::{CursorPlace, Update};
 
 /// Which sessions to list.
@@ -248,20 +248,23 @@ pub fn fork(
     copy_conversation(connection, (original, end), connection.last_insert_rowid(), now)
 }
 
-/// The number of the first entry behind a cursor, and the turn in which the cursor is.
+/// Returns the number of the first entry after a cursor, and the turn that the cursor is in.
 fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, u64), StoreError> {
+    let message = MessageId::at_cursor(id).ok_or(StoreError::NoSuchCursor)?;
+    let mut find =
+        connection.prepare_cached("SELECT seq FROM entries WHERE session = ? AND message_id = ?")?;
+    let found = find.query_row(params![session, message.as_str()], |row| row.get(0)).optional()?;
+    let seq: u64 = found.ok_or(StoreError::NoSuchCursor)?;
     let rewound = RewoundEntries::load(connection, session)?;
-    let mut found = None;
-    each_entry::<StoreError>(connection, session, 64, &rewound, |stored| {
-        if let Some(Update::Cursor { place, at, .. }) = stored.cursor(true)
-            && at.cursor_id() == id
-        {
-            let included = u64::from(place == CursorPlace::AfterCompaction);
-            found = Some((stored.seq + included, stored.turn));
+    let (page, _) = entries_page(connection, session, (seq - 1, 1), &rewound)?;
+    let stored = page.first().ok_or(StoreError::NoSuchCursor)?;
+    match stored.cursor(true) {
+        Some(Update::Cursor { place: CursorPlace::AfterCompaction, .. }) => {
+            Ok((seq + 1, stored.turn))
         }
-        Ok(())
-    })?;
-    found.ok_or(StoreError::NoSuchCursor)
+        Some(_) => Ok((seq, stored.turn)),
+        None => Err(StoreError::NoSuchCursor),
+    }
 }
 
 /// Copies the conversation of session `from` into session `to`, with its title, and returns true. If `to`
@@ -303,7 +306,7 @@ fn delete_conversation(connection: &Connection, session: i64) -> Result<(), Stor
     Ok(())
 }
 
-/// Copies a conversation, or what of it is before the entry `end`, which is in this turn.
+/// Copies a conversation, or only the part before `end`, an entry's number with its turn.
 fn copy_conversation(
     connection: &Connection,
     (original, end): (i64, Option<(u64, u64)>),

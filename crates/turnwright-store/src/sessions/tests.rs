@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::*;
 use crate::rows::insert_entry;
 use crate::{Audience, Entry};
-use turnwright_types::ids::MessageId;
 use turnwright_types::message::{Message, UserMessage};
 
 fn id(number: usize) -> SessionId {
@@ -153,6 +152,7 @@ fn a_copy_that_ends_at_a_cursor_has_nothing_of_what_follows() {
         (5, 2, prompt("msg-5", Audience::Both)),
         (6, 3, prompt("msg-6", Audience::User)),
         (7, 3, Entry::Rewound { to: 6 }),
+        (8, 3, prompt("steering-8", Audience::Both)),
     ];
     for (seq, turn, entry) in &entries {
         insert_entry(&connection, 0, (*seq, *turn, 0), entry).unwrap();
@@ -176,12 +176,13 @@ fn a_copy_that_ends_at_a_cursor_has_nothing_of_what_follows() {
         let found = ["entries", "turns", "file_versions"].map(|table| count(table, &id(number)));
         assert_eq!(found, expected, "{at}");
     }
-    for unknown in ["cursor-msg-2", "cursor-msg-6", "cursor-msg-7", "msg-1", ""] {
+    let none = ["cursor-msg-2", "cursor-msg-6", "cursor-msg-7", "cursor-steering-8", "msg-1", ""];
+    for unknown in none {
         let refused = fork(&connection, &id(0), &id(9), Some(unknown));
         assert_eq!(refused, Err(StoreError::NoSuchCursor), "{unknown}");
         assert!(!exists(&connection, &id(9)).unwrap(), "{unknown}");
     }
-    assert_eq!(count("entries", &id(0)), 7);
+    assert_eq!(count("entries", &id(0)), 8);
 }
 
 #[test]

@@ -13,10 +13,11 @@ use super::methods::READING;
 use super::schema;
 use super::schema::{
     ErrorStopReason, IdleStateUpdate, IdleStopReason, MessageId, RequiresActionStateUpdate,
-    RunningStateUpdate, SessionCancelCapabilities, SessionMessage, SessionNotification,
-    SessionUpdate, StateUpdate, SubagentSessionCapabilities, SubagentUpdate,
+    RunningStateUpdate, SessionCancelCapabilities, SessionMessage, SessionUpdate, StateUpdate,
+    SubagentSessionCapabilities, SubagentUpdate,
 };
 use super::to_wire;
+use super::v2::send_update;
 use super::versions::Version;
 use crate::error::Error;
 use turnwright_rpc::{Outbox, Params, Peer};
@@ -30,7 +31,7 @@ use turnwright_types::update::Update;
 const INTERNAL_ERROR: i32 = -32603;
 
 /// What the client of a connection was told of its sessions. Clones share it.
-// Held only to look something up.
+// Held only to look something up, and while a state is queued.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToldSessions(Arc<Mutex<KnownSessions>>);
 
@@ -40,6 +41,30 @@ struct KnownSessions {
     helpers: HashMap<SessionId, Option<SessionId>>,
     /// The last states in version 2, with the work in the background. An idle session without any has none.
     states: HashMap<SessionId, Value>,
+}
+
+impl KnownSessions {
+    /// The last state of a session. One of which the client was told none has only work in the background.
+    fn state(&mut self, session: &SessionId) -> &mut Value {
+        self.states.entry(session.clone()).or_insert_with(|| json!({ "background": [] }))
+    }
+
+    /// Notes the state of a session and completes it: it names the work that goes on beside the turn.
+    fn note_state(&mut self, session: &SessionId, mut state: Value) -> Value {
+        let last = self.state(session);
+        last["state"] = state["state"].clone();
+        state["background"] = last["background"].clone();
+        if state["state"] == "idle" && state["background"] == json!([]) {
+            self.states.remove(session);
+        }
+        state
+    }
+
+    fn send_state(&mut self, outbox: &Outbox, session: &SessionId, state: Value) {
+        let mut update = self.note_state(session, state);
+        update["sessionUpdate"] = "state_update".into();
+        send_update(outbox, session, &update);
+    }
 }
 
 impl ToldSessions {
@@ -61,9 +86,9 @@ impl ToldSessions {
             return Ok(());
         }
         // Parameters that do not fit are the handler's to refuse.
-        let Ok(params) = params.read::<Value>() else { return Ok(()) };
-        let Some(id) = params["sessionId"].as_str().map(SessionId::from) else { return Ok(()) };
-        if !self.0.lock().helpers.contains_key(&id) {
+        let params = params.read::<Value>().unwrap_or_default();
+        let session = params["sessionId"].as_str().map(SessionId::from);
+        if session.is_none_or(|id| !self.0.lock().helpers.contains_key(&id)) {
             return Ok(());
         }
         Err(Error::InvalidParams(format!(
@@ -83,23 +108,9 @@ impl ToldSessions {
         });
     }
 
-    /// Notes the state of a session and completes it: it names the work that goes on beside the turn.
-    fn note_state(&self, session: &SessionId, mut state: Value) -> Value {
-        let mut known = self.0.lock();
-        let last = known.states.entry(session.clone()).or_insert_with(new_state);
-        last["state"] = state["state"].clone();
-        state["background"] = last["background"].clone();
-        if state["state"] == "idle" && state["background"] == json!([]) {
-            known.states.remove(session);
-        }
-        state
-    }
-
     /// Sends a state of a session to a client of version 2.
     pub(super) fn send_state(&self, outbox: &Outbox, session: &SessionId, state: Value) {
-        let mut update = self.note_state(session, state);
-        update["sessionUpdate"] = "state_update".into();
-        notify(outbox, session, &update);
+        self.0.lock().send_state(outbox, session, state);
     }
 
     /// Notes that work goes on beside the turns of a session, or that it has ended. The client gets the state again.
@@ -111,28 +122,18 @@ impl ToldSessions {
         goes_on: bool,
     ) {
         let mut known = self.0.lock();
-        let last = known.states.entry(session.clone()).or_insert_with(new_state);
+        let last = known.state(session);
         let state = json!({ "state": last["state"] });
         let Some(all) = last["background"].as_array_mut() else { return };
         let before = all.len();
         all.retain(|other| *other != work);
         all.extend(goes_on.then_some(work));
         let is_changed = all.len() != before;
-        drop(known);
         // A client that takes over is told the state later.
         if is_changed && !state["state"].is_null() {
-            self.send_state(outbox, session, state);
+            known.send_state(outbox, session, state);
         }
     }
-}
-
-/// The state of a session of which the client was told none.
-fn new_state() -> Value {
-    json!({ "background": [] })
-}
-
-fn notify(outbox: &Outbox, session: &SessionId, update: &Value) {
-    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": update }));
 }
 
 /// The session of a helper, as the client shows it.
@@ -176,22 +177,19 @@ impl ChildSession {
         Box::new(child)
     }
 
-    fn send(&self, session: &SessionId, update: SessionUpdate) {
-        let params = SessionNotification::new(wire_id(session), update);
-        self.peer.outbox().notify("session/update", &params);
-    }
-
     /// Tells the parent what has changed, with the new state of the child. In version 2 the child gets its state, too.
     fn change_state(&self, state: StateUpdate, change: SubagentUpdate) {
+        let outbox = self.peer.outbox();
         let update = SessionUpdate::SubagentUpdate(change.state(state.clone()));
         if self.version == Version::V1 {
-            return self.send(&self.parent, update);
+            return send_update(outbox, &self.parent, &update);
         }
+        let mut known = self.told.0.lock();
         let state = serde_json::to_value(state).unwrap_or_default();
         let mut update = serde_json::to_value(update).unwrap_or_default();
-        update["state"] = self.told.note_state(&self.id, state.clone());
-        notify(self.peer.outbox(), &self.parent, &update);
-        self.told.send_state(self.peer.outbox(), &self.id, state);
+        update["state"] = known.note_state(&self.id, state.clone());
+        send_update(outbox, &self.parent, &update);
+        known.send_state(outbox, &self.id, state);
     }
 
     /// Adds the helper to the work in the background of its parent, or removes it.
@@ -208,7 +206,7 @@ impl ChildSession {
             .sender_session_id(wire_id(from))
             .recipient_session_id(wire_id(to))
             .content(vec![to_wire::prompt_block(PromptPart::Text(text.to_owned()))]);
-        self.send(&self.id, SessionUpdate::SessionMessage(message));
+        send_update(self.peer.outbox(), &self.id, &SessionUpdate::SessionMessage(message));
     }
 }
 
@@ -222,6 +220,7 @@ impl HelperView for ChildSession {
             }
             // It has begun before this client has taken over the session.
             Update::CallUpdate(changed) if !self.calls.contains(&changed.id) => return,
+            Update::TerminalEnded { call, .. } if !self.calls.contains(call) => return,
             Update::CallUpdate(changed) => changed.can_cancel = false,
             _ => {}
         }

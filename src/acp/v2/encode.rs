@@ -48,22 +48,16 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: C
         Update::Cursor { place, at, can_fork } => {
             let anchor = cursors::anchor(place, &at);
             let update = cursors::cursor_update(&at, can_fork, Some(anchor));
-            return send_same(outbox, session, update);
+            return send_update(outbox, session, &update);
         }
         same => {
             if let Some(update) = to_wire::update(same, caps, Path::new("")) {
-                send_same(outbox, session, update);
+                send_update(outbox, session, &update);
             }
             return;
         }
     };
-    send_changed(outbox, session, &changed);
-}
-
-/// Sends an update that has the shape of version 1.
-fn send_same(outbox: &Outbox, session: &SessionId, update: schema::SessionUpdate) {
-    let session = schema::SessionId::new(session.to_arc());
-    outbox.notify("session/update", &schema::SessionNotification::new(session, update));
+    send_update(outbox, session, &changed);
 }
 
 /// The parameters of `session/update`. Long texts are not copied, as they would be by `json!`.
@@ -74,8 +68,8 @@ struct UpdateParams<'a, T: Serialize> {
     update: &'a T,
 }
 
-/// Sends an update that has another shape than in version 1.
-pub(super) fn send_changed(outbox: &Outbox, session: &SessionId, update: &impl Serialize) {
+/// Sends an update of a session.
+pub(in crate::acp) fn send_update(outbox: &Outbox, session: &SessionId, update: &impl Serialize) {
     let params = UpdateParams { session_id: session.as_str(), update };
     outbox.notify("session/update", &params);
 }
@@ -130,7 +124,7 @@ pub(super) fn send_new_call(
     card.fields.locations = card.fields.locations.filter(|locations| !locations.is_empty());
     let update = schema::SessionUpdate::ToolCallUpdate(card);
     let changed = ChangedCall { update, content: None, status: None, capabilities };
-    send_changed(outbox, session, &changed);
+    send_update(outbox, session, &changed);
 }
 
 /// Sends new values for some fields of a call. Version 1 has other diffs, and neither the status of a call
@@ -152,7 +146,7 @@ pub(super) fn send_call_update(
     }
     let content = changed.map(contents);
     let status = is_cancelled.then_some("cancelled");
-    send_changed(outbox, session, &ChangedCall { update, content, status, capabilities });
+    send_update(outbox, session, &ChangedCall { update, content, status, capabilities });
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {

@@ -295,19 +295,17 @@ impl HelperSet {
         }
     }
 
-    /// Lets the user see and cancel a helper, until it is removed. Returns true if the client shows it.
+    /// Lets the user see and cancel a helper, until it is removed.
     pub(crate) fn add(
         &self,
         started: StartedHelper,
         cancel: CancellationToken,
         client: &dyn Client,
-    ) -> bool {
+    ) {
         let shown = client.show_helper(&started);
-        let is_shown = shown.is_some();
         let session = started.session.clone();
         let helper = RunningHelper { started, cancel, questions: 0, shown };
         self.state.lock().running.insert(session, helper);
-        is_shown
     }
 
     /// Shows the helpers in a client that takes over the session.

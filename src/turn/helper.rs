@@ -87,7 +87,7 @@ impl Conversation {
             let tokens = CallTokens { call: cancel.clone(), turn: cancel };
             let own_session = record.session.clone();
             let client = HelperClient::new(Arc::clone(&session), call, &task, own_session, tokens);
-            shown_helper.extend(client.reference());
+            shown_helper.push(client.reference());
             in_same_session(async move {
                 let work = AssertUnwindSafe(self.run_helper(task, record, Arc::new(client)));
                 let ended = work.catch_unwind().await;
@@ -160,7 +160,7 @@ impl Conversation {
         }
         client.end(end);
         let mut outcome = outcome(result, calls, tokens, &session);
-        outcome.content.extend(client.reference());
+        outcome.content.push(client.reference());
         Ok(outcome)
     }
 

@@ -33,8 +33,6 @@ pub(super) struct HelperClient {
     id: SessionId,
     /// Cancelled with this helper alone, and with all that ends it.
     pub(super) tokens: CallTokens,
-    /// True if the client shows the conversation.
-    is_shown: bool,
     /// The call that has started it, and its card.
     pub(super) call: CallId,
     view: CallView,
@@ -76,13 +74,11 @@ impl HelperClient {
             task: task.prompt.clone(),
             in_background: task.in_background,
         };
-        let cancel = tokens.call.clone();
-        let is_shown = session.helpers.add(started, cancel, session.client.as_ref());
+        session.helpers.add(started, tokens.call.clone(), session.client.as_ref());
         HelperClient {
             session,
             id,
             tokens,
-            is_shown,
             call,
             view: task.view.clone(),
             name: task.kind.name.clone(),
@@ -104,9 +100,9 @@ impl HelperClient {
         }
     }
 
-    /// The part of the conversation that the card shows.
-    pub(super) fn reference(&self) -> Option<CallContent> {
-        self.is_shown.then(|| CallContent::Session(self.id.clone()))
+    /// Refers to the conversation on the card, for a client that shows it.
+    pub(super) fn reference(&self) -> CallContent {
+        CallContent::Session(self.id.clone())
     }
 
     /// The tool calls so far.
@@ -128,8 +124,7 @@ impl HelperClient {
         drop(progress);
         let mut update = CallUpdate::new(self.call.clone(), ToolCallStatus::InProgress);
         update.view = Some(self.view.clone());
-        let shown = std::iter::once(CallContent::Text(text)).chain(self.reference());
-        update.content = Some(shown.collect());
+        update.content = Some(vec![CallContent::Text(text), self.reference()]);
         self.session.client.update(update.into());
     }
 

@@ -68,10 +68,6 @@ impl KnownSessions {
 }
 
 impl ToldSessions {
-    fn set(&self, helper: &SessionId, parent: Option<&SessionId>) {
-        self.0.lock().helpers.insert(helper.clone(), parent.cloned());
-    }
-
     /// The session that has started a helper; `None` if the helper can no longer be cancelled, or is unknown.
     pub(super) fn parent_of(&self, helper: &SessionId) -> Option<SessionId> {
         self.0.lock().helpers.get(helper).cloned().flatten()
@@ -165,7 +161,7 @@ impl ChildSession {
         let is_listed = helper.in_background && version == Version::V2;
         let calls = HashSet::new();
         let child = ChildSession { peer, version, told, parent, id, is_listed, calls, client };
-        child.told.set(&child.id, Some(&child.parent));
+        child.told.0.lock().helpers.insert(child.id.clone(), Some(child.parent.clone()));
         let cancel = SessionCancelCapabilities::new();
         let update = SubagentUpdate::new(wire_id(&child.id))
             .title(escape_hidden_line(&helper.title))
@@ -241,7 +237,7 @@ impl HelperView for ChildSession {
     }
 
     fn end(&self, end: Result<StopReason, String>) {
-        self.told.set(&self.id, None);
+        self.told.0.lock().helpers.insert(self.id.clone(), None);
         let idle = StateUpdate::Idle(IdleStateUpdate::new().stop_reason(stop_reason(end)));
         let update = SubagentUpdate::new(wire_id(&self.id))
             .capabilities(None::<SubagentSessionCapabilities>);

@@ -2,7 +2,7 @@
 //! the session's set of them knows their types, those in the background, and the tokens that were used.
 
 use std::collections::HashMap;
-use std::fmt::{self, Debug, Formatter};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -152,14 +152,6 @@ pub struct HelperTask {
     pub in_background: bool,
 }
 
-impl HelperTask {
-    /// The purpose of the type, or the task in a few words.
-    pub(crate) fn description(&self) -> &str {
-        let purpose = self.kind.description.as_str();
-        if purpose.is_empty() { &self.title } else { purpose }
-    }
-}
-
 /// Runs helpers for the tool `agent`. A turn implements it for its calls.
 pub trait HelperRunner: Debug + Send + Sync {
     /// Runs a helper to its end and returns its answer, or starts it in the background.
@@ -167,7 +159,6 @@ pub trait HelperRunner: Debug + Send + Sync {
 }
 
 /// The helpers of a session. The default has none and starts none, as in a helper itself.
-#[derive(Debug)]
 pub struct HelperSet {
     /// One line for each type that users have defined; `None` if no helper may be started.
     catalogue: Option<Arc<[String]>>,
@@ -179,7 +170,7 @@ pub struct HelperSet {
     state: Mutex<HelperSetState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct HelperSetState {
     /// Cancels the helpers that are in the background now.
     background: Option<CancellationToken>,
@@ -204,12 +195,6 @@ struct RunningHelper {
     questions: u32,
     /// Its conversation in the client, if that shows it.
     shown: Option<Box<dyn HelperView>>,
-}
-
-impl Debug for RunningHelper {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        self.started.fmt(formatter)
-    }
 }
 
 /// Lets a helper in the background ask the user. The running turn does not end before this is dropped.

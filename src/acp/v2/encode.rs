@@ -24,11 +24,6 @@ use turnwright_types::update::{
 /// A session has one plan.
 const PLAN: &str = "plan";
 
-/// The capabilities of every client of version 2, as far as they matter here.
-fn baseline() -> ClientCaps {
-    ClientCaps { notices: true, compactions: true, ..ClientCaps::default() }
-}
-
 /// Sends an update that is not about prompts or tool calls.
 pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: ClientCaps) {
     let changed = match update {
@@ -116,7 +111,7 @@ pub(super) fn send_new_call(
     call: Update,
     capabilities: Option<Value>,
 ) {
-    let call = to_wire::update(call, baseline(), Path::new(""));
+    let call = to_wire::update(call, ClientCaps::default(), Path::new(""));
     let Some(schema::SessionUpdate::ToolCall(call)) = call else { return };
     let mut card = schema::ToolCallUpdate::from(call);
     // It has none yet.
@@ -140,7 +135,8 @@ pub(super) fn send_call_update(
     let changed = if has_diff { update.content.take() } else { None };
     let is_cancelled = update.status == ToolCallStatus::Cancelled;
     let update = Update::CallUpdate(Box::new(update));
-    let Some(mut update) = to_wire::update(update, baseline(), Path::new("")) else { return };
+    let update = to_wire::update(update, ClientCaps::default(), Path::new(""));
+    let Some(mut update) = update else { return };
     if is_cancelled && let schema::SessionUpdate::ToolCallUpdate(card) = &mut update {
         card.fields.status = None;
     }

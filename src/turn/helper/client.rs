@@ -67,10 +67,12 @@ impl HelperClient {
         tokens: CallTokens,
     ) -> HelperClient {
         let tokens = CallTokens { call: tokens.call.child_token(), ..tokens };
+        let purpose = &task.kind.description;
+        let description = if purpose.is_empty() { &task.title } else { purpose };
         let started = StartedHelper {
             session: id.clone(),
             title: task.view.title.clone(),
-            description: task.description().to_owned(),
+            description: description.clone(),
             task: task.prompt.clone(),
             in_background: task.in_background,
         };
@@ -143,8 +145,7 @@ impl HelperClient {
             can_cancel: false,
         });
         let mut card = QuestionCard { client, call: request.call.clone(), is_allowed: false, turn };
-        let _wait = OpenQuestion::of(self);
-        let asking = client.request_permission(request);
+        let asking = self.wait_for_user(client.request_permission(request));
         let answer = card.turn.cancel.run_until_cancelled(asking).await;
         card.is_allowed = matches!(
             answer,
@@ -156,6 +157,13 @@ impl HelperClient {
             ))
         );
         answer.unwrap_or_else(nobody_to_ask)
+    }
+
+    /// Waits for the user's answer to a question.
+    async fn wait_for_user<T>(&self, answer: BoxFuture<'_, T>) -> T {
+        self.session.helpers.count_question(&self.id, true);
+        let _open = OpenQuestion(self);
+        answer.await
     }
 
     fn set_step(&self, step: &str, new_calls: u32) {
@@ -202,15 +210,8 @@ impl Drop for QuestionCard<'_> {
     }
 }
 
-/// A question of a helper, which waits for the user until this is dropped.
+/// A question of a helper, which is open until this is dropped.
 struct OpenQuestion<'a>(&'a HelperClient);
-
-impl<'a> OpenQuestion<'a> {
-    fn of(helper: &'a HelperClient) -> OpenQuestion<'a> {
-        helper.session.helpers.count_question(&helper.id, true);
-        OpenQuestion(helper)
-    }
-}
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
@@ -272,10 +273,7 @@ impl Client for HelperClient {
         request.call = self.call.clone();
         // The client may show the question on the card.
         self.progress.lock().is_new = true;
-        Box::pin(async {
-            let _wait = OpenQuestion::of(self);
-            self.session.client.request_permission(request).await
-        })
+        Box::pin(self.wait_for_user(self.session.client.request_permission(request)))
     }
 
     fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
@@ -290,15 +288,11 @@ impl Client for HelperClient {
         form.call = self.call.clone();
         form.message = format!("{}: {}", self.name, form.message);
         if !self.in_background {
-            return Box::pin(async {
-                let _wait = OpenQuestion::of(self);
-                self.session.client.show_form(form).await
-            });
+            return Box::pin(self.wait_for_user(self.session.client.show_form(form)));
         }
         Box::pin(async {
             let Some(turn) = self.session.helpers.join_turn() else { return FormOutcome::Declined };
-            let _wait = OpenQuestion::of(self);
-            let showing = self.session.client.show_form(form);
+            let showing = self.wait_for_user(self.session.client.show_form(form));
             turn.cancel.run_until_cancelled(showing).await.unwrap_or(FormOutcome::Cancelled)
         })
     }

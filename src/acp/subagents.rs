@@ -216,7 +216,6 @@ impl HelperView for ChildSession {
             }
             // It has begun before this client has taken over the session.
             Update::CallUpdate(changed) if !self.calls.contains(&changed.id) => return,
-            Update::TerminalEnded { call, .. } if !self.calls.contains(call) => return,
             Update::CallUpdate(changed) => changed.can_cancel = false,
             _ => {}
         }
@@ -232,11 +231,10 @@ impl HelperView for ChildSession {
         self.change_state(state, SubagentUpdate::new(wire_id(&self.id)));
     }
 
-    fn answer(&self, text: &str) {
-        self.send_message("answer", &self.id, &self.parent, text);
-    }
-
-    fn end(&self, end: Result<StopReason, String>) {
+    fn end(&self, end: Result<StopReason, String>, answer: Option<&str>) {
+        if let Some(text) = answer {
+            self.send_message("answer", &self.id, &self.parent, text);
+        }
         self.told.0.lock().helpers.insert(self.id.clone(), None);
         let idle = StateUpdate::Idle(IdleStateUpdate::new().stop_reason(stop_reason(end)));
         let update = SubagentUpdate::new(wire_id(&self.id))

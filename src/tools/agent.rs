@@ -23,6 +23,7 @@ use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_t
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{TokenUsage, ToolSpec};
 use turnwright_types::text;
+use turnwright_types::update::Update;
 use turnwright_workspace::helper_types::HelperType;
 
 /// The name of the tool.
@@ -303,12 +304,12 @@ impl HelperSet {
         }
     }
 
-    /// Shows something in the conversation of a helper, if the client shows that.
-    pub(crate) fn show(&self, session: &SessionId, show: impl FnOnce(&mut dyn HelperView)) {
+    /// Sends an update of the conversation of a helper, if the client shows that.
+    pub(crate) fn show(&self, session: &SessionId, update: &Update) {
         let mut state = self.state.lock();
         let helper = state.running.get_mut(session);
         if let Some(shown) = helper.and_then(|helper| helper.shown.as_mut()) {
-            show(shown.as_mut());
+            shown.update(update.clone());
         }
     }
 

@@ -121,7 +121,7 @@ impl Conversation {
     ) -> ToolAnswer {
         let HelperRecord { session, log, written } = record;
         let selected = self.helper_selection(&task).await;
-        let selection = selected.inspect_err(|why| client.end(Err(why.for_user.clone())))?;
+        let selection = selected.inspect_err(|why| client.end(Err(why.for_user.clone()), None))?;
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
         let waiting = self.env.helpers.slot(selection.get().model.concurrent_requests());
         let Some(_slot) = client.tokens.call.run_until_cancelled(waiting).await else {
@@ -156,9 +156,8 @@ impl Conversation {
         let mut result = answer(finished);
         if let Ok(text) = &mut result {
             shorten(text, self.env.output_folder().join(format!("{}.md", client.call))).await;
-            client.show_answer(text);
         }
-        client.end(end);
+        client.end(end, result.as_deref().ok());
         let mut outcome = outcome(result, calls, tokens, &session);
         outcome.content.push(client.reference());
         Ok(outcome)

@@ -90,15 +90,10 @@ impl HelperClient {
         }
     }
 
-    /// Shows the answer in the conversation.
-    pub(super) fn show_answer(&self, text: &str) {
-        self.session.helpers.show(&self.id, |shown| shown.answer(text));
-    }
-
-    /// The helper has ended, or has failed for the reason given.
-    pub(super) fn end(&self, end: Result<StopReason, String>) {
+    /// The helper has ended, with an answer if there is one, or has failed for the reason given.
+    pub(super) fn end(&self, end: Result<StopReason, String>, answer: Option<&str>) {
         if let Some(shown) = self.session.helpers.remove(&self.id) {
-            shown.end(end);
+            shown.end(end, answer);
         }
     }
 
@@ -223,18 +218,19 @@ impl Drop for HelperClient {
     /// A helper that was dropped or has panicked must not seem to run.
     fn drop(&mut self) {
         let is_cancelled = self.tokens.call.is_cancelled();
-        self.end(if is_cancelled {
+        let end = if is_cancelled {
             Ok(StopReason::Cancelled)
         } else {
             Err("The helper has ended unexpectedly.".to_owned())
-        });
+        };
+        self.end(end, None);
     }
 }
 
 impl Client for HelperClient {
     fn update(&self, update: Update) {
         if !matches!(update, Update::Notice(_) | Update::Cursor { .. }) {
-            self.session.helpers.show(&self.id, |shown| shown.update(update.clone()));
+            self.session.helpers.show(&self.id, &update);
         }
         match update {
             Update::ToolCall { view, .. } => self.set_step(&view.title, 1),

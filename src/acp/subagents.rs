@@ -30,7 +30,7 @@ use turnwright_types::update::Update;
 /// The code of the error with which a helper has failed.
 const INTERNAL_ERROR: i32 = -32603;
 
-/// What the client of a connection was told of its sessions. Clones share it.
+/// The knowledge that the client of a connection has of its sessions. Clones share it.
 // Held only to look something up, and while a state is queued.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToldSessions(Arc<Mutex<KnownSessions>>);
@@ -214,7 +214,7 @@ impl HelperView for ChildSession {
                 self.calls.insert(id.clone());
                 *can_cancel = false;
             }
-            // It has begun before this client has taken over the session.
+            // It began before this client took over the session.
             Update::CallUpdate(changed) if !self.calls.contains(&changed.id) => return,
             Update::CallUpdate(changed) => changed.can_cancel = false,
             _ => {}

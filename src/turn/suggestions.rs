@@ -1,5 +1,5 @@
-//! Prompts that the user may want to send next. They are made without the model, of what a turn has left open: a check
-//! that fails, and steps of the plan.
+//! Prompts that the user may want to send next. They are made without the model, from what a turn has left open: a
+//! check that fails, and steps of the plan.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const MAX_CHARS: usize = 200;
 /// Words at the beginning of a command that tests, builds or checks a project.
 const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
                       pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
-/// How many words are its beginning: `npm --prefix web test`.
+/// The number of words in its beginning: `npm --prefix web test`.
 const FIRST_WORDS: usize = 4;
 /// Programs that take any word as a name.
 const TAKE_NAMES: &str = "cd chmod cp git ln mkdir mv rm rmdir tar touch";
@@ -42,7 +42,7 @@ impl Turn {
     }
 }
 
-/// One line without keys. They are removed first: half a key would not be found.
+/// Makes one line without keys. They are removed first, because half a key would not be found.
 fn suggestion(words: &str) -> String {
     text::clip_within(escape_hidden_line(&text::one_line(&redact::text(words))), MAX_CHARS)
 }

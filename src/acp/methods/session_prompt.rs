@@ -78,8 +78,8 @@ pub(super) fn prompt_v2(
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
-/// Puts an empty text in place of each skill, so that version 1 can read the rest. Returns the skills by the index of
-/// their blocks, too. `None` if there are none, or the reader of the rest says why it is malformed.
+/// Puts an empty text in the place of each skill, so that the types of version 1 can read the parameters. Returns the
+/// skills, too, by the index of their blocks. `None` if there are none, or if the parameters are malformed.
 fn take_skills(params: &str) -> Option<(String, HashMap<usize, String>)> {
     // Most prompts need not be read twice.
     let may_have_any = params.contains("\"skill\"");

@@ -241,7 +241,7 @@ impl AcpClientV2 {
         let Some(exit) = &delta.exit else { return };
         let mut calls = self.calls.lock();
         let known =
-            calls.get_mut(call).and_then(|call| call.terminal.replace(ShownTerminal::Settled));
+            calls.get_mut(call).and_then(|card| card.terminal.replace(ShownTerminal::Settled));
         drop(calls);
         if !delta.goes_on {
             return self.end_terminal(call, exit);

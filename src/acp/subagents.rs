@@ -13,10 +13,11 @@ use super::methods::READING;
 use super::schema;
 use super::schema::{
     ErrorStopReason, IdleStateUpdate, IdleStopReason, MessageId, RequiresActionStateUpdate,
-    RunningStateUpdate, SessionCancelCapabilities, SessionMessage, SessionNotification,
-    SessionUpdate, StateUpdate, SubagentSessionCapabilities, SubagentUpdate,
+    RunningStateUpdate, SessionCancelCapabilities, SessionMessage, SessionUpdate, StateUpdate,
+    SubagentSessionCapabilities, SubagentUpdate,
 };
 use super::to_wire;
+use super::v2::send_update;
 use super::versions::Version;
 use crate::error::Error;
 use turnwright_rpc::{Outbox, Params, Peer};
@@ -30,7 +31,7 @@ use turnwright_types::update::Update;
 const INTERNAL_ERROR: i32 = -32603;
 
 /// The sessions that the client of a connection was told of. Clones share them.
-// Held only to look something up.
+// Held only to look something up, and while a state is queued.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ToldSessions(Arc<Mutex<SessionStates>>);
 
@@ -42,11 +43,31 @@ struct SessionStates {
     states: HashMap<SessionId, Value>,
 }
 
-impl ToldSessions {
-    fn set(&self, helper: &SessionId, parent: Option<&SessionId>) {
-        self.0.lock().helpers.insert(helper.clone(), parent.cloned());
+impl SessionStates {
+    /// The last state of a session. One of which the client was told none has only work in the background.
+    fn state(&mut self, session: &SessionId) -> &mut Value {
+        self.states.entry(session.clone()).or_insert_with(|| json!({ "background": [] }))
     }
 
+    /// Notes the state of a session and completes it: it names the work that goes on beside the turn.
+    fn note_state(&mut self, session: &SessionId, mut state: Value) -> Value {
+        let last = self.state(session);
+        last["state"] = state["state"].clone();
+        state["background"] = last["background"].clone();
+        if state["state"] == "idle" && state["background"] == json!([]) {
+            self.states.remove(session);
+        }
+        state
+    }
+
+    fn send_state(&mut self, outbox: &Outbox, session: &SessionId, state: Value) {
+        let mut update = self.note_state(session, state);
+        update["sessionUpdate"] = "state_update".into();
+        send_update(outbox, session, &update);
+    }
+}
+
+impl ToldSessions {
     /// The session that has started a helper; `None` if the helper can no longer be cancelled, or is unknown.
     pub(super) fn parent_of(&self, helper: &SessionId) -> Option<SessionId> {
         self.0.lock().helpers.get(helper).cloned().flatten()
@@ -61,9 +82,9 @@ impl ToldSessions {
             return Ok(());
         }
         // Parameters that do not fit are the handler's to refuse.
-        let Ok(params) = params.read::<Value>() else { return Ok(()) };
-        let Some(id) = params["sessionId"].as_str().map(SessionId::from) else { return Ok(()) };
-        if !self.0.lock().helpers.contains_key(&id) {
+        let params = params.read::<Value>().unwrap_or_default();
+        let session = params["sessionId"].as_str().map(SessionId::from);
+        if session.is_none_or(|id| !self.0.lock().helpers.contains_key(&id)) {
             return Ok(());
         }
         Err(Error::InvalidParams(format!(
@@ -83,23 +104,9 @@ impl ToldSessions {
         });
     }
 
-    /// Notes the state of a session and completes it: it names the work that goes on beside the turn.
-    fn note_state(&self, session: &SessionId, mut state: Value) -> Value {
-        let mut known = self.0.lock();
-        let last = known.states.entry(session.clone()).or_insert_with(new_state);
-        last["state"] = state["state"].clone();
-        state["background"] = last["background"].clone();
-        if state["state"] == "idle" && state["background"] == json!([]) {
-            known.states.remove(session);
-        }
-        state
-    }
-
     /// Sends a state of a session to a client of version 2.
     pub(super) fn send_state(&self, outbox: &Outbox, session: &SessionId, state: Value) {
-        let mut update = self.note_state(session, state);
-        update["sessionUpdate"] = "state_update".into();
-        notify(outbox, session, &update);
+        self.0.lock().send_state(outbox, session, state);
     }
 
     /// Notes that work goes on beside the turns of a session, or that it has ended. The client gets the state again.
@@ -111,28 +118,18 @@ impl ToldSessions {
         goes_on: bool,
     ) {
         let mut known = self.0.lock();
-        let last = known.states.entry(session.clone()).or_insert_with(new_state);
+        let last = known.state(session);
         let state = json!({ "state": last["state"] });
         let Some(all) = last["background"].as_array_mut() else { return };
         let before = all.len();
         all.retain(|other| *other != work);
         all.extend(goes_on.then_some(work));
         let is_changed = all.len() != before;
-        drop(known);
         // A client that takes over is told the state later.
         if is_changed && !state["state"].is_null() {
-            self.send_state(outbox, session, state);
+            known.send_state(outbox, session, state);
         }
     }
-}
-
-/// The state of a session of which the client was told none.
-fn new_state() -> Value {
-    json!({ "background": [] })
-}
-
-fn notify(outbox: &Outbox, session: &SessionId, update: &Value) {
-    outbox.notify("session/update", &json!({ "sessionId": session.as_str(), "update": update }));
 }
 
 /// The session of a helper, as the client shows it.
@@ -164,7 +161,7 @@ impl ChildSession {
         let is_listed = helper.in_background && version == Version::V2;
         let calls = HashSet::new();
         let child = ChildSession { peer, version, told, parent, id, is_listed, calls, client };
-        child.told.set(&child.id, Some(&child.parent));
+        child.told.0.lock().helpers.insert(child.id.clone(), Some(child.parent.clone()));
         let cancel = SessionCancelCapabilities::new();
         let update = SubagentUpdate::new(wire_id(&child.id))
             .title(escape_hidden_line(&helper.title))
@@ -176,22 +173,19 @@ impl ChildSession {
         Box::new(child)
     }
 
-    fn send(&self, session: &SessionId, update: SessionUpdate) {
-        let params = SessionNotification::new(wire_id(session), update);
-        self.peer.outbox().notify("session/update", &params);
-    }
-
     /// Tells the parent what has changed, with the new state of the child. In version 2 the child gets its state, too.
     fn change_state(&self, state: StateUpdate, change: SubagentUpdate) {
+        let outbox = self.peer.outbox();
         let update = SessionUpdate::SubagentUpdate(change.state(state.clone()));
         if self.version == Version::V1 {
-            return self.send(&self.parent, update);
+            return send_update(outbox, &self.parent, &update);
         }
+        let mut known = self.told.0.lock();
         let state = serde_json::to_value(state).unwrap_or_default();
         let mut update = serde_json::to_value(update).unwrap_or_default();
-        update["state"] = self.told.note_state(&self.id, state.clone());
-        notify(self.peer.outbox(), &self.parent, &update);
-        self.told.send_state(self.peer.outbox(), &self.id, state);
+        update["state"] = known.note_state(&self.id, state.clone());
+        send_update(outbox, &self.parent, &update);
+        known.send_state(outbox, &self.id, state);
     }
 
     /// Adds the helper to the work in the background of its parent, or removes it.
@@ -208,7 +202,7 @@ impl ChildSession {
             .sender_session_id(wire_id(from))
             .recipient_session_id(wire_id(to))
             .content(vec![to_wire::prompt_block(PromptPart::Text(text.to_owned()))]);
-        self.send(&self.id, SessionUpdate::SessionMessage(message));
+        send_update(self.peer.outbox(), &self.id, &SessionUpdate::SessionMessage(message));
     }
 }
 
@@ -220,7 +214,7 @@ impl HelperView for ChildSession {
                 self.calls.insert(id.clone());
                 *can_cancel = false;
             }
-            // It has begun before this client has taken over the session.
+            // It began before this client took over the session.
             Update::CallUpdate(changed) if !self.calls.contains(&changed.id) => return,
             Update::CallUpdate(changed) => changed.can_cancel = false,
             _ => {}
@@ -237,12 +231,11 @@ impl HelperView for ChildSession {
         self.change_state(state, SubagentUpdate::new(wire_id(&self.id)));
     }
 
-    fn answer(&self, text: &str) {
-        self.send_message("answer", &self.id, &self.parent, text);
-    }
-
-    fn end(&self, end: Result<StopReason, String>) {
-        self.told.set(&self.id, None);
+    fn end(&self, end: Result<StopReason, String>, answer: Option<&str>) {
+        if let Some(text) = answer {
+            self.send_message("answer", &self.id, &self.parent, text);
+        }
+        self.told.0.lock().helpers.insert(self.id.clone(), None);
         let idle = StateUpdate::Idle(IdleStateUpdate::new().stop_reason(stop_reason(end)));
         let update = SubagentUpdate::new(wire_id(&self.id))
             .capabilities(None::<SubagentSessionCapabilities>);

@@ -2,7 +2,7 @@
 //! the session's set of them knows their types, those in the background, and the tokens that were used.
 
 use std::collections::HashMap;
-use std::fmt::{self, Debug, Formatter};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
@@ -23,6 +23,7 @@ use turnwright_types::effect::{CallView, ToolKind, escape_hidden_line, shorten_t
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{TokenUsage, ToolSpec};
 use turnwright_types::text;
+use turnwright_types::update::Update;
 use turnwright_workspace::helper_types::HelperType;
 
 /// The name of the tool.
@@ -152,14 +153,6 @@ pub struct HelperTask {
     pub in_background: bool,
 }
 
-impl HelperTask {
-    /// The purpose of the type, or the task in a few words.
-    pub(crate) fn description(&self) -> &str {
-        let purpose = self.kind.description.as_str();
-        if purpose.is_empty() { &self.title } else { purpose }
-    }
-}
-
 /// Runs helpers for the tool `agent`. A turn implements it for its calls.
 pub trait HelperRunner: Debug + Send + Sync {
     /// Runs a helper to its end and returns its answer, or starts it in the background.
@@ -167,7 +160,6 @@ pub trait HelperRunner: Debug + Send + Sync {
 }
 
 /// The helpers of a session. The default has none and starts none, as in a helper itself.
-#[derive(Debug)]
 pub struct HelperSet {
     /// One line for each type that users have defined; `None` if no helper may be started.
     catalogue: Option<Arc<[String]>>,
@@ -179,7 +171,7 @@ pub struct HelperSet {
     state: Mutex<HelperSetState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct HelperSetState {
     /// Cancels the helpers that are in the background now.
     background: Option<CancellationToken>,
@@ -204,12 +196,6 @@ struct RunningHelper {
     questions: u32,
     /// Its conversation in the client, if that shows it.
     shown: Option<Box<dyn HelperView>>,
-}
-
-impl Debug for RunningHelper {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        self.started.fmt(formatter)
-    }
 }
 
 /// Lets a helper in the background ask the user. The running turn does not end before this is dropped.
@@ -295,19 +281,17 @@ impl HelperSet {
         }
     }
 
-    /// Lets the user see and cancel a helper, until it is removed. Returns true if the client shows it.
+    /// Lets the user see and cancel a helper, until it is removed.
     pub(crate) fn add(
         &self,
         started: StartedHelper,
         cancel: CancellationToken,
         client: &dyn Client,
-    ) -> bool {
+    ) {
         let shown = client.show_helper(&started);
-        let is_shown = shown.is_some();
         let session = started.session.clone();
         let helper = RunningHelper { started, cancel, questions: 0, shown };
         self.state.lock().running.insert(session, helper);
-        is_shown
     }
 
     /// Shows the helpers in a client that takes over the session.
@@ -320,16 +304,17 @@ impl HelperSet {
         }
     }
 
-    /// Shows something in the conversation of a helper, if the client shows that.
-    pub(crate) fn show(&self, session: &SessionId, show: impl FnOnce(&mut dyn HelperView)) {
+    /// Sends an update of the conversation of a helper, if the client shows that.
+    pub(crate) fn show(&self, session: &SessionId, update: &Update) {
         let mut state = self.state.lock();
         let helper = state.running.get_mut(session);
         if let Some(shown) = helper.and_then(|helper| helper.shown.as_mut()) {
-            show(shown.as_mut());
+            shown.update(update.clone());
         }
     }
 
-    /// A helper waits for the user while at least one of its questions is open.
+    /// Notes that a helper has asked the user something, or that a question is no longer open. It waits for the user
+    /// while any is.
     pub(crate) fn count_question(&self, session: &SessionId, is_open: bool) {
         let mut state = self.state.lock();
         let Some(helper) = state.running.get_mut(session) else { return };

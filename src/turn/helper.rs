@@ -87,7 +87,7 @@ impl Conversation {
             let tokens = CallTokens { call: cancel.clone(), turn: cancel };
             let own_session = record.session.clone();
             let client = HelperClient::new(Arc::clone(&session), call, &task, own_session, tokens);
-            shown_helper.extend(client.reference());
+            shown_helper.push(client.reference());
             in_same_session(async move {
                 let work = AssertUnwindSafe(self.run_helper(task, record, Arc::new(client)));
                 let ended = work.catch_unwind().await;
@@ -121,7 +121,7 @@ impl Conversation {
     ) -> ToolAnswer {
         let HelperRecord { session, log, written } = record;
         let selected = self.helper_selection(&task).await;
-        let selection = selected.inspect_err(|why| client.end(Err(why.for_user.clone())))?;
+        let selection = selected.inspect_err(|why| client.end(Err(why.for_user.clone()), None))?;
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
         let waiting = self.env.helpers.slot(selection.get().model.concurrent_requests());
         let Some(_slot) = client.tokens.call.run_until_cancelled(waiting).await else {
@@ -156,11 +156,10 @@ impl Conversation {
         let mut result = answer(finished);
         if let Ok(text) = &mut result {
             shorten(text, self.env.output_folder().join(format!("{}.md", client.call))).await;
-            client.show_answer(text);
         }
-        client.end(end);
+        client.end(end, result.as_deref().ok());
         let mut outcome = outcome(result, calls, tokens, &session);
-        outcome.content.extend(client.reference());
+        outcome.content.push(client.reference());
         Ok(outcome)
     }
 

@@ -1,5 +1,5 @@
-//! Prompts that the user may want to send next. They are made without the model, of what a turn has left open: a check
-//! that fails, and steps of the plan.
+//! Prompts that the user may want to send next. They are made without the model, from what a turn has left open: a
+//! check that fails, and steps of the plan.
 
 use std::sync::Arc;
 
@@ -21,8 +21,10 @@ const MAX_CHARS: usize = 200;
 /// Words at the beginning of a command that tests, builds or checks a project.
 const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
                       pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
-/// How many words are its beginning: `npm --prefix web test`.
+/// The number of words in its beginning: `npm --prefix web test`.
 const FIRST_WORDS: usize = 4;
+/// Programs that take any word as a name.
+const TAKE_NAMES: &str = "cd chmod cp git ln mkdir mv rm rmdir tar touch";
 
 impl Turn {
     /// Suggests prompts after this turn, the likeliest first, to a client that shows them.
@@ -40,7 +42,7 @@ impl Turn {
     }
 }
 
-/// One line without keys. They are removed first: half a key would not be found.
+/// Makes one line without keys. They are removed first, because half a key would not be found.
 fn suggestion(words: &str) -> String {
     text::clip_within(escape_hidden_line(&text::one_line(&redact::text(words))), MAX_CHARS)
 }
@@ -67,6 +69,7 @@ fn is_check(line: &str) -> bool {
     shell::parse(line, dialect()).commands.iter().any(|command| {
         let mut words = command.argv().take(FIRST_WORDS);
         words.any(|word| CHECKS.split(' ').any(|check| check == word))
+            && TAKE_NAMES.split(' ').all(|program| program != command.program())
             && !shell::classify(command).is_read_only
     })
 }
@@ -90,7 +93,15 @@ mod tests {
             "make",
             "timeout 9 go test ./... 2>&1 | tail",
         ];
-        let others = ["cat test", "cargo run", "grep -r build .", "git log test", "python3 x.py"];
+        let others = [
+            "cat test",
+            "cargo run",
+            "grep -r build .",
+            "git commit -m test",
+            "mkdir -p build && cd build",
+            "python3 x.py",
+            "rm -rf build",
+        ];
         for (lines, expected) in [(&checks[..], true), (&others[..], false)] {
             for line in lines {
                 assert_eq!(is_check(line), expected, "{line}");
@@ -126,6 +137,7 @@ mod tests {
             (vec![(test, "killed by SIGABRT"), ("ls", "exit 2")], Some(test)),
             (vec![(test, "exit 101"), ("cargo test -q", "exit 0")], None),
             (vec![("ls build", "exit 2")], None),
+            (vec![(test, "exit 101"), ("rm -rf build", "exit 0")], Some(test)),
             (vec![(test, "stopped: it held too much")], None),
             (vec![(test, "The user refused it")], None),
             (vec![], None),

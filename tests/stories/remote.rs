@@ -523,6 +523,30 @@ fn v2_subagents_who_takes_over_a_session_is_told_of_the_helpers_that_work_first(
 }
 
 #[test]
+fn v2_subagents_the_card_of_a_helper_that_begins_without_a_client_refers_to_it() {
+    let task = calls("agent", &json!({ "description": "look", "prompt": "the task" }));
+    let starts = json!([{ "text": "Now" }, { "hold": true }, task[0]]);
+    let hangs = json!([{ "text": "Hm" }, { "hang": true }]);
+    let replies = json!([starts, says("Done."), { "when": "the task", "steps": hangs }]);
+    let mut agent = TestAgent::builder().v2().model(replies).start();
+    let session = agent.session.clone();
+    agent.prompt("go");
+    wait_for_text(&mut agent, "Now");
+    agent.break_off(SocketAgent::lose);
+    agent.model().release();
+    agent.model().wait_for_requests(2, LIMIT).unwrap();
+    agent.restart();
+    resume_v2(&mut agent, &session, false);
+    let child = agent.updates_of("subagent_update")[0]["sessionId"].clone();
+    agent.notify("session/cancel", &json!({ "sessionId": child }));
+    wait_for_text(&mut agent, "Done.");
+    let contents = told(&agent, "tool_call_update", "content");
+    let reference = json!({ "type": "session", "sessionId": child });
+    let mut parts = contents.iter().filter_map(Value::as_array).flatten();
+    assert!(parts.any(|part| *part == reference), "{contents:?}");
+}
+
+#[test]
 fn r_rem_14_who_resumes_a_session_can_cancel_the_call_that_runs() {
     let agent = TestAgent::builder().v2().model(json!([waiting_command(), says("Done.")]));
     let mut agent = agent.permission("allow_once").start();

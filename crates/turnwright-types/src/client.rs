@@ -94,10 +94,9 @@ pub trait HelperView: Send + Sync {
     fn update(&mut self, update: Update);
     /// The helper begins to wait for the user, or goes on.
     fn set_waiting(&self, is_waiting: bool);
-    /// Sends the answer that the session gets from the helper.
-    fn answer(&self, text: &str);
-    /// The helper has ended, or has failed for the reason given. Nothing follows.
-    fn end(&self, end: Result<StopReason, String>);
+    /// The helper has ended, with the answer that the session gets if there is one, or has failed for the reason given.
+    /// Nothing follows.
+    fn end(&self, end: Result<StopReason, String>, answer: Option<&str>);
 }
 
 /// The ways in which a client can show what an MCP server asks its user.

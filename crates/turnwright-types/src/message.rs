@@ -337,7 +337,7 @@ pub struct PromptEnd {
     pub stop: StopReason,
     /// The tokens of its requests, including its helpers', as far as they were counted.
     pub usage: TokenUsage,
-    /// The prompts that the client was told the user may want to send next.
+    /// The prompts that were suggested to the user for the next turn.
     pub suggestions: Vec<String>,
 }
 

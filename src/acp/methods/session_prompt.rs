@@ -21,8 +21,6 @@ use turnwright_types::message::{PromptEnd, Submission, UserMessage};
 /// The name of the method.
 pub(in crate::acp) const METHOD: &str = "session/prompt";
 
-/// A part of each block that invokes a skill.
-const SKILL: &str = "\"skill\"";
 /// The most characters of an idempotency key.
 const MAX_KEY_CHARS: usize = 255;
 
@@ -80,10 +78,12 @@ pub(super) fn prompt_v2(
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
-/// Puts an empty text in place of each skill, so that version 1 can read the rest. Returns the skills by the index of
-/// their blocks, too. `None` if there are none, or the reader of the rest says why it is malformed.
+/// Puts an empty text in the place of each skill, so that the types of version 1 can read the parameters. Returns the
+/// skills, too, by the index of their blocks. `None` if there are none, or if the parameters are malformed.
 fn take_skills(params: &str) -> Option<(String, HashMap<usize, String>)> {
-    let mut read: Value = params.contains(SKILL).then(|| serde_json::from_str(params).ok())??;
+    // Most prompts need not be read twice.
+    let may_have_any = params.contains("\"skill\"");
+    let mut read: Value = may_have_any.then(|| serde_json::from_str(params).ok())??;
     let mut skills = HashMap::new();
     for (index, block) in read.get_mut("prompt")?.as_array_mut()?.iter_mut().enumerate() {
         if block["type"] == "skill"

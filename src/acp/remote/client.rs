@@ -99,7 +99,7 @@ impl RemoteState {
     }
 }
 
-/// Says again that the command of a call goes on, for a client that lists what does.
+/// Says again that the command of a call goes on, for a client that lists the work in the background.
 fn still_runs(job: &CallId) -> Update {
     let mut update = CallUpdate::new(job.clone(), ToolCallStatus::InProgress);
     let exit = Some(TerminalExit::default());

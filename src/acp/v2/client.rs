@@ -124,7 +124,7 @@ impl AcpClientV2 {
     }
 
     fn send(&self, update: &Value) {
-        encode::send_changed(self.peer.outbox(), &self.session, update);
+        encode::send_update(self.peer.outbox(), &self.session, update);
     }
 
     /// The turn waits for the user until the returned value is dropped (R-TWO-8).
@@ -240,16 +240,13 @@ impl AcpClientV2 {
         }
         let Some(exit) = &delta.exit else { return };
         let mut calls = self.calls.lock();
-        let terminal = calls.get_mut(call).and_then(|known| known.terminal.as_mut());
-        let is_known = terminal.is_some();
-        if let Some(terminal) = terminal {
-            *terminal = ShownTerminal::Settled;
-        }
+        let known =
+            calls.get_mut(call).and_then(|card| card.terminal.replace(ShownTerminal::Settled));
         drop(calls);
         if !delta.goes_on {
             return self.end_terminal(call, exit);
         }
-        if !is_known {
+        if known.is_none() {
             // This client has taken over the session.
             self.send(&json!({
                 "sessionUpdate": "terminal_update", "terminalId": call.as_str(),

@@ -24,11 +24,6 @@ use turnwright_types::update::{
 /// A session has one plan.
 const PLAN: &str = "plan";
 
-/// The capabilities of every client of version 2, as far as they matter here.
-fn baseline() -> ClientCaps {
-    ClientCaps { notices: true, compactions: true, ..ClientCaps::default() }
-}
-
 /// Sends an update that is not about prompts or tool calls.
 pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: ClientCaps) {
     let changed = match update {
@@ -48,22 +43,16 @@ pub(super) fn send(outbox: &Outbox, session: &SessionId, update: Update, caps: C
         Update::Cursor { place, at, can_fork } => {
             let anchor = cursors::anchor(place, &at);
             let update = cursors::cursor_update(&at, can_fork, Some(anchor));
-            return send_same(outbox, session, update);
+            return send_update(outbox, session, &update);
         }
         same => {
             if let Some(update) = to_wire::update(same, caps, Path::new("")) {
-                send_same(outbox, session, update);
+                send_update(outbox, session, &update);
             }
             return;
         }
     };
-    send_changed(outbox, session, &changed);
-}
-
-/// Sends an update that has the shape of version 1.
-fn send_same(outbox: &Outbox, session: &SessionId, update: schema::SessionUpdate) {
-    let session = schema::SessionId::new(session.to_arc());
-    outbox.notify("session/update", &schema::SessionNotification::new(session, update));
+    send_update(outbox, session, &changed);
 }
 
 /// The parameters of `session/update`. Long texts are not copied, as they would be by `json!`.
@@ -74,8 +63,8 @@ struct UpdateParams<'a, T: Serialize> {
     update: &'a T,
 }
 
-/// Sends an update that has another shape than in version 1.
-pub(super) fn send_changed(outbox: &Outbox, session: &SessionId, update: &impl Serialize) {
+/// Sends an update of a session.
+pub(in crate::acp) fn send_update(outbox: &Outbox, session: &SessionId, update: &impl Serialize) {
     let params = UpdateParams { session_id: session.as_str(), update };
     outbox.notify("session/update", &params);
 }
@@ -122,7 +111,7 @@ pub(super) fn send_new_call(
     call: Update,
     capabilities: Option<Value>,
 ) {
-    let call = to_wire::update(call, baseline(), Path::new(""));
+    let call = to_wire::update(call, ClientCaps::default(), Path::new(""));
     let Some(schema::SessionUpdate::ToolCall(call)) = call else { return };
     let mut card = schema::ToolCallUpdate::from(call);
     // It has none yet.
@@ -130,7 +119,7 @@ pub(super) fn send_new_call(
     card.fields.locations = card.fields.locations.filter(|locations| !locations.is_empty());
     let update = schema::SessionUpdate::ToolCallUpdate(card);
     let changed = ChangedCall { update, content: None, status: None, capabilities };
-    send_changed(outbox, session, &changed);
+    send_update(outbox, session, &changed);
 }
 
 /// Sends new values for some fields of a call. Version 1 has other diffs, and neither the status of a call
@@ -146,13 +135,14 @@ pub(super) fn send_call_update(
     let changed = if has_diff { update.content.take() } else { None };
     let is_cancelled = update.status == ToolCallStatus::Cancelled;
     let update = Update::CallUpdate(Box::new(update));
-    let Some(mut update) = to_wire::update(update, baseline(), Path::new("")) else { return };
+    let update = to_wire::update(update, ClientCaps::default(), Path::new(""));
+    let Some(mut update) = update else { return };
     if is_cancelled && let schema::SessionUpdate::ToolCallUpdate(card) = &mut update {
         card.fields.status = None;
     }
     let content = changed.map(contents);
     let status = is_cancelled.then_some("cancelled");
-    send_changed(outbox, session, &ChangedCall { update, content, status, capabilities });
+    send_update(outbox, session, &ChangedCall { update, content, status, capabilities });
 }
 
 fn contents(contents: Vec<CallContent>) -> Value {

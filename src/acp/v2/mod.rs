@@ -9,5 +9,5 @@ mod encode;
 mod prompts;
 
 pub(super) use client::AcpClientV2;
-pub(super) use encode::{commands, settings};
+pub(super) use encode::{commands, send_update, settings};
 pub(super) use prompts::{PromptLedger, follow};

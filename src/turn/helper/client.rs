@@ -33,8 +33,6 @@ pub(super) struct HelperClient {
     id: SessionId,
     /// Cancelled with this helper alone, and with all that ends it.
     pub(super) tokens: CallTokens,
-    /// True if the client shows the conversation.
-    is_shown: bool,
     /// The call that has started it, and its card.
     pub(super) call: CallId,
     view: CallView,
@@ -69,20 +67,20 @@ impl HelperClient {
         tokens: CallTokens,
     ) -> HelperClient {
         let tokens = CallTokens { call: tokens.call.child_token(), ..tokens };
+        let purpose = &task.kind.description;
+        let description = if purpose.is_empty() { &task.title } else { purpose };
         let started = StartedHelper {
             session: id.clone(),
             title: task.view.title.clone(),
-            description: task.description().to_owned(),
+            description: description.clone(),
             task: task.prompt.clone(),
             in_background: task.in_background,
         };
-        let cancel = tokens.call.clone();
-        let is_shown = session.helpers.add(started, cancel, session.client.as_ref());
+        session.helpers.add(started, tokens.call.clone(), session.client.as_ref());
         HelperClient {
             session,
             id,
             tokens,
-            is_shown,
             call,
             view: task.view.clone(),
             name: task.kind.name.clone(),
@@ -92,21 +90,16 @@ impl HelperClient {
         }
     }
 
-    /// Shows the answer in the conversation.
-    pub(super) fn show_answer(&self, text: &str) {
-        self.session.helpers.show(&self.id, |shown| shown.answer(text));
-    }
-
-    /// The helper has ended, or has failed for the reason given.
-    pub(super) fn end(&self, end: Result<StopReason, String>) {
+    /// The helper has ended, with an answer if there is one, or has failed for the reason given.
+    pub(super) fn end(&self, end: Result<StopReason, String>, answer: Option<&str>) {
         if let Some(shown) = self.session.helpers.remove(&self.id) {
-            shown.end(end);
+            shown.end(end, answer);
         }
     }
 
-    /// The part of the conversation that the card shows.
-    pub(super) fn reference(&self) -> Option<CallContent> {
-        self.is_shown.then(|| CallContent::Session(self.id.clone()))
+    /// Refers to the conversation on the card, for a client that shows it.
+    pub(super) fn reference(&self) -> CallContent {
+        CallContent::Session(self.id.clone())
     }
 
     /// The tool calls so far.
@@ -128,8 +121,7 @@ impl HelperClient {
         drop(progress);
         let mut update = CallUpdate::new(self.call.clone(), ToolCallStatus::InProgress);
         update.view = Some(self.view.clone());
-        let shown = std::iter::once(CallContent::Text(text)).chain(self.reference());
-        update.content = Some(shown.collect());
+        update.content = Some(vec![CallContent::Text(text), self.reference()]);
         self.session.client.update(update.into());
     }
 
@@ -148,8 +140,7 @@ impl HelperClient {
             can_cancel: false,
         });
         let mut card = QuestionCard { client, call: request.call.clone(), is_allowed: false, turn };
-        let _wait = OpenQuestion::of(self);
-        let asking = client.request_permission(request);
+        let asking = self.wait_for_user(client.request_permission(request));
         let answer = card.turn.cancel.run_until_cancelled(asking).await;
         card.is_allowed = matches!(
             answer,
@@ -161,6 +152,13 @@ impl HelperClient {
             ))
         );
         answer.unwrap_or_else(nobody_to_ask)
+    }
+
+    /// Waits for the user's answer to a question.
+    async fn wait_for_user<T>(&self, answer: BoxFuture<'_, T>) -> T {
+        self.session.helpers.count_question(&self.id, true);
+        let _open = OpenQuestion(self);
+        answer.await
     }
 
     fn set_step(&self, step: &str, new_calls: u32) {
@@ -207,15 +205,8 @@ impl Drop for QuestionCard<'_> {
     }
 }
 
-/// A question of a helper, which waits for the user until this is dropped.
+/// A question of a helper, which is open until this is dropped.
 struct OpenQuestion<'a>(&'a HelperClient);
-
-impl<'a> OpenQuestion<'a> {
-    fn of(helper: &'a HelperClient) -> OpenQuestion<'a> {
-        helper.session.helpers.count_question(&helper.id, true);
-        OpenQuestion(helper)
-    }
-}
 
 impl Drop for OpenQuestion<'_> {
     fn drop(&mut self) {
@@ -227,18 +218,19 @@ impl Drop for HelperClient {
     /// A helper that was dropped or has panicked must not seem to run.
     fn drop(&mut self) {
         let is_cancelled = self.tokens.call.is_cancelled();
-        self.end(if is_cancelled {
+        let end = if is_cancelled {
             Ok(StopReason::Cancelled)
         } else {
             Err("The helper has ended unexpectedly.".to_owned())
-        });
+        };
+        self.end(end, None);
     }
 }
 
 impl Client for HelperClient {
     fn update(&self, update: Update) {
         if !matches!(update, Update::Notice(_) | Update::Cursor { .. }) {
-            self.session.helpers.show(&self.id, |shown| shown.update(update.clone()));
+            self.session.helpers.show(&self.id, &update);
         }
         match update {
             Update::ToolCall { view, .. } => self.set_step(&view.title, 1),
@@ -277,10 +269,7 @@ impl Client for HelperClient {
         request.call = self.call.clone();
         // The client may show the question on the card.
         self.progress.lock().is_new = true;
-        Box::pin(async {
-            let _wait = OpenQuestion::of(self);
-            self.session.client.request_permission(request).await
-        })
+        Box::pin(self.wait_for_user(self.session.client.request_permission(request)))
     }
 
     fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
@@ -295,15 +284,11 @@ impl Client for HelperClient {
         form.call = self.call.clone();
         form.message = format!("{}: {}", self.name, form.message);
         if !self.in_background {
-            return Box::pin(async {
-                let _wait = OpenQuestion::of(self);
-                self.session.client.show_form(form).await
-            });
+            return Box::pin(self.wait_for_user(self.session.client.show_form(form)));
         }
         Box::pin(async {
             let Some(turn) = self.session.helpers.join_turn() else { return FormOutcome::Declined };
-            let _wait = OpenQuestion::of(self);
-            let showing = self.session.client.show_form(form);
+            let showing = self.wait_for_user(self.session.client.show_form(form));
             turn.cancel.run_until_cancelled(showing).await.unwrap_or(FormOutcome::Cancelled)
         })
     }

@@ -118,7 +118,7 @@ fn m_51_a_cancelled_turn_and_a_closed_session_cancel_the_task() {
 fn a_task_is_looked_for_again_after_its_server_was_restarted() {
     let unknown = json!({ "error": { "code": -32602, "message": "Task not found" } });
     let table =
-        [(completed(), "made it"), (unknown, "does not know the call's task any more: error")];
+        [(completed(), "made it"), (unknown, "says nothing of the call's task any more: error")];
     for (later, expected) in table {
         let mut scenario = with_states(&json!([{ "status": "working" }, { "die": 3 }]));
         scenario["died"] = "died".into();

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::features::{ContentBlock, JsonObject, ResourceContents};
 use crate::schema::model_schema::bounded_text;
 use crate::server::Server;
-use crate::transport::{Peer, PeerError};
+use crate::transport::{Peer, PeerError, Response};
 use server_requests::{ServerMessageHandler, WaitingCall};
 use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
 use turnwright_types::patience::{sleep_until, timeout};
@@ -66,7 +66,15 @@ pub async fn call(
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
     for _ in 0..MAX_ROUNDS {
-        let mut result = send_once(peer, params.clone(), &mut call).await?;
+        let response = send_once(peer, params.clone(), &mut call).await?;
+        if let Err(PeerError::ErrorResponse(refusal)) = &response
+            && server_requests::visit_pages(&server.spec.name, caller, refusal).await
+        {
+            continue;
+        }
+        let answer = response.map_err(|error| call_error(&error))?;
+        let mut result: Value =
+            serde_json::from_str(answer.get()).map_err(|_| call_error(&PeerError::Malformed))?;
         match result["resultType"].as_str() {
             Some("input_required") => {
                 let (responses, state) =
@@ -138,7 +146,7 @@ async fn send_once(
     peer: &Peer,
     params: JsonObject,
     call: &mut CallInFlight<'_>,
-) -> Result<Value, CallError> {
+) -> Result<Response, CallError> {
     let waiting = timeout(call.server.spec.timeouts.call, peer.wait_for_capacity());
     match call.caller.cancel.run_until_cancelled(waiting).await {
         Some(Ok(())) => {}
@@ -151,9 +159,7 @@ async fn send_once(
     call.latest = running.progress();
     call.tell(String::new());
     let waited = call.within_limits(running.response()).await;
-    let response = waited.inspect_err(|why| running.give_up(why))?;
-    let result = response.map_err(|error| call_error(&error))?;
-    serde_json::from_str(result.get()).map_err(|_| call_error(&PeerError::Malformed))
+    waited.inspect_err(|why| running.give_up(why)).map_err(CallError::from)
 }
 
 pub(crate) fn cancelled() -> String {

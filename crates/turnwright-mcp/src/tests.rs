@@ -360,6 +360,17 @@ async fn m_51_a_task_is_cancelled_over_the_connection_that_its_server_has_now() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_message_of_a_task_that_requires_input_is_shown() {
+    let asking = state(json!({ "status": "input_required", "statusMessage": "one question",
+        "inputRequests": { "folders": { "method": "roots/list" } } }));
+    let done = state(json!({ "status": "completed", "result": { "content": [] } }));
+    let (result, methods, texts) = task_outcome(&[asking, done], NEVER).await;
+    assert_eq!(result, Ok(ToolResult::default()));
+    assert!(methods.contains(&json!("tasks/update")), "{methods:?}");
+    assert_eq!(texts, ["one question"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_messages_of_a_task_are_shown_shortened_and_at_a_readable_rate() {
     let long = "x".repeat(1024 * 1024);
     let mut states = vec![state(json!({ "statusMessage": long, "pollIntervalMs": 0 }))];

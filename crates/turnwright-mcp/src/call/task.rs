@@ -63,7 +63,12 @@ pub(super) async fn follow(
                 return Err(unusable("it kept asking for more input").into());
             }
             if !requests.is_empty() {
-                task.answer(requests).await?;
+                let handler = task.call.peer.0.handler();
+                let responses = answer_each(requests, handler, task.call.caller).await?;
+                // The time that the user took is not time without progress.
+                task.call.tell(String::new());
+                let params = JsonObject::from_iter([("inputResponses".to_owned(), responses)]);
+                task.request("tasks/update", params).await?;
             }
         }
         task.call.within_limits(sleep(poll_interval(&state))).await?;
@@ -114,16 +119,6 @@ impl RunningTask<'_, '_> {
                 }
             }
         }
-    }
-
-    /// Answers input requests.
-    async fn answer(&mut self, requests: JsonObject) -> Result<(), CallError> {
-        let handler = self.call.peer.0.handler();
-        let responses = answer_each(requests, handler, self.call.caller).await?;
-        // The time that the user took is not time without progress.
-        self.call.tell(String::new());
-        let params = JsonObject::from_iter([("inputResponses".to_owned(), responses)]);
-        self.request("tasks/update", params).await.map(drop)
     }
 
     /// Returns the result of the call, or why it has none, unless the task goes on.

@@ -391,8 +391,8 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
     let lifetime = token(stored).get("expires_in").and_then(Value::as_u64);
     let (Some(lifetime), Some(since)) = (lifetime, stored.token_received_at) else { return false };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    // A token of a minute is not renewed before each request.
-    now.saturating_sub(since) >= lifetime.saturating_sub(RENEWAL_MARGIN.min(lifetime / 2))
+    // With the whole margin, a token that lives for a minute would be renewed before each request.
+    now.saturating_sub(since) >= lifetime - RENEWAL_MARGIN.min(lifetime / 2)
 }
 
 /// Registers the tokens for redaction.

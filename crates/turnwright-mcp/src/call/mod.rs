@@ -61,12 +61,15 @@ pub async fn call(
     caller: &WaitingCall,
 ) -> Result<ToolResult, CallError> {
     let mut call = CallInFlight::new(server, (peer.clone(), connection), caller);
-    let mut params = JsonObject::from_iter([
+    let params = JsonObject::from_iter([
         ("name".to_owned(), tool.into()),
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
+    let mut answers = JsonObject::new();
     for _ in 0..MAX_ROUNDS {
-        let response = send_once(peer, params.clone(), &mut call).await?;
+        let mut round = params.clone();
+        round.append(&mut answers);
+        let response = send_once(peer, round, &mut call).await?;
         if let Err(PeerError::ErrorResponse(refusal)) = &response
             && server_requests::visit_pages(&server.spec.name, caller, refusal).await
         {
@@ -77,12 +80,7 @@ pub async fn call(
             serde_json::from_str(answer.get()).map_err(|_| call_error(&PeerError::Malformed))?;
         match result["resultType"].as_str() {
             Some("input_required") => {
-                let (responses, state) =
-                    answer_input_requests(result, peer.handler(), caller).await?;
-                for (name, value) in [("inputResponses", responses), ("requestState", state)] {
-                    params.shift_remove(name);
-                    params.extend(value.map(|value| (name.to_owned(), value)));
-                }
+                answers = answer_input_requests(result, peer.handler(), caller).await?;
                 continue;
             }
             Some("task") => result = task::follow(result, &mut call).await?,
@@ -97,35 +95,35 @@ fn unusable(why: &str) -> String {
     format!("The server has answered, but {why}. What it has done is not known.")
 }
 
-/// Answers the server's input requests. Returns the answers and the server's own state, with which the call is
-/// sent again.
+/// Answers a result that requires input. Returns the parameters that are added when the call is sent again: the
+/// answers, and the server's own state.
 async fn answer_input_requests(
     mut required: Value,
     handler: &ServerMessageHandler,
     caller: &WaitingCall,
-) -> Result<(Option<Value>, Option<Value>), String> {
-    let requests = match required.get_mut("inputRequests").map(Value::take) {
-        Some(Value::Object(requests)) => requests,
-        _ => JsonObject::new(),
-    };
+) -> Result<JsonObject, String> {
     let state = required.get_mut("requestState").map(Value::take).filter(Value::is_string);
-    if requests.is_empty() && state.is_none() {
-        return Err(unusable("it wants more input and does not say what"));
-    }
-    if requests.is_empty() {
-        let pause = tokio::time::sleep(ROUND_DELAY);
-        caller.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
-        return Ok((None, state));
-    }
-    Ok((Some(answer_each(requests, handler, caller).await?), state))
+    let mut answers = match required.get_mut("inputRequests").map(Value::take) {
+        Some(Value::Object(requests)) if !requests.is_empty() => {
+            answer_each(requests, handler, caller).await?
+        }
+        _ if state.is_none() => return Err(unusable("it wants more input and does not say what")),
+        _ => {
+            let pause = tokio::time::sleep(ROUND_DELAY);
+            caller.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
+            JsonObject::new()
+        }
+    };
+    answers.extend(state.map(|state| ("requestState".to_owned(), state)));
+    Ok(answers)
 }
 
-/// Answers input requests, by their keys.
+/// Answers input requests, by their keys. Returns the parameter with the answers.
 async fn answer_each(
     requests: JsonObject,
     handler: &ServerMessageHandler,
     caller: &WaitingCall,
-) -> Result<Value, String> {
+) -> Result<JsonObject, String> {
     let mut responses = JsonObject::new();
     for (key, mut request) in requests {
         let params = request.get_mut("params").map(Value::take).unwrap_or_default();
@@ -138,7 +136,7 @@ async fn answer_each(
         };
         responses.insert(key, response);
     }
-    Ok(Value::Object(responses))
+    Ok(JsonObject::from_iter([("inputResponses".to_owned(), Value::Object(responses))]))
 }
 
 /// Sends the call once and waits for the response.

@@ -64,11 +64,10 @@ pub(super) async fn follow(
             }
             if !requests.is_empty() {
                 let handler = task.call.peer.0.handler();
-                let responses = answer_each(requests, handler, task.call.caller).await?;
+                let answers = answer_each(requests, handler, task.call.caller).await?;
                 // The time that the user took is not time without progress.
                 task.call.tell(String::new());
-                let params = JsonObject::from_iter([("inputResponses".to_owned(), responses)]);
-                task.request("tasks/update", params).await?;
+                task.request("tasks/update", answers).await?;
             }
         }
         task.call.within_limits(sleep(poll_interval(&state))).await?;
@@ -76,8 +75,13 @@ pub(super) async fn follow(
         if state["taskId"] != task.id.as_str() {
             return Err(unusable("it spoke of another task than that of the call").into());
         }
-        if let Some(result) = task.result(&mut state) {
-            return result.map_err(CallError::from);
+        let status = state["status"].as_str().unwrap_or_default();
+        task.has_ended = matches!(status, "completed" | "failed" | "cancelled");
+        match status {
+            "working" | "input_required" => {}
+            "completed" => return Ok(state["result"].take()),
+            "failed" | "cancelled" => return Err(why_ended(status, &state).into()),
+            _ => return Err(unusable("it does not say whether the call's task has ended").into()),
         }
         let ttl = state["ttlMs"].as_u64().map(Duration::from_millis);
         if ttl.is_some_and(|ttl| created.elapsed() > ttl) {
@@ -120,23 +124,14 @@ impl RunningTask<'_, '_> {
             }
         }
     }
+}
 
-    /// Returns the result of the call, or why it has none, unless the task goes on.
-    fn result(&mut self, state: &mut Value) -> Option<Result<Value, String>> {
-        let status = state["status"].as_str().unwrap_or_default();
-        self.has_ended = matches!(status, "completed" | "failed" | "cancelled");
-        match status {
-            "working" | "input_required" => None,
-            "completed" => Some(Ok(state["result"].take())),
-            "failed" | "cancelled" => {
-                let error = state.get("error").map(Value::to_string).unwrap_or_default();
-                let said = state["statusMessage"].as_str().unwrap_or_default();
-                let why = one_line(&format!("{said} {error}"), MAX_ERROR_CHARS);
-                Some(Err(unusable(&format!("the call's task has ended as {status}: {why}"))))
-            }
-            _ => Some(Err(unusable("it does not say whether the call's task has ended"))),
-        }
-    }
+/// Explains why a task has ended without a result.
+fn why_ended(status: &str, state: &Value) -> String {
+    let error = state.get("error").map(Value::to_string).unwrap_or_default();
+    let said = state["statusMessage"].as_str().unwrap_or_default();
+    let why = one_line(&format!("{said} {error}"), MAX_ERROR_CHARS);
+    unusable(&format!("the call's task has ended as {status}: {why}"))
 }
 
 impl Drop for RunningTask<'_, '_> {

@@ -96,7 +96,7 @@ impl UserQuestions {
         form: ServerForm,
         begin: impl FnOnce() -> W,
     ) -> FormOutcome {
-        if !self.modes.form && !(self.modes.url && form.page.is_some()) {
+        if !(self.modes.form || self.modes.url && form.page.is_some()) {
             return FormOutcome::Declined;
         }
         let Ok(_slot) = self.slot.acquire().await else { return FormOutcome::Cancelled };

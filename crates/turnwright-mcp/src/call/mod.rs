@@ -69,7 +69,7 @@ pub async fn call(
     for _ in 0..MAX_ROUNDS {
         let mut round = params.clone();
         round.append(&mut answers);
-        let response = send_once(peer, round, &mut call).await?;
+        let response = send_once(round, &mut call).await?;
         if let Err(PeerError::ErrorResponse(refusal)) = &response
             && server_requests::visit_pages(&server.spec.name, caller, refusal).await
         {
@@ -140,12 +140,8 @@ async fn answer_each(
 }
 
 /// Sends the call once and waits for the response.
-async fn send_once(
-    peer: &Peer,
-    params: JsonObject,
-    call: &mut CallInFlight<'_>,
-) -> Result<Response, CallError> {
-    let waiting = timeout(call.server.spec.timeouts.call, peer.wait_for_capacity());
+async fn send_once(params: JsonObject, call: &mut CallInFlight<'_>) -> Result<Response, CallError> {
+    let waiting = timeout(call.server.spec.timeouts.call, call.peer.0.wait_for_capacity());
     match call.caller.cancel.run_until_cancelled(waiting).await {
         Some(Ok(())) => {}
         Some(Err(_)) => {
@@ -153,7 +149,7 @@ async fn send_once(
         }
         None => return Err(cancelled().into()),
     }
-    let mut running = peer.start("tools/call", params);
+    let mut running = call.peer.0.start("tools/call", params);
     call.latest = running.progress();
     call.tell(String::new());
     let waited = call.within_limits(running.response()).await;

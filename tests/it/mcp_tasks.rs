@@ -188,7 +188,8 @@ fn m_53_over_http_requests_name_the_task_in_a_header_and_are_sent_again_after_tr
                 // The connection is closed without an answer.
                 0 => {}
                 1 => answer(stream, "429 Too Many Requests", "", ""),
-                2 => answer(stream, "503 Service Unavailable", "", ""),
+                // The stream has no answer.
+                2 => answer(stream, "200 OK", "content-type: text/event-stream\r\n", ""),
                 _ => {
                     let mut state = completed();
                     state["taskId"] = "t-1".into();

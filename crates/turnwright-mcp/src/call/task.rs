@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -107,12 +108,15 @@ impl RunningTask<'_, '_> {
             };
             match self.call.within_limits(request).await? {
                 Ok(result) => return Ok(result),
-                Err(PeerError::Closed) => {
+                Err(PeerError::Closed) if peer.closed().now_or_never().is_some() => {
                     let reconnected = self.call.server.reconnected(self.call.peer.1);
-                    let peer = self.call.within_limits(reconnected).await?;
-                    self.call.peer = peer.ok_or(CallError::ConnectionLost)?;
+                    let found = self.call.within_limits(reconnected).await?;
+                    self.call.peer = found.ok_or(CallError::ConnectionLost)?;
                 }
-                Err(PeerError::Transport(_) | PeerError::Rejected(_)) if retries < MAX_RETRIES => {
+                // A stream may also end without an answer while its connection goes on.
+                Err(PeerError::Closed | PeerError::Transport(_) | PeerError::Rejected(_))
+                    if retries < MAX_RETRIES =>
+                {
                     self.call.within_limits(sleep(MIN_POLL_INTERVAL * 2_u32.pow(retries))).await?;
                     retries += 1;
                 }

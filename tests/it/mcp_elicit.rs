@@ -143,6 +143,26 @@ fn m_13_a_page_is_declined_or_cancelled_as_the_user_says() {
 }
 
 #[test]
+fn m_13_a_call_that_is_refused_until_the_user_has_visited_a_page_is_sent_again() {
+    let mut required = page(&"https://example.org/".into());
+    required["message"] = "Log in.".into();
+    let refusal = json!({ "code": -32042, "message": "a login is required",
+        "data": { "elicitations": [required] } });
+    let scenario = json!({ "tools": [{ "name": "ask" }], "log": "heard",
+        "answers": { "ask": [{ "error": refusal }] } });
+    let mut agent = agent(&scenario).capabilities(json!({ "elicitation": { "url": {} } })).start();
+    let turn = agent.prompt("go");
+    for action in ["accept", "decline"] {
+        let request = agent.wait_for_request("elicitation/create");
+        assert_eq!(request["params"]["url"], "https://example.org/");
+        agent.respond(&request, &json!({ "action": action }));
+    }
+    assert_eq!(agent.stop_reason(&turn), "end_turn");
+    assert!(answered(&agent).contains("error -32042"), "{}", answered(&agent));
+    assert_eq!(agent.read("heard").matches("\"tools/call\"").count(), 2);
+}
+
+#[test]
 fn m_13_what_is_no_page_or_cannot_be_shown_is_declined_without_a_question() {
     let both = json!({ "elicitation": { "form": {}, "url": {} } });
     let good = json!("https://example.org/");

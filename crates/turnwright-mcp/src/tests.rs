@@ -17,6 +17,7 @@ use crate::features::JsonObject;
 use crate::server::pool::ServerEnv;
 use crate::server::spec::{ServerSource, ServerSpec, ServerTimeouts, ServerTransport};
 use crate::server::{Server, ServerState, handshake};
+use crate::transport::Peer;
 use crate::transport::http::login::LoginStore;
 use crate::transport::process::{self, MessageReader};
 use turnwright_types::client::{
@@ -100,8 +101,8 @@ async fn play_server(pipe: DuplexStream, steps: u64, answers: bool, heard: Arc<M
     }
 }
 
-/// A server without a task, whose calls may take five seconds without progress and twenty in total.
-fn server() -> Arc<Server> {
+/// A server in this state, whose calls may take five seconds without progress and twenty in total.
+fn server(state: ServerState) -> Arc<Server> {
     let nowhere = PathBuf::from("/nowhere");
     let env = ServerEnv {
         cwd: nowhere.clone(),
@@ -119,7 +120,7 @@ fn server() -> Arc<Server> {
     let call = Duration::from_secs(5);
     let call_total = Duration::from_secs(20);
     spec.timeouts = ServerTimeouts { call, call_total, ..ServerTimeouts::default() };
-    Server::unchanging(spec, env, ServerState::default())
+    Server::unchanging(spec, env, state)
 }
 
 fn message_of(error: CallError) -> String {
@@ -142,8 +143,9 @@ async fn outcome(steps: u64, answers: bool) -> (Result<ToolResult, String>, bool
     handshake::initialize(&peer).await.unwrap();
     let cancel = CancellationToken::new();
     let caller = WaitingCall::new("c1".into(), Arc::new(SilentClient::default()), &cancel);
+    let server = server(ServerState::default());
     let tool = ("t", JsonObject::new());
-    let result = call(&server(), (&peer, 1), tool, &caller).await.map_err(message_of);
+    let result = call(&server, (&peer, 1), tool, &caller).await.map_err(message_of);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let is_cancelled =
         heard.lock().iter().any(|message| message["method"] == "notifications/cancelled");
@@ -225,20 +227,25 @@ async fn play_task(pipe: DuplexStream, states: Vec<Value>, heard: Arc<Mutex<Vec<
     }
 }
 
+/// Connects to such a server. Returns the peer, the messages that the server hears, and the tasks of both.
+async fn connect_to_task(states: &[Value]) -> (Peer, Arc<Mutex<Vec<Value>>>, JoinSet<()>) {
+    let (ours, its) = tokio::io::duplex(64 * 1024);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let (reader, writer) = tokio::io::split(ours);
+    let reader = MessageReader::new(reader, CancellationToken::new());
+    let (peer, mut tasks) = process::connect(reader, writer, ServerMessageHandler::silent());
+    tasks.spawn(play_task(its, states.to_vec(), Arc::clone(&heard)));
+    handshake::discover(&peer).await.unwrap();
+    (peer, heard, tasks)
+}
+
 /// Calls such a server, and cancels the call after this time. Returns the result, the methods that the server
 /// heard, and the texts on the card.
 async fn task_outcome(
     states: &[Value],
     cancelled_after: Duration,
 ) -> (Result<ToolResult, String>, Vec<Value>, Vec<String>) {
-    let (ours, its) = tokio::io::duplex(64 * 1024);
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = JoinSet::new();
-    tasks.spawn(play_task(its, states.to_vec(), Arc::clone(&heard)));
-    let (reader, writer) = tokio::io::split(ours);
-    let reader = MessageReader::new(reader, CancellationToken::new());
-    let (peer, _connection) = process::connect(reader, writer, ServerMessageHandler::silent());
-    handshake::discover(&peer).await.unwrap();
+    let (peer, heard, mut tasks) = connect_to_task(states).await;
     let cancel = CancellationToken::new();
     let client = Arc::new(SilentClient::default());
     let caller = WaitingCall::new("c1".into(), Arc::clone(&client) as Arc<dyn Client>, &cancel);
@@ -247,8 +254,9 @@ async fn task_outcome(
         tokio::time::sleep(cancelled_after).await;
         canceller.cancel();
     });
+    let server = server(ServerState::default());
     let tool = ("t", JsonObject::new());
-    let result = call(&server(), (&peer, 1), tool, &caller).await.map_err(message_of);
+    let result = call(&server, (&peer, 1), tool, &caller).await.map_err(message_of);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let methods = heard.lock().iter().map(|message| message["method"].clone()).collect();
     let texts = client.0.lock().clone();
@@ -276,7 +284,7 @@ async fn a_task_that_does_not_end_well_fails_its_call_and_is_cancelled_if_it_run
         (json!({ "status": "failed", "error": 7, "statusMessage": [] }), "as failed: 7", false),
         (json!({ "status": "cancelled", "statusMessage": "no time" }), "cancelled: no time", false),
         (json!({ "status": "completed" }), "it is not a tool result", false),
-        (unknown, "does not know the call's task any more: error -32602: Task not found", true),
+        (unknown, "says nothing of the call's task any more: error -32602: Task not found", true),
         (json!({ "refuse": error }), "says nothing of the call's task any more: error", true),
         (json!({ "taskId": "t-2" }), "it spoke of another task", true),
         (json!({ "taskId": 1 }), "it spoke of another task", true),
@@ -325,6 +333,41 @@ async fn m_51_a_cancelled_call_cancels_its_task_without_waiting_for_the_server()
         assert!(result.unwrap_err().starts_with("Cancelled by the user."));
         assert_eq!(methods.iter().filter(|method| **method == "tasks/cancel").count(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn m_51_a_task_is_cancelled_over_the_connection_that_its_server_has_now() {
+    let states = [state(json!({}))];
+    let (lost, heard_before, _tasks) = connect_to_task(&states).await;
+    let (peer, heard, _other_tasks) = connect_to_task(&states).await;
+    let now = ServerState { peer: Some(peer), connection: 2, ..ServerState::default() };
+    let cancel = CancellationToken::new();
+    let caller = WaitingCall::new("c1".into(), Arc::new(SilentClient::default()), &cancel);
+    let server = server(now);
+    // The task is looked at for the first time after a second.
+    let calling = call(&server, (&lost, 1), ("t", JsonObject::new()), &caller);
+    let cancelling = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        lost.close();
+        cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(calling, cancelling);
+    assert!(message_of(result.unwrap_err()).starts_with("Cancelled by the user."));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let is_cancel = |message: &&Value| message["method"] == "tasks/cancel";
+    assert_eq!(heard.lock().iter().filter(is_cancel).count(), 1);
+    assert_eq!(heard_before.lock().iter().filter(is_cancel).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_message_of_a_task_that_requires_input_is_shown() {
+    let asking = state(json!({ "status": "input_required", "statusMessage": "one question",
+        "inputRequests": { "folders": { "method": "roots/list" } } }));
+    let done = state(json!({ "status": "completed", "result": { "content": [] } }));
+    let (result, methods, texts) = task_outcome(&[asking, done], NEVER).await;
+    assert_eq!(result, Ok(ToolResult::default()));
+    assert!(methods.contains(&json!("tasks/update")), "{methods:?}");
+    assert_eq!(texts, ["one question"]);
 }
 
 #[tokio::test(start_paused = true)]

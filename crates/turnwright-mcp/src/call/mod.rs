@@ -16,8 +16,7 @@ use tokio::time::Instant;
 use crate::features::{ContentBlock, JsonObject, ResourceContents};
 use crate::schema::model_schema::bounded_text;
 use crate::server::Server;
-use crate::server::spec::ServerTimeouts;
-use crate::transport::{Peer, PeerError};
+use crate::transport::{Peer, PeerError, Response};
 use server_requests::{ServerMessageHandler, WaitingCall};
 use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
 use turnwright_types::patience::{sleep_until, timeout};
@@ -61,32 +60,30 @@ pub async fn call(
     (tool, arguments): (&str, JsonObject),
     caller: &WaitingCall,
 ) -> Result<ToolResult, CallError> {
-    let mut call = CallInFlight::new(caller, server.spec.timeouts);
-    let mut params = JsonObject::from_iter([
+    let mut call = CallInFlight::new(server, (peer.clone(), connection), caller);
+    let params = JsonObject::from_iter([
         ("name".to_owned(), tool.into()),
         ("arguments".to_owned(), Value::Object(arguments)),
     ]);
+    let mut answers = JsonObject::new();
     for _ in 0..MAX_ROUNDS {
-        let answer = send_once(peer, params.clone(), &mut call).await;
-        // The tool may have changed what the server's resources say.
-        peer.forget_results("resources/");
-        let mut result = answer?;
+        let mut round = params.clone();
+        round.append(&mut answers);
+        let response = send_once(round, &mut call).await?;
+        if let Err(PeerError::ErrorResponse(refusal)) = &response
+            && server_requests::visit_pages(&server.spec.name, caller, refusal).await
+        {
+            continue;
+        }
+        let answer = response.map_err(|error| call_error(&error))?;
+        let mut result: Value =
+            serde_json::from_str(answer.get()).map_err(|_| call_error(&PeerError::Malformed))?;
         match result["resultType"].as_str() {
             Some("input_required") => {
-                let (responses, state) =
-                    answer_input_requests(result, peer.handler(), caller).await?;
-                for (name, value) in [("inputResponses", responses), ("requestState", state)] {
-                    params.shift_remove(name);
-                    params.extend(value.map(|value| (name.to_owned(), value)));
-                }
+                answers = answer_input_requests(result, peer.handler(), caller).await?;
                 continue;
             }
-            Some("task") => {
-                let peers = (peer.clone(), connection);
-                let end = task::follow(server, peers, result, &mut call).await;
-                peer.forget_results("resources/");
-                result = end?;
-            }
+            Some("task") => result = task::follow(result, &mut call).await?,
             _ => {}
         }
         return ToolResult::parse(result).ok_or_else(|| unusable("it is not a tool result").into());
@@ -98,26 +95,35 @@ fn unusable(why: &str) -> String {
     format!("The server has answered, but {why}. What it has done is not known.")
 }
 
-/// Answers the server's input requests. Returns the answers and the server's own state, with which the call is
-/// sent again.
+/// Answers a result that requires input. Returns the parameters that are added when the call is sent again: the
+/// answers, and the server's own state.
 async fn answer_input_requests(
     mut required: Value,
     handler: &ServerMessageHandler,
     caller: &WaitingCall,
-) -> Result<(Option<Value>, Option<Value>), String> {
-    let requests = match required.get_mut("inputRequests").map(Value::take) {
-        Some(Value::Object(requests)) => requests,
-        _ => JsonObject::new(),
-    };
+) -> Result<JsonObject, String> {
     let state = required.get_mut("requestState").map(Value::take).filter(Value::is_string);
-    if requests.is_empty() && state.is_none() {
-        return Err(unusable("it wants more input and does not say what"));
-    }
-    if requests.is_empty() {
-        let pause = tokio::time::sleep(ROUND_DELAY);
-        caller.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
-        return Ok((None, state));
-    }
+    let mut answers = match required.get_mut("inputRequests").map(Value::take) {
+        Some(Value::Object(requests)) if !requests.is_empty() => {
+            answer_each(requests, handler, caller).await?
+        }
+        _ if state.is_none() => return Err(unusable("it wants more input and does not say what")),
+        _ => {
+            let pause = tokio::time::sleep(ROUND_DELAY);
+            caller.cancel.run_until_cancelled(pause).await.ok_or_else(cancelled)?;
+            JsonObject::new()
+        }
+    };
+    answers.extend(state.map(|state| ("requestState".to_owned(), state)));
+    Ok(answers)
+}
+
+/// Answers input requests, by their keys. Returns the parameter with the answers.
+async fn answer_each(
+    requests: JsonObject,
+    handler: &ServerMessageHandler,
+    caller: &WaitingCall,
+) -> Result<JsonObject, String> {
     let mut responses = JsonObject::new();
     for (key, mut request) in requests {
         let params = request.get_mut("params").map(Value::take).unwrap_or_default();
@@ -130,16 +136,12 @@ async fn answer_input_requests(
         };
         responses.insert(key, response);
     }
-    Ok((Some(Value::Object(responses)), state))
+    Ok(JsonObject::from_iter([("inputResponses".to_owned(), Value::Object(responses))]))
 }
 
 /// Sends the call once and waits for the response.
-async fn send_once(
-    peer: &Peer,
-    params: JsonObject,
-    call: &mut CallInFlight<'_>,
-) -> Result<Value, CallError> {
-    let waiting = timeout(call.timeouts.call, peer.wait_for_capacity());
+async fn send_once(params: JsonObject, call: &mut CallInFlight<'_>) -> Result<Response, CallError> {
+    let waiting = timeout(call.server.spec.timeouts.call, call.peer.0.wait_for_capacity());
     match call.caller.cancel.run_until_cancelled(waiting).await {
         Some(Ok(())) => {}
         Some(Err(_)) => {
@@ -147,13 +149,11 @@ async fn send_once(
         }
         None => return Err(cancelled().into()),
     }
-    let mut running = peer.start("tools/call", params);
+    let mut running = call.peer.0.start("tools/call", params);
     call.latest = running.progress();
     call.tell(String::new());
     let waited = call.within_limits(running.response()).await;
-    let response = waited.inspect_err(|why| running.give_up(why))?;
-    let result = response.map_err(|error| call_error(&error))?;
-    serde_json::from_str(result.get()).map_err(|_| call_error(&PeerError::Malformed))
+    waited.inspect_err(|why| running.give_up(why)).map_err(CallError::from)
 }
 
 pub(crate) fn cancelled() -> String {
@@ -203,8 +203,10 @@ pub(crate) fn call_error(error: &PeerError) -> CallError {
 
 /// A call in flight: its time limits, and its progress, which is shown on its card at a readable rate.
 struct CallInFlight<'a> {
+    server: &'a Server,
+    /// The server's peer, with the number of its connection.
+    peer: (Peer, u64),
     caller: &'a WaitingCall,
-    timeouts: ServerTimeouts,
     deadline: Instant,
     /// Moved by each progress.
     idle_deadline: Instant,
@@ -217,14 +219,15 @@ struct CallInFlight<'a> {
 
 impl<'a> CallInFlight<'a> {
     /// Creates a call that begins now.
-    fn new(caller: &'a WaitingCall, timeouts: ServerTimeouts) -> CallInFlight<'a> {
+    fn new(server: &'a Server, peer: (Peer, u64), caller: &'a WaitingCall) -> CallInFlight<'a> {
         let now = Instant::now();
         let (_, latest) = watch::channel(Progress::default());
         CallInFlight {
+            server,
+            peer,
             caller,
-            timeouts,
-            deadline: now + timeouts.call_total,
-            idle_deadline: now + timeouts.call,
+            deadline: now + server.spec.timeouts.call_total,
+            idle_deadline: now + server.spec.timeouts.call,
             latest,
             unshown: None,
             next_update: now,
@@ -234,8 +237,10 @@ impl<'a> CallInFlight<'a> {
 
     /// Shows this progress soon, if it has a text, and gives the call more time.
     fn tell(&mut self, progress: String) {
-        self.unshown = Some(progress).filter(|text| !text.is_empty());
-        self.idle_deadline = Instant::now() + self.timeouts.call;
+        if !progress.is_empty() {
+            self.unshown = Some(progress);
+        }
+        self.idle_deadline = Instant::now() + self.server.spec.timeouts.call;
     }
 
     /// Waits for a future until the call is cancelled or has taken too long, and shows progress meanwhile.
@@ -245,7 +250,7 @@ impl<'a> CallInFlight<'a> {
     async fn within_limits<T>(&mut self, future: impl Future<Output = T>) -> Result<T, String> {
         let caller = self.caller;
         let deadline = self.deadline;
-        let limits = self.timeouts;
+        let limits = self.server.spec.timeouts;
         let mut waiting = pin!(future);
         let why = loop {
             let idle = self.idle_deadline;
@@ -289,6 +294,13 @@ impl<'a> CallInFlight<'a> {
             update.content = Some(vec![CallContent::Text(text)]);
             self.caller.client.update(Update::CallUpdate(Box::new(update)));
         }
+    }
+}
+
+impl Drop for CallInFlight<'_> {
+    fn drop(&mut self) {
+        // The tool may have changed what the server's resources say.
+        self.peer.0.forget_results("resources/");
     }
 }
 

@@ -26,6 +26,8 @@ const MAX_QUESTION_CHARS: usize = 4_000;
 const MAX_QUESTIONS: usize = 20;
 /// Maximum length of the address of a page. It is shown as a whole or not at all.
 const MAX_ADDRESS_BYTES: usize = 4_000;
+/// The error of version 2025-11-25 for a call that requires the user to visit pages first.
+const PAGES_REQUIRED: i32 = -32042;
 
 /// Handles what one server sends.
 #[derive(Clone, Debug)]
@@ -189,9 +191,8 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
     };
     let mut shown = schema.clone();
     escape_texts(&mut shown);
-    let is_page = page.is_some();
-    let page = page.map(String::from);
-    let form = ServerForm { call: call.call.clone(), message, schema: shown, page };
+    let address = page.as_ref().map(Url::to_string);
+    let form = ServerForm { call: call.call.clone(), message, schema: shown, page: address };
     let outcome = tokio::select! {
         biased;
         // First, so that a question that waited behind another is not shown after the call's end.
@@ -199,13 +200,27 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         outcome = call.client.show_form(form) => outcome,
     };
     match outcome {
-        FormOutcome::Accepted(_) if is_page => json!({ "action": "accept" }),
+        FormOutcome::Accepted(_) if page.is_some() => json!({ "action": "accept" }),
         FormOutcome::Accepted(content) if is_valid(&schema, &content) => {
             json!({ "action": "accept", "content": content })
         }
         FormOutcome::Accepted(_) | FormOutcome::Declined => declined(),
         FormOutcome::Cancelled => json!({ "action": "cancel" }),
     }
+}
+
+/// Asks the user of a call to visit the pages that its refusal requires, if it is for them. Returns true if the user
+/// has visited all of them, so that the call can be sent again.
+pub(crate) async fn visit_pages(server: &str, call: &WaitingCall, refusal: &RpcError) -> bool {
+    let data = refusal.data.as_ref().filter(|_| refusal.code == PAGES_REQUIRED);
+    let pages = data.and_then(|data| data["elicitations"].as_array());
+    for page in pages.into_iter().flatten() {
+        let is_page = page["mode"] == "url";
+        if !is_page || ask_user(server, call, page.clone()).await["action"] != "accept" {
+            return false;
+        }
+    }
+    pages.is_some_and(|pages| !pages.is_empty())
 }
 
 /// Parses the address of a page that a user may be sent to. One with an API key in it is none.

@@ -4,17 +4,17 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use futures_util::FutureExt;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    CallError, CallInFlight, MAX_ERROR_CHARS, MAX_MESSAGE_CHARS, answer_input_requests, one_line,
-    timeout, unusable,
+    CallError, CallInFlight, MAX_ERROR_CHARS, MAX_MESSAGE_CHARS, answer_each, one_line, timeout,
+    unusable,
 };
 use crate::features::JsonObject;
-use crate::server::Server;
 use crate::server::handshake::ServerInfo;
-use crate::transport::{Peer, PeerError};
+use crate::transport::PeerError;
 
 /// The delay before a task is looked at if the server suggests none.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -28,14 +28,9 @@ const MAX_INPUT_REQUESTS: usize = 32;
 const MAX_ID_BYTES: usize = 1024;
 /// How long the cancellation of a task may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// The error code of a server that does not know a task: its parameters are invalid.
-const UNKNOWN_TASK: i32 = -32602;
 
 /// A task of a server. Dropping this cancels the task, unless it has ended.
 struct RunningTask<'a, 'b> {
-    server: &'a Server,
-    /// The server's peer, with the number of its connection.
-    peer: (Peer, u64),
     call: &'a mut CallInFlight<'b>,
     id: String,
     has_ended: bool,
@@ -44,40 +39,50 @@ struct RunningTask<'a, 'b> {
 /// Follows a task until it has ended, and returns the result of its call. The server has answered the call with
 /// `state`.
 pub(super) async fn follow(
-    server: &Server,
-    peer: (Peer, u64),
     mut state: Value,
     call: &mut CallInFlight<'_>,
 ) -> Result<Value, CallError> {
-    let is_declared = peer.0.info().is_some_and(ServerInfo::has_tasks);
+    let is_declared = call.peer.0.info().is_some_and(ServerInfo::has_tasks);
     let id = state["taskId"].as_str().unwrap_or_default().to_owned();
     if !is_declared || id.is_empty() || id.len() > MAX_ID_BYTES {
         return Err(unusable("it made a task of the call that cannot be used").into());
     }
-    let mut task = RunningTask { server, peer, call, id, has_ended: false };
+    let mut task = RunningTask { call, id, has_ended: false };
     let created = Instant::now();
     let mut known = (Value::Null, String::new());
     let mut answered = HashSet::new();
     loop {
-        let said = one_line(state["statusMessage"].as_str().unwrap_or_default(), MAX_MESSAGE_CHARS);
-        if known != (state["status"].clone(), said.clone()) {
-            task.call.tell(said.clone());
-            known = (state["status"].clone(), said);
+        let said = state["statusMessage"].as_str().unwrap_or_default();
+        let news = (state["status"].clone(), one_line(said, MAX_MESSAGE_CHARS));
+        if known != news {
+            task.call.tell(news.1.clone());
+            known = news;
         }
         if let Value::Object(mut requests) = state["inputRequests"].take() {
             requests.retain(|key, _| answered.insert(key.clone()));
             if answered.len() > MAX_INPUT_REQUESTS {
                 return Err(unusable("it kept asking for more input").into());
             }
-            task.answer(requests).await?;
+            if !requests.is_empty() {
+                let handler = task.call.peer.0.handler();
+                let answers = answer_each(requests, handler, task.call.caller).await?;
+                // The time that the user took is not time without progress.
+                task.call.tell(String::new());
+                task.request("tasks/update", answers).await?;
+            }
         }
         task.call.within_limits(sleep(poll_interval(&state))).await?;
         state = task.request("tasks/get", JsonObject::new()).await?;
         if state["taskId"] != task.id.as_str() {
             return Err(unusable("it spoke of another task than that of the call").into());
         }
-        if let Some(result) = task.result(&mut state) {
-            return result.map_err(CallError::from);
+        let status = state["status"].as_str().unwrap_or_default();
+        task.has_ended = matches!(status, "completed" | "failed" | "cancelled");
+        match status {
+            "working" | "input_required" => {}
+            "completed" => return Ok(state["result"].take()),
+            "failed" | "cancelled" => return Err(why_ended(status, &state).into()),
+            _ => return Err(unusable("it does not say whether the call's task has ended").into()),
         }
         let ttl = state["ttlMs"].as_u64().map(Duration::from_millis);
         if ttl.is_some_and(|ttl| created.elapsed() > ttl) {
@@ -96,73 +101,52 @@ impl RunningTask<'_, '_> {
         params.insert("taskId".to_owned(), self.id.as_str().into());
         let mut retries = 0;
         loop {
-            let peer = self.peer.0.clone();
+            let peer = self.call.peer.0.clone();
             let request = async {
                 peer.wait_for_capacity().await;
                 peer.request::<Value>(method, params.clone()).await
             };
             match self.call.within_limits(request).await? {
                 Ok(result) => return Ok(result),
-                Err(PeerError::Closed) => {
-                    let reconnected = self.server.reconnected(self.peer.1);
-                    let peer = self.call.within_limits(reconnected).await?;
-                    self.peer = peer.ok_or(CallError::ConnectionLost)?;
+                Err(PeerError::Closed) if peer.closed().now_or_never().is_some() => {
+                    let reconnected = self.call.server.reconnected(self.call.peer.1);
+                    let found = self.call.within_limits(reconnected).await?;
+                    self.call.peer = found.ok_or(CallError::ConnectionLost)?;
                 }
-                Err(PeerError::Transport(_) | PeerError::Rejected(_)) if retries < MAX_RETRIES => {
+                // A stream may also end without an answer while its connection goes on.
+                Err(PeerError::Closed | PeerError::Transport(_) | PeerError::Rejected(_))
+                    if retries < MAX_RETRIES =>
+                {
                     self.call.within_limits(sleep(MIN_POLL_INTERVAL * 2_u32.pow(retries))).await?;
                     retries += 1;
                 }
                 Err(error) => {
-                    let what = match &error {
-                        PeerError::ErrorResponse(error) if error.code == UNKNOWN_TASK => {
-                            "it does not know"
-                        }
-                        _ => "it says nothing of",
-                    };
-                    let why = one_line(&error.to_string(), MAX_ERROR_CHARS);
-                    return Err(unusable(&format!("{what} the call's task any more: {why}")).into());
+                    let error = one_line(&error.to_string(), MAX_ERROR_CHARS);
+                    let why = format!("it says nothing of the call's task any more: {error}");
+                    return Err(unusable(&why).into());
                 }
             }
         }
     }
+}
 
-    /// Answers input requests.
-    async fn answer(&mut self, requests: JsonObject) -> Result<(), CallError> {
-        if requests.is_empty() {
-            return Ok(());
-        }
-        let required = json!({ "inputRequests": requests });
-        let answering = answer_input_requests(required, self.peer.0.handler(), self.call.caller);
-        let responses = answering.await?.0.map(|value| ("inputResponses".to_owned(), value));
-        // The time that the user took does not count.
-        self.call.tell(String::new());
-        self.request("tasks/update", responses.into_iter().collect()).await.map(drop)
-    }
-
-    /// Returns the result of the call, or why it has none, unless the task goes on.
-    fn result(&mut self, state: &mut Value) -> Option<Result<Value, String>> {
-        let status = state["status"].as_str().unwrap_or_default();
-        self.has_ended = matches!(status, "completed" | "failed" | "cancelled");
-        match status {
-            "working" | "input_required" => None,
-            "completed" => Some(Ok(state["result"].take())),
-            "failed" | "cancelled" => {
-                let error = state.get("error").map(Value::to_string).unwrap_or_default();
-                let said = state["statusMessage"].as_str().unwrap_or_default();
-                let why = one_line(&format!("{said} {error}"), MAX_ERROR_CHARS);
-                Some(Err(unusable(&format!("the call's task has ended as {status}: {why}"))))
-            }
-            _ => Some(Err(unusable("it does not say whether the call's task has ended"))),
-        }
-    }
+/// Explains why a task has ended without a result.
+fn why_ended(status: &str, state: &Value) -> String {
+    let error = state.get("error").map(Value::to_string).unwrap_or_default();
+    let said = state["statusMessage"].as_str().unwrap_or_default();
+    let why = one_line(&format!("{said} {error}"), MAX_ERROR_CHARS);
+    unusable(&format!("the call's task has ended as {status}: {why}"))
 }
 
 impl Drop for RunningTask<'_, '_> {
     fn drop(&mut self) {
         if !self.has_ended {
             let params = JsonObject::from_iter([("taskId".to_owned(), self.id.as_str().into())]);
-            let mut request = self.peer.0.start("tasks/cancel", params);
-            self.peer.0.tasks().spawn(async move {
+            // The server may have been connected again since it was last asked.
+            let current = self.call.server.state().peer.clone();
+            let peer = current.as_ref().unwrap_or(&self.call.peer.0);
+            let mut request = peer.start("tasks/cancel", params);
+            peer.tasks().spawn(async move {
                 timeout(CANCEL_TIMEOUT, request.response()).await.ok();
             });
         }
@@ -177,6 +161,8 @@ fn poll_interval(state: &Value) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

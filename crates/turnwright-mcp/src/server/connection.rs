@@ -255,8 +255,10 @@ impl Connection {
 
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
     pub(crate) async fn close(mut self) {
-        // Messages on their way, such as the cancellation of a task, still get there.
-        timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
+        // The cancellation of a task must still be sent. One for a process is in its queue already.
+        if !matches!(self.kind, ConnectionKind::Process(_)) {
+            timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
+        }
         self.peer.close();
         timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
         match self.kind {

@@ -2,7 +2,7 @@
 //! 2025-11-25 has, or with `server/discover` of the newest version, which has none.
 
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::call::server_requests::ServerMessageHandler;
 use crate::features::JsonObject;
@@ -29,7 +29,7 @@ pub(crate) struct ServerInfo {
     pub(crate) version: String,
     /// The server's name and its own version.
     pub(crate) title: String,
-    capabilities: Map<String, Value>,
+    capabilities: Value,
 }
 
 impl ServerInfo {
@@ -37,10 +37,6 @@ impl ServerInfo {
         let name = about["name"].as_str().unwrap_or_default();
         let revision = about["version"].as_str().unwrap_or_default();
         let title = format!("{name} {revision}").trim().to_owned();
-        let capabilities = match capabilities {
-            Value::Object(capabilities) => capabilities,
-            _ => Map::new(),
-        };
         ServerInfo { version, title, capabilities }
     }
 
@@ -54,7 +50,7 @@ impl ServerInfo {
     }
 
     pub(crate) fn has(&self, capability: &str) -> bool {
-        self.capabilities.get(capability).is_some_and(Value::is_object)
+        self.capabilities[capability].is_object()
     }
 
     /// True if the server may make tasks of calls. The versions with a handshake do not have this extension.
@@ -63,19 +59,17 @@ impl ServerInfo {
     }
 
     pub(crate) fn has_extension(&self, name: &str) -> bool {
-        self.capabilities.get("extensions").is_some_and(|extensions| extensions[name].is_object())
+        self.capabilities["extensions"][name].is_object()
     }
 
     /// True if the server announces changes of its tools.
     pub(crate) fn announces_tools(&self) -> bool {
-        let tools = self.capabilities.get("tools");
-        tools.is_some_and(|tools| tools["listChanged"] == true)
+        self.capabilities["tools"]["listChanged"] == true
     }
 
     /// True if the server tells of changes of the resources that it is asked to watch.
     pub(crate) fn announces_resources(&self) -> bool {
-        let resources = self.capabilities.get("resources");
-        resources.is_some_and(|resources| resources["subscribe"] == true)
+        self.capabilities["resources"]["subscribe"] == true
     }
 }
 

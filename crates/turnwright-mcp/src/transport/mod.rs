@@ -194,14 +194,16 @@ impl Peer {
         };
         let key = (method, Value::Object(params.clone()).to_string(), login);
         let (kept, version) = self.0.open.lock().results.find(&key);
-        let is_new = can_keep && kept.is_none();
         let result = match kept {
             Some(result) => result,
-            None => self.start(method, params).response().await?,
+            None => {
+                let result = self.start(method, params).response().await?;
+                if can_keep && let Some(ttl) = time_to_live(result.get()) {
+                    self.0.open.lock().results.keep(key, version, ttl, &result);
+                }
+                result
+            }
         };
-        if is_new && let Some(ttl) = time_to_live(result.get()) {
-            self.0.open.lock().results.keep(key, version, ttl, &result);
-        }
         serde_json::from_str(result.get()).map_err(|_| PeerError::Malformed)
     }
 
@@ -330,16 +332,13 @@ impl Peer {
 
     pub(super) fn handle_notification(&self, method: &str, params: &Value) {
         if method != "notifications/progress" {
-            match method {
-                "notifications/tools/list_changed" => self.forget_results("tools/"),
-                "notifications/prompts/list_changed" => self.forget_results("prompts/"),
-                method if method.starts_with("notifications/resources/") => {
-                    self.forget_results("resources/");
-                    if method.ends_with("/updated") {
-                        self.mark_changed(params["uri"].as_str().unwrap_or_default());
-                    }
-                }
-                _ => {}
+            let name = method.strip_prefix("notifications/").unwrap_or_default();
+            // Tools, prompts or resources have changed.
+            if let Some((kind, _)) = name.split_once('/') {
+                self.forget_results(&format!("{kind}/"));
+            }
+            if name == "resources/updated" {
+                self.mark_changed(params["uri"].as_str().unwrap_or_default());
             }
             return self.0.handler.notify(method, params);
         }

@@ -58,7 +58,7 @@ pub async fn log_in(
     let port = listener.local_addr().map_err(|error| error.to_string())?.port();
     let redirect = format!("http://127.0.0.1:{port}/callback");
     let starting = start_session(login, client_id, scopes, redirect);
-    let (session, issuer) =
+    let (session, server) =
         timeout(STEP_TIMEOUT, starting).await.unwrap_or_else(|_| Err(step_timed_out()))?;
     let address = Url::parse(session.get_authorization_url())
         .ok()
@@ -67,7 +67,7 @@ pub async fn log_in(
     let state =
         parameter(&address, "state").ok_or("the address of the login page has no `state`")?;
     show(address.as_str());
-    let waited = timeout(LOGIN_TIMEOUT, wait_for_callback(&listener, &state, &issuer)).await;
+    let waited = timeout(LOGIN_TIMEOUT, wait_for_callback(&listener, &state, &server)).await;
     let callback = waited.map_err(|_| {
         format!("the login was not completed within {} s", LOGIN_TIMEOUT.as_secs())
     })??;
@@ -84,12 +84,11 @@ async fn start_session(
     client_id: Option<String>,
     scopes: Vec<String>,
     redirect: String,
-) -> Result<(AuthorizationSession, Issuer), String> {
+) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
     let mut manager = login.manager().await.map_err(|error| describe_error(&error))?;
     let found = manager.resolve_metadata().await.map_err(|error| describe_error(&error))?;
     let is_advertised = found.source != AuthorizationMetadataSource::LegacyEndpointFallback;
-    let issuer = Issuer::of(&found.metadata);
-    manager.set_metadata(found.metadata);
+    manager.set_metadata(found.metadata.clone());
     let mut request = AuthorizationRequest::new(redirect)
         .with_client_name("turnwright")
         .with_initial_scope_selection()
@@ -111,33 +110,16 @@ async fn start_session(
             _ => why,
         }
     })?;
-    Ok((session, issuer))
+    Ok((session, found.metadata))
 }
 
-/// Tells the responses of the authorization server to which the user was sent from those of others (RFC 9207).
-struct Issuer {
-    /// The identifier in the server's metadata.
-    id: Option<String>,
-    /// The server says that each of its responses names it.
-    is_always_named: bool,
-}
-
-impl Issuer {
-    fn of(metadata: &AuthorizationMetadata) -> Issuer {
-        let is_named =
-            metadata.additional_fields.get("authorization_response_iss_parameter_supported");
-        Issuer {
-            id: metadata.issuer.clone(),
-            is_always_named: is_named == Some(&Value::Bool(true)),
-        }
-    }
-
-    /// Returns true if the response names this server, letter by letter, or may do without a name.
-    fn has_sent(&self, response: &Url) -> bool {
-        match parameter(response, "iss") {
-            Some(named) => self.id.as_ref() == Some(&named),
-            None => !self.is_always_named,
-        }
+/// Returns true if the response names the issuer of this server, letter by letter, or may do without a name
+/// (RFC 9207). An error is shown only then; for a code, rmcp checks it again.
+fn is_from(server: &AuthorizationMetadata, response: &Url) -> bool {
+    let promised = server.additional_fields.get("authorization_response_iss_parameter_supported");
+    match parameter(response, "iss") {
+        Some(named) => server.issuer.as_ref() == Some(&named),
+        None => promised != Some(&Value::Bool(true)),
     }
 }
 
@@ -168,14 +150,14 @@ fn parameter(url: &Url, name: &str) -> Option<String> {
 async fn wait_for_callback(
     listener: &TcpListener,
     state: &str,
-    issuer: &Issuer,
+    server: &AuthorizationMetadata,
 ) -> Result<Url, String> {
     let mut connections = FuturesUnordered::new();
     loop {
         tokio::select! {
             stream = listener.accept(), if connections.len() < MAX_CONNECTIONS => {
                 let (stream, _) = stream.map_err(|error| error.to_string())?;
-                let handling = handle_connection(stream, state, issuer);
+                let handling = handle_connection(stream, state, server);
                 connections.push(timeout(REQUEST_TIMEOUT, handling));
             }
             Some(result) = connections.next() => {
@@ -192,7 +174,7 @@ async fn wait_for_callback(
 async fn handle_connection(
     mut stream: TcpStream,
     state: &str,
-    issuer: &Issuer,
+    server: &AuthorizationMetadata,
 ) -> io::Result<Option<Result<Url, String>>> {
     let path = read_path(&mut stream).await?;
     let url = Url::parse("http://127.0.0.1").and_then(|base| base.join(&path)).ok().filter(|url| {
@@ -203,7 +185,7 @@ async fn handle_connection(
             .await?;
         return Ok(None);
     };
-    if !issuer.has_sent(&url) {
+    if !is_from(server, &url) {
         let why = "the response is not from the server of this login (`iss` is missing or wrong)";
         respond(&mut stream, "400 Bad Request", why).await?;
         return Ok(Some(Err(why.to_owned())));
@@ -409,8 +391,8 @@ fn is_expiring(stored: &StoredCredentials) -> bool {
     let lifetime = token(stored).get("expires_in").and_then(Value::as_u64);
     let (Some(lifetime), Some(since)) = (lifetime, stored.token_received_at) else { return false };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    // A token of a minute is not renewed before each request.
-    now.saturating_sub(since) >= lifetime.saturating_sub(RENEWAL_MARGIN.min(lifetime / 2))
+    // With the whole margin, a token that lives for a minute would be renewed before each request.
+    now.saturating_sub(since) >= lifetime - RENEWAL_MARGIN.min(lifetime / 2)
 }
 
 /// Registers the tokens for redaction.
@@ -488,7 +470,7 @@ mod tests {
             }))
             .unwrap();
             let response = Url::parse(&format!("http://127.0.0.1/callback?{query}")).unwrap();
-            assert_eq!(Issuer::of(&metadata).has_sent(&response), expected, "{issuer:?} {query}");
+            assert_eq!(is_from(&metadata, &response), expected, "{issuer:?} {query}");
         }
     }
 

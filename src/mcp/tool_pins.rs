@@ -68,16 +68,17 @@ pub(super) struct ToolPins<'a> {
 
 impl<'a> ToolPins<'a> {
     /// The pins of a tool that is called in a session.
-    pub(super) fn of(spec: &'a ServerSpec, listed: &'a ListedTool, env: &ToolEnv) -> ToolPins<'a> {
+    pub(super) fn of(
+        spec: &'a ServerSpec,
+        listed: &'a ListedTool,
+        file: Option<&'a (String, String)>,
+        env: &ToolEnv,
+    ) -> ToolPins<'a> {
         let state = &env.shared.process.folders.state;
         let pins = state.is_absolute().then(|| PinStore::new(state));
         let digest = listed.digest.get_or_init(|| definition_digest(&listed.tool)).clone();
-        ToolPins::new(spec, (&listed.tool, digest), env.files.roots().real_cwd(), pins)
-    }
-
-    /// Makes a file of the skill that the tool loads part of what is compared and pinned.
-    pub(super) fn with_file(self, file: Option<&'a (String, String)>) -> ToolPins<'a> {
-        ToolPins { file, ..self }
+        let project = env.files.roots().real_cwd();
+        ToolPins { file, ..ToolPins::new(spec, (&listed.tool, digest), project, pins) }
     }
 
     fn new(
@@ -339,11 +340,10 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
     let now = parts(new_summary);
     let mut changed = Vec::new();
     let mut lines = Vec::new();
-    let all: BTreeSet<_> = before.keys().chain(now.keys()).collect();
-    let mut names: Vec<_> = all.into_iter().collect();
     // First those of which there is one, so that many arguments cannot hide them.
-    names.sort_by_key(|name| name.contains(' '));
-    for name in names {
+    let names: BTreeSet<_> =
+        before.keys().chain(now.keys()).map(|name| (name.contains(' '), *name)).collect();
+    for (_, name) in names {
         let old = before.get(name).copied().unwrap_or_default();
         let new = now.get(name).copied().unwrap_or_default();
         let how = match (old, new) {
@@ -354,7 +354,7 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
             (_, "") => "removed",
             _ => "changed",
         };
-        changed.push(format!("{} {how}", text::clip(*name, MAX_NAME_CHARS)));
+        changed.push(format!("{} {how}", text::clip(name, MAX_NAME_CHARS)));
         let hunks = line_diff::unified_diff(old, new, 1, None);
         let shown = hunks.lines().filter(|line| !line.starts_with("@@"));
         lines.extend(shown.map(|line| text::clip(line, MAX_LINE_CHARS)));

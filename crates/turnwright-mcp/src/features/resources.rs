@@ -83,19 +83,14 @@ pub(super) async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, Cal
 async fn list(peer: &Peer) -> Result<String, CallError> {
     let listing = list_items(peer, ("resources/list", "resources"), MAX_RESOURCES, resource_line);
     let (mut lines, has_more) = listing.await.map_err(|error| call_error(&error))?;
-    lines.extend(list_templates(peer).await);
+    let list = ("resources/templates/list", "resourceTemplates");
+    let templates = list_items(peer, list, MAX_RESOURCES, |template| template_line(&template));
+    // A server that does not support the request has none.
+    lines.extend(templates.await.unwrap_or_default().0);
     if has_more {
         lines.push("[there are more]".to_owned());
     }
     Ok(if lines.is_empty() { "There are none.".to_owned() } else { lines.join("\n") })
-}
-
-/// Lists the URI templates. A server that does not support the request has none.
-async fn list_templates(peer: &Peer) -> Vec<String> {
-    let requested = peer.request::<Value>("resources/templates/list", JsonObject::new()).await;
-    let page = requested.unwrap_or_default();
-    let templates = page["resourceTemplates"].as_array().into_iter().flatten();
-    templates.take(MAX_RESOURCES).filter_map(template_line).collect()
 }
 
 fn template_line(template: &Value) -> Option<String> {

@@ -85,9 +85,10 @@ mod tests {
             let number = self.0.fetch_add(1, Ordering::Relaxed);
             let method = if number == 0 { "notifications/message" } else { self.1 };
             let notification = LinkEvent::Notification { method: method.to_owned(), params: None };
-            let outcome = match params.is_some_and(|params| params.contains_key("cursor")) {
-                true => Err(LinkError::ErrorResponse(raw(r#"{"code":-32602,"message":"gone"}"#))),
-                false => Ok(raw(&format!(r#"{{"number":{number},"ttlMs":1000}}"#))),
+            let outcome = if params.is_some_and(|params| params.contains_key("cursor")) {
+                Err(LinkError::ErrorResponse(raw(r#"{"code":-32602,"message":"gone"}"#)))
+            } else {
+                Ok(raw(&format!(r#"{{"number":{number},"ttlMs":1000}}"#)))
             };
             iter([notification, LinkEvent::Outcome(outcome)]).boxed()
         }

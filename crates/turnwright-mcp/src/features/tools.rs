@@ -124,7 +124,8 @@ async fn request_page<T>(
 ) -> Result<(Vec<T>, Option<String>), PeerError> {
     let params: JsonObject =
         cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect();
-    let page = peer.request(method, params).await?;
+    // The list has changed if one of its pages cannot be had any more.
+    let page = peer.request(method, params).await.inspect_err(|_| peer.forget_results(method))?;
     parse_page(page, key, read).ok_or(PeerError::Malformed)
 }
 

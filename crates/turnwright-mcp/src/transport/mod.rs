@@ -197,12 +197,7 @@ impl Peer {
         let is_new = can_keep && kept.is_none();
         let result = match kept {
             Some(result) => result,
-            None => self.start(method, params).response().await.inspect_err(|_| {
-                if method.ends_with("/list") {
-                    // A list has changed if one of its pages cannot be had any more.
-                    self.forget_results(method);
-                }
-            })?,
+            None => self.start(method, params).response().await?,
         };
         if is_new && let Some(ttl) = time_to_live(result.get()) {
             self.0.open.lock().results.keep(key, version, ttl, &result);

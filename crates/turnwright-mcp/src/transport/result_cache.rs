@@ -72,6 +72,7 @@ mod tests {
     use super::*;
     use crate::call::server_requests::ServerMessageHandler;
     use crate::features::JsonObject;
+    use crate::features::tools::list_items;
     use crate::transport::link::{LinkChannel, LinkError, LinkEvent, LinkedServer, ServerLink};
     use crate::transport::{Channel, Peer};
 
@@ -88,7 +89,8 @@ mod tests {
             let outcome = if params.is_some_and(|params| params.contains_key("cursor")) {
                 Err(LinkError::ErrorResponse(raw(r#"{"code":-32602,"message":"gone"}"#)))
             } else {
-                Ok(raw(&format!(r#"{{"number":{number},"ttlMs":1000}}"#)))
+                let page = r#""tools":[],"nextCursor":"2""#;
+                Ok(raw(&format!(r#"{{"number":{number},"ttlMs":1000,{page}}}"#)))
             };
             iter([notification, LinkEvent::Outcome(outcome)]).boxed()
         }
@@ -135,9 +137,9 @@ mod tests {
             Peer::new(Channel::Link(LinkChannel::new(link)), ServerMessageHandler::silent());
         assert_eq!(number(&peer, "tools/list").await, 0);
         assert_eq!(number(&peer, "prompts/list").await, 1);
-        let page = JsonObject::from_iter([("cursor".to_owned(), "old".into())]);
-        assert!(peer.request::<Value>("tools/list", page).await.is_err());
-        assert_eq!(number(&peer, "tools/list").await, 3);
+        let listing = list_items(&peer, ("tools/list", "tools"), 1, Some);
+        assert_eq!(listing.await.unwrap().0, Vec::<Value>::new());
+        assert_eq!(number(&peer, "tools/list").await, 4);
         assert_eq!(number(&peer, "prompts/list").await, 1);
     }
 

@@ -67,7 +67,7 @@ const ABSENCES: [&str; 6] =
 const UNANSWERED_READ: &str = "The editor does not answer when it is asked for a file, so files are \
                                read from the disk from now on. Save your changes for them to be seen.";
 
-/// What the client shows, as far as later messages depend on it.
+/// The state of the client on which later messages depend.
 #[derive(Debug, Default)]
 struct ShownEntities {
     /// The cards that show terminals. At least one client refuses an update that names a released terminal,

@@ -97,7 +97,7 @@ mod tests {
         Update::Cursor { place: CursorPlace::BeforePrompt, at: at.into(), can_fork: false }
     }
 
-    /// What a client of version 1 is sent for these updates.
+    /// Returns the cursors that a client of version 1 is sent for these updates.
     fn sent(updates: &[Update], has_compactions: bool) -> Vec<Value> {
         let mut known = KnownCursors::default();
         let sent = updates.iter().filter_map(|update| known.note(update, has_compactions));
@@ -116,7 +116,7 @@ mod tests {
         let after = json!({ "type": "agent_message", "messageId": "2", "position": "after" });
         let before = json!({ "type": "user_message", "messageId": "1", "position": "before" });
         assert_eq!(sent(&[cursor("1"), said("2"), cursor("3")], true), [announced("3", &after)]);
-        // What the agent has said is before the words between.
+        // The words of the agent come before those between.
         assert_eq!(sent(&[said("2"), cursor("3"), cursor("4")], true), [announced("3", &after)]);
         assert_eq!(sent(&[shown("1"), cursor("1")], true), [announced("1", &before)]);
         // A replay says the same as the turn did.

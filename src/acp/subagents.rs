@@ -29,13 +29,13 @@ use turnwright_types::update::Update;
 /// The code of the error with which a helper has failed.
 const INTERNAL_ERROR: i32 = -32603;
 
-/// What the client of a connection was told of its sessions. Clones share it.
+/// The sessions that the client of a connection was told of. Clones share them.
 // Held only to look something up.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ToldSessions(Arc<Mutex<KnownSessions>>);
+pub(super) struct ToldSessions(Arc<Mutex<SessionStates>>);
 
 #[derive(Debug, Default)]
-struct KnownSessions {
+struct SessionStates {
     /// The sessions of helpers, each with its parent while it can be cancelled.
     helpers: HashMap<SessionId, Option<SessionId>>,
     /// The last states in version 2, with the work in the background. An idle session without any has none.

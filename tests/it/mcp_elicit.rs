@@ -177,10 +177,9 @@ fn m_13_servers_are_told_of_the_modes_that_the_client_has_or_that_a_form_stands_
         (json!({}), Value::Null),
     ];
     for (modes, expected) in table {
-        let mut scenario = asking(&json!({}));
-        scenario["log"] = "heard".into();
+        let scenario = json!({ "tools": [{ "name": "ask" }], "log": "heard" });
         let mut agent = agent(&scenario).capabilities(json!({ "elicitation": modes })).start();
-        agent.turn("go");
+        assert_eq!(agent.turn("go"), "end_turn");
         let log = agent.read("heard");
         let initialize: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
         assert_eq!(initialize["params"]["capabilities"]["elicitation"], expected, "{modes}");

@@ -124,7 +124,8 @@ fn m_26_the_model_is_told_once_with_the_next_request_that_a_resource_has_changed
         for words in ["read", "change", "more"] {
             assert_eq!(agent.turn(words), "end_turn");
         }
-        let told = |number| agent.model_transcript(number).concat().matches(line).count();
+        let told =
+            |number| agent.model_request(number)["messages"].to_string().matches(line).count();
         let all = [told(1), told(2), told(3), told(4)];
         assert_eq!(all, [0, 0, times, times], "{modern}, {subscribes}, {changed}");
         let heard = agent.read("heard");

@@ -348,7 +348,8 @@ fn the_server_applies_the_policy_of_sessions() {
     assert!(failed && text.contains("Plan mode"), "{text}");
     server.close();
     let mut server = Server::initialized(&["--mode", "auto"], &json!({}), &[]);
-    for path in ["/etc/turnwright-was-here", ".git/hooks/pre-commit", "../../outside"] {
+    let outside = format!("{}outside", "../".repeat(20));
+    for path in ["/etc/turnwright-was-here", ".git/hooks/pre-commit", &outside] {
         let write = json!({ "path": path, "content": "x" });
         let (text, failed) = server.result("write_file", &write);
         assert!(failed, "{path}: {text}");

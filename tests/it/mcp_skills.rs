@@ -1,6 +1,5 @@
 //! Skills of MCP servers: the model knows their names and descriptions, and loads a text as the user allowed it.
 
-use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 use turnwright_testing::cards;
 
@@ -16,9 +15,7 @@ fn text_of(body: &str) -> String {
 }
 
 fn digest_of(text: &str) -> String {
-    let hash = digest(&SHA256, text.as_bytes());
-    let hex: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", turnwright_types::hash::sha256_hex(text.as_bytes()))
 }
 
 /// The list with the one skill, whose text is this.

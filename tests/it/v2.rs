@@ -117,7 +117,7 @@ fn v2_prompt_with_a_key_is_run_once_if_the_agent_is_killed_during_its_turn() {
         let state = agent.updates_of("state_update").pop().unwrap();
         assert_eq!(state["state"], "idle", "nothing of a stored session runs again by itself");
         assert_eq!(result(agent.call("session/prompt", &params))["messageId"], message);
-        assert_eq!(prompts(&mut agent), [message.clone()]);
+        assert_eq!(prompts(&mut agent), std::slice::from_ref(&message));
     }
     assert_eq!(agent.model().requests().len(), 1);
     assert_eq!(agent.turn("and now?"), "end_turn");

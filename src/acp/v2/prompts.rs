@@ -25,7 +25,7 @@ use turnwright_types::update::PromptKey;
 pub(in crate::acp) struct PromptLedger {
     // Held only to look something up.
     open: Arc<Mutex<HashMap<PromptKey, OpenPrompt>>>,
-    /// What the client was told of the states of sessions.
+    /// The states of sessions that the client was told.
     pub(super) told: ToldSessions,
 }
 

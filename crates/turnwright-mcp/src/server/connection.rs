@@ -255,7 +255,7 @@ impl Connection {
 
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
     pub(crate) async fn close(mut self) {
-        // What is on its way, such as the cancellation of a task, still gets there.
+        // Messages on their way, such as the cancellation of a task, still get there.
         timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
         self.peer.close();
         timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();

@@ -340,7 +340,7 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
     let now = parts(new_summary);
     let mut changed = Vec::new();
     let mut lines = Vec::new();
-    // First those of which there is one, so that many arguments cannot hide them.
+    // First the parts of which there is only one, so that many arguments cannot hide them.
     let names: BTreeSet<_> =
         before.keys().chain(now.keys()).map(|name| (name.contains(' '), *name)).collect();
     for (_, name) in names {

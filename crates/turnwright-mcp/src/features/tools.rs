@@ -105,14 +105,14 @@ pub(crate) async fn list_tools(
 
 /// Makes the tools of ours that read resources and load skills. Those of the server have the names that are taken.
 fn own_tools(peer: &Peer, skills: &[ServerSkill], mut taken: HashSet<String>) -> Vec<ListedTool> {
-    let mut tools = Vec::new();
-    if let Some(tool) = resources::tool(peer, |name| taken.contains(name)) {
-        taken.insert(tool.name.clone());
-        tools.push(ListedTool { reads_resources: true, ..ListedTool::new(tool) });
-    }
-    let loading = skills::tools(&peer.handler().server, skills, taken);
-    tools.extend(loading.into_iter().map(ListedTool::new));
-    tools
+    let reader = resources::tool(peer, |name| taken.contains(name));
+    taken.extend(reader.iter().map(|tool| tool.name.clone()));
+    let loaders = skills::tools(&peer.handler().server, skills, taken);
+    let tools = reader.into_iter().chain(loaders).map(|tool| {
+        let reads_resources = tool.skill.is_none();
+        ListedTool { reads_resources, ..ListedTool::new(tool) }
+    });
+    tools.collect()
 }
 
 /// Requests one page of the list that the method returns under this key. Returns its items and the next cursor.
@@ -129,8 +129,8 @@ async fn request_page<T>(
     parse_page(page, key, read).ok_or(PeerError::Malformed)
 }
 
-/// Lists the first `most` items of a list, page by page. Items of which `read` makes nothing are left out. Returns
-/// true with them if there are more. A failure ends the list.
+/// Lists the first `most` items of a list, page by page, without those that `read` rejects. Returns them, and true if
+/// there are more. A failure ends the list.
 ///
 /// # Errors
 /// If the first page could not be listed.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::mem::replace;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ use turnwright_types::hash::sha256_hex;
 use turnwright_types::line_diff;
 use turnwright_types::redact;
 use turnwright_types::text;
+use turnwright_workspace::exec::is_secret_name;
 use turnwright_workspace::memory::find_secret;
 
 /// The bytes of a definition, and of each of its parts, that are kept for comparison.
@@ -226,7 +228,7 @@ fn server_summary(spec: &ServerSpec) -> String {
         ServerTransport::Stdio { command, arguments, environment } => json!({
             "folder": spec.folder.as_deref().map(Path::to_string_lossy),
             "program": command.to_string_lossy(),
-            "program arguments": arguments.join("\n"),
+            "program arguments": shown_arguments(arguments),
             "variables": sorted_names(environment),
         }),
         ServerTransport::Http { url, headers } => json!({
@@ -235,6 +237,25 @@ fn server_summary(spec: &ServerSpec) -> String {
         }),
         ServerTransport::Linked(_) => json!({ "address": server_location(spec) }),
     })
+}
+
+/// The arguments of a program, one a line, without the values of those that are named like keys.
+fn shown_arguments(arguments: &[String]) -> String {
+    let mut is_value_of_key = false;
+    let shown = arguments.iter().map(|argument| {
+        let mut begin = 0;
+        let mut ends = argument.match_indices(['=', ':']).map(|(end, _)| end);
+        let key_end = ends.find(|end| is_secret_name(&argument[replace(&mut begin, *end)..*end]));
+        let line = match key_end {
+            _ if is_value_of_key => NOT_KEPT.to_owned(),
+            Some(end) => format!("{}{NOT_KEPT}", &argument[..=end]),
+            None => argument.clone(),
+        };
+        is_value_of_key =
+            key_end.is_none() && argument.starts_with('-') && is_secret_name(argument);
+        line
+    });
+    shown.collect::<Vec<_>>().join("\n")
 }
 
 fn definition_digest(tool: &Tool) -> String {
@@ -502,6 +523,22 @@ mod tests {
         for line in ["description changed, program arguments changed", "+program arguments: --yes"]
         {
             assert!(said.lines().any(|one| one == line), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn no_value_of_an_argument_that_is_named_like_a_key_is_kept() {
+        let table = [
+            (vec!["--api-key", "hunter", "-v"], "--api-key\n[not kept]\n-v"),
+            (vec!["--password=horse", "--out=a b"], "--password=[not kept]\n--out=a b"),
+            (vec!["-e", "TOKEN=x=y"], "-e\nTOKEN=[not kept]"),
+            (vec!["--header", "Authorization: Basic a="], "--header\nAuthorization:[not kept]"),
+            (vec!["https://a.example/?key=1"], "https://a.example/?key=[not kept]"),
+            (vec!["keys", "a"], "keys\na"),
+        ];
+        for (arguments, expected) in table {
+            let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+            assert_eq!(shown_arguments(&arguments), expected);
         }
     }
 

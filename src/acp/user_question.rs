@@ -96,12 +96,9 @@ impl UserQuestions {
         form: ServerForm,
         begin: impl FnOnce() -> W,
     ) -> FormOutcome {
-        if !(self.modes.form || self.modes.url && form.page.is_some()) {
-            return FormOutcome::Declined;
-        }
+        let Some(params) = self.server_request(form) else { return FormOutcome::Declined };
         let Ok(_slot) = self.slot.acquire().await else { return FormOutcome::Cancelled };
         let _waiting = begin();
-        let Some(params) = self.server_request(form) else { return FormOutcome::Declined };
         match self.peer.request("elicitation/create", &params, QUESTION_TIMEOUT).await {
             Ok(result) => form_outcome(&result),
             Err(RequestError::ErrorResponse(_)) => FormOutcome::Declined,
@@ -109,8 +106,8 @@ impl UserQuestions {
         }
     }
 
-    /// Makes the request for a form or a page. A client without the mode `url` is shown the address in a form
-    /// without fields, in which nothing can be entered (R-EL-2).
+    /// Makes the request for a form or a page, if the client can show it. A client without the mode `url` is shown
+    /// the address in a form without fields, in which nothing can be entered (R-EL-2).
     fn server_request(&self, form: ServerForm) -> Option<CreateElicitationRequest> {
         let call = Some(form.call.to_arc().into());
         let scope = ElicitationSessionScope::new(self.session.clone()).tool_call_id(call);
@@ -120,11 +117,12 @@ impl UserQuestions {
                 let id = ids::SessionId::random().to_arc();
                 ElicitationUrlMode::new(scope, id, page).into()
             }
-            page => {
+            page if self.modes.form => {
                 message.extend(page.map(|page| format!("\n\nAddress: {page}")));
                 let schema = serde_json::from_value::<ElicitationSchema>(form.schema).ok()?;
                 ElicitationFormMode::new(scope, schema).into()
             }
+            _ => return None,
         };
         Some(CreateElicitationRequest::new(mode, message))
     }

@@ -33,6 +33,9 @@ use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::exec::ProgramActivity;
 
+/// The most characters about a skill that are listed for people.
+const MAX_SKILL_CHARS: usize = 300;
+
 /// The servers of a session. Dropping it releases them.
 #[derive(Debug)]
 pub(crate) struct SessionServers {
@@ -146,14 +149,15 @@ impl SessionServers {
         PromptRequest::find(&self.servers, command, arguments)
     }
 
-    /// Lists the skills of the servers, for people.
+    /// Lists the skills of the servers, for people. Returns nothing if there are none.
     pub(crate) fn list_skills(&self) -> String {
         let mut lines = String::new();
         for (spec, state) in self.states() {
             let tools = used_tools(spec, &state.tools).filter(|listed| listed.tool.skill.is_some());
-            lines.extend(tools.map(|tool| format!("* {}\n", text::one_line(&tool.description))));
+            let texts = tools.map(|listed| text::one_line(&listed.description));
+            lines.extend(texts.map(|text| format!("* {}\n", text::clip(text, MAX_SKILL_CHARS))));
         }
-        lines
+        if lines.is_empty() { lines } else { format!("\nOf MCP servers:\n\n{lines}") }
     }
 
     /// Releases the servers, and waits for the end of the ones that no other session uses.

@@ -38,6 +38,9 @@ const MAX_NAMED_ARGUMENTS: usize = 12;
 /// For the model, if the snapshot of the protected files has failed.
 const NOT_GUARDED: &str = "The server was not called: because of a bug in turnwright the protected files could \
                     not be recorded before the call.";
+/// For the model, if another tool than the one that was judged would be called.
+const HAS_CHANGED: &str = "The server has changed this tool while the call was on its way, so it was not called. \
+                    Call it again if it is still right.";
 /// Maximum number of arguments that are listed. The client also receives all of them as the raw input.
 const MAX_ARGUMENTS: usize = 12;
 /// Maximum length of the server's description.
@@ -205,7 +208,7 @@ impl PreparedCall for RemoteToolCall {
         // The current definition is compared: if it has changed while the user was asked, it is not
         // what was shown, and the call does not run.
         let (current, tools_version) = self.tool.current();
-        let pin_check = ToolPins::of(&self.tool.server.spec, &current, env).check();
+        let pin_check = ToolPins::of(&self.tool.server.spec, &current, None, env).check();
         self.pin_check = PinCheck { tools_version, ..pin_check };
         let effect = Effect::Remote(Box::new(RemoteCall {
             server: self.tool.server.spec.name.clone(),
@@ -234,11 +237,15 @@ impl PreparedCall for RemoteToolCall {
             if let Err(outcome) = self.update_pin(ctx).await {
                 return outcome;
             }
-            if let (Some(file), Some(skill)) = (&self.file, &self.tool.listed.tool.skill) {
-                let mut text = skill.content(&self.tool.server.spec.name, &file.1);
-                redact::redact_in_place(&mut text);
-                let raw = json!({ "bytes": text.len() });
-                return ToolOutcome::done(text, Vec::new(), raw);
+            match (&self.file, &self.tool.current().0.tool.skill) {
+                (Some(file), Some(skill)) => {
+                    let mut text = skill.content(&self.tool.server.spec.name, &file.1);
+                    redact::redact_in_place(&mut text);
+                    let raw = json!({ "bytes": text.len() });
+                    return ToolOutcome::done(text, Vec::new(), raw);
+                }
+                (None, None) => {}
+                _ => return ToolOutcome::failed(HAS_CHANGED),
             }
             if !self.tool.server.is_confined() {
                 return self.call(ctx).await;
@@ -275,18 +282,16 @@ impl RemoteToolCall {
             let env = Arc::clone(&ctx.env);
             // With the text, its difference is known too.
             let checking = spawn_blocking(move || {
-                let pins = ToolPins::of(&tool.server.spec, &listed, &env);
-                pins.with_file(Some(&file)).check().change
+                ToolPins::of(&tool.server.spec, &listed, Some(&file), &env).check()
             });
-            change = checking.await.map_err(|error| error.to_string())?;
+            let pin_check = checking.await.map_err(|error| error.to_string())?;
+            if pin_check.tool_digest != self.pin_check.tool_digest {
+                return Err(HAS_CHANGED.into());
+            }
+            change = pin_check.change;
         }
-        let mut content = question_content(
-            &self.tool.server.spec,
-            &current.tool,
-            &self.arguments,
-            change.as_deref(),
-            current.reads_resources,
-        );
+        let spec = &self.tool.server.spec;
+        let mut content = question_content(spec, &current, &self.arguments, change.as_deref());
         content.extend(self.file.as_ref().map(|file| {
             // Whole, so that no part of what the user allows is hidden.
             let mut shown = file.1.clone();
@@ -315,20 +320,14 @@ impl RemoteToolCall {
         let was_not_asked = pin_check.change.is_some() && env.shared.mode.get() == Mode::Full;
         let pinning = spawn_blocking(move || {
             let (current, _) = tool.current();
-            let pins = ToolPins::of(&tool.server.spec, &current, &env);
-            let pinned = pins.with_file(file.as_deref());
+            let pinned = ToolPins::of(&tool.server.spec, &current, file.as_deref(), &env);
             if pinned.check().tool_digest != pin_check.tool_digest {
                 return None;
             }
             Some(if was_not_asked { Ok(()) } else { pinned.pin() })
         });
         match (pinning.await, &self.pin_check.change) {
-            (Ok(None), _) => {
-                return Err(ToolOutcome::failed(
-                    "The server has changed this tool while the call was on its way, so it was \
-                     not called. Call it again if it is still right.",
-                ));
-            }
+            (Ok(None), _) => return Err(ToolOutcome::failed(HAS_CHANGED)),
             (Ok(Some(Err(error))), _) => notify(format!(
                 "The definition of {name} could not be recorded ({error}). You will not be told if it \
                  changes."
@@ -410,13 +409,13 @@ fn file_name(call: &str) -> String {
 
 fn question_content(
     spec: &ServerSpec,
-    tool: &Tool,
+    listed: &ListedTool,
     arguments: &JsonObject,
     change: Option<&str>,
-    reads_resources: bool,
 ) -> Vec<CallContent> {
+    let tool = &listed.tool;
     let mut lines = vec![server_line(spec)];
-    if reads_resources {
+    if listed.reads_resources {
         lines.push("reads a resource of the server, or lists its resources".to_owned());
     } else if let Some(skill) = &tool.skill {
         lines.push("loads a skill: instructions by the server, which permit nothing".to_owned());
@@ -496,14 +495,9 @@ mod tests {
             environment: Vec::new(),
         };
         let spec = ServerSpec::new("notes", ServerSource::Client, reach);
-        let tool = serde_json::from_str(tool).unwrap();
-        let content = question_content(
-            &spec,
-            &tool,
-            &serde_json::from_str(arguments).unwrap(),
-            change,
-            false,
-        );
+        let tool = ListedTool::new(serde_json::from_str(tool).unwrap());
+        let arguments = serde_json::from_str(arguments).unwrap();
+        let content = question_content(&spec, &tool, &arguments, change);
         let texts = content.iter().map(|content| match content {
             CallContent::Text(text) => text.clone(),
             other => panic!("{other:?}"),

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::mem::replace;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ use turnwright_types::hash::sha256_hex;
 use turnwright_types::line_diff;
 use turnwright_types::redact;
 use turnwright_types::text;
+use turnwright_workspace::exec::is_secret_name;
 use turnwright_workspace::memory::find_secret;
 
 /// The bytes of a definition, and of each of its parts, that are kept for comparison.
@@ -68,16 +70,17 @@ pub(super) struct ToolPins<'a> {
 
 impl<'a> ToolPins<'a> {
     /// The pins of a tool that is called in a session.
-    pub(super) fn of(spec: &'a ServerSpec, listed: &'a ListedTool, env: &ToolEnv) -> ToolPins<'a> {
+    pub(super) fn of(
+        spec: &'a ServerSpec,
+        listed: &'a ListedTool,
+        file: Option<&'a (String, String)>,
+        env: &ToolEnv,
+    ) -> ToolPins<'a> {
         let state = &env.shared.process.folders.state;
         let pins = state.is_absolute().then(|| PinStore::new(state));
         let digest = listed.digest.get_or_init(|| definition_digest(&listed.tool)).clone();
-        ToolPins::new(spec, (&listed.tool, digest), env.files.roots().real_cwd(), pins)
-    }
-
-    /// Makes a file of the skill that the tool loads part of what is compared and pinned.
-    pub(super) fn with_file(self, file: Option<&'a (String, String)>) -> ToolPins<'a> {
-        ToolPins { file, ..self }
+        let project = env.files.roots().real_cwd();
+        ToolPins { file, ..ToolPins::new(spec, (&listed.tool, digest), project, pins) }
     }
 
     fn new(
@@ -225,7 +228,7 @@ fn server_summary(spec: &ServerSpec) -> String {
         ServerTransport::Stdio { command, arguments, environment } => json!({
             "folder": spec.folder.as_deref().map(Path::to_string_lossy),
             "program": command.to_string_lossy(),
-            "program arguments": arguments.join("\n"),
+            "program arguments": shown_arguments(arguments),
             "variables": sorted_names(environment),
         }),
         ServerTransport::Http { url, headers } => json!({
@@ -234,6 +237,25 @@ fn server_summary(spec: &ServerSpec) -> String {
         }),
         ServerTransport::Linked(_) => json!({ "address": server_location(spec) }),
     })
+}
+
+/// The arguments of a program, one a line, without the values of those that are named like keys.
+fn shown_arguments(arguments: &[String]) -> String {
+    let mut is_value_of_key = false;
+    let shown = arguments.iter().map(|argument| {
+        let mut begin = 0;
+        let mut ends = argument.match_indices(['=', ':']).map(|(end, _)| end);
+        let key_end = ends.find(|end| is_secret_name(&argument[replace(&mut begin, *end)..*end]));
+        let line = match key_end {
+            _ if is_value_of_key => NOT_KEPT.to_owned(),
+            Some(end) => format!("{}{NOT_KEPT}", &argument[..=end]),
+            None => argument.clone(),
+        };
+        is_value_of_key =
+            key_end.is_none() && argument.starts_with('-') && is_secret_name(argument);
+        line
+    });
+    shown.collect::<Vec<_>>().join("\n")
 }
 
 fn definition_digest(tool: &Tool) -> String {
@@ -339,11 +361,10 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
     let now = parts(new_summary);
     let mut changed = Vec::new();
     let mut lines = Vec::new();
-    let all: BTreeSet<_> = before.keys().chain(now.keys()).collect();
-    let mut names: Vec<_> = all.into_iter().collect();
-    // First those of which there is one, so that many arguments cannot hide them.
-    names.sort_by_key(|name| name.contains(' '));
-    for name in names {
+    // First the parts of which there is only one, so that many arguments cannot hide them.
+    let names: BTreeSet<_> =
+        before.keys().chain(now.keys()).map(|name| (name.contains(' '), *name)).collect();
+    for (_, name) in names {
         let old = before.get(name).copied().unwrap_or_default();
         let new = now.get(name).copied().unwrap_or_default();
         let how = match (old, new) {
@@ -354,7 +375,7 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
             (_, "") => "removed",
             _ => "changed",
         };
-        changed.push(format!("{} {how}", text::clip(*name, MAX_NAME_CHARS)));
+        changed.push(format!("{} {how}", text::clip(name, MAX_NAME_CHARS)));
         let hunks = line_diff::unified_diff(old, new, 1, None);
         let shown = hunks.lines().filter(|line| !line.starts_with("@@"));
         lines.extend(shown.map(|line| text::clip(line, MAX_LINE_CHARS)));
@@ -502,6 +523,22 @@ mod tests {
         for line in ["description changed, program arguments changed", "+program arguments: --yes"]
         {
             assert!(said.lines().any(|one| one == line), "{line}: {said}");
+        }
+    }
+
+    #[test]
+    fn no_value_of_an_argument_that_is_named_like_a_key_is_kept() {
+        let table = [
+            (vec!["--api-key", "hunter", "-v"], "--api-key\n[not kept]\n-v"),
+            (vec!["--password=horse", "--out=a b"], "--password=[not kept]\n--out=a b"),
+            (vec!["-e", "TOKEN=x=y"], "-e\nTOKEN=[not kept]"),
+            (vec!["--header", "Authorization: Basic a="], "--header\nAuthorization:[not kept]"),
+            (vec!["https://a.example/?key=1"], "https://a.example/?key=[not kept]"),
+            (vec!["keys", "a"], "keys\na"),
+        ];
+        for (arguments, expected) in table {
+            let arguments: Vec<_> = arguments.into_iter().map(str::to_owned).collect();
+            assert_eq!(shown_arguments(&arguments), expected);
         }
     }
 

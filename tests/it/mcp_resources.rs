@@ -48,6 +48,16 @@ fn m_21_resources_are_listed_and_read() {
 }
 
 #[test]
+fn m_21_one_invalid_resource_hides_no_other() {
+    let mut scenario = scenario();
+    for wrong in [json!(null), json!("notes://3"), json!({ "uri": 7, "name": "x" })] {
+        scenario["resources"].as_array_mut().unwrap().insert(0, wrong);
+    }
+    let result = read_resource(&json!({}), &scenario);
+    assert!(result.contains("notes://1 – first") && result.contains("notes://2"), "{result}");
+}
+
+#[test]
 fn the_permission_request_does_not_show_the_agents_words_as_the_servers_description() {
     let call = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
     let mut agent = TestAgent::builder()

@@ -101,26 +101,36 @@ fn m_60_of_a_skill_the_model_knows_its_name_and_description_until_it_loads_it() 
         let file = json!({ "path": "made", "content": "x" });
         assert!(call(&mut agent, "write_file", &file, "reject_once").is_some());
         assert_eq!(agent.turn("/skills"), "end_turn");
-        assert!(agent.text().contains("shop:refunds"), "{}", agent.text());
+        // They are not listed below the reasons why other skills were skipped.
+        let listed = "\nOf MCP servers:\n\n* Loads shop:refunds, a skill that this server has written: Pays";
+        assert!(agent.text().contains(listed), "{}", agent.text());
     }
 }
 
 #[test]
 fn m_61_a_skill_that_was_allowed_is_loaded_again_until_its_text_changes() {
-    let mut agent = agent_with(&shop(&text_of(BODY)));
-    assert!(call(&mut agent, LOAD, &json!({}), "allow_always").is_some());
-    assert!(call(&mut agent, LOAD, &json!({}), "reject_once").is_none());
+    // A server of the newest revision calls its list fresh for a minute.
+    for modern in [false, true] {
+        let mut scenario = shop(&text_of(BODY));
+        scenario["modern"] = modern.into();
+        change_the_text(&mut agent_with(&scenario));
+    }
+}
+
+fn change_the_text(agent: &mut TestAgent) {
+    assert!(call(agent, LOAD, &json!({}), "allow_always").is_some());
+    assert!(call(agent, LOAD, &json!({}), "reject_once").is_none());
     let file = json!({ "file": "forms/mail.md" });
-    assert!(call(&mut agent, LOAD, &file, "reject_once").is_none());
-    assert!(result(&agent).contains("Dear X"), "{}", result(&agent));
+    assert!(call(agent, LOAD, &file, "reject_once").is_none());
+    assert!(result(agent).contains("Dear X"), "{}", result(agent));
     assert_eq!(agent.turn("/permissions keep"), "end_turn");
-    assert!(call(&mut agent, "mcp__shop__swap", &json!({}), "allow_once").is_some());
+    assert!(call(agent, "mcp__shop__swap", &json!({}), "allow_once").is_some());
     // The text is not the listed one any more. The list is read again.
-    assert!(call(&mut agent, LOAD, &json!({}), "reject_once").is_none());
-    assert!(result(&agent).contains("was not loaded"), "{}", result(&agent));
+    assert!(call(agent, LOAD, &json!({}), "reject_once").is_none());
+    assert!(result(agent).contains("was not loaded"), "{}", result(agent));
     let mut question = None;
     for _ in 0..100 {
-        question = call(&mut agent, LOAD, &json!({}), "reject_once");
+        question = call(agent, LOAD, &json!({}), "reject_once");
         if question.is_some() {
             break;
         }
@@ -132,9 +142,9 @@ fn m_61_a_skill_that_was_allowed_is_loaded_again_until_its_text_changes() {
     }
     assert!(question.contains(&format!("file {URI} changed")), "{question}");
     // A rejection keeps what was allowed, a yes is for the new text.
-    assert!(call(&mut agent, LOAD, &json!({}), "allow_once").is_some());
-    assert!(call(&mut agent, LOAD, &json!({}), "reject_once").is_none());
-    assert!(result(&agent).contains("Pay at once."), "{}", result(&agent));
+    assert!(call(agent, LOAD, &json!({}), "allow_once").is_some());
+    assert!(call(agent, LOAD, &json!({}), "reject_once").is_none());
+    assert!(result(agent).contains("Pay at once."), "{}", result(agent));
 }
 
 #[test]

@@ -47,14 +47,14 @@ pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Pr
     if peer.info().is_none_or(|info| !info.has("prompts")) {
         return Vec::new();
     }
-    let listing = list_items(peer, "prompts/list", "prompts", MAX_PROMPTS);
-    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), listing).await.unwrap_or_default();
-    let prompts = listed.into_iter().filter_map(|prompt| serde_json::from_value(prompt).ok());
-    prompts.filter_map(compact).collect()
+    let listing = list_items(peer, ("prompts/list", "prompts"), MAX_PROMPTS, parse_prompt);
+    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), listing).await;
+    listed.ok().and_then(Result::ok).unwrap_or_default().0
 }
 
-/// Shortens the texts that are shown in a line. Returns `None` if the prompt is still too large.
-fn compact(mut prompt: Prompt) -> Option<Prompt> {
+/// Reads a prompt, and shortens the texts that are shown in a line. Returns `None` if it is still too large.
+fn parse_prompt(prompt: Value) -> Option<Prompt> {
+    let mut prompt: Prompt = serde_json::from_value(prompt).ok()?;
     for text in [&mut prompt.title, &mut prompt.description].into_iter().flatten() {
         *text = line(text);
     }
@@ -132,13 +132,14 @@ impl PromptRequest {
         let Some(prompt) = index.and_then(|index| state.prompts.get(index)) else {
             return Err(format!("The MCP server {server} has no prompt of that name."));
         };
-        let assigned = match parse_arguments(arguments(prompt), &self.arguments) {
-            Ok(assigned) => assigned,
-            Err(why) => {
-                let suggested = suggestions(&peer, prompt, &self.arguments).await;
-                return Err(why + &suggested.unwrap_or_default());
-            }
-        };
+        let (assigned, missing) = assign_arguments(arguments(prompt), &self.arguments)?;
+        if let [first, ..] = missing.as_slice() {
+            let suggested = suggestions(&peer, prompt, first, &assigned).await;
+            let names = escape_hidden_line(&missing.join(", "));
+            let all = escape_hidden_line(&usage(arguments(prompt)));
+            let why = format!("Missing arguments: {names}. Usage: {all}");
+            return Err(why + &suggested.unwrap_or_default());
+        }
         let params = JsonObject::from_iter([
             ("name".to_owned(), prompt.name.clone().into()),
             ("arguments".to_owned(), Value::Object(assigned)),
@@ -162,21 +163,24 @@ impl PromptRequest {
     }
 }
 
-/// The server's suggestions for the first argument that is missing, as a sentence. `None` if there are none in time.
-async fn suggestions(peer: &Peer, prompt: &Prompt, text: &str) -> Option<String> {
+/// The server's suggestions for an argument that is missing, as another sentence. `None` if there are none in time.
+async fn suggestions(
+    peer: &Peer,
+    prompt: &Prompt,
+    missing: &str,
+    assigned: &JsonObject,
+) -> Option<String> {
     peer.info().filter(|info| info.has("completions"))?;
-    let assigned = assign_arguments(arguments(prompt), text).ok()?;
-    let argument = missing_arguments(arguments(prompt), &assigned).next()?;
     let params = JsonObject::from_iter([
         ("ref".to_owned(), json!({ "type": "ref/prompt", "name": prompt.name })),
-        ("argument".to_owned(), json!({ "name": argument.name, "value": "" })),
+        ("argument".to_owned(), json!({ "name": missing, "value": "" })),
         ("context".to_owned(), json!({ "arguments": assigned })),
     ]);
     let asking = peer.request::<Value>("completion/complete", params);
     let result = timeout(SUGGESTION_TIMEOUT, asking).await.ok()?.ok()?;
     let values = result["completion"]["values"].as_array()?.iter().filter_map(Value::as_str);
     let shown: Vec<_> = values.take(MAX_SUGGESTIONS).map(line).collect();
-    (!shown.is_empty()).then(|| format!(" The server suggests: {}.", shown.join(", ")))
+    (!shown.is_empty()).then(|| format!(". The server suggests: {}.", shown.join(", ")))
 }
 
 /// The result of `prompts/get`.
@@ -238,32 +242,13 @@ fn line(text: &str) -> String {
     escape_hidden_line(&text::clip(text::first_line(text), MAX_LINE_CHARS))
 }
 
-/// Reads the arguments of a prompt from the words after its command.
-fn parse_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
-    let assigned = assign_arguments(arguments, text)?;
-    let missing: Vec<_> =
-        missing_arguments(arguments, &assigned).map(|argument| argument.name.as_str()).collect();
-    if missing.is_empty() {
-        return Ok(assigned);
-    }
-    let missing = escape_hidden_line(&missing.join(", "));
-    let all = escape_hidden_line(&usage(arguments));
-    Err(format!("Missing arguments: {missing}. Usage: {all}"))
-}
-
-/// The arguments that are required and have no value.
-fn missing_arguments<'a>(
-    arguments: &'a [PromptArgument],
-    assigned: &JsonObject,
-) -> impl Iterator<Item = &'a PromptArgument> {
-    arguments.iter().filter(move |argument| {
-        argument.required == Some(true) && !assigned.contains_key(&argument.name)
-    })
-}
-
 /// Assigns the words after a command to the prompt's arguments: `name=value` anywhere, all others in
-/// order. The last argument takes the rest of the line verbatim. Quotes group words.
-fn assign_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObject, String> {
+/// order. The last argument takes the rest of the line verbatim. Quotes group words. Returns the names of the
+/// required arguments that have no value, too.
+fn assign_arguments<'a>(
+    arguments: &'a [PromptArgument],
+    text: &str,
+) -> Result<(JsonObject, Vec<&'a str>), String> {
     let mut assigned = JsonObject::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
@@ -297,7 +282,10 @@ fn assign_arguments(arguments: &[PromptArgument], text: &str) -> Result<JsonObje
         assigned.insert(name, value.into());
         rest = after;
     }
-    Ok(assigned)
+    let required = arguments.iter().filter(|argument| argument.required == Some(true));
+    let missing = required.filter(|argument| !assigned.contains_key(&argument.name));
+    let names = missing.map(|argument| argument.name.as_str()).collect();
+    Ok((assigned, names))
 }
 
 /// Converts the server's messages to parts of the user's prompt.
@@ -397,14 +385,13 @@ mod tests {
             ("what=is this", r#"{"how":"this","who":"what=is"}"#),
             ("who= how=", r#"{"how":"","who":""}"#),
         ] {
-            let given = parse_arguments(&two, words).map(Value::Object);
-            let expected: Value = serde_json::from_str(expected).unwrap();
-            assert_eq!(given, Ok(expected), "{words}");
+            let expected: JsonObject = serde_json::from_str(expected).unwrap();
+            assert_eq!(assign_arguments(&two, words), Ok((expected, vec![])), "{words}");
         }
-        assert!(parse_arguments(&two, "").unwrap_err().contains("Missing arguments: who"));
-        assert!(parse_arguments(&two, "how=x").unwrap_err().contains("who [how]"));
-        assert!(parse_arguments(&two, "who=a how=b c").unwrap_err().contains("Too many"));
-        assert!(parse_arguments(&[], "x").is_err() && parse_arguments(&[], " ").is_ok());
+        assert_eq!(assign_arguments(&two, "").unwrap().1, ["who"]);
+        assert_eq!(assign_arguments(&two, "how=x").unwrap().1, ["who"]);
+        assert!(assign_arguments(&two, "who=a how=b c").unwrap_err().contains("Too many"));
+        assert!(assign_arguments(&[], "x").is_err() && assign_arguments(&[], " ").is_ok());
     }
 
     #[test]

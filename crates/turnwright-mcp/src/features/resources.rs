@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::tools::page_params;
+use super::tools::list_items;
 use super::{JsonObject, Resource, ResourceContents, Tool};
 use crate::call::{CallError, ResultBlock, ToolResult, call_error, cancelled};
 use crate::schema::model_schema::bounded_text;
@@ -14,8 +13,6 @@ use crate::transport::{Peer, PeerError};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::patience::timeout;
 
-/// Maximum number of pages. The rest of the list is ignored.
-const MAX_PAGES: usize = 20;
 /// Maximum number of resources that are listed.
 const MAX_RESOURCES: usize = 500;
 /// Maximum length of the line about one resource.
@@ -83,45 +80,17 @@ pub(super) async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, Cal
     Ok(blocks.collect())
 }
 
-/// A page of a list of resources.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ResourcePage {
-    resources: Vec<Resource>,
-    next_cursor: Option<String>,
-}
-
 async fn list(peer: &Peer) -> Result<String, CallError> {
-    let mut lines = Vec::new();
-    let mut cursor = None;
-    for number in 0..MAX_PAGES {
-        match peer.request::<ResourcePage>("resources/list", page_params(cursor.take())).await {
-            Ok(page) => {
-                lines.extend(page.resources.iter().take(MAX_RESOURCES + 1).map(resource_line));
-                cursor = page.next_cursor;
-            }
-            Err(error) if number == 0 => return Err(call_error(&error)),
-            Err(error) => tracing::warn!(%error, "the list of a server's resources is incomplete"),
-        }
-        if cursor.is_none() || lines.len() >= MAX_RESOURCES {
-            break;
-        }
-    }
-    let is_cut = cursor.is_some() || lines.len() > MAX_RESOURCES;
-    lines.truncate(MAX_RESOURCES);
-    lines.extend(list_templates(peer).await);
-    if is_cut {
+    let listing = list_items(peer, ("resources/list", "resources"), MAX_RESOURCES, resource_line);
+    let (mut lines, has_more) = listing.await.map_err(|error| call_error(&error))?;
+    let list = ("resources/templates/list", "resourceTemplates");
+    let templates = list_items(peer, list, MAX_RESOURCES, |template| template_line(&template));
+    // A server that does not support the request has none.
+    lines.extend(templates.await.unwrap_or_default().0);
+    if has_more {
         lines.push("[there are more]".to_owned());
     }
     Ok(if lines.is_empty() { "There are none.".to_owned() } else { lines.join("\n") })
-}
-
-/// Lists the URI templates. A server that does not support the request has none.
-async fn list_templates(peer: &Peer) -> Vec<String> {
-    let requested = peer.request::<Value>("resources/templates/list", JsonObject::new()).await;
-    let page = requested.unwrap_or_default();
-    let templates = page["resourceTemplates"].as_array().into_iter().flatten();
-    templates.take(MAX_RESOURCES).filter_map(template_line).collect()
 }
 
 fn template_line(template: &Value) -> Option<String> {
@@ -130,7 +99,8 @@ fn template_line(template: &Value) -> Option<String> {
     Some(bounded_text(&escape_hidden_line(&format!("{uri} – {name}")), MAX_LINE_CHARS))
 }
 
-fn resource_line(resource: &Resource) -> String {
+fn resource_line(resource: Value) -> Option<String> {
+    let resource: Resource = serde_json::from_value(resource).ok()?;
     let name = resource.title.as_deref().unwrap_or(&resource.name);
     let mut line = format!("{} – {name}", resource.uri);
     let fields = [&resource.mime_type, &resource.description];
@@ -138,5 +108,5 @@ fn resource_line(resource: &Resource) -> String {
     if !details.is_empty() {
         line.push_str(&format!(" ({})", details.join(": ")));
     }
-    bounded_text(&escape_hidden_line(&line), MAX_LINE_CHARS)
+    Some(bounded_text(&escape_hidden_line(&line), MAX_LINE_CHARS))
 }

@@ -36,8 +36,8 @@ const MAX_URI_BYTES: usize = 250;
 pub struct ServerSkill {
     pub name: String,
     pub description: String,
-    /// The URI of its `SKILL.md`.
-    uri: String,
+    /// The beginning of the URIs of all its files.
+    folder: String,
     /// The digests of all its files by their URIs.
     files: BTreeMap<String, String>,
 }
@@ -63,19 +63,14 @@ impl ServerSkill {
         files.contains_key(uri).then(|| ServerSkill {
             name: name.to_owned(),
             description: description.to_owned(),
-            uri: uri.to_owned(),
+            folder: folder.to_owned(),
             files,
         })
     }
 
-    /// The beginning of the URIs of all its files.
-    fn folder(&self) -> &str {
-        self.uri.strip_suffix(TEXT_FILE).unwrap_or_default()
-    }
-
     /// Returns true if the URI is that of a file in the skill's folder.
     pub fn contains(&self, uri: &str) -> bool {
-        uri.starts_with(self.folder())
+        uri.starts_with(&self.folder)
     }
 
     /// Loads the skill's text without front matter, or another of its files by its path. Hidden characters are escaped.
@@ -84,7 +79,7 @@ impl ServerSkill {
     /// If that cannot be done or is not what was listed; the text is for the model.
     pub async fn load(&self, peer: &Peer, path: &str) -> Result<String, String> {
         let name = &self.name;
-        let uri = format!("{}{}", self.folder(), if path.is_empty() { TEXT_FILE } else { path });
+        let uri = format!("{}{}", self.folder, if path.is_empty() { TEXT_FILE } else { path });
         let digest = self.files.get(&uri).ok_or_else(|| format!("{name} has no such file."))?;
         let blocks = match timeout(LOAD_TIMEOUT, resources::read(peer, &uri)).await {
             Ok(Ok(blocks)) => blocks,
@@ -96,12 +91,14 @@ impl ServerSkill {
             _ => None,
         };
         let listed = read.map(String::as_str).filter(|text| sha256_hex(text.as_bytes()) == *digest);
-        let body = listed.and_then(|text| {
-            let is_skill = uri == self.uri;
-            if is_skill { described_body(text, name, &self.description) } else { Some(text) }
+        let body = listed.and_then(|text| match uri.strip_prefix(&self.folder) {
+            Some(TEXT_FILE) => described_body(text, name, &self.description),
+            _ => Some(text),
         });
         let Some(body) = body else {
-            // The present text must be listed, shown and allowed first.
+            // The present text must be listed, shown and allowed first, even if what is kept still counts as fresh.
+            peer.forget_results("skills/");
+            peer.forget_results("resources/");
             peer.handler().changed.notify_one();
             return Err(format!(
                 "The skill {name} was not loaded: this is not the text of at most 64 KiB that the \
@@ -129,18 +126,20 @@ pub(crate) async fn list_skills(peer: &Peer, start_timeout: Duration) -> Vec<Ser
     if peer.info().is_none_or(|info| !info.has_extension(EXTENSION)) {
         return Vec::new();
     }
-    let listing = list_items(peer, "skills/list", "skills", MAX_SKILLS);
-    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 4), listing).await.unwrap_or_default();
-    listed.iter().filter_map(ServerSkill::parse).collect()
+    let listing = list_items(peer, ("skills/list", "skills"), MAX_SKILLS, |entry| {
+        ServerSkill::parse(&entry)
+    });
+    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 4), listing).await;
+    listed.ok().and_then(Result::ok).unwrap_or_default().0
 }
 
-/// Makes the tools that load these skills. Skills of the same name get their whole paths, and no tool gets the name of
-/// another.
+/// Makes the tools that load these skills. Those of skills of the same name are named after their folders, and none
+/// gets a name that is taken.
 pub(crate) fn tools(server: &str, skills: &[ServerSkill], mut taken: HashSet<String>) -> Vec<Tool> {
     let file = json!({ "type": "string", "description": "Another file, as its text names it" });
     let tools = skills.iter().filter_map(|skill| {
         let is_unique = skills.iter().filter(|other| other.name == skill.name).count() == 1;
-        let labels = [&skill.name, &skill.uri].into_iter().skip(usize::from(!is_unique));
+        let labels = [&skill.name, &skill.folder].into_iter().skip(usize::from(!is_unique));
         let mut names = labels.map(|label| format!("skill_{label}"));
         let tool = json!({
             "name": names.find(|name| taken.insert(name.clone()))?,
@@ -208,10 +207,10 @@ mod tests {
         let made = tools("shop", &skills, taken);
         let names: Vec<_> = made.iter().map(|tool| tool.name.as_str()).collect();
         let expected = [
-            "a/refunds/SKILL.md",
-            "b/refunds/SKILL.md",
+            "skill_skill://a/refunds/",
+            "skill_skill://b/refunds/",
             "skill_deploy",
-            "skill_skill://echo/SKILL.md",
+            "skill_skill://echo/",
         ];
         assert!(names.iter().zip(expected).all(|(name, end)| name.ends_with(end)), "{names:?}");
         let described = made[2].description.as_deref();

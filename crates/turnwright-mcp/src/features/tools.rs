@@ -55,7 +55,8 @@ pub(crate) async fn list_tools(
     let mut cursors = HashSet::new();
     let mut marked = HeaderArguments::default();
     for page_index in 0..MAX_PAGES {
-        let (mut page, next) = match request_page(peer, cursor.take()).await {
+        let requested = request_page(peer, ("tools/list", "tools"), cursor.take(), parse_tool);
+        let (mut page, next) = match requested.await {
             Ok(page) => page,
             Err(PeerError::ErrorResponse(error))
                 if page_index == 0 && error.code == METHOD_NOT_FOUND =>
@@ -104,55 +105,59 @@ pub(crate) async fn list_tools(
 
 /// Makes the tools of ours that read resources and load skills. Those of the server have the names that are taken.
 fn own_tools(peer: &Peer, skills: &[ServerSkill], mut taken: HashSet<String>) -> Vec<ListedTool> {
-    let mut tools = Vec::new();
-    if let Some(tool) = resources::tool(peer, |name| taken.contains(name)) {
-        taken.insert(tool.name.clone());
-        tools.push(ListedTool { reads_resources: true, ..ListedTool::new(tool) });
-    }
-    let loading = skills::tools(&peer.handler().server, skills, taken);
-    tools.extend(loading.into_iter().map(ListedTool::new));
-    tools
+    let reader = resources::tool(peer, |name| taken.contains(name));
+    taken.extend(reader.iter().map(|tool| tool.name.clone()));
+    let loaders = skills::tools(&peer.handler().server, skills, taken);
+    let tools = reader.into_iter().chain(loaders).map(|tool| {
+        let reads_resources = tool.skill.is_none();
+        ListedTool { reads_resources, ..ListedTool::new(tool) }
+    });
+    tools.collect()
 }
 
-/// Requests one page of the list. Returns its tools and the next cursor.
-async fn request_page(
+/// Requests one page of the list that the method returns under this key. Returns its items and the next cursor.
+async fn request_page<T>(
     peer: &Peer,
+    (method, key): (&'static str, &str),
     cursor: Option<String>,
-) -> Result<(Vec<Tool>, Option<String>), PeerError> {
-    let page: Value = peer.request("tools/list", page_params(cursor)).await?;
-    parse_page(page).ok_or(PeerError::Malformed)
+    read: fn(Value) -> Option<T>,
+) -> Result<(Vec<T>, Option<String>), PeerError> {
+    let params: JsonObject =
+        cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect();
+    // The list has changed if one of its pages cannot be had any more.
+    let page = peer.request(method, params).await.inspect_err(|_| peer.forget_results(method))?;
+    parse_page(page, key, read).ok_or(PeerError::Malformed)
 }
 
-/// The parameters that ask for a page of a list.
-pub(crate) fn page_params(cursor: Option<String>) -> JsonObject {
-    cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect()
-}
-
-/// Lists the first `most` of what a server has under this key, page by page. A failure ends the list.
-pub(crate) async fn list_items(
+/// Lists the first `most` items of a list, page by page, without those that `read` rejects. Returns them, and true if
+/// there are more. A failure ends the list.
+///
+/// # Errors
+/// If the first page could not be listed.
+pub(crate) async fn list_items<T>(
     peer: &Peer,
-    method: &'static str,
-    key: &str,
+    list: (&'static str, &str),
     most: usize,
-) -> Vec<Value> {
+    read: fn(Value) -> Option<T>,
+) -> Result<(Vec<T>, bool), PeerError> {
     let mut items = Vec::new();
     let mut cursor = None;
-    for _ in 0..MAX_ITEM_PAGES {
-        match peer.request::<Value>(method, page_params(cursor.take())).await {
-            Ok(mut page) => {
-                if let Some(Value::Array(more)) = page.get_mut(key).map(Value::take) {
-                    items.extend(more);
-                }
-                cursor = page["nextCursor"].as_str().map(str::to_owned);
+    for number in 0..MAX_ITEM_PAGES {
+        match request_page(peer, list, cursor.take(), read).await {
+            Ok((more, next)) => {
+                items.extend(more.into_iter().take(most + 1));
+                cursor = next;
             }
-            Err(error) => tracing::warn!(%error, method, "a server's list is incomplete"),
+            Err(error) if number == 0 => return Err(error),
+            Err(error) => tracing::warn!(%error, list = list.1, "a server's list is incomplete"),
         }
         if cursor.is_none() || items.len() >= most {
             break;
         }
     }
+    let has_more = cursor.is_some() || items.len() > most;
     items.truncate(most);
-    items
+    Ok((items, has_more))
 }
 
 /// Over HTTP, some arguments are sent as headers too. Removes the tools whose definition of those is invalid.
@@ -260,15 +265,19 @@ fn open_object() -> SchemaText {
     SchemaText::new(&Map::from_iter([("type".to_owned(), json!("object"))]))
 }
 
-/// Reads a page of a list. One invalid tool does not hide the others. Returns the tools and the next
+/// Reads a page of a list. One invalid item does not hide the others. Returns the items and the next
 /// cursor.
-fn parse_page(mut page: Value) -> Option<(Vec<Tool>, Option<String>)> {
-    let Value::Array(tools) = page.get_mut("tools")?.take() else { return None };
+fn parse_page<T>(
+    mut page: Value,
+    key: &str,
+    read: fn(Value) -> Option<T>,
+) -> Option<(Vec<T>, Option<String>)> {
+    let Value::Array(items) = page.get_mut(key)?.take() else { return None };
     let cursor = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
-    Some((tools.into_iter().filter_map(parse_tool).collect(), cursor))
+    Some((items.into_iter().filter_map(read).collect(), cursor))
 }
 
-/// Reads a tool of which only the name must be valid. It is none that loads a skill.
+/// Reads a tool of which only the name must be valid. It cannot pass for one of ours that loads a skill.
 fn parse_tool(mut value: Value) -> Option<Tool> {
     value.as_object_mut()?.shift_remove("skill");
     if !value.get("inputSchema").is_some_and(Value::is_object) {
@@ -380,7 +389,7 @@ mod tests {
 
     #[test]
     fn one_invalid_tool_does_not_hide_the_others() {
-        let (tools, cursor) = parse_page(json!({
+        let page = json!({
             "tools": [
                 { "name": "a", "inputSchema": { "type": "object" } },
                 { "name": "b" },
@@ -390,12 +399,14 @@ mod tests {
                 "e",
             ],
             "nextCursor": 9,
-        }))
-        .unwrap();
+        });
+        let (tools, cursor) = parse_page(page, "tools", parse_tool).unwrap();
         let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!((names.as_slice(), cursor), (&["a", "b", "c", "d"][..], None));
         assert_eq!(tools[3].title.as_deref(), Some("D"));
-        assert!(parse_page(json!({ "tools": {} })).is_none() && parse_page(json!([])).is_none());
+        for page in [json!({ "tools": {} }), json!([])] {
+            assert!(parse_page(page, "tools", parse_tool).is_none());
+        }
     }
 
     #[test]

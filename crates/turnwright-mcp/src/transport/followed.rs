@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
 
 use super::{JsonObject, Peer, ServerInfo};
@@ -52,14 +52,14 @@ impl Peer {
     /// Subscribes to a resource until nobody follows it any more.
     async fn subscribe(self, uri: String, followed: watch::Sender<bool>) {
         let has_handshake = self.info().is_none_or(ServerInfo::has_handshake);
-        let subscribed = async {
-            let answer = if has_handshake {
-                self.request::<Value>("resources/subscribe", about(&uri)).await
-            } else {
-                let wanted = json!({ "resourceSubscriptions": [uri] });
-                let params = JsonObject::from_iter([("notifications".to_owned(), wanted)]);
-                self.request("subscriptions/listen", params).await
-            };
+        let (method, key, value) = if has_handshake {
+            ("resources/subscribe", "uri", json!(uri))
+        } else {
+            ("subscriptions/listen", "notifications", json!({ "resourceSubscriptions": [uri] }))
+        };
+        let mut request = self.start(method, JsonObject::from_iter([(key.to_owned(), value)]));
+        let subscribed = async move {
+            let answer = request.response().await;
             tracing::debug!(?answer, "the subscription to a resource");
             std::future::pending::<()>().await;
         };
@@ -70,12 +70,9 @@ impl Peer {
         }
         let others = self.0.open.lock().resources.get(&uri).map(watch::Sender::receiver_count);
         if has_handshake && others.unwrap_or_default() == 0 {
-            let request = self.request::<Value>("resources/unsubscribe", about(&uri));
-            timeout(UNSUBSCRIBE_TIMEOUT, request).await.ok();
+            let params = JsonObject::from_iter([("uri".to_owned(), uri.into())]);
+            let mut end = self.start("resources/unsubscribe", params);
+            timeout(UNSUBSCRIBE_TIMEOUT, end.response()).await.ok();
         }
     }
-}
-
-fn about(uri: &str) -> JsonObject {
-    JsonObject::from_iter([("uri".to_owned(), uri.into())])
 }

@@ -72,20 +72,27 @@ mod tests {
     use super::*;
     use crate::call::server_requests::ServerMessageHandler;
     use crate::features::JsonObject;
-    use crate::transport::link::{LinkChannel, LinkEvent, LinkedServer, ServerLink};
+    use crate::features::tools::list_items;
+    use crate::transport::link::{LinkChannel, LinkError, LinkEvent, LinkedServer, ServerLink};
     use crate::transport::{Channel, Peer};
 
-    /// Numbers its answers, which are fresh for a second. Before each but the first, it sends a notification.
+    /// Numbers its answers, which are fresh for a second. Before each but the first, it sends a notification. It knows
+    /// no cursor.
     #[derive(Clone, Debug)]
     struct NumberingLink(Arc<AtomicUsize>, &'static str);
 
     impl ServerLink for NumberingLink {
-        fn send(&self, _: String, _: Option<JsonObject>) -> BoxStream<'static, LinkEvent> {
+        fn send(&self, _: String, params: Option<JsonObject>) -> BoxStream<'static, LinkEvent> {
             let number = self.0.fetch_add(1, Ordering::Relaxed);
             let method = if number == 0 { "notifications/message" } else { self.1 };
             let notification = LinkEvent::Notification { method: method.to_owned(), params: None };
-            let answer = raw(&format!(r#"{{"number":{number},"ttlMs":1000}}"#));
-            iter([notification, LinkEvent::Outcome(Ok(answer))]).boxed()
+            let outcome = if params.is_some_and(|params| params.contains_key("cursor")) {
+                Err(LinkError::ErrorResponse(raw(r#"{"code":-32602,"message":"gone"}"#)))
+            } else {
+                let page = r#""tools":[],"nextCursor":"2""#;
+                Ok(raw(&format!(r#"{{"number":{number},"ttlMs":1000,{page}}}"#)))
+            };
+            iter([notification, LinkEvent::Outcome(outcome)]).boxed()
         }
     }
 
@@ -121,6 +128,19 @@ mod tests {
             tokio::time::advance(SECOND).await;
             assert!(number(&peer, method).await >= 3, "{method}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_asked_for_anew_after_one_of_its_pages_was_refused() {
+        let link = LinkedServer::new(NumberingLink(Arc::default(), "notifications/message"));
+        let peer =
+            Peer::new(Channel::Link(LinkChannel::new(link)), ServerMessageHandler::silent());
+        assert_eq!(number(&peer, "tools/list").await, 0);
+        assert_eq!(number(&peer, "prompts/list").await, 1);
+        let listing = list_items(&peer, ("tools/list", "tools"), 1, Some);
+        assert_eq!(listing.await.unwrap().0, Vec::<Value>::new());
+        assert_eq!(number(&peer, "tools/list").await, 4);
+        assert_eq!(number(&peer, "prompts/list").await, 1);
     }
 
     const SECOND: Duration = Duration::from_secs(1);

@@ -102,7 +102,8 @@ fn m_60_of_a_skill_the_model_knows_its_name_and_description_until_it_loads_it() 
         assert!(call(&mut agent, "write_file", &file, "reject_once").is_some());
         assert_eq!(agent.turn("/skills"), "end_turn");
         // They are not listed below the reasons why other skills were skipped.
-        let listed = "\nOf MCP servers:\n\n* Loads shop:refunds, a skill that this server has written: Pays";
+        let listed =
+            "\nOf MCP servers:\n\n* Loads shop:refunds, a skill that this server has written: Pays";
         assert!(agent.text().contains(listed), "{}", agent.text());
     }
 }

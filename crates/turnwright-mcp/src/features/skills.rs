@@ -126,9 +126,8 @@ pub(crate) async fn list_skills(peer: &Peer, start_timeout: Duration) -> Vec<Ser
     if peer.info().is_none_or(|info| !info.has_extension(EXTENSION)) {
         return Vec::new();
     }
-    let listing = list_items(peer, ("skills/list", "skills"), MAX_SKILLS, |entry| {
-        ServerSkill::parse(&entry)
-    });
+    let listing =
+        list_items(peer, ("skills/list", "skills"), MAX_SKILLS, |entry| ServerSkill::parse(&entry));
     let listed = timeout(LIST_TIMEOUT.min(start_timeout / 4), listing).await;
     listed.ok().and_then(Result::ok).unwrap_or_default().0
 }

@@ -133,8 +133,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_list_is_asked_for_anew_after_one_of_its_pages_was_refused() {
         let link = LinkedServer::new(NumberingLink(Arc::default(), "notifications/message"));
-        let peer =
-            Peer::new(Channel::Link(LinkChannel::new(link)), ServerMessageHandler::silent());
+        let peer = Peer::new(Channel::Link(LinkChannel::new(link)), ServerMessageHandler::silent());
         assert_eq!(number(&peer, "tools/list").await, 0);
         assert_eq!(number(&peer, "prompts/list").await, 1);
         let listing = list_items(&peer, ("tools/list", "tools"), 1, Some);

@@ -251,8 +251,8 @@ pub fn fork(
 /// Returns the number of the first entry after a cursor, and the turn that the cursor is in.
 fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, u64), StoreError> {
     let message = MessageId::at_cursor(id).ok_or(StoreError::NoSuchCursor)?;
-    let mut find =
-        connection.prepare_cached("SELECT seq FROM entries WHERE session = ? AND message_id = ?")?;
+    let mut find = connection
+        .prepare_cached("SELECT seq FROM entries WHERE session = ? AND message_id = ?")?;
     let found = find.query_row(params![session, message.as_str()], |row| row.get(0)).optional()?;
     let seq: u64 = found.ok_or(StoreError::NoSuchCursor)?;
     let rewound = RewoundEntries::load(connection, session)?;

@@ -22,56 +22,34 @@ pub(super) struct Plan {
 struct PlanStep {
     #[serde(alias = "step", alias = "title")]
     content: String,
+    #[serde(default, deserialize_with = "read_status")]
+    #[schemars(with = "Option<String>", extend("enum" = ["pending", "in_progress", "completed"]))]
+    status: Option<PlanStatus>,
     #[serde(default)]
-    status: PlanStepStatus,
-    #[serde(default)]
-    priority: PlanStepPriority,
+    #[schemars(with = "Option<String>", extend("enum" = ["high", "medium", "low"]))]
+    priority: Option<PlanPriority>,
 }
 
-#[derive(Clone, Copy, Debug, Default, JsonSchema, PartialEq, Eq)]
-#[schemars(rename_all = "snake_case")]
-enum PlanStepStatus {
-    #[default]
-    Pending,
-    InProgress,
-    Completed,
+fn read_status<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<PlanStatus>, D::Error> {
+    let word = String::deserialize(reader)?;
+    parse_status(&word).map(Some).ok_or_else(|| {
+        de::Error::custom(format!("status \"{word}\" is none of pending, in_progress, completed"))
+    })
 }
 
-impl<'de> Deserialize<'de> for PlanStepStatus {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PlanStepStatus, D::Error> {
-        let word = String::deserialize(deserializer)?;
-        PlanStepStatus::parse(&word).ok_or_else(|| {
-            de::Error::custom(format!(
-                "status \"{word}\" is none of pending, in_progress, completed"
-            ))
-        })
-    }
-}
-
-impl PlanStepStatus {
-    /// The status with this name or an unambiguous synonym.
-    fn parse(word: &str) -> Option<PlanStepStatus> {
-        let word = word.trim().to_lowercase().replace(['-', ' '], "_");
-        Some(match word.as_str() {
-            "" | "pending" | "todo" | "to_do" | "open" | "planned" | "not_started" => {
-                PlanStepStatus::Pending
-            }
-            "in_progress" | "inprogress" | "active" | "current" | "doing" | "started" => {
-                PlanStepStatus::InProgress
-            }
-            "completed" | "complete" | "done" | "finished" => PlanStepStatus::Completed,
-            _ => return None,
-        })
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum PlanStepPriority {
-    High,
-    #[default]
-    Medium,
-    Low,
+/// The status with this name or an unambiguous synonym.
+fn parse_status(word: &str) -> Option<PlanStatus> {
+    let word = word.trim().to_lowercase().replace(['-', ' '], "_");
+    Some(match word.as_str() {
+        "" | "pending" | "todo" | "to_do" | "open" | "planned" | "not_started" => {
+            PlanStatus::Pending
+        }
+        "in_progress" | "inprogress" | "active" | "current" | "doing" | "started" => {
+            PlanStatus::InProgress
+        }
+        "completed" | "complete" | "done" | "finished" => PlanStatus::Completed,
+        _ => return None,
+    })
 }
 
 impl Tool for Plan {
@@ -109,16 +87,8 @@ fn plan_entries(steps: Vec<PlanStep>) -> Vec<PlanEntry> {
 fn entry(step: PlanStep) -> PlanEntry {
     PlanEntry {
         content: step.content,
-        priority: match step.priority {
-            PlanStepPriority::High => PlanPriority::High,
-            PlanStepPriority::Medium => PlanPriority::Medium,
-            PlanStepPriority::Low => PlanPriority::Low,
-        },
-        status: match step.status {
-            PlanStepStatus::Pending => PlanStatus::Pending,
-            PlanStepStatus::InProgress => PlanStatus::InProgress,
-            PlanStepStatus::Completed => PlanStatus::Completed,
-        },
+        priority: step.priority.unwrap_or(PlanPriority::Medium),
+        status: step.status.unwrap_or(PlanStatus::Pending),
     }
 }
 
@@ -142,6 +112,6 @@ mod tests {
         let [done, doing, open] =
             [PlanStatus::Completed, PlanStatus::InProgress, PlanStatus::Pending];
         assert_eq!(statuses, [done, doing, open, open, open, open]);
-        assert_eq!(PlanStepStatus::parse("cancelled"), None);
+        assert_eq!(parse_status("cancelled"), None);
     }
 }

@@ -323,27 +323,6 @@ pub struct SessionShared {
     pub checkpoint: Arc<ChangeTracker>,
 }
 
-impl SessionShared {
-    pub(crate) fn new(
-        process: Arc<ProcessShared>,
-        command_environment: Environment,
-        mode: SharedMode,
-        rules: SharedValue<PolicyRules>,
-        confinement: ConfinementSettings,
-    ) -> SessionShared {
-        SessionShared {
-            process,
-            command_environment: Arc::new(command_environment),
-            mode,
-            rules,
-            confinement: Arc::new(confinement),
-            guard: Arc::default(),
-            network: Arc::default(),
-            checkpoint: Arc::default(),
-        }
-    }
-}
-
 /// The most bytes of a result that a card shows.
 const MAX_BYTES: usize = 16 * 1024;
 /// The fields of a raw output that hold the result.

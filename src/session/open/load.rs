@@ -300,9 +300,16 @@ impl SessionHost {
         let mode = SharedMode::new(policy.mode, policy.max_mode);
         let rules = SharedValue::new(policy.rules);
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
-        let process = Arc::clone(&self.process);
-        let environment = self.environment.clone();
-        let shared = SessionShared::new(process, environment, mode, rules, confinement);
+        let shared = SessionShared {
+            process: Arc::clone(&self.process),
+            command_environment: Arc::new(self.environment.clone()),
+            mode,
+            rules,
+            confinement: Arc::new(confinement),
+            guard: Arc::default(),
+            network: Arc::default(),
+            checkpoint: Arc::default(),
+        };
         let mut env = ToolEnv::new(Arc::new(shared), id, files, client, terminals);
         env.helpers = HelperSet::new(policy.helper_types);
         env

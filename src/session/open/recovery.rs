@@ -142,12 +142,12 @@ fn interrupted_call(
     view: Option<CallView>,
 ) -> CallOutcome {
     if row.status != CallStatus::Running {
-        return turn::not_run(row.tool.clone(), view, NEVER_RAN.into());
+        return turn::not_run(&row.tool, view.as_ref(), NEVER_RAN.into());
     }
     if !is_edit || files.is_empty() {
         return CallOutcome {
             file_changes: files,
-            ..turn::not_run(row.tool.clone(), view, OUTCOME_UNKNOWN.into())
+            ..turn::not_run(&row.tool, view.as_ref(), OUTCOME_UNKNOWN.into())
         };
     }
     let mut text = FILES_CHECKED.to_owned();
@@ -164,7 +164,8 @@ fn interrupted_call(
     }
     if !ok {
         let why = ToolRefusal::new(text.clone(), text);
-        return CallOutcome { file_changes: known, ..turn::not_run(row.tool.clone(), view, why) };
+        let outcome = turn::not_run(&row.tool, view.as_ref(), why);
+        return CallOutcome { file_changes: known, ..outcome };
     }
     let content = vec![CallContent::Text(text.clone())];
     let raw = serde_json::json!({ "applied": known.len() });

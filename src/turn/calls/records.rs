@@ -188,31 +188,21 @@ impl Drop for OpenCards {
             let view = card.view.clone();
             let seq = card.seq.unwrap_or_else(|| self.log.reserve_seq());
             let why = ToolRefusal::new(TURN_DIED, TURN_DIED);
+            let outcome = not_run(&name, Some(&view), why);
             self.fail(&id, TURN_DIED);
-            self.log.abort_call(&id, seq, name.clone(), not_run(name, Some(view), why));
+            self.log.abort_call(&id, seq, name, outcome);
         }
     }
 }
 
 /// The final update of a card whose call has not run.
 pub(crate) fn failed_update(id: &CallId, why: &str) -> CallUpdate {
-    let mut last = CallUpdate::new(id.clone(), ToolCallStatus::Failed);
-    last.content = Some(vec![CallContent::Text(why.to_owned())]);
-    last.raw_output = Some(json!({ "message": why }));
-    last
+    not_run("", None, ToolRefusal::new(why, why)).final_update(id)
 }
 
-/// The stored outcome of a call that has not run; matches [`failed_update`].
-pub(crate) fn not_run(tool: String, view: Option<CallView>, why: ToolRefusal) -> CallOutcome {
-    let raw = json!({ "message": why.for_user });
-    CallOutcome {
-        tool,
-        view,
-        content: vec![CallContent::Text(why.for_user)],
-        raw_output: raw,
-        text: why.for_model,
-        ..CallOutcome::default()
-    }
+/// The stored outcome of a call that has not run.
+pub(crate) fn not_run(tool: &str, view: Option<&CallView>, why: ToolRefusal) -> CallOutcome {
+    settled_call(&ToolOutcome::failed(why), false, (tool, view), None)
 }
 
 /// Makes the stored outcome of a tool's outcome.

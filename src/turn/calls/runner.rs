@@ -99,18 +99,6 @@ impl CallEnd {
     }
 }
 
-/// The reason why a call does not run, and the change that was planned.
-struct NotRun {
-    why: ToolRefusal,
-    planned: Vec<CallContent>,
-}
-
-impl From<ToolRefusal> for NotRun {
-    fn from(why: ToolRefusal) -> NotRun {
-        NotRun { why, planned: Vec::new() }
-    }
-}
-
 /// A judgement, and what it depends on besides the plan.
 struct Judged {
     judgement: Judgement,
@@ -162,7 +150,7 @@ impl CallRunner {
         let source = self.env.shared.process.outside.answer_source(&name);
         let recorded = (source != AnswerSource::Tool).then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
-        let prepared = catch_panic_sync(|| tool.prepare(arguments))??;
+        let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
         let helpers = self.helpers.clone();
         let CallTokens { call: cancel, turn } = tokens;
         let ctx = ToolCtx { env: Arc::clone(&self.env), call: id, cancel, turn, helpers };
@@ -187,41 +175,44 @@ impl CallRunner {
     pub(in crate::turn) async fn run(self, call: PendingCall, ticket: AdmissionTicket) -> CallEnd {
         let cancel = call.ctx.cancel.clone();
         let turn = call.ctx.turn.clone();
-        match self.attempt(call, ticket).await {
+        let mut planned = Vec::new();
+        match self.attempt(call, ticket, &mut planned).await {
             Ok(end) => end,
             // The text of a cancelled step about itself is of no interest.
-            Err(NotRun { planned, .. }) if cancel.is_cancelled() => {
+            Err(_) if cancel.is_cancelled() => {
                 let text = if turn.is_cancelled() { CANCELLED } else { CALL_CANCELLED };
                 let end = CallEnd::not_run(ToolRefusal::cancelled(text), planned);
                 CallEnd { is_cancelled: true, ..end }
             }
-            Err(NotRun { why, planned }) => CallEnd::not_run(why, planned),
+            Err(why) => CallEnd::not_run(why, planned),
         }
     }
 
-    /// Takes a queued call through steps 4 to 10.
-    async fn attempt(&self, call: PendingCall, ticket: AdmissionTicket) -> Result<CallEnd, NotRun> {
+    /// Takes a queued call through steps 4 to 10. `planned` becomes the change that its card keeps if it is not made.
+    async fn attempt(
+        &self,
+        call: PendingCall,
+        ticket: AdmissionTicket,
+        planned: &mut Vec<CallContent>,
+    ) -> Result<CallEnd, ToolRefusal> {
         let cancel = call.ctx.cancel.clone();
         // 4. Wait.
         let mut call = self.admit(call, &ticket).await?;
         // 5. Judge.
         let judged = self.judge(&call.plan);
         if let Judgement::Denied(denial) = judged.judgement {
-            return Err(self.deny(denial).into());
+            return Err(self.deny(denial));
         }
         // 6. Preview.
         let preview = call.preview().await?;
         // 7. Ask.
         let authorised = self.authorise(&call, judged, &preview, &ticket).await;
-        let planned = call.planned_change(preview);
-        let (pass, was_asked) = match authorised {
-            Ok(authorised) => authorised,
-            Err(why) => return Err(NotRun { why, planned }),
-        };
+        *planned = call.planned_change(preview);
+        let (pass, was_asked) = authorised?;
         ticket.start_running(call.prepared.runs_calls());
         // A call that has not started by now never runs, even if a yes arrives late (R-CANCEL-5).
         if cancel.is_cancelled() {
-            return Err(NotRun { why: cancelled(), planned });
+            return Err(cancelled());
         }
         self.audit_run(&pass);
         // 8. and 9. Plan again, and run.
@@ -233,7 +224,7 @@ impl CallRunner {
         let took = started.elapsed();
         let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
         if !outcome.ok && !has_diff {
-            outcome.content.splice(..0, planned);
+            outcome.content.splice(..0, planned.drain(..));
         }
         // 10. Settle.
         let is_cancelled = cancel.is_cancelled() && !outcome.ok;
@@ -548,7 +539,7 @@ async fn unless_cancelled<T>(
     }
 }
 
-async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
+pub(super) async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
     cancel.cancelled().await;
     tokio::time::sleep(grace).await;
 }
@@ -556,11 +547,6 @@ async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
 /// Catches a panic of the tool: a bug in a tool must not end the turn.
 async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, ToolRefusal> {
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| CRASHED.into())
-}
-
-/// Like [`catch_panic`], for synchronous code.
-fn catch_panic_sync<T>(work: impl FnOnce() -> T) -> Result<T, ToolRefusal> {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| CRASHED.into())
 }
 
 fn is_droppable(effect: &Effect) -> bool {

@@ -84,20 +84,14 @@ impl Tool for AskUser {
 
 /// The question as it is asked in the conversation.
 fn numbered(question: &str, options: &[String], several: bool) -> String {
+    if options.is_empty() {
+        return question.to_owned();
+    }
     let items =
         options.iter().enumerate().map(|(index, option)| format!("{}. {option}", index + 1));
     let listed = items.collect::<Vec<_>>().join("\n");
-    match (options.is_empty(), several) {
-        (true, _) => question.to_owned(),
-        (false, false) => {
-            format!("{question}\n\n{listed}\n\nAnswer with a number or in your own words.")
-        }
-        (false, true) => {
-            format!(
-                "{question}\n\n{listed}\n\nAnswer with one or more numbers or in your own words."
-            )
-        }
-    }
+    let numbers = if several { "one or more numbers" } else { "a number" };
+    format!("{question}\n\n{listed}\n\nAnswer with {numbers} or in your own words.")
 }
 
 fn answer_outcome(words: &[String]) -> ToolOutcome {

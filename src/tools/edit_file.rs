@@ -16,9 +16,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
 use turnwright_workspace::checkpoint::ExpectedChange;
-use turnwright_workspace::edit::{
-    self, AppliedEdits, EditError, EditErrorKind, TextEdit, line_changes,
-};
+use turnwright_workspace::edit::{self, AppliedEdits, EditErrorKind, TextEdit, line_changes};
 use turnwright_workspace::files::{FileText, Roots};
 
 /// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
@@ -132,25 +130,19 @@ impl Tool for EditFile {
             (before, result)
         });
         let (before, result) = work.await.map_err(|error| error.to_string())?;
-        let (diff, applied) = match (result, &changed) {
-            (Ok((_, applied)), Some(lines)) if !edit_common::is_exact(&applied) => {
-                return Err(edit_common::stale_message(&self.path, &before, lines).into());
-            }
-            (Ok(result), _) => result,
-            (Err(EditError { kind: EditErrorKind::NotFound { .. }, .. }), Some(lines)) => {
-                return Err(edit_common::stale_message(&self.path, &before, lines).into());
-            }
-            (
-                Err(EditError {
-                    kind: EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. },
-                    ..
-                }),
-                _,
-            ) if !may_quote => {
-                return Err(edit_common::not_quotable(&self.path).into());
-            }
-            (Err(refusal), _) => return Err(refusal.explain(&self.path, of).into()),
+        let is_stale = match &result {
+            Ok((_, applied)) => !edit_common::is_exact(applied),
+            Err(error) => matches!(error.kind, EditErrorKind::NotFound { .. }),
         };
+        if let Some(lines) = changed.as_ref().filter(|_| is_stale) {
+            return Err(edit_common::stale_message(&self.path, &before, lines).into());
+        }
+        let (diff, applied) = result.map_err(|error| match error.kind {
+            EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. } if !may_quote => {
+                edit_common::not_quotable(&self.path)
+            }
+            _ => error.explain(&self.path, of),
+        })?;
         let place = target.path.clone();
         Ok((PlannedEdit { place, before: Some(before), applied, changed }, vec![diff]))
     }

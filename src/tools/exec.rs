@@ -384,30 +384,26 @@ fn running_outcome(job: &Job, limit: Option<Duration>, mut notes: Vec<String>) -
 /// The outcome of a command that has ended.
 pub(super) fn finished_outcome(job: &Job, end: &JobEnd, cancelled: bool) -> ToolOutcome {
     job.mark_end_reported();
-    let (ok, how) = match &end.reason {
-        _ if cancelled => (false, "cancelled by the user".to_owned()),
-        EndReason::Exited(exit) => (exit.is_success(), exit.to_string()),
-        EndReason::Stopped | EndReason::StoppedByUser => (false, end.reason.to_string()),
+    let ok = !cancelled && matches!(&end.reason, EndReason::Exited(exit) if exit.is_success());
+    let how = match &end.reason {
+        _ if cancelled => "cancelled by the user".to_owned(),
+        reason @ (EndReason::Exited(_) | EndReason::Stopped | EndReason::StoppedByUser) => {
+            reason.to_string()
+        }
         EndReason::TimedOut => {
             let minutes = end.duration.as_secs() / 60;
-            (false, format!("stopped after {minutes} min, the longest that a command may run"))
+            format!("stopped after {minutes} min, the longest that a command may run")
         }
-        EndReason::TempFolderFull(bytes) => {
-            let held = format_bytes(*bytes);
-            let how = format!(
-                "stopped: $TMPDIR holds {held}, more than it may, so that the disk is not filled; \
-                 delete what is not needed there"
-            );
-            (false, how)
-        }
-        EndReason::MemoryFull(bytes) => {
-            let held = format_bytes(*bytes);
-            let how = format!(
-                "stopped: it held {held} of memory, more than it may (`memory_mb` of the sandbox)"
-            );
-            (false, how)
-        }
-        EndReason::Lost(why) => (false, format!("lost: {why}")),
+        EndReason::TempFolderFull(bytes) => format!(
+            "stopped: $TMPDIR holds {}, more than it may, so that the disk is not filled; delete \
+             what is not needed there",
+            format_bytes(*bytes)
+        ),
+        EndReason::MemoryFull(bytes) => format!(
+            "stopped: it held {} of memory, more than it may (`memory_mb` of the sandbox)",
+            format_bytes(*bytes)
+        ),
+        EndReason::Lost(why) => format!("lost: {why}"),
     };
     let code = match &end.reason {
         EndReason::Exited(exit) => exit.code(),

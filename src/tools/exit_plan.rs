@@ -53,7 +53,7 @@ impl Tool for ExitPlan {
         if plan.is_empty() {
             return Err("exit_plan needs a `plan`. The user was not asked.".into());
         }
-        let shown = CallContent::Text(plan);
+        let shown = CallContent::Text(plan.clone());
         let mut update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
         update.content = Some(vec![shown.clone()]);
         ctx.env.client.update(update.into());
@@ -65,9 +65,7 @@ impl Tool for ExitPlan {
             allows_multiple: false,
         };
         let reply = ctx.env.client.ask_user(inquiry).await;
-        if reply == UserReply::InConversation
-            && let CallContent::Text(plan) = &shown
-        {
+        if reply == UserReply::InConversation {
             ctx.env.ask_in_conversation(format!("{plan}\n\n{HOW_TO_AGREE}"));
             return Ok(ToolOutcome::done(SHOWN, vec![shown], json!({ "mode": Mode::Plan.id() })));
         }

@@ -127,35 +127,32 @@ impl Tool for Memory {
             return Ok(Default::default());
         }
         let (Some(place), Some(folder)) = (targets.first(), self.folder(&ctx.env)) else {
-            return Err(nothing_changed("There is no folder for such notes.".into()));
+            return Err(nothing_changed("There is no folder for such notes."));
         };
         let checked = folder.clone();
         let path = place.path.clone();
         if !spawn_blocking(move || checked.allows(&path)).await.unwrap_or(false) {
-            return Err(nothing_changed(
-                format!("The file of {name} is a link to a place outside the notes, or another name of a file there.").into(),
-            ));
+            return Err(nothing_changed(format!(
+                "The file of {name} is a link to a place outside the notes, or another name of a file there."
+            )));
         }
         let before = match ctx.env.files.without_editor().read(place).await {
             Ok(text) => Some(text),
             Err(FileError::NotFound) => None,
-            Err(error) => return Err(nothing_changed(format!("{name} {error}.").into())),
+            Err(error) => return Err(nothing_changed(format!("{name} {error}."))),
         };
         let after = match self.action {
             NoteAction::Delete if before.is_none() => {
-                return Err(nothing_changed(format!("There is no note {name}.").into()));
+                return Err(nothing_changed(format!("There is no note {name}.")));
             }
             NoteAction::Delete => None,
             _ => Some(new_note_text(self, before.as_ref()).map_err(nothing_changed)?),
         };
         if before.is_none() && list(&[folder]).await.len() >= MAX_NOTES {
-            return Err(nothing_changed(
-                format!(
-                    "There are {MAX_NOTES} notes already, which is all there can be. Put this into \
+            return Err(nothing_changed(format!(
+                "There are {MAX_NOTES} notes already, which is all there can be. Put this into \
                  one of them, or delete one."
-                )
-                .into(),
-            ));
+            )));
         }
         let diff = CallContent::Diff {
             path: ctx.env.files.roots().client_path(place),
@@ -177,8 +174,8 @@ impl Tool for Memory {
     }
 }
 
-fn nothing_changed(why: ToolRefusal) -> ToolRefusal {
-    ToolRefusal::from(why.for_model + " Nothing was changed.")
+fn nothing_changed(why: impl Into<ToolRefusal>) -> ToolRefusal {
+    ToolRefusal::from(why.into().for_model + " Nothing was changed.")
 }
 
 /// The new text of a note.

@@ -84,8 +84,7 @@ impl Turn {
                 None => self.step_after_calls(),
             }
         } else {
-            let id = self.history.mint_message_id();
-            self.conversation.say(id, questions.join("\n\n"));
+            self.say(questions.join("\n\n"));
             TurnStep::End(Ok(StopReason::EndTurn))
         }
     }

@@ -73,7 +73,7 @@ impl Turn {
         let is_needed = !checks.is_empty()
             && self.checks.before.is_none()
             && self.conversation.mode().get() != Mode::Plan
-            && calls.iter().any(|call| self.may_edit(call));
+            && calls.iter().any(|call| self.is_edit(&call.name) || self.edits_otherwise(call));
         if !is_needed {
             return;
         }
@@ -103,10 +103,6 @@ impl Turn {
                 || calls.iter().any(|call| call.id == result.call && self.edits_otherwise(call))
         });
         self.checks.is_due |= has_edited;
-    }
-
-    fn may_edit(&self, call: &ToolCall) -> bool {
-        self.is_edit(&call.name) || self.edits_otherwise(call)
     }
 
     /// True if a call starts a helper that may edit, or is a command line that stands for a patch.

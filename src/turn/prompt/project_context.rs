@@ -59,10 +59,8 @@ impl Turn {
         }
         let env = Arc::clone(&self.conversation.env);
         let stop = self.cancel.child_token();
-        let reading = {
-            let stop = stop.clone();
-            spawn_blocking(move || read_project_context(&env, &stop))
-        };
+        let stopped = stop.clone();
+        let reading = spawn_blocking(move || read_project_context(&env, &stopped));
         let read =
             tokio::time::timeout(PROJECT_READ_TIMEOUT, self.cancel.run_until_cancelled(reading))
                 .await;
@@ -291,13 +289,11 @@ pub(crate) fn project_sources(folders: &UserFolders, roots: &Roots) -> Vec<Proje
         0 => {}
         count => add("notes", count.to_string(), notes.folder),
     }
-    let mut places = skill_folders(folders, &projects);
-    places.retain(|place| place.within.is_some());
+    let places: Vec<_> = project_places(&projects, SKILL_FOLDERS).collect();
     for Skill { name, folder, .. } in skills::scan(&places, &CancellationToken::new()) {
         add("skill", name, folder);
     }
-    let mut places = command_folders(folders, &projects);
-    places.retain(|place| place.within.is_some());
+    let places: Vec<_> = project_places(&projects, COMMAND_FOLDERS).collect();
     for CustomCommand { name, path, .. } in
         custom_commands::scan(&places, &CancellationToken::new())
     {

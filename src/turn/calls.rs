@@ -161,9 +161,10 @@ impl Turn {
         };
         self.cards.set_name(&call.id, tool.name());
         let turn = self.session_turn.as_ref().unwrap_or(&self.cancel);
-        let tokens = CallTokens { call: self.cancel.child_token(), turn: turn.clone() };
-        self.cards.make_cancellable(&call.id, tokens.call.clone());
-        let (mut pending, ticket) = self.runner.enqueue(call.id, tool, arguments, tokens).await?;
+        let cancel = self.cancel.child_token();
+        self.cards.make_cancellable(&call.id, cancel.clone());
+        let ctx = self.runner.ctx(call.id, cancel, turn.clone());
+        let (mut pending, ticket) = self.runner.enqueue(tool, arguments, ctx).await?;
         let view = pending.card_view();
         if pending.view.is_some() {
             self.cards.set_view(&pending.ctx.call, &view);
@@ -252,22 +253,6 @@ fn unanswered(call: &ToolCall) -> ToolMessage {
     }
 }
 
-/// The tokens that stop a call.
-#[derive(Clone, Debug)]
-pub(super) struct CallTokens {
-    /// Cancelled with the call alone, and with its turn.
-    pub(super) call: CancellationToken,
-    /// The turn of the session. For a helper's calls it is the turn that waits for the helper.
-    pub(super) turn: CancellationToken,
-}
-
-impl CallTokens {
-    /// The tokens of a call of this turn.
-    pub(super) fn of(turn: &CancellationToken) -> CallTokens {
-        CallTokens { call: turn.child_token(), turn: turn.clone() }
-    }
-}
-
 /// The calls without a final card. Clones share them.
 // Held only to look something up.
 #[derive(Clone, Debug, Default)]
@@ -310,8 +295,8 @@ impl CallRunner {
         arguments: Value,
         cancel: CancellationToken,
     ) -> ToolOutcome {
-        let tokens = CallTokens::of(&cancel);
-        let mut outcome = match self.enqueue(id, tool, arguments, tokens).await {
+        let ctx = self.ctx(id, cancel.child_token(), cancel);
+        let mut outcome = match self.enqueue(tool, arguments, ctx).await {
             Ok((call, ticket)) => self.clone().run(call, ticket).await.outcome,
             Err(refusal) => ToolOutcome::failed(refusal),
         };

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
-use crate::turn::calls::CallTokens;
 use crate::turn::calls::records::{abridged_arguments, settled_call};
 use crate::turn::calls::runner::CallEnd;
 use turnwright_policy::permission::Mode;
@@ -209,8 +208,8 @@ impl Turn {
         let cancel = self.cancel.child_token();
         let runner = conversation.runner(SharedGrants::default());
         let running = async {
-            let tokens = CallTokens::of(&cancel);
-            let (mut pending, ticket) = runner.enqueue(id.clone(), tool, arguments, tokens).await?;
+            let ctx = runner.ctx(id.clone(), cancel.child_token(), cancel.clone());
+            let (mut pending, ticket) = runner.enqueue(tool, arguments, ctx).await?;
             // The user has written this command into the settings, so it is allowed exactly as it is.
             // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:
             // a check may run what the model has written.

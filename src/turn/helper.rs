@@ -15,7 +15,6 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::MissedTickBehavior;
 
-use super::calls::CallTokens;
 use super::prompt;
 use super::{Conversation, FinishedTurn, SharedModelSelection, Turn};
 use crate::error::{as_sentence, error_chain};
@@ -49,16 +48,13 @@ struct HelperRecord {
 impl HelperRunner for Conversation {
     fn run(&self, task: HelperTask, ctx: &ToolCtx) -> BoxFuture<'static, ToolOutcome> {
         let conversation = self.clone();
-        let call = ctx.call.clone();
-        let tokens = CallTokens { call: ctx.cancel.clone(), turn: ctx.turn.clone() };
         // The start of the helper is stored before it can do anything, and before the call ends.
-        let record = self.create_helper_session(&task, &call);
+        let record = self.create_helper_session(&task, &ctx.call);
         if task.in_background {
-            let outcome = conversation.start_in_background(task, call, record);
+            let outcome = conversation.start_in_background(task, ctx.clone(), record);
             return Box::pin(std::future::ready(outcome));
         }
-        let env = Arc::clone(&self.env);
-        let client = HelperClient::new(env, call, &task, record.session.clone(), tokens);
+        let client = HelperClient::new(ctx.clone(), &task, record.session.clone());
         Box::pin(async move {
             let ended = conversation.run_helper(task, record, Arc::new(client)).await;
             ended.unwrap_or_else(ToolOutcome::failed)
@@ -70,23 +66,22 @@ impl Conversation {
     fn start_in_background(
         mut self,
         task: HelperTask,
-        call: CallId,
+        ctx: ToolCtx,
         record: HelperRecord,
     ) -> ToolOutcome {
         // It shares no later answers.
         let grants = self.grants.lock().clone();
         self.grants = Arc::new(Mutex::new(grants));
         let env = Arc::clone(&self.env);
-        let id = short_id(&call);
+        let id = short_id(&ctx.call);
         let what = format!("helper {id} ({})", task.view.title);
         let session = Arc::clone(&env);
         let started = what.clone();
         let mut shown = vec![CallContent::Text(format!("Works in the background as {id}"))];
         let shown_helper = &mut shown;
         let is_started = env.helpers.spawn(move |cancel| {
-            let tokens = CallTokens { call: cancel.clone(), turn: cancel };
-            let own_session = record.session.clone();
-            let client = HelperClient::new(Arc::clone(&session), call, &task, own_session, tokens);
+            let ctx = ToolCtx { cancel: cancel.clone(), turn: cancel, ..ctx };
+            let client = HelperClient::new(ctx, &task, record.session.clone());
             shown_helper.push(client.reference());
             in_same_session(async move {
                 let work = AssertUnwindSafe(self.run_helper(task, record, Arc::new(client)));
@@ -124,14 +119,14 @@ impl Conversation {
         let selection = selected.inspect_err(|why| client.end(Err(why.for_user.clone()), None))?;
         // With more helpers than slots, the server would drop one's conversation from its cache for another.
         let waiting = self.env.helpers.slot(selection.get().model.concurrent_requests());
-        let Some(_slot) = client.tokens.call.run_until_cancelled(waiting).await else {
+        let Some(_slot) = client.cancel.run_until_cancelled(waiting).await else {
             return Err(cancelled());
         };
         // Keeps other processes from writing to its session.
         let lock = match self.log().store() {
             Some(store) => {
                 let locking = store.lock_session_when_released(&session);
-                let Some(lock) = client.tokens.call.run_until_cancelled(locking).await else {
+                let Some(lock) = client.cancel.run_until_cancelled(locking).await else {
                     return Err(cancelled());
                 };
                 lock.ok()
@@ -215,8 +210,8 @@ async fn converse(
     context.extend(conversation.mode_context());
     let parts = vec![PromptPart::Text(task.prompt.clone()), PromptPart::Context(context)];
     let env = Arc::clone(&conversation.env);
-    let CallTokens { call, turn } = client.tokens.clone();
-    let turn = Turn::of_helper(conversation, UserMessage::new(parts), call, turn);
+    let words = UserMessage::new(parts);
+    let turn = Turn::of_helper(conversation, words, client.cancel.clone(), client.turn.clone());
     let mut running = pin!(turn.run());
     let mut due = tokio::time::interval(CARD_INTERVAL);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);

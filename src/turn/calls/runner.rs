@@ -21,7 +21,6 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::CallTokens;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
@@ -135,13 +134,24 @@ impl CallRunner {
         CallRunner { env, grants, is_for_mcp_client: false, queue, helpers: None }
     }
 
+    /// The context of a call. `cancel` is cancelled with the call alone, and with its turn. For a helper's calls, `turn`
+    /// is the turn of the session that waits for the helper.
+    pub(in crate::turn) fn ctx(
+        &self,
+        call: CallId,
+        cancel: CancellationToken,
+        turn: CancellationToken,
+    ) -> ToolCtx {
+        let env = Arc::clone(&self.env);
+        ToolCtx { env, call, cancel, turn, helpers: self.helpers.clone() }
+    }
+
     /// Takes a call through steps 1 to 3: parses and plans it, and adds it to the end of the queue.
     pub(in crate::turn) async fn enqueue(
         &self,
-        id: CallId,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
-        tokens: CallTokens,
+        ctx: ToolCtx,
     ) -> Result<(PendingCall, AdmissionTicket), ToolRefusal> {
         // 1. Parse.
         let name = tool.name().to_owned();
@@ -151,9 +161,6 @@ impl CallRunner {
         let recorded = (source != AnswerSource::Tool).then(|| arguments.clone());
         let placeholders = FoundPlaceholders::find(&arguments);
         let prepared = catch_panic(async { tool.prepare(arguments) }).await??;
-        let helpers = self.helpers.clone();
-        let CallTokens { call: cancel, turn } = tokens;
-        let ctx = ToolCtx { env: Arc::clone(&self.env), call: id, cancel, turn, helpers };
         // 2. Plan.
         let (prepared, plan) = make_plan(prepared, &ctx).await?;
         // 3. Queue.

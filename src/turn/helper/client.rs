@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 
-use crate::tools::{HelperTask, QuestionTurn, ToolEnv};
-use crate::turn::calls::CallTokens;
+use crate::tools::{HelperTask, QuestionTurn, ToolCtx, ToolEnv};
 use turnwright_types::client::{
     ChoiceKind, Client, ElicitationModes, FormOutcome, PermissionAnswer, PermissionRequest,
     ServerForm, StartedHelper, UserQuestion, UserReply,
@@ -32,7 +32,9 @@ pub(super) struct HelperClient {
     /// The session of its conversation.
     id: SessionId,
     /// Cancelled with this helper alone, and with all that ends it.
-    pub(super) tokens: CallTokens,
+    pub(super) cancel: CancellationToken,
+    /// The turn of the session.
+    pub(super) turn: CancellationToken,
     /// The call that has started it, and its card.
     pub(super) call: CallId,
     view: CallView,
@@ -57,16 +59,12 @@ struct Progress {
 }
 
 impl HelperClient {
-    /// `id` is the session of the helper's conversation, and `tokens` end what has started it. With a helper in the
-    /// background, the conversation goes on after the answer to the prompt; no other session sends updates then.
-    pub(in crate::turn) fn new(
-        session: Arc<ToolEnv>,
-        call: CallId,
-        task: &HelperTask,
-        id: SessionId,
-        tokens: CallTokens,
-    ) -> HelperClient {
-        let tokens = CallTokens { call: tokens.call.child_token(), ..tokens };
+    /// `id` is the session of the helper's conversation, and `ctx` belongs to the call that has started it. With a
+    /// helper in the background, the conversation goes on after the answer to the prompt; no other session sends
+    /// updates then.
+    pub(in crate::turn) fn new(ctx: ToolCtx, task: &HelperTask, id: SessionId) -> HelperClient {
+        let ToolCtx { env: session, call, turn, .. } = ctx;
+        let cancel = ctx.cancel.child_token();
         let purpose = &task.kind.description;
         let description = if purpose.is_empty() { &task.title } else { purpose };
         let started = StartedHelper {
@@ -76,11 +74,12 @@ impl HelperClient {
             task: task.prompt.clone(),
             in_background: task.in_background,
         };
-        session.helpers.add(started, tokens.call.clone(), session.client.as_ref());
+        session.helpers.add(started, cancel.clone(), session.client.as_ref());
         HelperClient {
             session,
             id,
-            tokens,
+            cancel,
+            turn,
             call,
             view: task.view.clone(),
             name: task.kind.name.clone(),
@@ -217,8 +216,7 @@ impl Drop for OpenQuestion<'_> {
 impl Drop for HelperClient {
     /// A helper that was dropped or has panicked must not seem to run.
     fn drop(&mut self) {
-        let is_cancelled = self.tokens.call.is_cancelled();
-        let end = if is_cancelled {
+        let end = if self.cancel.is_cancelled() {
             Ok(StopReason::Cancelled)
         } else {
             Err("The helper has ended unexpectedly.".to_owned())

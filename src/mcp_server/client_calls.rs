@@ -149,10 +149,14 @@ impl Client for ClientCalls {
         Box::pin(self.outbox.wait_for_capacity())
     }
 
-    fn request_permission(&self, question: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
+    fn request_permission(
+        &self,
+        mut question: PermissionRequest,
+    ) -> BoxFuture<'_, PermissionAnswer> {
         let mut calls = self.by_id.lock();
         let call = calls.get_mut(&question.call);
-        let question = normalized(question);
+        // It differs between rounds, whose questions are compared.
+        question.call = CallId::from("");
         let answer = match call.map(|call| &mut call.ask_method) {
             None => PermissionAnswer::Cancelled,
             Some(AskMethod::Unsupported) => PermissionAnswer::Unclear(CANNOT_ASK.to_owned()),
@@ -171,12 +175,6 @@ impl Client for ClientCalls {
     fn ask_user(&self, _: UserQuestion) -> BoxFuture<'_, UserReply> {
         std::future::ready(UserReply::Unsupported).boxed()
     }
-}
-
-/// Makes questions of different rounds comparable by removing the id of the call, which differs between rounds.
-fn normalized(mut question: PermissionRequest) -> PermissionRequest {
-    question.call = CallId::from("");
-    question
 }
 
 async fn elicit(peer: Peer, question: PermissionRequest) -> PermissionAnswer {
@@ -271,11 +269,6 @@ pub(super) fn call_result(outcome: ToolOutcome) -> Value {
         images.map(|image| json!({ "type": "image", "data": image.data, "mimeType": image.mime })),
     );
     json!({ "content": content, "isError": !outcome.ok })
-}
-
-/// The result of a call that was not made.
-pub(super) fn error_result(why: &str) -> Value {
-    call_result(ToolOutcome::failed(why))
 }
 
 /// Truncates a text and replaces its control characters with control pictures.

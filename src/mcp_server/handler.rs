@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use super::McpServerOptions;
 use super::client_calls::{
     AskMethod, ClientCall, ClientCalls, ELICITATION, QuestionRound, call_result, elicitation,
-    error_result, parse_answer,
+    parse_answer,
 };
 use super::offered_tools::OfferedTools;
 use super::requests::{Answer, ClientRequest};
 use crate::session::SessionHost;
-use crate::tools::patch_call;
+use crate::tools::{ToolOutcome, patch_call};
 use crate::turn::CallRunner;
 use turnwright_rpc::{Outbox, Peer, RpcError};
 use turnwright_types::client::PermissionRequest;
@@ -208,7 +208,7 @@ impl McpHandler {
         let ask_method = self.ask_method(&call, &request, peer.clone())?;
         let runner = match self.runner(&peer).await {
             Ok(runner) => runner,
-            Err(why) => return Ok(error_result(&why)),
+            Err(why) => return Ok(call_result(ToolOutcome::failed(why))),
         };
         let token = Some(request.params["_meta"]["progressToken"].take())
             .filter(|token| token.is_string() || token.is_number());

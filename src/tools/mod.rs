@@ -212,10 +212,6 @@ pub(crate) struct CallSite<'a> {
 }
 
 impl<'a> CallSite<'a> {
-    fn new(env: &'a ToolEnv) -> CallSite<'a> {
-        CallSite { env, paths: Vec::new(), targets: Vec::new() }
-    }
-
     pub(crate) fn roots(&self) -> &'a Roots {
         self.env.files.roots()
     }
@@ -416,7 +412,7 @@ impl<T: Tool> PreparedCall for TypedCall<T> {
     fn plan(&mut self, env: &ToolEnv) -> CallPlan {
         let roots = env.files.roots();
         self.understand_paths(&env.files);
-        let mut site = CallSite::new(env);
+        let mut site = CallSite { env, paths: Vec::new(), targets: Vec::new() };
         let mut plan = self.call.plan(&mut site);
         let may_look = site.may_look();
         self.paths = site.paths;

@@ -130,19 +130,13 @@ impl Toolbox {
     pub(crate) fn for_helper(&self, names: Option<&[String]>) -> Toolbox {
         let allowed = AllowedTools::of_helper(names, self.remote.allowed().cloned());
         let helper = Toolbox::new(Arc::clone(&self.built_in));
-        helper.restrict(allowed);
+        helper.remote.restrict(allowed);
         helper.remote.set_tools(self.remote.index().tools().to_vec());
         helper
     }
 
     pub fn remote_tools(&self) -> &Arc<RemoteTools> {
         &self.remote
-    }
-
-    /// Restricts the session to these tools. Must be called before its first request; only the first
-    /// call has an effect.
-    pub(crate) fn restrict(&self, allowed: AllowedTools) {
-        self.remote.restrict(allowed);
     }
 
     /// Returns true if the built-in tool of that name may be used in this session.

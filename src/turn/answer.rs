@@ -217,8 +217,7 @@ impl Turn {
             &calls,
             reply.map(|reply| reply.provider_state.clone()),
         );
-        let is_whole = reply.is_some();
-        self.close_unmade_cards(&answer.cards, &calls, is_whole).await;
+        self.close_unmade_cards(&answer.cards, &calls, reply.is_some()).await;
         calls
     }
 

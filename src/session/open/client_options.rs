@@ -76,7 +76,7 @@ impl SessionActor {
             conversation.max_requests = conversation.max_requests.min(most.get());
         }
         if let Some(names) = &options.allowed_tools {
-            conversation.tools.restrict(AllowedTools::new(names));
+            conversation.tools.remote_tools().restrict(AllowedTools::new(names));
         }
         self.announcements.notices.extend(options.notices);
         Ok(())

@@ -128,9 +128,9 @@ impl RemoteTools {
         });
     }
 
-    /// Restricts the session to these tools. Others are neither offered nor found from then on. Only the first
-    /// call has an effect.
-    pub(in crate::tools) fn restrict(&self, allowed: AllowedTools) {
+    /// Restricts the session to these tools, built-in ones included. Others are neither offered nor found from then on.
+    /// Must be called before its first request; only the first call has an effect.
+    pub(crate) fn restrict(&self, allowed: AllowedTools) {
         if self.allowed.set(Arc::new(allowed)).is_ok() {
             self.set_tools(self.index().tools().to_vec());
         }

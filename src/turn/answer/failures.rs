@@ -196,16 +196,12 @@ pub(super) fn empty_reply_as_overflow(
     window: Option<u64>,
 ) -> LlmError {
     let LlmError::EmptyReply { host, what } = &error else { return error };
-    let used = estimate_tokens(request);
+    // Estimated at four bytes a token, without the tools.
+    let used = (weight_of(&request.messages) + text_weight(&request.system)) / 4;
     if window.is_none_or(|window| used < window / 5 * 4) {
         return error;
     }
     let message = format!("it sent {what}, and the conversation is about as long as the window");
     let kind = ErrorKind::ContextOverflow { limit: None, used: Some(used) };
     LlmError::in_stream(host.clone(), message, kind)
-}
-
-/// Estimates the tokens of the conversation, without the tools, at four bytes each.
-fn estimate_tokens(request: &Request) -> u64 {
-    (weight_of(&request.messages) + text_weight(&request.system)) / 4
 }

@@ -157,18 +157,12 @@ fn place(cwd: &Path, path: &str) -> PathBuf {
 /// complete; until then the new content is shown alone.
 fn preview(long: &LongValue<'_>, path: Option<PathBuf>) -> Option<Vec<CallContent>> {
     let new = long.text?.to_owned();
-    let content = match (long.role, path) {
-        (ArgumentRole::Patch, _) => CallContent::Text(fenced(&new)),
-        (ArgumentRole::NewContent, Some(path)) => {
-            CallContent::Diff { path, old: None, new, fate: FileFate::Kept }
-        }
-        (_, Some(path)) => {
-            let old = Some(long.old?.to_owned());
-            CallContent::Diff { path, old, new, fate: FileFate::Kept }
-        }
-        (_, None) => return None,
+    let old = match long.role {
+        ArgumentRole::Patch => return Some(vec![CallContent::Text(fenced(&new))]),
+        ArgumentRole::NewContent => None,
+        _ => Some(long.old?.to_owned()),
     };
-    Some(vec![content])
+    Some(vec![CallContent::Diff { path: path?, old, new, fate: FileFate::Kept }])
 }
 
 /// The most bytes of a title value or of a key.

@@ -158,7 +158,7 @@ fn a_restricted_session_offers_and_finds_only_the_allowed_tools() {
     let tools = toolbox();
     set(&tools, &["mcp__a__one", "mcp__a__two"]);
     let allowed = ["Read", "mcp__a__one", "mcp__b__t7"].map(str::to_owned);
-    tools.restrict(AllowedTools::new(&allowed));
+    tools.remote_tools().restrict(AllowedTools::new(&allowed));
     assert_eq!(remote_names(&specs(&tools)), ["mcp__a__one"]);
     tools.remote_tools().set_tools(many("b", 100));
     assert_eq!(remote_names(&specs(&tools)), ["mcp__b__t7"]);

@@ -78,33 +78,27 @@ impl Tool for ExitPlan {
 fn apply_answer(reply: UserReply, ctx: &ToolCtx) -> ToolAnswer {
     let mode = match reply {
         UserReply::Answered(words) => match words.first().map(String::as_str) {
-            Some(ASK) => Mode::Ask,
-            Some(EDIT) => Mode::AutoEdit,
-            _ => {
-                return Err(ToolRefusal::new(
-                    "The user wants to keep planning: plan mode goes on. Ask what to change, or end \
-                     your turn.",
-                    KEEP,
-                ));
-            }
+            Some(ASK) => Ok(Mode::Ask),
+            Some(EDIT) => Ok(Mode::AutoEdit),
+            _ => Err(ToolRefusal::new(
+                "The user wants to keep planning: plan mode goes on. Ask what to change, or end \
+                 your turn.",
+                KEEP,
+            )),
         },
-        UserReply::Declined => {
-            return Err(ToolRefusal::new(
-                "The user has not agreed: plan mode goes on. Ask what to change, or end your turn.",
-                "Rejected",
-            ));
-        }
+        UserReply::Declined => Err(ToolRefusal::new(
+            "The user has not agreed: plan mode goes on. Ask what to change, or end your turn.",
+            "Rejected",
+        )),
         UserReply::Cancelled => {
-            return Err(ToolRefusal::cancelled("The question was withdrawn; plan mode goes on."));
+            Err(ToolRefusal::cancelled("The question was withdrawn; plan mode goes on."))
         }
-        UserReply::InConversation | UserReply::Unsupported => {
-            return Err(
-                "This client cannot show the question. Put the plan into the text of your answer \
-                 and end your turn; the user switches the mode."
-                    .into(),
-            );
-        }
-    };
+        UserReply::InConversation | UserReply::Unsupported => Err(
+            "This client cannot show the question. Put the plan into the text of your answer and \
+             end your turn; the user switches the mode."
+                .into(),
+        ),
+    }?;
     // A mode that the user has set while the question was open wins.
     if ctx.cancel.is_cancelled() || ctx.env.shared.mode.get() != Mode::Plan {
         let why = "The user has changed the mode meanwhile; it stays.";

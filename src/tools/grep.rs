@@ -165,11 +165,9 @@ fn show(text: &mut String, file: &FileMatches, name: &str) {
         if has_context && last.is_some_and(|previous| previous + 1 < line.number) {
             text.push_str("--\n");
         }
-        let number = line.number;
-        let words = &line.text;
         let mark = if line.is_match { ':' } else { '-' };
-        text.push_str(&format!("{name}{mark}{number}{mark} {words}\n"));
-        last = Some(number);
+        text.push_str(&format!("{name}{mark}{}{mark} {}\n", line.number, line.text));
+        last = Some(line.number);
     }
 }
 

@@ -70,13 +70,8 @@ pub(super) struct ReadFile {
 impl ReadFile {
     /// The requested files. `paths` wins if a model sends both.
     fn files(&self) -> Vec<&str> {
-        match (&self.path, &self.paths) {
-            (_, Some(paths)) if !paths.is_empty() => {
-                paths.iter().take(MAX_FILES).map(String::as_str).collect()
-            }
-            (Some(path), _) if !path.trim().is_empty() => vec![path],
-            _ => Vec::new(),
-        }
+        let path = self.path.iter().filter(|path| !self.is_batch() && !path.trim().is_empty());
+        self.paths.iter().flatten().chain(path).take(MAX_FILES).map(String::as_str).collect()
     }
 
     /// The first and the last requested line; none for a batch.

@@ -183,14 +183,13 @@ impl Toolbox {
         let (revision, remote) = self.remote.advertised(budget, &self.search);
         all.extend(remote.iter().filter_map(|tool| tool.spec(offer)));
         let specs = Arc::new(all);
-        let last = AdvertisedSpecs {
+        *advertised = Some(AdvertisedSpecs {
             offer: offer.clone(),
             budget,
             revision,
             specs: Arc::clone(&specs),
             weight: None,
-        };
-        *advertised = Some(last);
+        });
         specs
     }
 

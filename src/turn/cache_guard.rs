@@ -40,11 +40,7 @@ impl CacheGuard {
 
     /// Takes note of a request that was made.
     pub(super) fn remember(&mut self, model: &str, request: Request, usage: Option<TokenUsage>) {
-        let model = match self.last.take() {
-            Some((known, _)) if known == model => known,
-            _ => model.to_owned(),
-        };
-        self.last = Some((model, request));
+        self.last = Some((model.to_owned(), request));
         self.usage = usage.or(self.usage);
     }
 

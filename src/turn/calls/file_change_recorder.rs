@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::runner::grace_elapsed;
 use crate::tools::{PreparedCall, ToolCtx, ToolOutcome};
 use crate::turn::Conversation;
 use tokio::task::spawn_blocking;
@@ -275,10 +274,14 @@ async fn after(
             }
         }
     });
+    let out_of_time = async {
+        cancel.cancelled().await;
+        tokio::time::sleep(CANCEL_GRACE).await;
+    };
     tokio::select! {
         biased;
         changes = &mut waiting => return changes.ok(),
-        () = grace_elapsed(cancel, CANCEL_GRACE) => {}
+        () = out_of_time => {}
     }
     // Either the result has arrived by now, or the sender finds the channel closed and stores it
     // itself.

@@ -226,7 +226,7 @@ pub(in crate::turn) fn settled_call(
         tool: name.to_owned(),
         text: outcome.text.clone(),
         images: outcome.images.clone(),
-        view: view.is_some().then(|| outcome.view.as_ref().or(view).cloned()).flatten(),
+        view: view.map(|view| outcome.view.as_ref().unwrap_or(view).clone()),
         content,
         raw_output: outcome.raw_output(),
         duration: took,

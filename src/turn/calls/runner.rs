@@ -546,7 +546,7 @@ async fn unless_cancelled<T>(
     }
 }
 
-pub(super) async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
+async fn grace_elapsed(cancel: &CancellationToken, grace: Duration) {
     cancel.cancelled().await;
     tokio::time::sleep(grace).await;
 }

@@ -134,8 +134,8 @@ impl CallRunner {
         CallRunner { env, grants, is_for_mcp_client: false, queue, helpers: None }
     }
 
-    /// The context of a call. `cancel` is cancelled with the call alone, and with its turn. For a helper's calls, `turn`
-    /// is the turn of the session that waits for the helper.
+    /// The context of a call. `cancel` is cancelled with the call alone, and with its turn. For a helper's calls,
+    /// `turn` is the turn of the session that waits for the helper.
     pub(in crate::turn) fn ctx(
         &self,
         call: CallId,

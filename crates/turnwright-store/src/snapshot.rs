@@ -180,8 +180,8 @@ mod tests {
         let path = folder.path().join("sessions.db");
         let mut file = std::fs::File::create(&path).unwrap();
         std::io::copy(&mut GzDecoder::new(DATABASE), &mut file).unwrap();
-        let old = database::open_writer(Some(&path)).unwrap();
-        let new = database::open_writer(None).unwrap();
+        let old = database::open_writer(&path).unwrap();
+        let new = database::open_in_memory().unwrap();
         let mut rows = 0;
         for summary in session_summaries(&old).unwrap() {
             let id = summary.row.id;
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_still_runs_is_left_out() {
-        let connection = database::open_writer(None).unwrap();
+        let connection = database::open_in_memory().unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/', 0, 0); \

@@ -47,22 +47,11 @@ pub(super) trait WriteJob: Send {
 
 /// A closure to run, and the channel for its result.
 pub(super) struct SubmittedJob<T, F> {
-    durability: Durability,
-    retained_bytes: Option<usize>,
-    job: F,
-    value: Option<T>,
-    done: Option<oneshot::Sender<Result<T, StoreError>>>,
-}
-
-impl<T, F> SubmittedJob<T, F> {
-    pub(super) fn new(
-        durability: Durability,
-        retained_bytes: Option<usize>,
-        job: F,
-        done: oneshot::Sender<Result<T, StoreError>>,
-    ) -> SubmittedJob<T, F> {
-        SubmittedJob { durability, retained_bytes, job, value: None, done: Some(done) }
-    }
+    pub(super) durability: Durability,
+    pub(super) retained_bytes: Option<usize>,
+    pub(super) work: F,
+    pub(super) value: Option<T>,
+    pub(super) done: Option<oneshot::Sender<Result<T, StoreError>>>,
 }
 
 impl<T, F> WriteJob for SubmittedJob<T, F>
@@ -75,7 +64,7 @@ where
     }
 
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        self.value = Some((self.job)(connection)?);
+        self.value = Some((self.work)(connection)?);
         Ok(())
     }
 

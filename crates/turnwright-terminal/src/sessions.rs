@@ -117,10 +117,10 @@ pub fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
     let name = escape_hidden_line(name);
     match (matching.next(), matching.next()) {
         (Some(id), None) => Ok(id.clone()),
-        (None, _) => Err(CliError::Other(format!(
-            "no session {name}; `turnwright sessions list --all` lists all"
-        ))),
-        (Some(_), Some(_)) => Err(CliError::Other(format!("several sessions begin with {name}"))),
+        (None, _) => {
+            Err(format!("no session {name}; `turnwright sessions list --all` lists all").into())
+        }
+        (Some(_), Some(_)) => Err(format!("several sessions begin with {name}").into()),
     }
 }
 

@@ -185,13 +185,9 @@ pub fn show_diff(
 /// The state of a file, as `diff --json` prints it.
 fn state_json(state: &FileState) -> Value {
     match state {
-        FileState::Absent => "absent".into(),
-        FileState::File { hash, size, mode, is_kept } => {
-            json!({ "file": { "hash": hash, "size": size, "mode": mode, "is_kept": is_kept } })
-        }
+        // It may be no UTF-8.
         FileState::Link { target } => json!({ "link": { "target": target.to_string_lossy() } }),
-        FileState::Folder { mode } => json!({ "folder": { "mode": mode } }),
-        FileState::Unknown { why } => json!({ "unknown": { "why": why } }),
+        other => json!(other),
     }
 }
 

@@ -85,7 +85,7 @@ impl AcpScript {
             command,
             folder,
             agent: None,
-            checker: FrameChecker::new(),
+            checker: FrameChecker::default(),
             last_id: 0,
             session: String::new(),
             capabilities: Value::Null,

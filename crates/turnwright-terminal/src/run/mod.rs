@@ -208,7 +208,7 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
             "{count} questions were answered with a refusal, because nobody was asked."
         )),
     }
-    if client.screen.traits().is_stderr_terminal {
+    if client.screen.traits.is_stderr_terminal {
         let usage = client.screen.usage().map(|text| format!(" · {text}")).unwrap_or_default();
         let id = text::cut(client.session.as_str(), 8);
         client.screen.note(&format!("Session {id}{usage}"));

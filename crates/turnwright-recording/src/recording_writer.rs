@@ -167,10 +167,10 @@ impl RecordingWriter {
             RawKind::Line(direction, line) => {
                 self.write_message(number, milliseconds, direction, &line)
             }
-            RawKind::Request { exchange, path, body } => {
-                let to = exchange + FIRST_NUMBER;
+            RawKind::Request { path, body } => {
+                let to = number + FIRST_NUMBER;
                 let reply = RecordedReply { to, ..RecordedReply::default() };
-                self.replies.insert(exchange, (reply, Vec::new()));
+                self.replies.insert(number, (reply, Vec::new()));
                 let mut request = describe_request(&mut self.sent, &body);
                 request["id"] = to.into();
                 request["path"] = path.into();

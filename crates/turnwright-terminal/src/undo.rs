@@ -185,7 +185,7 @@ pub fn show_diff(
 /// The state of a file, as `diff --json` prints it.
 fn state_json(state: &FileState) -> Value {
     match state {
-        // It may be no UTF-8.
+        // The target may not be UTF-8.
         FileState::Link { target } => json!({ "link": { "target": target.to_string_lossy() } }),
         other => json!(other),
     }

@@ -191,7 +191,7 @@ impl WriterThread {
                 match self.commit_batch(&mut jobs[..1]) {
                     Err(error) if error.fault().is_some() => {
                         self.backlog.put_back(jobs);
-                        self.shared.set_failing(&error);
+                        self.shared.set_current_error(Some(error.clone()));
                         return Err(error);
                     }
                     Err(error) => tracing::error!(%error, "a write job failed"),
@@ -200,7 +200,7 @@ impl WriterThread {
                 jobs.remove(0);
             }
         }
-        self.shared.set_working();
+        self.shared.set_current_error(None);
         Ok(())
     }
 
@@ -248,7 +248,7 @@ impl WriterThread {
                 tracing::error!(%error, "the store cannot be written for now");
                 self.last_attempt = Instant::now();
             }
-            self.shared.set_failing(error);
+            self.shared.set_current_error(Some(error.clone()));
         }
         // After the fault is recorded, because the waiting caller may ask for it at once.
         job.complete(Err(error.clone()));

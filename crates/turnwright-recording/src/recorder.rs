@@ -301,8 +301,7 @@ impl Recorder {
         body: &dyn Fn() -> Vec<u8>,
     ) -> Exchange {
         // A request outside of a turn, such as for the list of models, belongs to no session.
-        let Some(session) = Some(()).filter(|()| self.is_on()).and_then(|()| current_session())
-        else {
+        let Some(session) = current_session().filter(|_| self.is_on()) else {
             return Exchange::Live;
         };
         let path = path.to_owned();

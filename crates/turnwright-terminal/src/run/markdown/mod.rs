@@ -305,28 +305,25 @@ fn emit_inline(
     emit: EmitPiece<'_>,
 ) -> usize {
     let mut at = 0;
-    let mut before = before;
     while let Some(offset) = text[at..].find(['\\', '`', '*', '_', '[']) {
         if offset > 0 {
             emit(&text[at..at + offset], style);
-            before = text[..at + offset].chars().next_back();
             at += offset;
         }
         let rest = &text[at..];
-        let used = match construct(rest, before, is_complete) {
+        let last = text[..at].chars().next_back().or(before);
+        let used = match construct(rest, last, is_complete) {
             Construct::Unknown if rest.len() <= MAX_HELD_BYTES => return at,
             Construct::Unknown => mark_length(rest),
             Construct::Text(length) => length,
             construct => {
                 emit_construct(rest, &construct, (style, keeps_marks), emit);
                 at += construct.length();
-                before = text[..at].chars().next_back();
                 continue;
             }
         };
         emit(&rest[..used], style);
         at += used;
-        before = text[..at].chars().next_back();
     }
     if at < text.len() {
         emit(&text[at..], style);

@@ -222,6 +222,7 @@ pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Resul
 }
 
 /// Exports a session as a document, to this file or to stdout.
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 pub fn export_session(
     store: &Store,
     id: &SessionId,
@@ -231,7 +232,7 @@ pub fn export_session(
     let session = (store, id);
     let result = match output {
         Some(path) => export_to_file(session, format, path),
-        None => export_to_stdout(session, format),
+        None => write(session, format, &mut stdout()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -261,14 +262,6 @@ fn export_to_file(
     write(session, format, &mut file)?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn export_to_stdout(
-    session: (&Store, &SessionId),
-    format: ExportFormat,
-) -> Result<(), ExportError> {
-    write(session, format, &mut stdout())
 }
 
 fn write(

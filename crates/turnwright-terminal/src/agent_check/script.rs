@@ -177,20 +177,15 @@ impl AcpScript {
                 &json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }),
             );
         }
-        let option = |kind: &str| {
-            let options = request["params"]["options"].as_array().into_iter().flatten();
-            options
-                .filter(|option| option["kind"] == kind)
-                .map(|option| option["optionId"].clone())
-                .next()
-        };
-        let chosen = match self.reply {
-            QuestionReply::Allow => option("allow_once"),
-            QuestionReply::Reject => option("reject_once"),
+        let kind = match self.reply {
+            QuestionReply::Allow => Some("allow_once"),
+            QuestionReply::Reject => Some("reject_once"),
             QuestionReply::Cancel => None,
         };
+        let mut options = request["params"]["options"].as_array().into_iter().flatten();
+        let chosen = kind.and_then(|kind| options.find(|option| option["kind"] == kind));
         let outcome = match chosen {
-            Some(option) => json!({ "outcome": "selected", "optionId": option }),
+            Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
             None => json!({ "outcome": "cancelled" }),
         };
         let result = json!({ "outcome": outcome });

@@ -241,11 +241,8 @@ pub fn export_session(
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let text = format!(
-                "turnwright: {}\n",
-                escape_hidden(&without_error_numbers(&error.to_string()))
-            );
-            stderr().write_all(text.as_bytes()).ok();
+            let why = escape_hidden(&without_error_numbers(&error.to_string()));
+            writeln!(stderr(), "turnwright: {why}").ok();
             ExitCode::FAILURE
         }
     }

@@ -130,10 +130,8 @@ async fn execute(
     let turn = log.begin_turn(kind, format!("turnwright {}", kind.as_str()));
     let report = context.execute(planned, |_| {}).await;
     let text = report.text(&roots);
-    log.add_entry(Entry::Note {
-        id: MessageId::from(format!("undo-note-{turn}")),
-        text: text.clone(),
-    });
+    let id = MessageId::from(format!("undo-note-{turn}"));
+    log.add_entry(Entry::Note { id, text: text.clone() });
     log.end_turn("end_turn", session.row.last_id_number, session.row.cost_usd).written().await;
     for notice in log.take_notices() {
         writeln!(stderr(), "turnwright: {notice}").ok();

@@ -159,10 +159,8 @@ impl DoctorReport {
             }
             Ok(None) => {}
             Err(error) => {
-                self.print_line(&format!(
-                    "Could not store what the model can do: {}",
-                    io_error_text(&error)
-                ));
+                let why = io_error_text(&error);
+                self.print_line(&format!("Could not store what the model can do: {why}"));
             }
         }
         let checks: Map<_, _> = self.checks.iter().map(as_json).collect();

@@ -261,7 +261,7 @@ pub(crate) fn turn_fixture(
 
 /// A store in memory with one session, and the log of that session.
 pub(crate) async fn store_with_session() -> (Store, SessionLog) {
-    let store = Store::in_memory();
+    let store = Store::new(std::path::Path::new(""));
     let id = SessionId::from("fixture");
     let log = SessionLog::new(store.clone(), id.clone());
     log.create_session(SessionRow::new(id, "/w".into())).written().await;

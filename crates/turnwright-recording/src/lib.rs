@@ -46,11 +46,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Plays a recording back.
-    pub(crate) fn of(playback: Arc<Playback>) -> Recording {
-        Recording { recorder: Arc::default(), playback: Some(playback) }
-    }
-
     /// Records a session when it is asked to.
     pub fn recorder(&self) -> &Arc<Recorder> {
         &self.recorder

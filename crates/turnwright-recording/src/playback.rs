@@ -350,16 +350,14 @@ impl Playback {
             .and_then(|_| self.replies.get(self.next_reply.fetch_add(1, Ordering::Relaxed)));
         let Some(reply) = played.cloned() else {
             if current_session().is_some() {
-                self.event_sender
-                    .send(PlaybackEvent::Unrecorded("a request to the model".into()))
-                    .ok();
+                let what = "a request to the model".to_owned();
+                self.event_sender.send(PlaybackEvent::Unrecorded(what)).ok();
             }
             let why = "it is not in the recording".to_owned();
             return Exchange::Played(std::future::ready(Err(ConnectionFault::Other(why))).boxed());
         };
-        self.event_sender
-            .send(PlaybackEvent::ModelRequested { request: reply.to, body: body() })
-            .ok();
+        let request = PlaybackEvent::ModelRequested { request: reply.to, body: body() };
+        self.event_sender.send(request).ok();
         Exchange::Played(self.play(reply))
     }
 

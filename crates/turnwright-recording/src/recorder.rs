@@ -41,8 +41,8 @@ pub(crate) struct RawEvent {
 
 pub(crate) enum RawKind {
     Line(LineDirection, Vec<u8>),
+    /// The beginning of an exchange, whose number is that of this event.
     Request {
-        exchange: u64,
         path: String,
         body: Vec<u8>,
     },
@@ -301,17 +301,12 @@ impl Recorder {
         body: &dyn Fn() -> Vec<u8>,
     ) -> Exchange {
         // A request outside of a turn, such as for the list of models, belongs to no session.
-        let Some(session) = Some(()).filter(|()| self.is_on()).and_then(|()| current_session())
-        else {
+        let Some(session) = current_session().filter(|_| self.is_on()) else {
             return Exchange::Live;
         };
         let path = path.to_owned();
         let body = body();
-        let number = self.post_numbered(Some(session.clone()), |number| RawKind::Request {
-            exchange: number,
-            path,
-            body,
-        });
+        let number = self.post(Some(session.clone()), || RawKind::Request { path, body });
         number.map_or(Exchange::Live, |exchange| {
             let recorder = Arc::clone(self);
             let has_ended = false;
@@ -324,20 +319,11 @@ impl Recorder {
         })
     }
 
-    fn post(&self, session: Option<SessionId>, kind: impl FnOnce() -> RawKind) {
-        self.post_numbered(session, |_| kind());
-    }
-
     /// Queues an event. Returns its number unless the recording has ended.
-    fn post_numbered(
-        &self,
-        session: Option<SessionId>,
-        kind: impl FnOnce(u64) -> RawKind,
-    ) -> Option<u64> {
+    fn post(&self, session: Option<SessionId>, kind: impl FnOnce() -> RawKind) -> Option<u64> {
         let mut state = self.state.lock();
         let active = state.active.as_mut()?;
-        let kind = kind(active.next);
-        let Err(why) = active.post(session, kind) else { return Some(active.next - 1) };
+        let Err(why) = active.post(session, kind()) else { return Some(active.next - 1) };
         let notice = match active.ended.try_recv() {
             Ok(Some(failure)) => ended_notice(&active.path, &failure),
             _ => ended_notice(&active.path, why),

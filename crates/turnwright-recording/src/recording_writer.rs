@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::line_filter::LineFilter;
 use crate::playback::RecordedReply;
 use crate::recorder::{DROPPED, PROJECT, RawEvent, RawKind, RecordedSession, STORED};
-use crate::scrub::{HeldText, scrub_message, scrub_reply, text_without_keys};
+use crate::scrub::{NumberedLine, release_text, scrub_message, scrub_reply, text_without_keys};
 use crate::{FORMAT, FORMAT_FIELD};
 use turnwright_llm::ConnectionFault;
 use turnwright_rpc::LineDirection;
@@ -36,8 +36,10 @@ pub(crate) struct RecordingWriter {
     filter: LineFilter,
     /// The replies that have not ended, by the number of the exchange, each with its bytes so far.
     replies: HashMap<u64, (RecordedReply, Vec<u8>)>,
-    sent: SentMessages,
-    held: HeldText,
+    /// The messages of the last request, as digests.
+    sent: Vec<u64>,
+    /// The end of a message's text that may be the beginning of a key.
+    held: Option<NumberedLine>,
     /// The beginnings of sessions that are being opened.
     beginnings: HashMap<SessionId, Vec<Value>>,
 }
@@ -65,8 +67,8 @@ impl RecordingWriter {
             written: 0,
             filter,
             replies: HashMap::new(),
-            sent: SentMessages::default(),
-            held: HeldText::default(),
+            sent: Vec::new(),
+            held: None,
             beginnings: HashMap::new(),
         };
         let mut head = json!({
@@ -89,7 +91,7 @@ impl RecordingWriter {
                     for exchange in open {
                         writer.end_reply(exchange, (number, milliseconds), Some(DROPPED), None)?;
                     }
-                    if let Some((number, milliseconds, held)) = writer.held.release() {
+                    if let Some((number, milliseconds, held)) = writer.held.take() {
                         writer.event(number, milliseconds, json!({ "out": held }))?;
                     }
                     writer.event(number, milliseconds, json!({ "end": true }))?;
@@ -165,11 +167,11 @@ impl RecordingWriter {
             RawKind::Line(direction, line) => {
                 self.write_message(number, milliseconds, direction, &line)
             }
-            RawKind::Request { exchange, path, body } => {
-                let to = exchange + FIRST_NUMBER;
+            RawKind::Request { path, body } => {
+                let to = number + FIRST_NUMBER;
                 let reply = RecordedReply { to, ..RecordedReply::default() };
-                self.replies.insert(exchange, (reply, Vec::new()));
-                let mut request = self.sent.describe(&body);
+                self.replies.insert(number, (reply, Vec::new()));
+                let mut request = describe_request(&mut self.sent, &body);
                 request["id"] = to.into();
                 request["path"] = path.into();
                 self.event(number, milliseconds, json!({ "request": request }))
@@ -217,7 +219,8 @@ impl RecordingWriter {
         if direction == LineDirection::In {
             self.event(number, milliseconds, json!({ "in": message }))?;
         } else {
-            for (number, milliseconds, message) in self.held.pass((number, milliseconds, message)) {
+            let sent = (number, milliseconds, message);
+            for (number, milliseconds, message) in release_text(&mut self.held, sent) {
                 self.event(number, milliseconds, json!({ "out": message }))?;
             }
         }
@@ -294,11 +297,7 @@ fn sandbox_facts(are_gaps_reported: bool) -> Value {
     let confines = turnwright_sandbox::can_confine();
     let missing = (!confines).then(|| turnwright_sandbox::sandbox_support().missing.join("; "));
     let limitation = turnwright_sandbox::known_limitation().filter(|_| !are_gaps_reported);
-    json!({
-        "confines": confines,
-        "missing": missing,
-        "limitation": limitation,
-    })
+    json!({ "confines": confines, "missing": missing, "limitation": limitation })
 }
 
 /// The name of a fault, or its words if it has some of its own.
@@ -315,25 +314,18 @@ fn too_long() -> io::Error {
     io::Error::other(format!("it would be longer than {} MiB", MAX_BYTES / 1024 / 1024))
 }
 
-/// The messages of the last request, as digests.
-#[derive(Default)]
-pub(crate) struct SentMessages(Vec<u64>);
-
-impl SentMessages {
-    /// The part of a request that is new: how many of the last request's messages stay, and those that
-    /// follow them.
-    pub(crate) fn describe(&mut self, body: &[u8]) -> Value {
-        let body: Value = serde_json::from_slice(body).unwrap_or_default();
-        let messages = body.get("messages").or_else(|| body.get("input"));
-        let all = messages.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let messages: Vec<_> = all
-            .iter()
-            .filter(|message| !matches!(message["role"].as_str(), Some("system" | "developer")))
-            .collect();
-        let digests: Vec<_> =
-            messages.iter().map(|message| std_hash(message.to_string())).collect();
-        let kept = digests.iter().zip(&self.0).take_while(|(new, old)| new == old).count();
-        self.0 = digests;
-        json!({ "model": body["model"], "kept": kept, "messages": &messages[kept..] })
-    }
+/// The part of a request that is new: how many of the last request's messages stay, and those that
+/// follow them. `sent` has the messages of the last request, as digests.
+pub(crate) fn describe_request(sent: &mut Vec<u64>, body: &[u8]) -> Value {
+    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let messages = body.get("messages").or_else(|| body.get("input"));
+    let all = messages.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let messages: Vec<_> = all
+        .iter()
+        .filter(|message| !matches!(message["role"].as_str(), Some("system" | "developer")))
+        .collect();
+    let digests: Vec<_> = messages.iter().map(|message| std_hash(message.to_string())).collect();
+    let kept = digests.iter().zip(&*sent).take_while(|(new, old)| new == old).count();
+    *sent = digests;
+    json!({ "model": body["model"], "kept": kept, "messages": &messages[kept..] })
 }

@@ -93,45 +93,38 @@ fn each_string(value: &mut Value, path: &mut String, visit: &mut dyn FnMut(&str,
 const TEXT: &str = "/params/update/content/text";
 
 /// A line with its number and its milliseconds.
-type NumberedLine = (u64, u64, Value);
+pub(crate) type NumberedLine = (u64, u64, Value);
 
-/// The end of a message's text that may be the beginning of a key. It waits for what follows.
-#[derive(Default)]
-pub(crate) struct HeldText(Option<NumberedLine>);
-
-impl HeldText {
-    /// The lines that are written when the agent has sent this one.
-    pub(crate) fn pass(&mut self, line: NumberedLine) -> Vec<NumberedLine> {
-        let (number, milliseconds, mut message) = line;
-        let Some(text) = text_of_piece(&message) else {
-            return vec![(number, milliseconds, message)];
-        };
-        let mut passed = Vec::new();
-        let text = match self.0.take() {
-            Some((_, _, held)) if is_of_same_message(&held, &message) => {
-                text_of_piece(&held).unwrap_or_default() + &text
-            }
-            other => {
-                passed.extend(other);
-                text
-            }
-        };
-        let text = redact::text(&text).into_owned();
-        let (text, rest) = text.split_at(redact::without_partial_key(&text).len());
-        if !rest.is_empty() {
-            self.0 = Some((number, milliseconds, with_text(message.clone(), rest)));
+/// The lines that are written when the agent has sent this one. The end of a message's text that may be the
+/// beginning of a key is `held` until it is known what follows.
+pub(crate) fn release_text(
+    held: &mut Option<NumberedLine>,
+    line: NumberedLine,
+) -> Vec<NumberedLine> {
+    let (number, milliseconds, mut message) = line;
+    let Some(text) = text_of_piece(&message) else {
+        return vec![(number, milliseconds, message)];
+    };
+    let mut passed = Vec::new();
+    let text = match held.take() {
+        Some((_, _, before)) if is_of_same_message(&before, &message) => {
+            text_of_piece(&before).unwrap_or_default() + &text
         }
-        if !text.is_empty() {
-            message = with_text(message, text);
-            passed.push((number, milliseconds, message));
+        other => {
+            passed.extend(other);
+            text
         }
-        passed
+    };
+    let text = redact::text(&text).into_owned();
+    let (text, rest) = text.split_at(redact::without_partial_key(&text).len());
+    if !rest.is_empty() {
+        *held = Some((number, milliseconds, with_text(message.clone(), rest)));
     }
-
-    /// The text that is still held, when nothing follows.
-    pub(crate) fn release(&mut self) -> Option<NumberedLine> {
-        self.0.take()
+    if !text.is_empty() {
+        message = with_text(message, text);
+        passed.push((number, milliseconds, message));
     }
+    passed
 }
 
 fn text_of_piece(message: &Value) -> Option<String> {

@@ -155,14 +155,9 @@ pub(super) struct DeliveredNotices {
 }
 
 impl SharedState {
-    /// Records that a write failed.
-    pub(super) fn set_failing(&self, error: &StoreError) {
-        self.state.lock().current_error = Some(error.clone());
-    }
-
-    /// Records that everything is written.
-    pub(super) fn set_working(&self) {
-        self.state.lock().current_error = None;
+    /// Records why a write failed, or that everything is written.
+    pub(super) fn set_current_error(&self, error: Option<StoreError>) {
+        self.state.lock().current_error = error;
     }
 
     /// Why jobs are still waiting to be written; `None` if all is well.
@@ -236,14 +231,14 @@ mod tests {
         let store = SharedState::default();
         let mut delivered = DeliveredNotices::default();
         assert_eq!(store.undelivered_notices(&mut delivered), Vec::<String>::new());
-        store.set_failing(&failing(StorageFault::Full));
+        store.set_current_error(Some(failing(StorageFault::Full)));
         let notices = store.undelivered_notices(&mut delivered);
         assert!(notices.len() == 1 && notices[0].contains("Free some space"), "{notices:?}");
-        store.set_failing(&failing(StorageFault::Full));
+        store.set_current_error(Some(failing(StorageFault::Full)));
         assert_eq!(store.undelivered_notices(&mut delivered), Vec::<String>::new());
-        store.set_failing(&failing(StorageFault::Locked));
+        store.set_current_error(Some(failing(StorageFault::Locked)));
         assert_eq!(store.undelivered_notices(&mut delivered).len(), 1);
-        store.set_working();
+        store.set_current_error(None);
         assert!(store.undelivered_notices(&mut delivered)[0].contains("being saved again"));
         assert_eq!(store.undelivered_notices(&mut delivered), Vec::<String>::new());
         // A session that is opened later has missed nothing.

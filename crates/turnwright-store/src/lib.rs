@@ -202,19 +202,16 @@ impl Store {
     /// Returns the store of a state folder without opening it. If the path is not absolute, the store is kept in
     /// memory.
     pub fn new(state: &Path) -> Store {
-        Store::at(state.is_absolute().then(|| state.join(DATABASE_FILE)))
-    }
-
-    /// Returns a store in memory, which is lost when the process ends.
-    pub fn in_memory() -> Store {
-        Store::at(None)
-    }
-
-    fn at(path: Option<PathBuf>) -> Store {
+        let path = state.is_absolute().then(|| state.join(DATABASE_FILE));
         let shared = Arc::new(SharedState { path, ..SharedState::default() });
         let admission = Semaphore::new(MAX_ADMITTED_WRITES);
         let readers = Semaphore::new(MAX_READERS);
         Store(Arc::new(Inner { shared, writer: OnceLock::new(), admission, readers }))
+    }
+
+    #[cfg(test)]
+    fn in_memory() -> Store {
+        Store::new(Path::new(""))
     }
 
     /// Sets the retention limits for the next cleanup.
@@ -298,8 +295,9 @@ impl Store {
         let (done, waiting) = oneshot::channel();
         let sender = self.0.writer.get_or_init(|| writer::spawn(Arc::clone(&self.0.shared)));
         // If the thread has ended, the job is dropped and with it `done`, so the receiver fails.
-        let job = Box::new(SubmittedJob::new(durability, retained_bytes, work, done));
-        for mut dropped in sender.send(job) {
+        let done = Some(done);
+        let job = SubmittedJob { durability, retained_bytes, work, value: None, done };
+        for mut dropped in sender.send(Box::new(job)) {
             dropped.complete(Err(StoreError::queue_full()));
             self.0.shared.add_dropped(usize::from(dropped.retained_bytes().is_some()));
         }

@@ -240,9 +240,7 @@ const CALL_COLUMNS: &str = "call, turn, tool_name, arguments, arguments_refs, st
 
 /// The calls of an answer.
 fn calls_of(connection: &Connection, session: i64, seq: u64) -> Result<Vec<CallRow>, StoreError> {
-    let query =
-        format!("SELECT {CALL_COLUMNS} FROM calls WHERE session = ? AND seq = ? ORDER BY position");
-    query_calls(connection, &query, params![session, seq])
+    query_calls(connection, "session = ? AND seq = ? ORDER BY position", params![session, seq])
 }
 
 /// The calls of a session that have no outcome yet.
@@ -250,19 +248,17 @@ pub(crate) fn unfinished_calls(
     connection: &Connection,
     session: i64,
 ) -> Result<Vec<CallRow>, StoreError> {
-    let query = format!(
-        "SELECT {CALL_COLUMNS} FROM calls WHERE session = ? AND status IN ('pending', 'running') ORDER BY \
-         seq, position"
-    );
-    query_calls(connection, &query, params![session])
+    let condition = "session = ? AND status IN ('pending', 'running') ORDER BY seq, position";
+    query_calls(connection, condition, params![session])
 }
 
 fn query_calls(
     connection: &Connection,
-    query: &str,
+    condition: &str,
     params: impl rusqlite::Params,
 ) -> Result<Vec<CallRow>, StoreError> {
-    let mut find = connection.prepare_cached(query)?;
+    let query = format!("SELECT {CALL_COLUMNS} FROM calls WHERE {condition}");
+    let mut find = connection.prepare_cached(&query)?;
     let mut rows = find.query(params)?;
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {

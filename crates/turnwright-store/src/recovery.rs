@@ -1,7 +1,6 @@
 //! Drafts of answers that are still streaming, and the repair of what a killed process left
 //! unfinished. The repair happens once, in one commit.
 
-use std::path::PathBuf;
 use std::time::SystemTime;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -114,18 +113,13 @@ fn intended_changes(
         "SELECT path, before, after FROM file_versions WHERE session = ? AND turn = ? AND call = ? \
          ORDER BY id",
     )?;
-    let rows = find.query_map(params![session, call.turn, call.call.as_str()], |row| {
-        Ok((
-            path_from_value(row.get_ref(0)?),
-            row.get::<_, String>(1)?,
-            row.get::<_, Option<String>>(2)?,
-        ))
-    })?;
+    let mut rows = find.query(params![session, call.turn, call.call.as_str()])?;
     let mut files = Vec::new();
-    for row in rows {
-        let (path, before, after): (PathBuf, _, _) = row?;
-        let before = serde_json::from_str(&before)?;
-        let after = after.as_deref().map(serde_json::from_str).transpose()?;
+    while let Some(row) = rows.next()? {
+        let path = path_from_value(row.get_ref(0)?);
+        let before = serde_json::from_str(&row.get::<_, String>(1)?)?;
+        let expected: Option<String> = row.get(2)?;
+        let after = expected.as_deref().map(serde_json::from_str).transpose()?;
         files.push(FileChange { path, before, after });
     }
     Ok(files)

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use super::health::DeliveredNotices;
 use super::read::{session_key, to_millis};
 use super::rows::{
-    delete_entry, finish_call, insert_entry, insert_session, put_file_contents, record_changes,
-    replace_result, set_updated_at,
+    delete_entry, finish_call, insert_entry, insert_session, record_changes, replace_result,
+    set_updated_at,
 };
 use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
 use crate::database::execute;
@@ -267,23 +267,14 @@ impl SessionLog {
     pub fn record_intent(
         &self,
         call: &CallId,
-        intent: ChangeIntent,
+        mut intent: ChangeIntent,
         durability: Durability,
     ) -> PendingWrite {
         if let Some(target) = self.change_target() {
+            let ChangeIntent { files, bytes } = std::mem::take(&mut intent);
             // Writes are committed in order, so it is enough to wait for the second one.
-            target.record(call, intent.files, intent.bytes, durability).in_background();
-            return self.begin_call(call, ChangeIntent::default(), durability);
+            target.record(call, files, bytes, durability).in_background();
         }
-        self.begin_call(call, intent, durability)
-    }
-
-    fn begin_call(
-        &self,
-        call: &CallId,
-        intent: ChangeIntent,
-        durability: Durability,
-    ) -> PendingWrite {
         let call = call.clone();
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
@@ -294,8 +285,7 @@ impl SessionLog {
                 "UPDATE calls SET status = ?, begun_at = ? WHERE session = ? AND call = ?",
                 params![CallStatus::Running.as_str(), now, session, call.as_str()],
             )?;
-            put_file_contents(connection, session, &intent.bytes)?;
-            record_changes(connection, session, (turn, &call), &intent.files)
+            record_changes(connection, session, (turn, &call), &intent.files, &intent.bytes)
         })
     }
 
@@ -363,8 +353,7 @@ impl SessionLog {
     ) -> PendingWrite {
         let retained_bytes = bytes.iter().map(|bytes| bytes.len()).sum();
         self.submit_durable(durability, retained_bytes, move |connection, session| {
-            put_file_contents(connection, session, &bytes)?;
-            record_changes(connection, session, (turn, &call), &files)
+            record_changes(connection, session, (turn, &call), &files, &bytes)
         })
     }
 

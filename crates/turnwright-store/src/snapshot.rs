@@ -40,9 +40,12 @@ pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Valu
     let session = connection.query_row(&query, [], |row| Ok(plain_columns(row, SESSION)))??;
     let mut stored = Map::from_iter([("session".to_owned(), session.into())]);
     for (table, columns) in TABLES {
+        let (turn, order) = match table {
+            "turns" => ("number", "number"),
+            "entries" => ("turn", "seq"),
+            _ => ("turn", "id"),
+        };
         // A turn that still runs would be taken for one that was interrupted.
-        let turn = if table == "turns" { "number" } else { "turn" };
-        let order = order_of(table);
         let query = format!(
             "SELECT * FROM {table} WHERE session = ?1 AND {turn} NOT IN \
              (SELECT number FROM turns WHERE session = ?1 AND stop IS NULL) ORDER BY {order}"
@@ -56,14 +59,6 @@ pub fn read_conversation(connection: &Connection, id: &SessionId) -> Result<Valu
         stored.insert(table.to_owned(), all.into());
     }
     Ok(Value::Object(stored))
-}
-
-fn order_of(table: &str) -> &'static str {
-    match table {
-        "turns" => "number",
-        "entries" => "seq",
-        _ => "id",
-    }
 }
 
 fn read_row(
@@ -180,8 +175,8 @@ mod tests {
         let path = folder.path().join("sessions.db");
         let mut file = std::fs::File::create(&path).unwrap();
         std::io::copy(&mut GzDecoder::new(DATABASE), &mut file).unwrap();
-        let old = database::open_writer(Some(&path)).unwrap();
-        let new = database::open_writer(None).unwrap();
+        let old = database::open_writer(&path).unwrap();
+        let new = database::open_in_memory().unwrap();
         let mut rows = 0;
         for summary in session_summaries(&old).unwrap() {
             let id = summary.row.id;
@@ -195,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_still_runs_is_left_out() {
-        let connection = database::open_writer(None).unwrap();
+        let connection = database::open_in_memory().unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/', 0, 0); \

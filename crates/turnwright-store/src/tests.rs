@@ -193,7 +193,7 @@ async fn a_full_backlog_drops_the_oldest_writes() {
 async fn a_store_that_cannot_even_be_opened_is_waited_for_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(DATABASE_FILE);
-    drop(database::open_writer(Some(&path)).unwrap());
+    drop(database::open_writer(&path).unwrap());
     let other = Connection::open(&path).unwrap();
     other.execute_batch("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").unwrap();
     let store = Store::new(folder.path());
@@ -408,7 +408,7 @@ async fn old_sessions_are_deleted_with_their_blobs() {
         .await
         .unwrap();
     let lock = store.lock_session(&SessionId::from("held")).unwrap();
-    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
     assert_eq!(count(&connection, "blobs"), 5);
     run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 0 });
     assert_eq!(count(&connection, "sessions"), 4);
@@ -439,7 +439,7 @@ async fn the_oldest_sessions_are_deleted_above_the_size_limit() {
         note(&log, &noise(&id.to_string(), 400_000));
         store.flush().await.unwrap();
     }
-    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
     connection.execute("UPDATE sessions SET updated_at = key WHERE id <> 's4'", []).unwrap();
     run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 800_000 });
     assert_eq!((count(&connection, "sessions"), count(&connection, "blobs")), (2, 2));
@@ -458,7 +458,7 @@ async fn the_write_ahead_log_is_emptied_while_nothing_is_written() {
     let wal = folder.path().join(format!("{DATABASE_FILE}-wal"));
     let size = || fs::metadata(&wal).unwrap().len();
     assert!(size() > 300_000, "{}", size());
-    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
     run_cleanup(&connection, folder.path(), RetentionLimits { days: 0, bytes: 0 });
     assert!(size() < 100_000, "{}", size());
     note(&log, "2");
@@ -542,7 +542,7 @@ async fn a_lock_folder_that_a_killed_process_has_left_is_removed() {
 #[tokio::test]
 async fn that_a_store_of_another_version_cannot_be_used_is_said_once() {
     let folder = tempfile::tempdir().unwrap();
-    let connection = database::open_writer(Some(&folder.path().join(DATABASE_FILE))).unwrap();
+    let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
     connection
         .execute_batch("ALTER TABLE sessions RENAME COLUMN cwd TO place; PRAGMA user_version = 6;")
         .unwrap();

@@ -1,7 +1,7 @@
 //! `turnwright policy`: lists the permission rules of a project, explains their verdict on a command,
 //! and adds or removes the user's own rules.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -193,22 +193,19 @@ impl ProjectPolicy {
     }
 
     /// Allow patterns for the parts of a command that no rule allows yet.
-    fn new_patterns(&self, command: &str) -> Vec<String> {
+    fn new_patterns(&self, command: &str) -> BTreeSet<String> {
         let script = shell::parse(command, self.policy.dialect);
         if script.ambiguity.is_some() {
-            return Vec::new();
+            return BTreeSet::new();
         }
-        let mut patterns: Vec<_> = script
+        script
             .commands
             .iter()
             .filter(|command| !shell::classify(command).is_read_only)
             .filter_map(suggest_pattern)
             .filter(|pattern| self.policy.rules.iter().all(|rule| rule.pattern != *pattern))
             .map(|pattern| pattern.to_string())
-            .collect();
-        patterns.sort();
-        patterns.dedup();
-        patterns
+            .collect()
     }
 }
 

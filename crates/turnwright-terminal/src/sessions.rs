@@ -117,10 +117,10 @@ pub fn find_session(store: &Store, name: &str) -> Result<SessionId, CliError> {
     let name = escape_hidden_line(name);
     match (matching.next(), matching.next()) {
         (Some(id), None) => Ok(id.clone()),
-        (None, _) => Err(CliError::Other(format!(
-            "no session {name}; `turnwright sessions list --all` lists all"
-        ))),
-        (Some(_), Some(_)) => Err(CliError::Other(format!("several sessions begin with {name}"))),
+        (None, _) => {
+            Err(format!("no session {name}; `turnwright sessions list --all` lists all").into())
+        }
+        (Some(_), Some(_)) => Err(format!("several sessions begin with {name}").into()),
     }
 }
 
@@ -222,6 +222,7 @@ pub fn delete(store: &Store, names: &[String], skip_confirmation: bool) -> Resul
 }
 
 /// Exports a session as a document, to this file or to stdout.
+#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
 pub fn export_session(
     store: &Store,
     id: &SessionId,
@@ -231,7 +232,7 @@ pub fn export_session(
     let session = (store, id);
     let result = match output {
         Some(path) => export_to_file(session, format, path),
-        None => export_to_stdout(session, format),
+        None => write(session, format, &mut stdout()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -240,11 +241,8 @@ pub fn export_session(
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let text = format!(
-                "turnwright: {}\n",
-                escape_hidden(&without_error_numbers(&error.to_string()))
-            );
-            stderr().write_all(text.as_bytes()).ok();
+            let why = escape_hidden(&without_error_numbers(&error.to_string()));
+            writeln!(stderr(), "turnwright: {why}").ok();
             ExitCode::FAILURE
         }
     }
@@ -261,14 +259,6 @@ fn export_to_file(
     write(session, format, &mut file)?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
-fn export_to_stdout(
-    session: (&Store, &SessionId),
-    format: ExportFormat,
-) -> Result<(), ExportError> {
-    write(session, format, &mut stdout())
 }
 
 fn write(

@@ -248,10 +248,8 @@ pub fn edit(config: &Config) -> Result<(), CliError> {
         return print(&format!("No problems in {}\n", path.display()));
     }
     let list = problems.join("\n");
-    Err(CliError::Other(format!(
-        "The file is saved, but something is wrong:\n{}",
-        redact::text(&list)
-    )))
+    let clean = redact::text(&list);
+    Err(format!("The file is saved, but something is wrong:\n{clean}").into())
 }
 
 fn problems(config: &Config) -> Vec<String> {

@@ -17,12 +17,10 @@ use turnwright_workspace::real_path;
 /// Prints the trusted projects.
 pub fn list(trust: &TrustStore) -> io::Result<bool> {
     for record in trust.list() {
-        let [project, what] = [&record.project, &record.what].map(|text| escape_hidden_line(text));
+        let [project, what, since] =
+            [&record.project, &record.what, &record.since].map(|text| escape_hidden_line(text));
         let fingerprint = text::cut(escape_hidden_line(&record.sha256), 32);
-        write_stdout(&format!(
-            "{project}  {what}  {fingerprint}  {}\n",
-            escape_hidden_line(&record.since)
-        ))?;
+        write_stdout(&format!("{project}  {what}  {fingerprint}  {since}\n"))?;
     }
     Ok(true)
 }
@@ -116,10 +114,8 @@ fn show(real: &Path, file: &ProjectFile) -> io::Result<()> {
 /// Asks for confirmation. Accepts an answer only from a terminal: piped input is not a decision.
 fn confirm(fingerprint: &Fingerprint) -> io::Result<bool> {
     if !prompt::is_terminal() {
-        write_stdout(&format!(
-            "To trust exactly this content, add `--yes {}`.\n",
-            fingerprint.long_code()
-        ))?;
+        let code = fingerprint.long_code();
+        write_stdout(&format!("To trust exactly this content, add `--yes {code}`.\n"))?;
         return Ok(false);
     }
     prompt::is_confirmed("Trust this? [y/N] ")

@@ -130,10 +130,8 @@ async fn execute(
     let turn = log.begin_turn(kind, format!("turnwright {}", kind.as_str()));
     let report = context.execute(planned, |_| {}).await;
     let text = report.text(&roots);
-    log.add_entry(Entry::Note {
-        id: MessageId::from(format!("undo-note-{turn}")),
-        text: text.clone(),
-    });
+    let id = MessageId::from(format!("undo-note-{turn}"));
+    log.add_entry(Entry::Note { id, text: text.clone() });
     log.end_turn("end_turn", session.row.last_id_number, session.row.cost_usd).written().await;
     for notice in log.take_notices() {
         writeln!(stderr(), "turnwright: {notice}").ok();
@@ -185,13 +183,9 @@ pub fn show_diff(
 /// The state of a file, as `diff --json` prints it.
 fn state_json(state: &FileState) -> Value {
     match state {
-        FileState::Absent => "absent".into(),
-        FileState::File { hash, size, mode, is_kept } => {
-            json!({ "file": { "hash": hash, "size": size, "mode": mode, "is_kept": is_kept } })
-        }
+        // The target may not be UTF-8.
         FileState::Link { target } => json!({ "link": { "target": target.to_string_lossy() } }),
-        FileState::Folder { mode } => json!({ "folder": { "mode": mode } }),
-        FileState::Unknown { why } => json!({ "unknown": { "why": why } }),
+        other => json!(other),
     }
 }
 

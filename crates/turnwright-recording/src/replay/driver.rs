@@ -12,7 +12,7 @@ use super::observed::{
     around_difference, compare, describe, is_tool_request,
 };
 use crate::playback::{EventKind, PlaybackEvent, RecordedEvent};
-use crate::recording_writer::SentMessages;
+use crate::recording_writer::describe_request;
 
 /// How long the agent may take for a step that was immediate in the recording.
 const STEP_LIMIT: Duration = Duration::from_secs(10);
@@ -46,9 +46,9 @@ pub(super) struct ReplayDriver {
     session: (Value, Value),
     /// The client's prompts that are not answered.
     prompts: HashSet<String>,
-    /// The agent's messages to the model, and of each of its requests the new ones, by the number of the recorded
-    /// request.
-    sent: SentMessages,
+    /// The agent's messages to the model as digests, and of each of its requests the new ones, by the number of the
+    /// recorded request.
+    sent: Vec<u64>,
     asked: HashMap<u64, Vec<Value>>,
     /// The pieces of the model's answers that the agent has taken.
     taken: HashSet<u64>,
@@ -71,7 +71,7 @@ impl ReplayDriver {
             requests: HashMap::new(),
             session: (Value::Null, Value::Null),
             prompts: HashSet::new(),
-            sent: SentMessages::default(),
+            sent: Vec::new(),
             asked: HashMap::new(),
             taken: HashSet::new(),
             unrecorded: Vec::new(),
@@ -123,13 +123,13 @@ impl ReplayDriver {
                 EventKind::Out(message) => self.expect(message, limit)?,
                 EventKind::Request { id, messages } => {
                     self.wait(limit, |driver| driver.asked.contains_key(id));
-                    match self.asked.get(id) {
-                        Some(now) => self.compare_told(messages, now)?,
-                        None => {
-                            let recorded = "a request".to_owned();
-                            let now = self.absence();
-                            return Err(self.difference("what the model is asked", recorded, now));
-                        }
+                    let Some(now) = self.asked.get(id) else {
+                        let recorded = "a request".to_owned();
+                        let now = self.absence();
+                        return Err(self.difference("what the model is asked", recorded, now));
+                    };
+                    if let Some((recorded, now)) = first_result_difference(messages, now) {
+                        return Err(self.difference("what the model is told", recorded, now));
                     }
                 }
                 EventKind::Reply(_)
@@ -286,13 +286,6 @@ impl ReplayDriver {
         }
     }
 
-    fn compare_told(&self, recorded: &[Value], now: &[Value]) -> Result<(), Difference> {
-        match first_result_difference(recorded, now) {
-            Some((recorded, now)) => Err(self.difference("what the model is told", recorded, now)),
-            None => Ok(()),
-        }
-    }
-
     /// Handles what happens until something holds. Returns whether it does in time.
     fn wait(&mut self, limit: Duration, mut holds: impl FnMut(&Self) -> bool) -> bool {
         let end = Instant::now() + limit;
@@ -314,7 +307,7 @@ impl ReplayDriver {
         match event {
             PlaybackEvent::Message(message) => self.on_message(message),
             PlaybackEvent::ModelRequested { request, body } => {
-                let mut described = self.sent.describe(&body);
+                let mut described = describe_request(&mut self.sent, &body);
                 let messages = described["messages"].as_array_mut().map(std::mem::take);
                 self.asked.insert(request, messages.unwrap_or_default());
             }

@@ -7,7 +7,7 @@
 mod driver;
 mod observed;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Recording;
 use crate::playback::{EventKind, Playback, PlaybackEvent, RecordedEvent};
 use driver::ReplayDriver;
-use observed::{HelperSessions, Observer, RunNormalizer};
+use observed::{Observer, RunNormalizer, is_of_helper};
 use turnwright_rpc::AgentThread;
 use turnwright_store::{Store, insert_conversation};
 use turnwright_types::effect::escape_hidden;
@@ -78,7 +78,7 @@ impl PlayedAgent {
         store_conversation(state, events)?;
         let (sender, receiver) = sync_channel(MAX_WAITING_EVENTS);
         let playback = Arc::new(Playback::new(head, events, asks_model, sender.clone()));
-        let recording = Recording::of(Arc::clone(&playback));
+        let recording = Recording { playback: Some(Arc::clone(&playback)), ..Recording::default() };
         let AgentThread { requests, messages, stop, thread } = start(recording)?;
         thread::Builder::new()
             .name("replay".to_owned())
@@ -154,7 +154,7 @@ pub fn ask_other_model(
     let agent = PlayedAgent::start(head, events, true, state, start)?;
     let mut run = OtherModelRun {
         agent,
-        helpers: HelperSessions::default(),
+        helpers: HashSet::new(),
         answers: recorded_answers(events),
         session: Value::Null,
         report: String::new(),
@@ -198,7 +198,8 @@ fn recorded_answers(events: &[RecordedEvent]) -> HashMap<String, VecDeque<Value>
 
 struct OtherModelRun {
     agent: PlayedAgent,
-    helpers: HelperSessions,
+    /// The sessions of helpers that the client was told of.
+    helpers: HashSet<String>,
     answers: HashMap<String, VecDeque<Value>>,
     session: Value,
     report: String,
@@ -240,7 +241,7 @@ impl OtherModelRun {
                 Some(_) => continue,
             };
             match (answer["method"].as_str(), answer.get("id")) {
-                (Some("session/update"), _) if self.helpers.is_of_helper(&answer) => {}
+                (Some("session/update"), _) if is_of_helper(&mut self.helpers, &answer) => {}
                 (Some("session/update"), _) => note_update(&mut steps, &answer["params"]["update"]),
                 (Some(method), Some(id)) => {
                     let recorded = self.answers.get_mut(method).and_then(VecDeque::pop_front);

@@ -70,25 +70,19 @@ pub(super) struct Observer {
     cards: HashMap<String, Map<String, Value>>,
     /// The methods of the client's requests, by their ids.
     methods: HashMap<String, String>,
-    /// A recording has nothing of these.
-    helpers: HelperSessions,
+    /// The sessions of helpers that the client was told of. A recording has nothing of these.
+    helpers: HashSet<String>,
     /// The last state of the session in version 2.
     state: Value,
 }
 
-/// The sessions of helpers that the client was told of.
-#[derive(Debug, Default)]
-pub(super) struct HelperSessions(HashSet<String>);
-
-impl HelperSessions {
-    /// Returns true if a message is of the session of a helper.
-    pub(super) fn is_of_helper(&mut self, message: &Value) -> bool {
-        let update = &message["params"]["update"];
-        if update["sessionUpdate"] == "subagent_update" {
-            self.0.extend(update["sessionId"].as_str().map(str::to_owned));
-        }
-        message["params"]["sessionId"].as_str().is_some_and(|session| self.0.contains(session))
+/// Returns true if a message is of the session of a helper. Adds the session of which it tells to `helpers`.
+pub(super) fn is_of_helper(helpers: &mut HashSet<String>, message: &Value) -> bool {
+    let update = &message["params"]["update"];
+    if update["sessionUpdate"] == "subagent_update" {
+        helpers.extend(update["sessionId"].as_str().map(str::to_owned));
     }
+    message["params"]["sessionId"].as_str().is_some_and(|session| helpers.contains(session))
 }
 
 /// Updates that say what is on the disk of the client, how much the model was told, where the session can be forked
@@ -146,7 +140,7 @@ impl Observer {
 
     /// The pieces that a message of the agent brings.
     pub(super) fn on_agent(&mut self, mut message: Value) -> Vec<Observation> {
-        if self.helpers.is_of_helper(&message) {
+        if is_of_helper(&mut self.helpers, &message) {
             return Vec::new();
         }
         let id = message.get("id").cloned();
@@ -379,22 +373,18 @@ impl std::fmt::Display for Difference {
 
 /// Where two values differ first: the path there, and both sides.
 pub(super) fn compare(recorded: &Value, now: &Value) -> Option<(String, String, String)> {
+    let compare_part = |name: &dyn std::fmt::Display, recorded: &Value, now: &Value| {
+        let (path, recorded, now) = compare(recorded, now)?;
+        Some((format!("{name}.{path}"), recorded, now))
+    };
     match (recorded, now) {
         (Value::Object(one), Value::Object(other)) => {
-            let names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
-            names.into_iter().find_map(|name| {
-                let get = |from: &Map<String, Value>| from.get(name).cloned().unwrap_or_default();
-                compare(&get(one), &get(other))
-                    .map(|(path, recorded, now)| (format!("{name}.{path}"), recorded, now))
-            })
+            let mut names = one.keys().chain(other.keys().filter(|name| !one.contains_key(*name)));
+            names.find_map(|name| compare_part(name, &recorded[name], &now[name]))
         }
         (Value::Array(one), Value::Array(other)) => {
-            let count = one.len().max(other.len());
-            (0..count).find_map(|index| {
-                let get = |from: &[Value]| from.get(index).cloned().unwrap_or_default();
-                compare(&get(one), &get(other))
-                    .map(|(path, recorded, now)| (format!("{index}.{path}"), recorded, now))
-            })
+            let mut indices = 0..one.len().max(other.len());
+            indices.find_map(|index| compare_part(&index, &recorded[index], &now[index]))
         }
         (Value::String(one), Value::String(other)) if one != other => {
             let (one, other) = around_difference(one, other);

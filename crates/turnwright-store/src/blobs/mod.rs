@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn bytes_come_back_whatever_form_they_lie_in() {
-        let connection = database::open_writer(None).unwrap();
+        let connection = database::open_in_memory().unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, real_cwd, created_at, updated_at) \
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_content_of_a_file_is_stored_without_keys_and_comes_back_with_them() {
-        let connection = database::open_writer(None).unwrap();
+        let connection = database::open_in_memory().unwrap();
         connection
             .execute_batch(
                 "INSERT INTO sessions (key, id, cwd, real_cwd, created_at, updated_at) \

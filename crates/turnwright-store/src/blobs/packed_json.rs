@@ -156,7 +156,7 @@ mod tests {
     use crate::database;
 
     fn connection() -> Connection {
-        let connection = database::open_writer(None).unwrap();
+        let connection = database::open_in_memory().unwrap();
         let insert = "INSERT INTO sessions (key, id, cwd, created_at, updated_at) VALUES (1, 's', '/', 0, 0)";
         connection.execute(insert, []).unwrap();
         connection

@@ -66,7 +66,7 @@ impl DatabaseFiles {
 /// database of an incompatible version is left alone, and a file of our own is used instead.
 pub(super) fn open(shared: &SharedState, timeout: Duration) -> Result<OpenDatabase, StoreError> {
     let Some(path) = shared.path.as_deref() else {
-        return Ok(OpenDatabase { connection: database::open_writer(None)?, files: None });
+        return Ok(OpenDatabase { connection: database::open_in_memory()?, files: None });
     };
     match open_or_replace(shared, path, timeout) {
         Err(StoreError::OtherVersion) => {}

@@ -42,15 +42,18 @@ pub(super) fn execute(
     Ok(())
 }
 
-/// Opens a connection for writing and creates the database if there is none.
-pub(super) fn open_writer(path: Option<&Path>) -> Result<Connection, StoreError> {
-    match path {
-        Some(path) => open_writer_with_journal(path, BUSY_TIMEOUT, Journal::WriteAhead),
-        None => prepared_writer(Connection::open_in_memory()?, Journal::WriteAhead),
-    }
+/// Creates an empty database in memory.
+pub(super) fn open_in_memory() -> Result<Connection, StoreError> {
+    prepared_writer(Connection::open_in_memory()?, Journal::WriteAhead)
 }
 
-/// Like [`open_writer`], with a timeout for locks of other processes and a kind of journal.
+#[cfg(test)]
+pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    open_writer_with_journal(path, BUSY_TIMEOUT, Journal::WriteAhead)
+}
+
+/// Opens a connection for writing, with a timeout for locks of other processes and a kind of journal. Creates the
+/// database if there is none.
 pub(super) fn open_writer_with_journal(
     path: &Path,
     timeout: Duration,
@@ -75,14 +78,14 @@ pub(super) fn open_reader(path: &Path, journal: Journal) -> Result<Connection, S
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match journal.open(path, flags) {
         Ok(connection) => connection,
-        Err(_) if is_missing(path) => return open_writer(None),
+        Err(_) if is_missing(path) => return open_in_memory(),
         Err(error) => return Err(error.into()),
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;
     check_application_id(&connection)?;
     match version(&connection)? {
         // Another process is about to create the schema.
-        0 => open_writer(None),
+        0 => open_in_memory(),
         found if !is_usable(&connection, found, LAST_VERSION) => {
             open_reader(&fallback_path(path), journal)
         }
@@ -243,7 +246,7 @@ mod tests {
     #[test]
     fn a_new_database_has_our_id_and_incremental_vacuum() {
         let folder = tempfile::tempdir().unwrap();
-        let connection = open_writer(Some(&folder.path().join("a/b/sessions.db"))).unwrap();
+        let connection = open_writer(&folder.path().join("a/b/sessions.db")).unwrap();
         assert_eq!(number(&connection, "PRAGMA auto_vacuum"), 2);
         assert_eq!(number(&connection, "PRAGMA application_id"), 0x5457_5253);
         assert_eq!(number(&connection, "PRAGMA user_version"), 5);
@@ -255,7 +258,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state/sessions.db");
-        let connection = open_writer(Some(&path)).unwrap();
+        let connection = open_writer(&path).unwrap();
         connection.execute(ROW, []).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&folder.path().join("state")), 0o700);
@@ -272,7 +275,7 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        let first = open_writer(Some(&path)).unwrap();
+        let first = open_writer(&path).unwrap();
         first.execute(ROW, []).unwrap();
         let end = format!(":{} ", fs::metadata(&path).unwrap().ino());
         let locks = || {
@@ -280,7 +283,7 @@ mod tests {
             all.lines().filter(|line| line.contains(&end)).count()
         };
         assert_ne!(locks(), 0);
-        let second = open_writer(Some(&path)).unwrap();
+        let second = open_writer(&path).unwrap();
         assert_ne!(locks(), 0);
         drop((first, second));
     }
@@ -289,7 +292,7 @@ mod tests {
     fn concurrent_processes_migrate_an_older_database_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        open_writer(Some(&path)).unwrap().execute(ROW, []).unwrap();
+        open_writer(&path).unwrap().execute(ROW, []).unwrap();
         let work = || {
             let connection = open(&path);
             prepare_database(
@@ -314,7 +317,7 @@ mod tests {
     fn a_failing_migration_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        drop(open_writer(Some(&path)).unwrap());
+        drop(open_writer(&path).unwrap());
         let connection = open(&path);
         let migrations = with_migration("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
         prepare_database(&connection, &migrations, Journal::WriteAhead).unwrap_err();
@@ -335,7 +338,7 @@ mod tests {
             Journal::WriteAhead,
         )
         .unwrap();
-        let connection = open_writer(Some(&path)).unwrap();
+        let connection = open_writer(&path).unwrap();
         connection.execute(ROW, []).unwrap();
         assert_eq!(readable_sessions(&path), 1);
 
@@ -347,7 +350,7 @@ mod tests {
                 ))
                 .unwrap();
             let before = fs::read(&path).unwrap();
-            assert_eq!(open_writer(Some(&path)).unwrap_err(), StoreError::OtherVersion);
+            assert_eq!(open_writer(&path).unwrap_err(), StoreError::OtherVersion);
             assert_eq!(readable_sessions(&path), 0);
             assert!(!fallback_path(&path).exists() && fs::read(&path).unwrap() == before);
         }

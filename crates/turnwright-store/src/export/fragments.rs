@@ -97,6 +97,12 @@ impl TimeSpent {
     pub fn total(self) -> Duration {
         self.tools + self.waiting + self.model
     }
+
+    /// How long each part took, for people.
+    pub fn parts(self) -> String {
+        let [model, tools, waiting] = [self.model, self.tools, self.waiting].map(short_duration);
+        format!("model {model}, tools {tools}, waiting {waiting}")
+    }
 }
 
 /// Start and end.

@@ -20,16 +20,12 @@ const MAX_NESTING: usize = 50;
 const STYLE: &str = include_str!("page.css");
 
 pub(super) struct HtmlDocument<'a> {
-    out: &'a mut dyn Write,
+    pub(super) out: &'a mut dyn Write,
     /// The number of each turn and where its time went.
-    turns: Vec<(u64, TimeSpent)>,
+    pub(super) turns: Vec<(u64, TimeSpent)>,
 }
 
-impl<'a> HtmlDocument<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> HtmlDocument<'a> {
-        HtmlDocument { out, turns: Vec::new() }
-    }
-
+impl HtmlDocument<'_> {
     /// Writes markup. Only literals are accepted.
     fn raw(&mut self, marks: &'static str) -> io::Result<()> {
         self.out.write_all(marks.as_bytes())
@@ -246,7 +242,9 @@ impl<'a> HtmlDocument<'a> {
                 self.wrapped(part, &percent, "%\"></span>")?;
             }
             self.raw("</span>")?;
-            self.wrapped("<span class=\"aside\">", &time_summary(time_spent), "</span></a>\n")?;
+            let total = short_duration(time_spent.total());
+            let summary = format!("{total}: {}", time_spent.parts());
+            self.wrapped("<span class=\"aside\">", &summary, "</span></a>\n")?;
         }
         self.raw("</section>\n")
     }
@@ -290,17 +288,6 @@ fn link_target<'t>(tag: &'t Tag<'_>) -> Option<&'t str> {
     let is_safe =
         ["http://", "https://", "mailto:"].iter().any(|scheme| dest_url.starts_with(scheme));
     is_safe.then_some(&**dest_url)
-}
-
-fn time_summary(time_spent: TimeSpent) -> String {
-    let TimeSpent { tools, waiting, model } = time_spent;
-    let model = short_duration(model);
-    let tools = short_duration(tools);
-    let waiting = short_duration(waiting);
-    format!(
-        "{}: model {model}, tools {tools}, waiting {waiting}",
-        short_duration(time_spent.total())
-    )
 }
 
 impl Document for HtmlDocument<'_> {

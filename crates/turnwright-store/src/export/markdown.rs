@@ -13,14 +13,10 @@ use turnwright_types::timestamp::rfc3339;
 use turnwright_types::update::{PlanEntry, PlanStatus};
 
 pub(super) struct MarkdownDocument<'a> {
-    out: &'a mut dyn Write,
+    pub(super) out: &'a mut dyn Write,
 }
 
-impl<'a> MarkdownDocument<'a> {
-    pub(super) fn new(out: &'a mut dyn Write) -> MarkdownDocument<'a> {
-        MarkdownDocument { out }
-    }
-
+impl MarkdownDocument<'_> {
     /// Writes a paragraph, followed by an empty line.
     fn block(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.out, "{}\n", text.trim_end())
@@ -163,15 +159,12 @@ impl Document for MarkdownDocument<'_> {
     }
 
     fn end_turn(&mut self, turn: &TurnRow, time_spent: TimeSpent) -> io::Result<()> {
-        let TimeSpent { tools, waiting, model } = time_spent;
         self.block(&format!(
-            "*Turn {}: {}, after {} (model {}, tools {}, waiting {}).*",
+            "*Turn {}: {}, after {} ({}).*",
             turn.number,
             escape_hidden_line(fragments::stop_reason(turn)),
             short_duration(time_spent.total()),
-            short_duration(model),
-            short_duration(tools),
-            short_duration(waiting)
+            time_spent.parts()
         ))
     }
 

@@ -84,9 +84,9 @@ pub fn export(
 
 fn document<'a>(format: ExportFormat, out: &'a mut dyn Write) -> Box<dyn Document + 'a> {
     match format {
-        ExportFormat::Markdown => Box::new(markdown::MarkdownDocument::new(out)),
-        ExportFormat::Html => Box::new(html::HtmlDocument::new(out)),
-        ExportFormat::Json => Box::new(JsonDocument::new(out)),
+        ExportFormat::Markdown => Box::new(markdown::MarkdownDocument { out }),
+        ExportFormat::Html => Box::new(html::HtmlDocument { out, turns: Vec::new() }),
+        ExportFormat::Json => Box::new(JsonDocument { out, comma: "" }),
     }
 }
 
@@ -148,11 +148,7 @@ struct JsonDocument<'a> {
     comma: &'static str,
 }
 
-impl<'a> JsonDocument<'a> {
-    fn new(out: &'a mut dyn Write) -> JsonDocument<'a> {
-        JsonDocument { out, comma: "" }
-    }
-
+impl JsonDocument<'_> {
     fn element(&mut self, value: &Value) -> io::Result<()> {
         write!(self.out, "{}\n{value}", self.comma)?;
         self.comma = ",";

@@ -176,19 +176,18 @@ pub fn find_calls(
         CALL_QUERY.replace("{order}", order),
         conditions.sql()
     );
-    let mut search = TextSearch::new(connection, &query.words);
     let mut prompts = PromptReader::new(connection);
-    collect_page(connection, (&sql, conditions.values), query.limit, |row| {
+    collect_page(connection, (&sql, conditions.values), query, |search, row| {
         let prompt = prompts.prompt_of_call(row)?;
         if !search.matches_row(row, prompt, &[7, 11], (8, 9), Some(12))? {
-            return Ok((None, search.is_truncated));
+            return Ok(None);
         }
         let done = call_record(connection, row, prompt)?;
         let bytes = done.arguments.len()
             + done.user_message.len()
             + done.result.as_ref().map_or(0, String::len)
             + done.error.as_ref().map_or(0, String::len);
-        Ok((Some((done, bytes)), search.is_truncated))
+        Ok(Some((done, bytes)))
     })
 }
 
@@ -212,11 +211,10 @@ pub fn find_messages(
     conditions.add_common(query, "entries.session", (time, "entries.rowid"));
     let order = format!("ORDER BY {time} DESC, entries.rowid DESC");
     let sql = format!("{}{} {order}", MESSAGE_QUERY.replace("{time}", time), conditions.sql());
-    let mut search = TextSearch::new(connection, &query.words);
     let mut rewound_sessions: HashMap<i64, RewoundEntries> = HashMap::new();
-    collect_page(connection, (&sql, conditions.values), query.limit, |row| {
+    collect_page(connection, (&sql, conditions.values), query, |search, row| {
         if !search.matches_row(row, "", &[], (7, 8), None)? {
-            return Ok((None, search.is_truncated));
+            return Ok(None);
         }
         let (seq, session): (u64, i64) = (row.get(9)?, row.get(10)?);
         let rewound_sessions = match rewound_sessions.entry(session) {
@@ -224,14 +222,12 @@ pub fn find_messages(
             Slot::Vacant(slot) => slot.insert(RewoundEntries::load(connection, session)?),
         };
         if rewound_sessions.contains(seq) {
-            return Ok((None, search.is_truncated));
+            return Ok(None);
         }
-        let Some((is_from_user, text)) = message_text(connection, row)? else {
-            return Ok((None, search.is_truncated));
-        };
+        let Some((is_from_user, text)) = message_text(connection, row)? else { return Ok(None) };
         // The row matched the JSON around the message; only its text counts.
         if !search.matches_text(&text) {
-            return Ok((None, search.is_truncated));
+            return Ok(None);
         }
         let calls = match query.session {
             Some(_) if !is_from_user => calls_of(connection, session, seq)?,
@@ -251,7 +247,7 @@ pub fn find_messages(
             at: time_from_millis(row.get(11)?),
             calls,
         };
-        Ok((Some((message, bytes)), search.is_truncated))
+        Ok(Some((message, bytes)))
     })
 }
 
@@ -441,32 +437,31 @@ impl SearchConditions {
 }
 
 /// Collects a page. The first two columns must be the row's id and the column that rows are sorted
-/// by. `read` returns the row and its size in bytes if it matches, and whether the search was
-/// truncated.
+/// by. `read` returns the row and its size in bytes if it matches.
 fn collect_page<T>(
     connection: &Connection,
     (sql, values): (&str, Vec<Sql>),
-    limit: usize,
-    mut read: impl FnMut(&Row<'_>) -> Result<(Option<(T, usize)>, bool), StoreError>,
+    query: &HistoryQuery,
+    mut read: impl FnMut(&mut TextSearch<'_>, &Row<'_>) -> Result<Option<(T, usize)>, StoreError>,
 ) -> Result<HistoryPage<T>, StoreError> {
+    let mut search = TextSearch::new(connection, &query.words);
     let mut find = connection.prepare_cached(sql)?;
     let mut rows = find.query(params_from_iter(values))?;
     let mut page = HistoryPage { rows: Vec::new(), next: None, is_truncated: false };
     let mut remaining_bytes = MAX_PAGE_BYTES;
     let mut last = None;
     while let Some(row) = rows.next()? {
-        if page.rows.len() == limit || remaining_bytes == 0 {
+        if page.rows.len() == query.limit || remaining_bytes == 0 {
             page.next = last;
             break;
         }
-        let (taken, is_truncated) = read(row)?;
-        page.is_truncated = is_truncated;
-        if let Some((taken, bytes)) = taken {
+        if let Some((taken, bytes)) = read(&mut search, row)? {
             page.rows.push(taken);
             remaining_bytes = remaining_bytes.saturating_sub(bytes);
         }
         last = Some(HistoryCursor(row.get(1)?, row.get(0)?));
     }
+    page.is_truncated = search.is_truncated;
     Ok(page)
 }
 

@@ -251,8 +251,7 @@ pub(super) fn finish_call(
             call.as_str()
         ],
     )?;
-    put_file_contents(connection, session, &outcome.file_contents)?;
-    record_changes(connection, session, (turn, call), &outcome.file_changes)
+    record_changes(connection, session, (turn, call), &outcome.file_changes, &outcome.file_contents)
 }
 
 /// Stores what a card has besides the result.
@@ -322,24 +321,17 @@ pub(super) fn store_result<'a>(
     Ok((None, Some(blobs::put(connection, session, text.as_bytes(), BlobFormat::Plain)?)))
 }
 
-/// Stores contents of files.
-pub(super) fn put_file_contents(
-    connection: &Connection,
-    session: i64,
-    contents: &[Arc<[u8]>],
-) -> Result<(), StoreError> {
-    for bytes in contents {
-        blobs::put_file_content(connection, session, bytes)?;
-    }
-    Ok(())
-}
-
+/// Records file changes of a call, and stores contents of the files.
 pub(super) fn record_changes(
     connection: &Connection,
     session: i64,
     (turn, call): (u64, &CallId),
     changes: &[FileChange],
+    contents: &[Arc<[u8]>],
 ) -> Result<(), StoreError> {
+    for bytes in contents {
+        blobs::put_file_content(connection, session, bytes)?;
+    }
     for FileChange { path, before, after } in changes {
         // A redacted path would be useless, so such a change is skipped.
         if redact::bytes(path.as_os_str().as_encoded_bytes()).is_some() {

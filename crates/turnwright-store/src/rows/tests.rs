@@ -16,7 +16,7 @@ use turnwright_types::message::Arguments;
 /// A column that a new version adds has to be reset as well.
 #[test]
 fn an_entry_that_is_written_again_has_nothing_of_the_one_before() {
-    let connection = database::open_writer(None).unwrap();
+    let connection = database::open_in_memory().unwrap();
     let row = SessionRow::new(SessionId::from("a"), "/work".into());
     let session = rows::insert_session(&connection, &row).unwrap();
     let text = r#"{"message":{"id":"m","message":{"assistant":{"id":"m","calls":[{"id":"c","provider_id":"p","name":"n"}]}},"audience":"both"}}"#;

@@ -13,7 +13,7 @@ fn id(number: usize) -> SessionId {
 
 /// A store with this many sessions, each with a turn; the last is the newest.
 fn filled(count: usize) -> Connection {
-    let connection = crate::database::open_writer(None).unwrap();
+    let connection = crate::database::open_in_memory().unwrap();
     for number in 0..count {
         let at = 1_000 + i64::try_from(number).unwrap() / 2;
         connection

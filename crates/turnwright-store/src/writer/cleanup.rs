@@ -75,11 +75,13 @@ impl Cleanup {
 
     /// Delays the next slice because something was written.
     pub(crate) fn postpone(&mut self) {
-        let soon = match self.stage {
-            CleanupStage::Idle => DELAY_AFTER_ACTIVITY,
-            _ => DELAY_BETWEEN_SLICES,
-        };
-        self.next = Instant::now() + soon;
+        self.schedule(DELAY_AFTER_ACTIVITY);
+    }
+
+    /// Sets when the next slice is due: soon, or after `pause` if nothing is known to be left to do.
+    fn schedule(&mut self, pause: Duration) {
+        let is_idle = matches!(self.stage, CleanupStage::Idle);
+        self.next = Instant::now() + if is_idle { pause } else { DELAY_BETWEEN_SLICES };
     }
 
     /// Runs one slice.
@@ -99,12 +101,7 @@ impl Cleanup {
             .map_err(StoreError::from)
             .and_then(|()| run_stage(connection, folder, limits, stage));
         let failed = done.map(|stage| self.stage = stage);
-        let pause = if matches!(self.stage, CleanupStage::Idle) {
-            IDLE_INTERVAL
-        } else {
-            DELAY_BETWEEN_SLICES
-        };
-        self.next = Instant::now() + pause;
+        self.schedule(IDLE_INTERVAL);
         failed
     }
 }

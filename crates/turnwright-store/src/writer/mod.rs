@@ -47,22 +47,11 @@ pub(super) trait WriteJob: Send {
 
 /// A closure to run, and the channel for its result.
 pub(super) struct SubmittedJob<T, F> {
-    durability: Durability,
-    retained_bytes: Option<usize>,
-    job: F,
-    value: Option<T>,
-    done: Option<oneshot::Sender<Result<T, StoreError>>>,
-}
-
-impl<T, F> SubmittedJob<T, F> {
-    pub(super) fn new(
-        durability: Durability,
-        retained_bytes: Option<usize>,
-        job: F,
-        done: oneshot::Sender<Result<T, StoreError>>,
-    ) -> SubmittedJob<T, F> {
-        SubmittedJob { durability, retained_bytes, job, value: None, done: Some(done) }
-    }
+    pub(super) durability: Durability,
+    pub(super) retained_bytes: Option<usize>,
+    pub(super) work: F,
+    pub(super) value: Option<T>,
+    pub(super) done: Option<oneshot::Sender<Result<T, StoreError>>>,
 }
 
 impl<T, F> WriteJob for SubmittedJob<T, F>
@@ -75,7 +64,7 @@ where
     }
 
     fn run(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        self.value = Some((self.job)(connection)?);
+        self.value = Some((self.work)(connection)?);
         Ok(())
     }
 
@@ -202,7 +191,7 @@ impl WriterThread {
                 match self.commit_batch(&mut jobs[..1]) {
                     Err(error) if error.fault().is_some() => {
                         self.backlog.put_back(jobs);
-                        self.shared.set_failing(&error);
+                        self.shared.set_current_error(Some(error.clone()));
                         return Err(error);
                     }
                     Err(error) => tracing::error!(%error, "a write job failed"),
@@ -211,7 +200,7 @@ impl WriterThread {
                 jobs.remove(0);
             }
         }
-        self.shared.set_working();
+        self.shared.set_current_error(None);
         Ok(())
     }
 
@@ -259,7 +248,7 @@ impl WriterThread {
                 tracing::error!(%error, "the store cannot be written for now");
                 self.last_attempt = Instant::now();
             }
-            self.shared.set_failing(error);
+            self.shared.set_current_error(Some(error.clone()));
         }
         // After the fault is recorded, because the waiting caller may ask for it at once.
         job.complete(Err(error.clone()));

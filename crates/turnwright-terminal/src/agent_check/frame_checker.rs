@@ -50,6 +50,7 @@ pub(super) enum Incoming {
     Nothing,
 }
 
+#[derive(Default)]
 pub(super) struct FrameChecker {
     shapes: MessageShapes,
     /// The requests that were sent, by their ids.
@@ -65,19 +66,6 @@ pub(super) struct FrameChecker {
 }
 
 impl FrameChecker {
-    pub(super) fn new() -> FrameChecker {
-        FrameChecker {
-            shapes: MessageShapes::load(),
-            pending: HashMap::new(),
-            answered: HashSet::new(),
-            questions: HashSet::new(),
-            sessions: HashSet::new(),
-            calls: HashMap::new(),
-            frames: 0,
-            faults: Vec::new(),
-        }
-    }
-
     /// Another process of the agent is started: it knows nothing of the first one.
     pub(super) fn restart(&mut self) {
         self.pending.clear();
@@ -308,11 +296,13 @@ const ROOTS: &[&str] = &[
 
 struct MessageShapes(Map<String, Value>);
 
-impl MessageShapes {
-    fn load() -> MessageShapes {
+impl Default for MessageShapes {
+    fn default() -> MessageShapes {
         MessageShapes(serde_json::from_str(include_str!("shapes.json")).unwrap_or_default())
     }
+}
 
+impl MessageShapes {
     /// Checks a value against its definition. The error describes the first difference.
     fn check(&self, definition: &str, value: &Value) -> Result<(), String> {
         match self.0.get(definition) {
@@ -427,7 +417,7 @@ mod tests {
 
     /// The faults of these lines, after a session `s` was opened and a prompt with the id 1 was sent.
     fn faults(lines: &[Value]) -> Vec<String> {
-        let mut checker = FrameChecker::new();
+        let mut checker = FrameChecker::default();
         checker.sent(&json!({ "id": 0, "method": "session/new" }));
         checker.received(
             &json!({ "jsonrpc": "2.0", "id": 0, "result": { "sessionId": "s" } }).to_string(),
@@ -598,7 +588,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let shapes = MessageShapes::load();
+        let shapes = MessageShapes::default();
         let update = |update: Value| {
             let update = json!({ "sessionId": "s", "update": update });
             shapes.check("SessionNotification", &update)

@@ -44,14 +44,12 @@ pub(super) const STEPS: &[(&str, ScriptStep)] = &[
     ("load", AcpScript::load),
 ];
 
-/// How questions are answered.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum QuestionReply {
-    Allow,
-    Reject,
-    /// The turn is cancelled while the question is there.
-    Cancel,
-}
+/// How questions are answered: by the option of this kind. Without one, the turn is cancelled while the question is
+/// there.
+type QuestionReply = Option<&'static str>;
+const ALLOW: QuestionReply = Some("allow_once");
+const REJECT: QuestionReply = Some("reject_once");
+const CANCEL: QuestionReply = None;
 
 /// Everything that came until a request was answered.
 struct Exchange {
@@ -85,11 +83,11 @@ impl AcpScript {
             command,
             folder,
             agent: None,
-            checker: FrameChecker::new(),
+            checker: FrameChecker::default(),
             last_id: 0,
             session: String::new(),
             capabilities: Value::Null,
-            reply: QuestionReply::Reject,
+            reply: REJECT,
             is_over: false,
         }
     }
@@ -171,26 +169,16 @@ impl AcpScript {
             let error = json!({ "code": -32601, "message": "Method not found" });
             return self.send_frame(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
         }
-        if self.reply == QuestionReply::Cancel {
+        if self.reply == CANCEL {
             let params = json!({ "sessionId": self.session });
             self.send_frame(
                 &json!({ "jsonrpc": "2.0", "method": "session/cancel", "params": params }),
             );
         }
-        let option = |kind: &str| {
-            let options = request["params"]["options"].as_array().into_iter().flatten();
-            options
-                .filter(|option| option["kind"] == kind)
-                .map(|option| option["optionId"].clone())
-                .next()
-        };
-        let chosen = match self.reply {
-            QuestionReply::Allow => option("allow_once"),
-            QuestionReply::Reject => option("reject_once"),
-            QuestionReply::Cancel => None,
-        };
+        let mut options = request["params"]["options"].as_array().into_iter().flatten();
+        let chosen = self.reply.and_then(|kind| options.find(|option| option["kind"] == kind));
         let outcome = match chosen {
-            Some(option) => json!({ "outcome": "selected", "optionId": option }),
+            Some(option) => json!({ "outcome": "selected", "optionId": option["optionId"] }),
             None => json!({ "outcome": "cancelled" }),
         };
         let result = json!({ "outcome": outcome });
@@ -238,7 +226,7 @@ impl AcpScript {
     }
 
     fn prompt(&mut self) -> StepResult {
-        let (exchange, reason) = self.turn("hello", QuestionReply::Reject)?;
+        let (exchange, reason) = self.turn("hello", REJECT)?;
         let pieces = kinds(&exchange.updates, "agent_message_chunk").count();
         if reason != "end_turn" || pieces == 0 {
             return Err(format!("stop reason {reason:?} after {pieces} pieces of an answer"));
@@ -247,7 +235,7 @@ impl AcpScript {
     }
 
     fn allowed_call(&mut self) -> StepResult {
-        let (exchange, reason) = self.turn("write allowed.txt: hello", QuestionReply::Allow)?;
+        let (exchange, reason) = self.turn("write allowed.txt: hello", ALLOW)?;
         if exchange.questions == 0 {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
@@ -261,7 +249,7 @@ impl AcpScript {
     }
 
     fn rejected_call(&mut self) -> StepResult {
-        let (exchange, _) = self.turn("write rejected.txt: hello", QuestionReply::Reject)?;
+        let (exchange, _) = self.turn("write rejected.txt: hello", REJECT)?;
         if exchange.questions == 0 {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
@@ -272,14 +260,14 @@ impl AcpScript {
     }
 
     fn cancelled_turn(&mut self) -> StepResult {
-        let (exchange, reason) = self.turn("write cancelled.txt: hello", QuestionReply::Cancel)?;
+        let (exchange, reason) = self.turn("write cancelled.txt: hello", CANCEL)?;
         if exchange.questions == 0 {
             return Ok(StepEnd::Skipped("it has asked nothing".to_owned()));
         }
         if reason != "cancelled" || self.folder.join("cancelled.txt").exists() {
             return Err(format!("stop reason {reason:?} after session/cancel"));
         }
-        let (_, reason) = self.turn("hello", QuestionReply::Reject)?;
+        let (_, reason) = self.turn("hello", REJECT)?;
         match reason.as_str() {
             "end_turn" => {
                 Ok(StepEnd::Ok("the turn was cancelled, and the next one works".to_owned()))
@@ -351,7 +339,7 @@ impl AcpScript {
         if words == 0 || answers == 0 {
             return Err(format!("{words} prompts and {answers} answers came before the response"));
         }
-        let (_, reason) = self.turn("hello", QuestionReply::Reject)?;
+        let (_, reason) = self.turn("hello", REJECT)?;
         match reason.as_str() {
             "end_turn" => Ok(StepEnd::Ok("the conversation came back, and goes on".to_owned())),
             _ => Err(format!("stop reason {reason:?} in the loaded session")),

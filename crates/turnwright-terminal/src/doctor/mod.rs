@@ -159,10 +159,8 @@ impl DoctorReport {
             }
             Ok(None) => {}
             Err(error) => {
-                self.print_line(&format!(
-                    "Could not store what the model can do: {}",
-                    io_error_text(&error)
-                ));
+                let why = io_error_text(&error);
+                self.print_line(&format!("Could not store what the model can do: {why}"));
             }
         }
         let checks: Map<_, _> = self.checks.iter().map(as_json).collect();
@@ -217,17 +215,12 @@ impl DoctorReport {
             Ok(loss) => (loss, None),
             Err(error) => (None, Some(error.to_string())),
         };
-        if let Some(loss) = &loss {
-            self.print_field(
-                "audit",
-                &format!("! The log of permission decisions is incomplete: {loss}"),
-            );
-        }
-        if let Some(error) = &error {
-            self.print_field(
-                "audit",
-                &format!("! The log of permission decisions cannot be written: {error}"),
-            );
+        let problems = [
+            loss.as_ref().map(|loss| format!("is incomplete: {loss}")),
+            error.as_ref().map(|error| format!("cannot be written: {error}")),
+        ];
+        for problem in problems.iter().flatten() {
+            self.print_field("audit", &format!("! The log of permission decisions {problem}"));
         }
         let lost = loss.map_or(0, |loss| loss.count);
         self.set("audit", json!({ "lost": lost, "error": error }));

@@ -51,11 +51,12 @@ impl ReportBundle {
         }
         redact::register_keys(server_values(config)).map_err(io::Error::other)?;
         let state = &config.paths.state;
+        let settings = shown_settings(config);
         let client = client.map(|client| format!("{client:#}\n"));
         Ok(ReportBundle {
             path: path.to_path_buf(),
             home: config.home().map(|folder| folder.display().to_string()),
-            settings: shown_settings(config).iter().map(setting_line).collect(),
+            settings: settings.iter().map(|setting| setting_text(setting) + "\n").collect(),
             client: client.unwrap_or_else(|| "none\n".to_owned()),
             session: last_session(state).unwrap_or_else(|error| format!("{error}\n")),
             log: log_tail(&state.join("turnwright.log")).unwrap_or_else(|_| "none\n".to_owned()),
@@ -107,8 +108,8 @@ fn server_values(config: &Config) -> Vec<String> {
     values.filter(|value| !value.starts_with(['/', '~', '@', '-'])).collect()
 }
 
-fn setting_line(setting: &EffectiveSetting) -> String {
-    format!("{} = {} ({})\n", setting.name, setting.value, setting.from)
+fn setting_text(setting: &EffectiveSetting) -> String {
+    format!("{} = {} ({})", setting.name, setting.value, setting.from)
 }
 
 /// The tool calls of the session that was used last, and how each ended.
@@ -229,10 +230,7 @@ impl DoctorReport {
             .filter(|setting| setting.from != "built in" && setting.value != "not set");
         let mut label = "in force";
         for setting in chosen {
-            self.print_field(
-                label,
-                &format!("{} = {} ({})", setting.name, setting.value, setting.from),
-            );
+            self.print_field(label, &setting_text(setting));
             label = "";
         }
         self.set("in_force", json!(settings));

@@ -178,9 +178,17 @@ fn ask_which(names: &[String]) -> Result<Option<&str>, CliError> {
     for (number, name) in choices.iter().enumerate() {
         prompt::say(&format!("{:4}  {name}\n", number + 1))?;
     }
+    let at = ask_until("Log out of (number or name): ", |answer| {
+        choose(answer, &choices, choices.len())
+    })?;
+    Ok(names.get(at).map(String::as_str))
+}
+
+/// Asks until the answer can be used, and says why another one cannot.
+fn ask_until<T>(question: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, CliError> {
     loop {
-        match choose(&prompt::ask("Log out of (number or name): ")?, &choices, choices.len()) {
-            Ok(at) => return Ok(names.get(at).map(String::as_str)),
+        match parse(&prompt::ask(question)?) {
+            Ok(found) => return Ok(found),
             Err(why) => prompt::say(&format!("{why}.\n"))?,
         }
     }
@@ -242,23 +250,16 @@ impl Login<'_> {
         let count = names.len();
         // Servers that do not run now can be named, too.
         names.extend(others.iter().map(|(provider, _)| provider.name));
-        loop {
-            let answer = prompt::ask("Provider (number or name, or the base URL of a server): ")?;
+        let question = "Provider (number or name, or the base URL of a server): ";
+        let target = ask_until(question, |answer| {
             if answer.contains("://") {
-                match LoginTarget::server(&answer) {
-                    Ok(target) => return Ok(target),
-                    Err(why) => prompt::say(&format!("{why}.\n"))?,
-                }
-                continue;
+                return LoginTarget::server(answer).map(Some);
             }
-            match choose(&answer, &names, count) {
-                Ok(at) => {
-                    let preset = PRESETS.iter().find(|provider| provider.name == names[at]);
-                    return preset.and_then(LoginTarget::provider).map_or_else(ask_server, Ok);
-                }
-                Err(why) => prompt::say(&format!("{why}.\n"))?,
-            }
-        }
+            let name = names[choose(answer, &names, count)?];
+            let preset = PRESETS.iter().find(|provider| provider.name == name);
+            Ok(preset.and_then(LoginTarget::provider))
+        })?;
+        target.map_or_else(ask_server, Ok)
     }
 
     /// How many models each of these servers has that runs on this machine.
@@ -338,24 +339,13 @@ impl Login<'_> {
         let what = if models.is_empty() { "name" } else { "number or name" };
         let empty = usual.map(|model| format!("; empty for {model}")).unwrap_or_default();
         let question = format!("Model ({what}{empty}): ");
-        loop {
-            match choose_model(&prompt::ask(&question)?, models, usual) {
-                Ok(model) => return Ok(model),
-                Err(why) => prompt::say(&format!("{why}.\n"))?,
-            }
-        }
+        ask_until(&question, |answer| choose_model(answer, models, usual))
     }
 }
 
 /// Asks for the base URL of a server of the user's own.
 fn ask_server() -> Result<LoginTarget, CliError> {
-    loop {
-        let answer = prompt::ask("Base URL, such as https://example.com/v1: ")?;
-        match LoginTarget::server(&answer) {
-            Ok(target) => return Ok(target),
-            Err(why) => prompt::say(&format!("{why}.\n"))?,
-        }
-    }
+    ask_until("Base URL, such as https://example.com/v1: ", LoginTarget::server)
 }
 
 fn models_note(count: usize) -> String {
@@ -456,9 +446,7 @@ impl Login<'_> {
     fn read_key_of(&self, provider: &str) -> Result<StoredLogin, CliError> {
         let named = self.named_target(Some(provider))?;
         let mut target = named.ok_or_else(|| {
-            CliError::Other(format!(
-                "each account of {provider} has its own server: add --base-url"
-            ))
+            format!("each account of {provider} has its own server: add --base-url")
         })?;
         let typed = if target.is_local() { String::new() } else { prompt::read_line()? };
         let key = Secret::from_copied(&typed)

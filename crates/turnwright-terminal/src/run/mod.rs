@@ -34,11 +34,11 @@ use self::text_style::{TerminalTraits, terminal_width};
 #[cfg(unix)]
 use crate::prompt::TerminalMode;
 use crate::prompt::is_yes;
+use crate::{CliError, exit_code};
 use turnwright_config::Config;
 use turnwright_policy::permission::Mode;
 use turnwright_rpc::{RpcError, Stdio};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 
 /// The user's choices for a run.
@@ -89,13 +89,7 @@ impl TerminalRun {
         plan: &SessionPlan,
         serve: impl FnOnce(Stdio, CancellationToken) -> io::Result<()> + Send + 'static,
     ) -> ExitCode {
-        match self.work(plan, serve) {
-            Ok(end) => end.code(),
-            Err(error) => {
-                writeln!(stderr(), "turnwright run: {}", io_error_text(&error)).ok();
-                ExitCode::FAILURE
-            }
-        }
+        exit_code("run", self.work(plan, serve).map(TurnEnd::code).map_err(CliError::from), 1)
     }
 
     #[expect(clippy::disallowed_methods, reason = "this subcommand speaks no protocol on stdout")]
@@ -208,7 +202,7 @@ async fn run_turn(client: &mut RunClient, blocks: Vec<Value>, options: &RunOptio
             "{count} questions were answered with a refusal, because nobody was asked."
         )),
     }
-    if client.screen.traits().is_stderr_terminal {
+    if client.screen.traits.is_stderr_terminal {
         let usage = client.screen.usage().map(|text| format!(" · {text}")).unwrap_or_default();
         let id = text::cut(client.session.as_str(), 8);
         client.screen.note(&format!("Session {id}{usage}"));

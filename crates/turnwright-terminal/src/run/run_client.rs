@@ -414,18 +414,11 @@ async fn wait_until(end: Option<Instant>) {
     }
 }
 
-fn is_c1_control(letter: char) -> bool {
-    matches!(letter, '\u{7f}'..='\u{9f}')
-}
-
 /// Escapes the control characters that JSON leaves as they are. They are only within its strings.
 fn escape_controls(json: &str) -> String {
-    if !json.contains(is_c1_control) {
-        return json.to_owned();
-    }
     let mut text = String::with_capacity(json.len() + 16);
     for char in json.chars() {
-        if is_c1_control(char) {
+        if matches!(char, '\u{7f}'..='\u{9f}') {
             text.push_str(&format!("\\u{:04x}", u32::from(char)));
         } else {
             text.push(char);

@@ -23,7 +23,7 @@ const CLEAR_LINE: &str = "\r\x1b[K";
 
 /// The terminal, or the files that stand for it.
 pub(super) struct Screen {
-    traits: TerminalTraits,
+    pub(super) traits: TerminalTraits,
     cwd: PathBuf,
     /// The columns; asked for before each output.
     width: fn() -> usize,
@@ -73,10 +73,6 @@ impl Screen {
             has_status_line: false,
             failure: None,
         }
-    }
-
-    pub(super) fn traits(&self) -> TerminalTraits {
-        self.traits
     }
 
     /// How the program ends because its output cannot be written, if it cannot.
@@ -498,36 +494,24 @@ fn count_lines(diff: &str, sign: char) -> usize {
     diff.lines().filter(|line| line.starts_with(sign)).count()
 }
 
-fn output_line(line: &str) -> StyledLine {
-    StyledLine::code(line, TextStyle::DIM, 2)
-}
-
-/// A line about a failure: words, or the output of a command.
-fn failure_line(line: &str) -> StyledLine {
-    StyledLine::words(format!("  {}", escape_hidden(line)), TextStyle::DIM)
-}
-
 /// The end of a command's output, without the fence around it.
 fn last_lines(item: &Value) -> Vec<StyledLine> {
     let text = string(&item["content"]["text"]);
-    let lines: Vec<_> = text.lines().filter(|line| !is_fence(line)).collect();
+    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("```")).collect();
     let skipped = lines.len().saturating_sub(MAX_OUTPUT_LINES);
     let note = format!("  … {skipped} lines before");
     let more = (skipped > 0).then(|| StyledLine::words(note, TextStyle::DIM));
-    more.into_iter().chain(lines[skipped..].iter().map(|line| output_line(line))).collect()
+    let shown = lines[skipped..].iter().map(|line| StyledLine::code(line, TextStyle::DIM, 2));
+    more.into_iter().chain(shown).collect()
 }
 
-/// Returns true for the mark at either end of fenced code, with or without a language.
-fn is_fence(line: &str) -> bool {
-    line.len() >= 3 && line.trim_start_matches('`').len() < line.len() - 2
-}
-
+/// The first lines about a failure: words, or the output of a command.
 fn first_lines(item: &Value) -> Vec<StyledLine> {
     let text = string(&item["content"]["text"]);
     text.lines()
         .filter(|line| !line.starts_with("```"))
         .take(MAX_FAILURE_LINES)
-        .map(failure_line)
+        .map(|line| StyledLine::words(format!("  {}", escape_hidden(line)), TextStyle::DIM))
         .collect()
 }
 

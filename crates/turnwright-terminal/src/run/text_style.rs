@@ -19,12 +19,13 @@ pub(super) struct TextStyle {
     pub(super) color: Option<TerminalColor>,
 }
 
-/// The colours that can be read on both backgrounds in the usual palettes.
+/// The colours that can be read on both backgrounds in the usual palettes, with the parameters of their escape
+/// sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TerminalColor {
-    Red,
-    Green,
-    Cyan,
+    Red = 31,
+    Green = 32,
+    Cyan = 36,
 }
 
 impl TextStyle {
@@ -40,16 +41,10 @@ impl TextStyle {
     }
 
     /// The parameters of the escape sequence that selects the style.
-    fn parameters(self) -> Vec<&'static str> {
-        let attributes =
-            [(self.bold, "1"), (self.dim, "2"), (self.italic, "3"), (self.underline, "4")];
-        let color = self.color.map(|color| match color {
-            TerminalColor::Red => "31",
-            TerminalColor::Green => "32",
-            TerminalColor::Cyan => "36",
-        });
-        let set = attributes.iter().filter(|(is_set, _)| *is_set);
-        set.map(|(_, parameter)| *parameter).chain(color).collect()
+    fn parameters(self) -> Vec<String> {
+        let attributes = [(self.bold, 1), (self.dim, 2), (self.italic, 3), (self.underline, 4)];
+        let set = attributes.iter().filter(|(is_set, _)| *is_set).map(|(_, number)| *number);
+        set.chain(self.color.map(|color| color as u8)).map(|number| number.to_string()).collect()
     }
 }
 

@@ -222,8 +222,7 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
     let trimmed = text.trim_start_matches(' ');
     let indent = text.len() - trimmed.len();
     let Some(first) = trimmed.chars().next() else {
-        let text = LineStart::Words { text: indent, is_quote: false };
-        return if is_complete { text } else { LineStart::Unknown };
+        return once_complete(is_complete, LineStart::Words { text: indent, is_quote: false });
     };
     let run = trimmed.len() - trimmed.trim_start_matches(first).len();
     let after = &trimmed[run..];
@@ -237,33 +236,29 @@ fn line_start(text: &str, is_complete: bool) -> LineStart {
         }
         // The line of a fence may name the language, which contains no backtick.
         '`' | '~' if run >= 3 && !after.contains('`') => {
-            if is_complete {
-                LineStart::Fence(first, run)
-            } else {
-                LineStart::Unknown
-            }
+            once_complete(is_complete, LineStart::Fence(first, run))
         }
         '`' | '~' if may_grow => LineStart::Unknown,
         '|' if text.len() > MAX_TABLE_BYTES => LineStart::Verbatim(TextStyle::PLAIN),
-        '|' if is_complete => LineStart::Row,
-        '|' => LineStart::Unknown,
+        '|' => once_complete(is_complete, LineStart::Row),
         '>' => {
             let space = usize::from(after.starts_with(' '));
             let text = indent + run + space;
             if may_grow { LineStart::Unknown } else { LineStart::Words { text, is_quote: true } }
         }
         '-' | '*' | '_' if is_rule(trimmed, first) => {
-            if is_complete {
-                LineStart::Verbatim(TextStyle::DIM)
-            } else {
-                LineStart::Unknown
-            }
+            once_complete(is_complete, LineStart::Verbatim(TextStyle::DIM))
         }
         '-' | '*' | '+' | '_' if may_grow => LineStart::Unknown,
         '-' | '*' | '+' if run == 1 && after.starts_with(' ') => list_item(indent + 2),
         '0'..='9' => ordered_item(text, indent, is_complete).unwrap_or(words),
         _ => words,
     }
+}
+
+/// The kind of a line that can be told only from the whole line.
+fn once_complete(is_complete: bool, kind: LineStart) -> LineStart {
+    if is_complete { kind } else { LineStart::Unknown }
 }
 
 /// The item of a numbered list, if the digits at `indent` begin one.
@@ -310,28 +305,25 @@ fn emit_inline(
     emit: EmitPiece<'_>,
 ) -> usize {
     let mut at = 0;
-    let mut before = before;
     while let Some(offset) = text[at..].find(['\\', '`', '*', '_', '[']) {
         if offset > 0 {
             emit(&text[at..at + offset], style);
-            before = text[..at + offset].chars().next_back();
             at += offset;
         }
         let rest = &text[at..];
-        let used = match construct(rest, before, is_complete) {
+        let last = text[..at].chars().next_back().or(before);
+        let used = match construct(rest, last, is_complete) {
             Construct::Unknown if rest.len() <= MAX_HELD_BYTES => return at,
             Construct::Unknown => mark_length(rest),
             Construct::Text(length) => length,
             construct => {
                 emit_construct(rest, &construct, (style, keeps_marks), emit);
                 at += construct.length();
-                before = text[..at].chars().next_back();
                 continue;
             }
         };
         emit(&rest[..used], style);
         at += used;
-        before = text[..at].chars().next_back();
     }
     if at < text.len() {
         emit(&text[at..], style);

@@ -104,10 +104,7 @@ pub(super) fn open<R: Serialize + 'static>(
     + Send
     + 'static,
 ) {
-    let wanted = match wanted {
-        Ok(wanted) => wanted,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some((wanted, reply)) = reply.if_ok(wanted) else { return };
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
     let silent_reads = Arc::clone(&connection.has_silent_reads);
@@ -132,10 +129,7 @@ pub(super) fn open_as_new_v2(
     wanted: Result<WantedSession, Error>,
     reply: Responder<Value>,
 ) {
-    let wanted = match wanted {
-        Ok(wanted) => wanted,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some((wanted, reply)) = reply.if_ok(wanted) else { return };
     let id = wanted.id.clone();
     let request = reply.id().clone();
     let done = reply.done(move |settings: Vec<ConfigOption>| {

@@ -31,10 +31,7 @@ pub(super) fn initialize(
     params: Value,
     reply: Responder<InitializeResponse>,
 ) {
-    let mut client = match read_client_caps(&params) {
-        Ok(client) => client,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some((mut client, reply)) = reply.if_ok(read_client_caps(&params)) else { return };
     if connection.remote.is_some() {
         // The client's own terminals may be on another machine. It can draw those of commands that run here.
         client.terminal = false;

@@ -432,7 +432,6 @@ impl EarlyMessages {
 fn refuse(message: SessionMessage, why: Error) {
     match message {
         SessionMessage::CancelPart { done, .. } => done.complete(Err(why)),
-        SessionMessage::SetMode { done, .. } => done.complete(Err(why)),
         SessionMessage::Set { done, .. } => done.complete(Err(why)),
         SessionMessage::Prompt { done, .. } => done.complete(Err(why)),
         SessionMessage::Steer { done, .. } => done.complete(Err(why)),
@@ -450,7 +449,6 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use turnwright_policy::permission::Mode;
     use turnwright_types::message::{PromptEnd, UserMessage};
 
     type Answers = Arc<Mutex<Vec<String>>>;
@@ -484,7 +482,7 @@ mod tests {
                         SessionMessage::CancelPrompt(number.unsigned_abs())
                     }
                     (_, Ok(number)) => prompt(number.unsigned_abs(), &answers),
-                    _ => SessionMessage::SetMode { mode: Mode::Plan, done: Completion::new(drop) },
+                    _ => SessionMessage::TitleChosen(String::new()),
                 });
             }
             assert_eq!(*answers.lock(), *expected, "{input}");

@@ -30,7 +30,8 @@ pub(super) fn set_mode(
             known.join(", ")
         )));
     };
-    handle.set_mode(mode, reply.done(|()| SetSessionModeResponse::new()));
+    let done = reply.done(|_| SetSessionModeResponse::new());
+    handle.set(ConfigOptionId::Mode, mode.id().to_owned(), done);
 }
 
 /// The parameters of `session/set_model`, which version 0.13.5 of the protocol removed.

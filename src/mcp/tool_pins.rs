@@ -6,7 +6,7 @@ use std::io;
 use std::mem::replace;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::tools::ToolEnv;
 use turnwright_config::trust::{Pin, PinLookup, PinStore};
@@ -276,20 +276,8 @@ fn definition(tool: &Tool) -> Value {
     if let Some(skill) = &tool.skill {
         definition["skill"] = json!(skill);
     }
-    sorted(definition)
-}
-
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.into_iter().collect();
-            fields.sort_by(|one, other| one.0.cmp(&other.0));
-            let fields = fields.into_iter().map(|(name, value)| (name, sorted(value)));
-            Value::Object(fields.collect::<Map<_, _>>())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
-        plain => plain,
-    }
+    definition.sort_all_objects();
+    definition
 }
 
 /// The parts in lines of text: each begins with its name, and its other lines with no letter. Nothing in them looks like

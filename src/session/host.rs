@@ -233,10 +233,14 @@ impl SessionHost {
         self.models.get(provider, settings.list_models())
     }
 
-    /// Keeps what a client has sent with `initialize` until it opens a session. `info` and `capabilities`
-    /// are the names of the fields in its version.
+    /// Tells other processes the name of a client, and keeps what it has sent with `initialize` until it opens a
+    /// session. `info` and `capabilities` are the names of the fields in its version.
     pub(crate) fn set_client(&self, params: &Value, info: &str, capabilities: &str) {
-        if params[info]["name"] == "turnwright run" {
+        let client = &params[info];
+        if let Some(name) = client["title"].as_str().or_else(|| client["name"].as_str()) {
+            self.store.set_client_name(name);
+        }
+        if client["name"] == "turnwright run" {
             return;
         }
         let shown = json!({

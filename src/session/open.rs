@@ -129,8 +129,14 @@ pub(super) async fn open_and_run(
 ) {
     let OpenRequest { mut wanted, client, advertised_modalities, start_after, cancel, opened } =
         request;
-    let mut opening =
-        Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
+    let mut opening = Opening {
+        inbox,
+        early: EarlyMessages::default(),
+        cancelling: cancelling.clone(),
+        stop: host.stop_token(),
+        cancel,
+        start_after,
+    };
     let id = wanted.id.clone();
     let origin = wanted.origin.clone();
     let options = wanted.options.take();
@@ -141,7 +147,7 @@ pub(super) async fn open_and_run(
         let loaded = spawn_blocking(move || reader.load_session(wanted, true)).await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
-    let (advertised, mut loaded) = match opening.wait_for(loading).await {
+    let (advertised, mut loaded) = match opening.wait_while(loading, || ()).await {
         Ok(loaded) => loaded,
         Err(error) => return opening.fail(error, opened).await,
     };
@@ -245,17 +251,6 @@ fn prepare_servers(
 }
 
 impl Opening {
-    pub(super) fn new(
-        inbox: mpsc::Receiver<SessionMessage>,
-        cancelling: CancelFlag,
-        stop: CancellationToken,
-        start_after: CancellationToken,
-        cancel: CancellationToken,
-    ) -> Opening {
-        let early = EarlyMessages::default();
-        Opening { inbox, early, cancelling, stop, cancel, start_after }
-    }
-
     /// Starts or restores the session, answers the opening request, and runs the session to its end.
     pub(super) async fn start_and_run(
         mut self,
@@ -272,7 +267,7 @@ impl Opening {
             start_after.cancelled().await;
             actor.start(origin, options).await
         };
-        if let Err(error) = self.wait_for(starting).await {
+        if let Err(error) = self.wait_while(starting, || ()).await {
             // From now on the session is not found.
             self.inbox.close();
             if is_copy {
@@ -301,14 +296,6 @@ impl Opening {
             }
             Err(_) => actor.close(self.inbox, self.early).await,
         }
-    }
-
-    /// Waits for a part of the opening. Receives messages meanwhile.
-    async fn wait_for<T>(
-        &mut self,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        self.wait_while(work, || ()).await
     }
 
     /// Waits for a part of the opening. Receives messages meanwhile, and calls `before_cancel` before a

@@ -97,15 +97,13 @@ impl<'a> ToolPins<'a> {
     /// Compares the tool with the one that the user allowed.
     pub(super) fn check(&self) -> PinCheck {
         let (change, is_pinned) = self.compare();
-        let claims =
-            self.tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);
-        let claims_read_only = claims.unwrap_or(false);
+        let hints = self.tool.annotations.as_ref();
         PinCheck {
             server_digest: self.server_digest.clone(),
             tool_digest: self.tool_digest.clone(),
             change,
             is_pinned,
-            claims_read_only,
+            claims_read_only: hints.is_some_and(|hints| hints.read_only_hint == Some(true)),
             tools_version: 0,
         }
     }

@@ -202,13 +202,9 @@ impl SessionActor {
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
             ConfigOptionId::Effort => self.set_effort(&value),
-            ConfigOptionId::Mode => match Mode::parse(&value) {
-                Some(mode) => self.set_mode(mode),
-                None => {
-                    let valid = Mode::ALL.map(Mode::id);
-                    Err(settings::unknown_value("mode", &value, &valid))
-                }
-            },
+            ConfigOptionId::Mode => Mode::parse(&value)
+                .ok_or_else(|| settings::unknown_value("mode", &value, &Mode::ALL.map(Mode::id)))
+                .and_then(|mode| self.set_mode(mode)),
         };
         if let Err(error) = set {
             return done.complete(Err(error));

@@ -68,7 +68,8 @@ pub(super) fn prompt_v2(
     let (key, in_flight) =
         connection.in_flight.register_prompt(reply.id().clone(), session.clone());
     let outbox = connection.peer.outbox().clone();
-    let done = connection.prompts.add(key, session.clone(), outbox, reply, in_flight);
+    let request = Some((reply, in_flight));
+    let done = connection.prompts.add(key, session.clone(), outbox, request, false);
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 

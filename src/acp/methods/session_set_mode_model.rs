@@ -23,12 +23,9 @@ pub(super) fn set_mode(
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
     let Some(mode) = Mode::parse(&mode_id.0) else {
-        let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.id()).collect();
-        return reply.fail(&Error::InvalidParams(format!(
-            "Unknown mode `{}`; modes are: {}",
-            mode_id.0,
-            known.join(", ")
-        )));
+        let known = Mode::ALL.map(Mode::id).join(", ");
+        let text = format!("Unknown mode `{}`; modes are: {known}", mode_id.0);
+        return reply.fail(&Error::InvalidParams(text));
     };
     let done = reply.done(|_| SetSessionModeResponse::new());
     handle.set(ConfigOptionId::Mode, mode.id().to_owned(), done);

@@ -237,13 +237,12 @@ fn take_over(
     let own_prompts = connection.remote.as_ref().map(RemoteSessions::prompts).unwrap_or_default();
     let current =
         CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers, own_prompts };
-    let attached = Arc::clone(&remote_client);
-    let attach = Box::new(move |replayed: &Replayed| attached.attach(current, replayed, replay));
+    let attach =
+        Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
     let client = client.client;
     handle.take_over(Takeover { client, replay, attach, follow, servers, settings, done });
-    if let Some(remote) = &mut connection.remote {
+    if let Some(remote) = &connection.remote {
         remote.claim(&id, &handle);
-        remote.add_taken(id.clone(), remote_client);
     }
     connection.sessions.insert(id, handle);
 }

@@ -129,14 +129,8 @@ pub(super) async fn open_and_run(
 ) {
     let OpenRequest { mut wanted, client, advertised_modalities, start_after, cancel, opened } =
         request;
-    let mut opening = Opening {
-        inbox,
-        early: EarlyMessages::default(),
-        cancelling: cancelling.clone(),
-        stop: host.stop_token(),
-        cancel,
-        start_after,
-    };
+    let mut opening =
+        Opening::new(inbox, cancelling.clone(), host.stop_token(), start_after, cancel);
     let id = wanted.id.clone();
     let origin = wanted.origin.clone();
     let options = wanted.options.take();
@@ -251,6 +245,17 @@ fn prepare_servers(
 }
 
 impl Opening {
+    pub(super) fn new(
+        inbox: mpsc::Receiver<SessionMessage>,
+        cancelling: CancelFlag,
+        stop: CancellationToken,
+        start_after: CancellationToken,
+        cancel: CancellationToken,
+    ) -> Opening {
+        let early = EarlyMessages::default();
+        Opening { inbox, early, cancelling, stop, cancel, start_after }
+    }
+
     /// Starts or restores the session, answers the opening request, and runs the session to its end.
     pub(super) async fn start_and_run(
         mut self,

@@ -16,7 +16,7 @@ use super::model_cache::ModelCache;
 use crate::error::Error;
 use crate::tools::{ProcessShared, ToolIndex, UserFolders, built_in};
 use turnwright_config::trust::TrustStore;
-use turnwright_config::{AccountStatus, Config, ModelProfiles, Provider, SettingsSnapshot};
+use turnwright_config::{AccountStatus, Config, ModelProfiles, Paths, Provider, SettingsSnapshot};
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::ServerPool;
 use turnwright_recording::Recording;
@@ -76,12 +76,7 @@ impl SessionHost {
         #[cfg(unix)]
         turnwright_workspace::exec::launcher_program();
         let tracker = TaskTracker::new();
-        let folders = UserFolders {
-            config: config.paths.config.clone(),
-            state: config.paths.state.clone(),
-            home: config.paths.home.clone(),
-        };
-        let mut process = ProcessShared::new(folders);
+        let mut process = ProcessShared::new(user_folders(&config.paths));
         process.web.set_proxies(config.proxy_hosts());
         let profiles = ModelProfiles::new(&config.paths);
         let models = ModelCache::new(profiles, Arc::new(recording.clone()), tracker.clone());
@@ -266,6 +261,15 @@ impl SessionHost {
                 tracing::debug!("{}: {error}", path.display());
             }
         });
+    }
+}
+
+/// The user's own folders, as tools know them.
+pub(crate) fn user_folders(paths: &Paths) -> UserFolders {
+    UserFolders {
+        config: paths.config.clone(),
+        state: paths.state.clone(),
+        home: paths.home.clone(),
     }
 }
 

@@ -31,7 +31,7 @@ use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use attachment::{Replayed, Takeover};
-pub(crate) use host::{SessionHost, last_client};
+pub(crate) use host::{SessionHost, last_client, user_folders};
 pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
 pub(crate) use open::{
     ClientSide, OpenRequest, SessionOptions, SessionOrigin, WantedSession, preview,

@@ -210,15 +210,11 @@ impl EditorBuffers for AcpClient {
                 }
                 error
             })?;
-            let value: Value = serde_json::from_str(result.get()).unwrap_or_default();
-            match value {
-                Value::String(text) => Ok(text),
-                other => other
-                    .get("content")
-                    .and_then(Value::as_str)
-                    .map(str::to_owned)
-                    .ok_or_else(|| BufferError::Failed("it sent no content".to_owned())),
-            }
+            let value = parse(&result);
+            let content = value.as_str().or_else(|| value.get("content")?.as_str());
+            content
+                .map(str::to_owned)
+                .ok_or_else(|| BufferError::Failed("it sent no content".to_owned()))
         })
     }
 

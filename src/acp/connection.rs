@@ -208,12 +208,9 @@ impl Connection {
 
     /// Returns true if the answer to this message depends on a setting that is not read yet.
     fn must_read_settings(&self, message: &RpcMessage) -> bool {
-        match message {
-            RpcMessage::Request { method, params, .. } => {
-                self.client.is_none() && versions::is_open_to_choice(method, params)
-            }
-            _ => false,
-        }
+        self.client.is_none()
+            && matches!(message, RpcMessage::Request { method, params, .. }
+                if versions::is_open_to_choice(method, params))
     }
 
     /// Reads what the choice of a version depends on. The client waits for that answer anyway. A disk that

@@ -8,11 +8,10 @@ use serde_json::{Map, Value, json};
 use super::connection::Connection;
 use super::error::read_params;
 use super::linked_servers::ClientServer;
-use super::schema::{EnvVariable, HttpHeader, McpServer, McpServerHttp, McpServerStdio};
+use super::schema::{McpServer, McpServerHttp, McpServerStdio};
 use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::error_text::json_error_text;
-use turnwright_types::secret::Secret;
 
 /// The kinds of MCP servers that a client of version 2 may name.
 const SERVER_TYPES: [&str; 3] = ["stdio", "http", "acp"];
@@ -174,20 +173,16 @@ pub(super) fn server_specs(
 fn server_spec(connection: &Connection, server: McpServer) -> Result<ServerSpec, Error> {
     match server {
         McpServer::Stdio(server) => {
+            let variables = server.env.into_iter().map(|entry| (entry.name, entry.value.into()));
             let reach = ServerTransport::Stdio {
                 command: server.command,
                 arguments: server.args,
-                environment: server
-                    .env
-                    .into_iter()
-                    .map(|variable: EnvVariable| (variable.name, Secret::from(variable.value)))
-                    .collect(),
+                environment: variables.collect(),
             };
             Ok(ServerSpec::new(server.name, ServerSource::Client, reach))
         }
         McpServer::Http(server) => {
-            let headers =
-                server.headers.into_iter().map(|header: HttpHeader| (header.name, header.value));
+            let headers = server.headers.into_iter().map(|header| (header.name, header.value));
             let reach = ServerTransport::http(&server.url, headers).map_err(|why| {
                 Error::InvalidParams(format!(
                     "The MCP server `{}` cannot be used: {why}",

@@ -104,10 +104,7 @@ pub(super) fn open<R: Serialize + 'static>(
     + Send
     + 'static,
 ) {
-    let wanted = match wanted {
-        Ok(wanted) => wanted,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some((wanted, reply)) = reply.if_ok(wanted) else { return };
     let caps = connection.client.unwrap_or_default();
     let peer = connection.peer.clone();
     let silent_reads = Arc::clone(&connection.has_silent_reads);
@@ -132,10 +129,7 @@ pub(super) fn open_as_new_v2(
     wanted: Result<WantedSession, Error>,
     reply: Responder<Value>,
 ) {
-    let wanted = match wanted {
-        Ok(wanted) => wanted,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some((wanted, reply)) = reply.if_ok(wanted) else { return };
     let id = wanted.id.clone();
     let request = reply.id().clone();
     let done = reply.done(move |settings: Vec<ConfigOption>| {
@@ -243,13 +237,12 @@ fn take_over(
     let own_prompts = connection.remote.as_ref().map(RemoteSessions::prompts).unwrap_or_default();
     let current =
         CurrentClient { client: Arc::clone(&client.client), buffers: client.buffers, own_prompts };
-    let attached = Arc::clone(&remote_client);
-    let attach = Box::new(move |replayed: &Replayed| attached.attach(current, replayed, replay));
+    let attach =
+        Box::new(move |replayed: &Replayed| remote_client.attach(current, replayed, replay));
     let client = client.client;
     handle.take_over(Takeover { client, replay, attach, follow, servers, settings, done });
-    if let Some(remote) = &mut connection.remote {
+    if let Some(remote) = &connection.remote {
         remote.claim(&id, &handle);
-        remote.add_taken(id.clone(), remote_client);
     }
     connection.sessions.insert(id, handle);
 }

@@ -53,6 +53,17 @@ impl<R: Serialize + 'static> Responder<R> {
         self.outbox.respond::<()>(&self.id, Err(&to_rpc(error)));
     }
 
+    /// Returns the value of a result and this responder, or answers with the error.
+    pub(super) fn if_ok<T>(self, result: Result<T, Error>) -> Option<(T, Responder<R>)> {
+        match result {
+            Ok(value) => Some((value, self)),
+            Err(error) => {
+                self.fail(&error);
+                None
+            }
+        }
+    }
+
     /// Turns this into a completion for code that produces domain types and must not know the wire
     /// types. `convert` makes the response.
     pub(super) fn done<T>(self, convert: impl FnOnce(T) -> R + Send + 'static) -> Completion<T> {

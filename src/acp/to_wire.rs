@@ -134,12 +134,9 @@ fn compaction(id: &ids::MessageId, state: CompactionState) -> CompactionUpdate {
     let update = |status| CompactionUpdate::new(id.to_arc(), status);
     match state {
         CompactionState::InProgress => update(CompactionStatus::InProgress),
-        CompactionState::Completed(summary) => {
-            let summary = summary.map(|summary| vec![text_block(summary)]);
-            match summary {
-                Some(summary) => update(CompactionStatus::Completed).summary(summary),
-                None => update(CompactionStatus::Completed),
-            }
+        CompactionState::Completed(None) => update(CompactionStatus::Completed),
+        CompactionState::Completed(Some(summary)) => {
+            update(CompactionStatus::Completed).summary(vec![text_block(summary)])
         }
         CompactionState::Failed(why) => update(CompactionStatus::Failed).error(why),
         CompactionState::Cancelled => update(CompactionStatus::Cancelled),

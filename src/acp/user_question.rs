@@ -28,6 +28,7 @@ use turnwright_types::ids;
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The name of the form's only field.
 const ANSWER_FIELD: &str = "answer";
+const NOT_OFFERED: &str = "the client chose an option that was not offered";
 
 /// The questions of a session to its user. Each method calls `begin` when its question can be shown, and
 /// keeps what that returns until the answer.
@@ -136,15 +137,10 @@ pub(super) fn permission_answer(result: &RawValue, offered: &[ChoiceKind]) -> Pe
         Some("cancelled") => PermissionAnswer::Cancelled,
         Some("selected") => {
             let id = outcome["optionId"].as_str().unwrap_or_default();
-            let chosen = offered.iter().find(|choice| to_wire::option_id(**choice) == id);
-            chosen.map_or_else(
-                || {
-                    PermissionAnswer::Unclear(
-                        "the client chose an option that was not offered".to_owned(),
-                    )
-                },
-                |choice| PermissionAnswer::Chosen(*choice),
-            )
+            match offered.iter().find(|choice| to_wire::option_id(**choice) == id) {
+                Some(choice) => PermissionAnswer::Chosen(*choice),
+                None => PermissionAnswer::Unclear(NOT_OFFERED.to_owned()),
+            }
         }
         _ => PermissionAnswer::Unclear("the client's answer is malformed".to_owned()),
     }

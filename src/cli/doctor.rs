@@ -60,10 +60,7 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
     let mut report = DoctorReport::new(args.json, &config);
     let bundle = match prepared.transpose() {
         Ok(bundle) => bundle,
-        Err(error) => {
-            return report
-                .unusable(&format!("The report cannot be written: {}", io_error_text(&error)));
-        }
+        Err(error) => return not_written(&mut report, &error),
     };
     let status = examine(args, config, client, &mut report);
     let Some(bundle) = bundle else { return status };
@@ -72,10 +69,12 @@ pub(super) fn run(args: &DoctorCliArgs, config: Config) -> ExitCode {
             report.print_line("The report is written. Look through it before you attach it.");
             status
         }
-        Err(error) => {
-            report.unusable(&format!("The report cannot be written: {}", io_error_text(&error)))
-        }
+        Err(error) => not_written(&mut report, &error),
     }
+}
+
+fn not_written(report: &mut DoctorReport, error: &io::Error) -> ExitCode {
+    report.unusable(&format!("The report cannot be written: {}", io_error_text(error)))
 }
 
 fn examine(

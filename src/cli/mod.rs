@@ -311,12 +311,12 @@ fn explained(mut error: clap::Error) -> clap::Error {
     else {
         return error;
     };
-    let is_alike = |suggestion: &String| suggestion.chars().next() == word.chars().next();
-    let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::Strings(all)) => all.into_iter().filter(is_alike).collect(),
-        Some(ContextValue::String(one)) => vec![one].into_iter().filter(is_alike).collect(),
+    let mut suggested = match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(all)) => all,
+        Some(ContextValue::String(one)) => vec![one],
         _ => Vec::new(),
     };
+    suggested.retain(|suggestion| suggestion.chars().next() == word.chars().next());
     if !suggested.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(suggested));
     } else if std::env::args_os().nth(1).is_some_and(|argument| argument == *word) {

@@ -23,6 +23,10 @@ Exit status: 0 if the model has finished, 1 if the agent failed, 2 if arguments 
 there is no model, 3 if the model failed, 4 if it refused, 5 at a limit of tokens, 6 at another limit, 130 \
 if cancelled.";
 
+/// The session that `--session last` names does not exist.
+const NO_SESSION: &str =
+    "no session was held in this folder; `turnwright sessions list --all` lists all";
+
 #[derive(Debug, Args)]
 pub(super) struct RunCliArgs {
     /// Prompt; `-` reads it from stdin. Without one, a conversation starts
@@ -98,12 +102,8 @@ fn session_plan(
     };
     let Some(name) = name else { return Ok(new) };
     let store = Store::new(&config.paths.state);
-    let none = || {
-        let text = "no session was held in this folder; `turnwright sessions list --all` lists all";
-        CliError::Other(text.to_owned())
-    };
     if !store.exists() {
-        return Err(none());
+        return Err(NO_SESSION.into());
     }
     let id = find_session(&store, name)?;
     let row = store.read_blocking(|connection| read::session(connection, &id))?;
@@ -117,7 +117,7 @@ fn session_plan(
         )));
     }
     if name == "last" && !is_here {
-        return Err(none());
+        return Err(NO_SESSION.into());
     }
     let note = match (is_here, is_gone) {
         (true, _) => None,

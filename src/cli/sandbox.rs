@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -96,7 +97,7 @@ pub(in crate::cli) fn run_probe(probe: &SandboxProbe) -> ExitCode {
         SandboxProbe::Datagram { port } => send_datagrams(*port).is_ok(),
         SandboxProbe::Netlink => system::netlink(),
         SandboxProbe::Abstract { name } => system::connect_abstract(name),
-        SandboxProbe::Socket { path } => connect(path),
+        SandboxProbe::Socket { path } => UnixStream::connect(path).is_ok(),
         SandboxProbe::UnixDatagram { path } => send_datagram(path),
         SandboxProbe::Priority { pid } => system::set_priority(*pid),
         SandboxProbe::UserPriority => system::set_user_priority(),
@@ -119,12 +120,7 @@ fn send_datagrams(port: u16) -> io::Result<()> {
     socket.send(b"x").map(drop)
 }
 
-fn connect(socket: &Path) -> bool {
-    std::os::unix::net::UnixStream::connect(socket).is_ok()
-}
-
 fn send_datagram(socket: &Path) -> bool {
-    use std::os::unix::net::UnixDatagram;
     let sends = |sender: UnixDatagram| sender.send_to(b"x", socket).is_ok();
     UnixDatagram::unbound().is_ok_and(sends) || UnixDatagram::pair().is_ok_and(|pair| sends(pair.0))
 }

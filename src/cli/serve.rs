@@ -91,8 +91,7 @@ fn run_server(args: ServeCliArgs, config: Config) -> Result<(), CliError> {
         let why = format!("the token is shorter than {MIN_TOKEN_LENGTH} characters");
         return Err(CliError::Other(why));
     }
-    redact::register_keys([token.expose().to_owned()])
-        .map_err(|error| CliError::Other(error.to_string()))?;
+    redact::register_keys([token.expose().to_owned()]).map_err(|error| error.to_string())?;
     let key = args.tls_key.map(|key| secret::register_secret_file(&key));
     if let Err(error) = secret::share(&config.paths.state) {
         tracing::warn!(%error, "other agents cannot be told to hide the token and the key");
@@ -126,8 +125,7 @@ fn run_bridge(url: &Url, token_file: Option<&Path>, config: &Config) -> Result<(
         let why = "the agent's token is missing: set TURNWRIGHT_SERVE_TOKEN, or use --token-file";
         return Err(CliError::Other(why.to_owned()));
     };
-    redact::register_keys([token.expose().to_owned()])
-        .map_err(|error| CliError::Other(error.to_string()))?;
+    redact::register_keys([token.expose().to_owned()]).map_err(|error| error.to_string())?;
     let stdio = turnwright_rpc::claim_stdio()?;
     let stop = CancellationToken::new();
     let bridging = async {

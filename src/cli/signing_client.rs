@@ -20,15 +20,6 @@ use turnwright_guard::signing::wire::{
 };
 use turnwright_types::error_text::io_error_text;
 
-/// git's request for a signature.
-struct Work {
-    key: OsString,
-    literal_key: Option<String>,
-    payload: Vec<u8>,
-    /// The file to which the signature is written; `None` for the output.
-    target: Option<PathBuf>,
-}
-
 /// Runs the signing program if this process was started as one.
 pub(super) fn run() -> Option<ExitCode> {
     let mut words = std::env::args_os();
@@ -36,17 +27,12 @@ pub(super) fn run() -> Option<ExitCode> {
     let name = link.file_name()?.to_str()?.strip_prefix(LINK_PREFIX)?;
     let format = SignatureFormat::ALL.into_iter().find(|format| format.name() == name)?;
     let arguments: Vec<OsString> = words.collect();
-    let work = match work(format, &arguments) {
+    Some(match sign_if_asked(format, &arguments, &link.with_file_name(SOCKET)) {
+        Ok(Some(exit_code)) => exit_code,
         // It verifies, or looks for a key: that needs no key of the user.
-        Ok(None) => {
-            let error = Command::new(usual_program(format)).args(arguments).exec();
-            return Some(failed(&error));
-        }
-        Ok(Some(work)) => work,
-        Err(error) => return Some(failed(&error)),
-    };
-    let socket = link.with_file_name(SOCKET);
-    Some(sign(format, &work, &socket).unwrap_or_else(|error| failed(&error)))
+        Ok(None) => failed(&Command::new(usual_program(format)).args(arguments).exec()),
+        Err(error) => failed(&error),
+    })
 }
 
 /// The program that git would run without this one: the one in its settings, or the default.
@@ -77,37 +63,39 @@ fn failed(error: &io::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Reads the arguments; `None` if they are not those of a signature.
-fn work(format: SignatureFormat, arguments: &[OsString]) -> io::Result<Option<Work>> {
+/// Signs, unless the arguments are not those of a signature.
+fn sign_if_asked(
+    format: SignatureFormat,
+    arguments: &[OsString],
+    socket: &Path,
+) -> io::Result<Option<ExitCode>> {
     let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
     let is = |at: usize, word: &str| words.get(at).is_some_and(|found| *found == word);
-    if format == SignatureFormat::Ssh {
+    let (key, file) = if format == SignatureFormat::Ssh {
         if !is(0, "-Y") || !is(1, "sign") || !is(2, "-n") || !is(3, "git") || !is(4, "-f") {
             return Ok(None);
         }
         let (Some(key), Some(file)) = (words.get(5), words.last()) else { return Ok(None) };
-        let file = Path::new(file);
-        let mut target = file.as_os_str().to_owned();
-        target.push(".sig");
-        return Ok(Some(Work {
-            key: (*key).to_owned(),
-            literal_key: words
-                .contains(&OsStr::new("-U"))
-                .then(|| fs::read_to_string(key).ok())
-                .flatten(),
-            payload: read_bounded(fs::File::open(file)?)?,
-            target: Some(target.into()),
-        }));
-    }
-    match words.as_slice() {
-        [status, how, key] if *status == "--status-fd=2" && *how == "-bsau" => Ok(Some(Work {
-            key: (*key).to_owned(),
-            literal_key: None,
-            payload: read_bounded(stdin())?,
-            target: None,
-        })),
-        _ => Ok(None),
-    }
+        (*key, Some(Path::new(*file)))
+    } else {
+        match words.as_slice() {
+            [status, how, key] if *status == "--status-fd=2" && *how == "-bsau" => (*key, None),
+            _ => return Ok(None),
+        }
+    };
+    let is_literal = file.is_some() && words.contains(&OsStr::new("-U"));
+    let payload = match file {
+        Some(file) => read_bounded(fs::File::open(file)?)?,
+        None => read_bounded(stdin())?,
+    };
+    let request = SigningRequest {
+        token: own_variable(TOKEN_VARIABLE).unwrap_or_default(),
+        format,
+        key: key.to_string_lossy().into_owned(),
+        literal_key: if is_literal { fs::read_to_string(key).ok() } else { None },
+        payload_bytes: payload.len(),
+    };
+    sign(&request, &payload, file, socket).map(Some)
 }
 
 fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
@@ -116,26 +104,29 @@ fn read_bounded(source: impl Read) -> io::Result<Vec<u8>> {
     if bytes.len() > MAX_PAYLOAD { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-fn sign(format: SignatureFormat, work: &Work, socket: &Path) -> io::Result<ExitCode> {
+/// Writes the signature of a file beside it, any other to the output.
+fn sign(
+    request: &SigningRequest,
+    payload: &[u8],
+    file: Option<&Path>,
+    socket: &Path,
+) -> io::Result<ExitCode> {
     let mut stream = UnixStream::connect(socket).map_err(|error| {
         io::Error::other(format!("the agent does not answer: {}", io_error_text(&error)))
     })?;
-    let request = SigningRequest {
-        token: own_variable(TOKEN_VARIABLE).unwrap_or_default(),
-        format,
-        key: work.key.to_string_lossy().into_owned(),
-        literal_key: work.literal_key.clone(),
-        payload_bytes: work.payload.len(),
-    };
-    writeln!(stream, "{}", serde_json::to_string(&request)?)?;
-    stream.write_all(&work.payload)?;
+    writeln!(stream, "{}", serde_json::to_string(request)?)?;
+    stream.write_all(payload)?;
     let mut line = String::new();
     BufReader::new(stream).take(MAX_LINE).read_line(&mut line)?;
     let answer: SigningAnswer = serde_json::from_str(&line)?;
     stderr().write_all(answer.messages.as_bytes())?;
     let Some(signature) = answer.signature else { return Ok(ExitCode::FAILURE) };
-    match &work.target {
-        Some(file) => fs::write(file, signature)?,
+    match file {
+        Some(file) => {
+            let mut target = file.as_os_str().to_owned();
+            target.push(".sig");
+            fs::write(target, signature)?;
+        }
         None => stdout().write_all(signature.as_bytes())?,
     }
     Ok(ExitCode::SUCCESS)

@@ -86,8 +86,8 @@ impl SessionServers {
     }
 
     /// Returns each server with its current state.
-    pub(crate) fn states(&self) -> Vec<(&ServerSpec, Arc<ServerState>)> {
-        self.servers.iter().map(|server| (&server.spec, server.state())).collect()
+    pub(crate) fn states(&self) -> Vec<(ServerSpec, Arc<ServerState>)> {
+        self.servers.iter().map(|server| (server.spec.clone(), server.state())).collect()
     }
 
     /// The known facts about the servers, as [`Outside`] takes note of them.
@@ -153,7 +153,8 @@ impl SessionServers {
     pub(crate) fn list_skills(&self) -> String {
         let mut lines = String::new();
         for (spec, state) in self.states() {
-            let tools = used_tools(spec, &state.tools).filter(|listed| listed.tool.skill.is_some());
+            let tools =
+                used_tools(&spec, &state.tools).filter(|listed| listed.tool.skill.is_some());
             let texts = tools.map(|listed| text::one_line(&listed.description));
             lines.extend(texts.map(|text| format!("* {}\n", text::clip(text, MAX_SKILL_CHARS))));
         }

@@ -63,7 +63,7 @@ pub(super) fn outcome(
         builder.add_block(block);
     }
     if let Some(value) = structured {
-        builder.add_text(json_text(&value));
+        builder.add_line(json_text(&value));
     }
     if omitted > 0 {
         builder.add_line(format!("[{omitted} more blocks left out]"));
@@ -86,7 +86,7 @@ struct OutcomeBuilder {
 impl OutcomeBuilder {
     fn add_block(&mut self, block: ResultBlock) {
         match block {
-            ResultBlock::Text(text) => self.add_text(text),
+            ResultBlock::Text(text) => self.add_line(text),
             ResultBlock::Image { mime, data } => self.add_image(&mime, data),
             ResultBlock::Audio { mime, data } => {
                 let mime = one_line(&mime);
@@ -95,7 +95,7 @@ impl OutcomeBuilder {
             }
             ResultBlock::Embedded { uri, text } => {
                 self.add_line(format!("[resource {}]", one_line(&uri)));
-                self.add_text(text);
+                self.add_line(text);
             }
             ResultBlock::Blob { uri, mime, data } => {
                 let uri = one_line(&uri);
@@ -143,16 +143,7 @@ impl OutcomeBuilder {
         self.add_line(format!("[an image, {label}, {bytes}: {problem}]"));
     }
 
-    /// Adds text of the server.
-    fn add_text(&mut self, text: String) {
-        if self.text.is_empty() {
-            self.text = text;
-            return;
-        }
-        self.add_line(text);
-    }
-
-    /// Adds a line of its own.
+    /// Adds text that begins a line.
     fn add_line(&mut self, line: impl AsRef<str>) {
         if !self.text.is_empty() && !self.text.ends_with('\n') {
             self.text.push('\n');

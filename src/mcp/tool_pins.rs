@@ -6,7 +6,7 @@ use std::io;
 use std::mem::replace;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::tools::ToolEnv;
 use turnwright_config::trust::{Pin, PinLookup, PinStore};
@@ -97,15 +97,13 @@ impl<'a> ToolPins<'a> {
     /// Compares the tool with the one that the user allowed.
     pub(super) fn check(&self) -> PinCheck {
         let (change, is_pinned) = self.compare();
-        let claims =
-            self.tool.annotations.as_ref().and_then(|annotations| annotations.read_only_hint);
-        let claims_read_only = claims.unwrap_or(false);
+        let hints = self.tool.annotations.as_ref();
         PinCheck {
             server_digest: self.server_digest.clone(),
             tool_digest: self.tool_digest.clone(),
             change,
             is_pinned,
-            claims_read_only,
+            claims_read_only: hints.is_some_and(|hints| hints.read_only_hint == Some(true)),
             tools_version: 0,
         }
     }
@@ -276,20 +274,8 @@ fn definition(tool: &Tool) -> Value {
     if let Some(skill) = &tool.skill {
         definition["skill"] = json!(skill);
     }
-    sorted(definition)
-}
-
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let mut fields: Vec<_> = fields.into_iter().collect();
-            fields.sort_by(|one, other| one.0.cmp(&other.0));
-            let fields = fields.into_iter().map(|(name, value)| (name, sorted(value)));
-            Value::Object(fields.collect::<Map<_, _>>())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
-        plain => plain,
-    }
+    definition.sort_all_objects();
+    definition
 }
 
 /// The parts in lines of text: each begins with its name, and its other lines with no letter. Nothing in them looks like

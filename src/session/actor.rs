@@ -119,7 +119,8 @@ impl SessionActor {
                 },
                 // Checked before the end of the turn, so that the client is told in time.
                 () = mode.wait_for_choice() => {
-                    self.set_mode_and_send(mode.get()).ok();
+                    self.set_mode(mode.get()).ok();
+                    self.send_settings();
                 }
                 end = turn_end(&mut self.running) => self.on_turn_end(end).await,
                 // While no turn runs, the next turn sends these.
@@ -175,10 +176,6 @@ impl SessionActor {
             }
             SessionMessage::CancelPrompt(key) => self.cancel_prompt(key),
             SessionMessage::CancelPart { part, done } => done.complete(self.cancel_part(part)),
-            SessionMessage::SetMode { mode, done } => {
-                let set = self.set_mode_and_send(mode);
-                self.report_when_saved(done, set);
-            }
             SessionMessage::Set { setting, value, done } => self.set(setting, value, done),
             SessionMessage::TitleChosen(title) => {
                 self.title.choose();
@@ -205,13 +202,9 @@ impl SessionActor {
                 return self.model_choice.choose(&self.host, value, stop, done);
             }
             ConfigOptionId::Effort => self.set_effort(&value),
-            ConfigOptionId::Mode => match Mode::parse(&value) {
-                Some(mode) => self.set_mode(mode),
-                None => {
-                    let valid = Mode::ALL.map(Mode::id);
-                    Err(settings::unknown_value("mode", &value, &valid))
-                }
-            },
+            ConfigOptionId::Mode => Mode::parse(&value)
+                .ok_or_else(|| settings::unknown_value("mode", &value, &Mode::ALL.map(Mode::id)))
+                .and_then(|mode| self.set_mode(mode)),
         };
         if let Err(error) = set {
             return done.complete(Err(error));
@@ -301,13 +294,7 @@ impl SessionActor {
         }
     }
 
-    fn set_mode_and_send(&mut self, mode: Mode) -> Result<(), Error> {
-        let set = self.set_mode(mode);
-        self.send_settings();
-        set
-    }
-
-    pub(super) fn set_mode(&mut self, mode: Mode) -> Result<(), Error> {
+    fn set_mode(&self, mode: Mode) -> Result<(), Error> {
         self.change_mode(mode)?;
         self.conversation.client().update(Update::Mode(mode.id()));
         Ok(())

@@ -92,11 +92,7 @@ impl Announcements {
 
     /// Returns true if these settings must be stored, because they differ from those stored last.
     pub(super) fn must_save(&mut self, current: &SavedSettings) -> bool {
-        let is_new = self.saved.as_ref() != Some(current);
-        if is_new {
-            self.saved = Some(current.clone());
-        }
-        is_new
+        self.saved.replace(current.clone()).as_ref() != Some(current)
     }
 
     /// Accepts images and recordings if they were advertised or if the current model takes them

@@ -16,7 +16,7 @@ use super::model_cache::ModelCache;
 use crate::error::Error;
 use crate::tools::{ProcessShared, ToolIndex, UserFolders, built_in};
 use turnwright_config::trust::TrustStore;
-use turnwright_config::{AccountStatus, Config, ModelProfiles, Provider, SettingsSnapshot};
+use turnwright_config::{AccountStatus, Config, ModelProfiles, Paths, Provider, SettingsSnapshot};
 use turnwright_llm::{LlmError, Modalities, Model};
 use turnwright_mcp::ServerPool;
 use turnwright_recording::Recording;
@@ -76,12 +76,7 @@ impl SessionHost {
         #[cfg(unix)]
         turnwright_workspace::exec::launcher_program();
         let tracker = TaskTracker::new();
-        let folders = UserFolders {
-            config: config.paths.config.clone(),
-            state: config.paths.state.clone(),
-            home: config.paths.home.clone(),
-        };
-        let mut process = ProcessShared::new(folders);
+        let mut process = ProcessShared::new(user_folders(&config.paths));
         process.web.set_proxies(config.proxy_hosts());
         let profiles = ModelProfiles::new(&config.paths);
         let models = ModelCache::new(profiles, Arc::new(recording.clone()), tracker.clone());
@@ -233,10 +228,14 @@ impl SessionHost {
         self.models.get(provider, settings.list_models())
     }
 
-    /// Keeps what a client has sent with `initialize` until it opens a session. `info` and `capabilities`
-    /// are the names of the fields in its version.
+    /// Tells other processes the name of a client, and keeps what it has sent with `initialize` until it opens a
+    /// session. `info` and `capabilities` are the names of the fields in its version.
     pub(crate) fn set_client(&self, params: &Value, info: &str, capabilities: &str) {
-        if params[info]["name"] == "turnwright run" {
+        let client = &params[info];
+        if let Some(name) = client["title"].as_str().or_else(|| client["name"].as_str()) {
+            self.store.set_client_name(name);
+        }
+        if client["name"] == "turnwright run" {
             return;
         }
         let shown = json!({
@@ -262,6 +261,15 @@ impl SessionHost {
                 tracing::debug!("{}: {error}", path.display());
             }
         });
+    }
+}
+
+/// The user's own folders, as tools know them.
+pub(crate) fn user_folders(paths: &Paths) -> UserFolders {
+    UserFolders {
+        config: paths.config.clone(),
+        state: paths.state.clone(),
+        home: paths.home.clone(),
     }
 }
 

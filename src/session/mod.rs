@@ -26,13 +26,12 @@ use tokio_util::sync::CancellationToken;
 use crate::completion::Completion;
 use crate::error::Error;
 use open::lifecycle::CancelFlag;
-use turnwright_policy::permission::Mode;
 use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::{PromptEnd, UserMessage};
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
 pub(crate) use attachment::{Replayed, Takeover};
-pub(crate) use host::{SessionHost, last_client};
+pub(crate) use host::{SessionHost, last_client, user_folders};
 pub(crate) use open::client_options::{ClientOptions, SystemPrompt};
 pub(crate) use open::{
     ClientSide, OpenRequest, SessionOptions, SessionOrigin, WantedSession, preview,
@@ -69,10 +68,6 @@ enum SessionMessage {
     /// Fails if nothing of that kind and identifier runs.
     CancelPart {
         part: TurnPart,
-        done: Completion<()>,
-    },
-    SetMode {
-        mode: Mode,
         done: Completion<()>,
     },
     Set {
@@ -176,11 +171,7 @@ impl SessionHandle {
         self.send(SessionMessage::CancelPart { part, done });
     }
 
-    /// Changes the mode, from the next effect on.
-    pub(crate) fn set_mode(&self, mode: Mode, done: Completion<()>) {
-        self.send(SessionMessage::SetMode { mode, done });
-    }
-
+    /// Changes a setting: the mode from the next effect on, the others from the next request to the model on.
     pub(crate) fn set(
         &self,
         setting: ConfigOptionId,

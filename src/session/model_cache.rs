@@ -16,8 +16,8 @@ use turnwright_config::{EndpointSettings, ModelProfiles, NO_MODEL, Provider};
 use turnwright_llm::offline::OfflineModel;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_llm::{
-    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, RemoteModel, Traffic,
-    known_context_window,
+    Endpoint, LlmError, Model, ModelProfile, ModelSettings, Price, RemoteModel, SaveProfile,
+    Traffic, known_context_window,
 };
 
 /// The most models that a client is offered.
@@ -170,14 +170,7 @@ impl ModelCache {
             // report it again.
             learned.window = None;
         }
-        let writer = ProfileWriter {
-            profiles: self.profiles.clone(),
-            tracker: self.tracker.clone(),
-            base_url,
-            model: model.clone(),
-            last: Arc::default(),
-            writing: Arc::default(),
-        };
+        let save_profile = Some(self.profile_writer(base_url, model.clone()));
         Ok(ModelSettings {
             provider,
             window,
@@ -191,9 +184,38 @@ impl ModelCache {
             listing_disabled: false,
             was_listed,
             silence_limit,
-            save_profile: Some(Arc::new(move |learned: &ModelProfile| writer.save(learned))),
+            save_profile,
             name,
             model,
+        })
+    }
+
+    /// Stores what is learned about a model. The last note wins, whichever thread is the fastest.
+    fn profile_writer(&self, base_url: String, model: String) -> SaveProfile {
+        let profiles = self.profiles.clone();
+        let tracker = self.tracker.clone();
+        // The number of the last note.
+        let last = Arc::new(AtomicU64::new(0));
+        // Held while writing, on a blocking thread.
+        let writing = Arc::new(Mutex::new(()));
+        Arc::new(move |learned: &ModelProfile| {
+            let Ok(value) = serde_json::to_value(learned) else { return };
+            let number = last.fetch_add(1, Ordering::Relaxed) + 1;
+            let profiles = profiles.clone();
+            let base_url = base_url.clone();
+            let model = model.clone();
+            let last = Arc::clone(&last);
+            let writing = Arc::clone(&writing);
+            tracker.spawn_blocking(move || {
+                let _writing = writing.lock();
+                // A later note follows.
+                if last.load(Ordering::Relaxed) != number {
+                    return;
+                }
+                if let Err(error) = profiles.store(&base_url, &model, &value) {
+                    tracing::warn!(%error, "what was learned could not be stored");
+                }
+            });
         })
     }
 
@@ -293,40 +315,5 @@ fn read_learned(profile: &Value) -> ModelProfile {
         quirks: quirks.map(|quirks| QuirkPatch::parse(quirks).0).unwrap_or_default(),
         window,
         price,
-    }
-}
-
-/// Stores what was learned about a model. The last note wins, whichever thread is the fastest.
-#[derive(Debug)]
-struct ProfileWriter {
-    profiles: ModelProfiles,
-    tracker: TaskTracker,
-    base_url: String,
-    model: String,
-    /// The number of the last note.
-    last: Arc<AtomicU64>,
-    /// Held while writing, on a blocking thread.
-    writing: Arc<Mutex<()>>,
-}
-
-impl ProfileWriter {
-    fn save(&self, learned: &ModelProfile) {
-        let Ok(value) = serde_json::to_value(learned) else { return };
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        let profiles = self.profiles.clone();
-        let base_url = self.base_url.clone();
-        let model = self.model.clone();
-        let last = Arc::clone(&self.last);
-        let writing = Arc::clone(&self.writing);
-        self.tracker.spawn_blocking(move || {
-            let _writing = writing.lock();
-            // A later note follows.
-            if last.load(Ordering::Relaxed) != number {
-                return;
-            }
-            if let Err(error) = profiles.store(&base_url, &model, &value) {
-                tracing::warn!(%error, "what was learned could not be stored");
-            }
-        });
     }
 }

@@ -141,7 +141,7 @@ pub(super) async fn open_and_run(
         let loaded = spawn_blocking(move || reader.load_session(wanted, true)).await;
         Ok((advertised, loaded.map_err(|_| Error::Internal { place: "opening a session" })??))
     };
-    let (advertised, mut loaded) = match opening.wait_for(loading).await {
+    let (advertised, mut loaded) = match opening.wait_while(loading, || ()).await {
         Ok(loaded) => loaded,
         Err(error) => return opening.fail(error, opened).await,
     };
@@ -272,7 +272,7 @@ impl Opening {
             start_after.cancelled().await;
             actor.start(origin, options).await
         };
-        if let Err(error) = self.wait_for(starting).await {
+        if let Err(error) = self.wait_while(starting, || ()).await {
             // From now on the session is not found.
             self.inbox.close();
             if is_copy {
@@ -301,14 +301,6 @@ impl Opening {
             }
             Err(_) => actor.close(self.inbox, self.early).await,
         }
-    }
-
-    /// Waits for a part of the opening. Receives messages meanwhile.
-    async fn wait_for<T>(
-        &mut self,
-        work: impl Future<Output = Result<T, Error>>,
-    ) -> Result<T, Error> {
-        self.wait_while(work, || ()).await
     }
 
     /// Waits for a part of the opening. Receives messages meanwhile, and calls `before_cancel` before a
@@ -432,7 +424,6 @@ impl EarlyMessages {
 fn refuse(message: SessionMessage, why: Error) {
     match message {
         SessionMessage::CancelPart { done, .. } => done.complete(Err(why)),
-        SessionMessage::SetMode { done, .. } => done.complete(Err(why)),
         SessionMessage::Set { done, .. } => done.complete(Err(why)),
         SessionMessage::Prompt { done, .. } => done.complete(Err(why)),
         SessionMessage::Steer { done, .. } => done.complete(Err(why)),
@@ -450,7 +441,6 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use turnwright_policy::permission::Mode;
     use turnwright_types::message::{PromptEnd, UserMessage};
 
     type Answers = Arc<Mutex<Vec<String>>>;
@@ -484,7 +474,7 @@ mod tests {
                         SessionMessage::CancelPrompt(number.unsigned_abs())
                     }
                     (_, Ok(number)) => prompt(number.unsigned_abs(), &answers),
-                    _ => SessionMessage::SetMode { mode: Mode::Plan, done: Completion::new(drop) },
+                    _ => SessionMessage::TitleChosen(String::new()),
                 });
             }
             assert_eq!(*answers.lock(), *expected, "{input}");

@@ -90,13 +90,14 @@ impl SessionActor {
             let arguments = words.to_owned();
             return command.start(self, CommandCall { prompt, typed, arguments, cancel });
         }
-        let known = self.commands.find_typed(&typed);
+        let parsed = custom::parse(&typed);
+        let known = parsed.and_then(|(name, _)| self.commands.find(name));
         if known.is_none()
             && let Some(asked) = self.find_server_prompt(&typed)
         {
             return self.server_prompt(asked, prompt, typed, cancel);
         }
-        match custom::parse(&typed) {
+        match parsed {
             Some(_) => self.custom_command(known, prompt, &typed, cancel),
             None => self.turn_work(prompt, cancel),
         }

@@ -143,7 +143,7 @@ impl SessionHost {
         let servers = self.launch_servers(&launch, &env, Arc::default(), no_session);
         let times = servers.wait_until_settled().await;
         checks.extend(servers.states().into_iter().zip(times).map(|((spec, state), took)| {
-            ServerCheck { name: spec.name.clone(), outcome: server_info(spec, &state), took }
+            ServerCheck { outcome: server_info(&spec, &state), name: spec.name, took }
         }));
         servers.close().await;
         checks

@@ -31,17 +31,10 @@ pub(super) fn initialize(
     params: Value,
     reply: Responder<InitializeResponse>,
 ) {
-    let mut client = match read_client_caps(&params) {
-        Ok(client) => client,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some((mut client, reply)) = reply.if_ok(read_client_caps(&params)) else { return };
     if connection.remote.is_some() {
         // The client's own terminals may be on another machine. It can draw those of commands that run here.
         client.terminal = false;
-    }
-    let info = &params["clientInfo"];
-    if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
-        connection.host.store().set_client_name(name);
     }
     connection.host.set_client(&params, "clientInfo", "clientCapabilities");
     // A second `initialize` is handled like the first; open sessions keep the old capabilities.
@@ -65,9 +58,6 @@ pub(super) fn initialize_v2(connection: &mut Connection, params: Value, reply: R
     // A later version may have another form of it.
     if version == Some(2) && !has_info {
         return reply.fail(&refused("`info` must have a `name` and a `version`"));
-    }
-    if let Some(name) = info["title"].as_str().or_else(|| info["name"].as_str()) {
-        connection.host.store().set_client_name(name);
     }
     connection.host.set_client(&params, "info", "capabilities");
     let caps = read_v2_client_caps(&params);

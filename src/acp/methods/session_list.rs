@@ -28,23 +28,15 @@ pub(super) fn list_sessions(
         }
     };
     let (cancel, in_flight) = connection.in_flight.register(reply.id().clone());
-    let open = connection
-        .sessions
-        .iter()
-        .filter(|(_, handle)| handle.is_open())
-        .map(|(id, _)| id.clone())
-        .collect();
+    let handles = connection.sessions.iter().filter(|(_, handle)| handle.is_open());
+    let open = handles.map(|(id, _)| id.clone()).collect();
+    let request = ListRequest { cwd, archived, cursor, open };
     let done = reply.done(move |(sessions, next): SessionPage| {
         drop(in_flight);
         let sessions = sessions.into_iter().map(session_info).collect();
         ListSessionsResponse::new(sessions).next_cursor(next)
     });
-    stored_sessions::list(
-        &connection.host,
-        ListRequest { cwd, archived, cursor, open },
-        cancel,
-        done,
-    );
+    stored_sessions::list(&connection.host, request, cancel, done);
 }
 
 fn session_info(row: SessionRow) -> SessionInfo {

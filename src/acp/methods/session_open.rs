@@ -19,7 +19,6 @@ use crate::acp::schema::{
 };
 use crate::acp::versions::Version;
 use crate::acp::{to_wire, v2};
-use crate::completion::Completion;
 use crate::error::Error;
 use crate::session::{SessionOptions, SessionOrigin, WantedSession, preview};
 use turnwright_types::ids::SessionId;
@@ -96,20 +95,14 @@ pub(super) fn resume_session_v2(
     let replay = replays(&params);
     let wanted = read_typed(reply.method(), params)
         .and_then(|opening| wanted_stored(connection, opening, replay?));
-    let wanted = match wanted {
-        Ok(wanted) => wanted,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some((wanted, reply)) = reply.if_ok(wanted) else { return };
     let client = opening::client_v2(connection, &wanted);
     let resumed = Arc::clone(&client);
     let request = reply.id().clone();
-    let done = Completion::new(move |settings: Result<_, Error>| match settings {
-        Ok(settings) => {
-            // The client learns the state of a session before it may prompt it (R-TWO-6).
-            resumed.report_idle();
-            reply.ok(&json!({ "configOptions": v2::settings(settings) }));
-        }
-        Err(error) => reply.fail(&error),
+    let done = reply.done(move |settings| {
+        // The client learns the state of a session before it may prompt it (R-TWO-6).
+        resumed.report_idle();
+        json!({ "configOptions": v2::settings(settings) })
     });
     let client = opening::client_side_v2(client);
     opening::open_session(connection, request, wanted, client, done);

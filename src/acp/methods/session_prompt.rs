@@ -33,10 +33,8 @@ pub(super) fn prompt(
     let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let prompt = match from_wire::prompt(params.prompt, HashMap::new()) {
-        Ok(prompt) => prompt,
-        Err(error) => return reply.fail(&error),
-    };
+    let prompt = from_wire::prompt(params.prompt, HashMap::new());
+    let Some((prompt, reply)) = reply.if_ok(prompt) else { return };
     let (key, in_flight) =
         connection.in_flight.register_prompt(reply.id().clone(), session.clone());
     let done = reply.done(move |end: PromptEnd| {
@@ -59,22 +57,19 @@ pub(super) fn prompt_v2(
             .map_err(|error| invalid_params(reply.method(), text, &error))?;
         Ok((key, request))
     });
-    let (key, params) = match read {
-        Ok(read) => read,
-        Err(error) => return reply.fail(&error),
-    };
+    let Some(((key, params), reply)) = reply.if_ok(read) else { return };
     let session = SessionId::from(params.session_id.0.as_ref());
     let Some(handle) = connection.sessions.get(&session).filter(|handle| handle.is_open()) else {
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
-    let prompt = match from_wire::prompt(params.prompt, skills.unwrap_or_default()) {
-        Ok(prompt) => with_key(prompt, key),
-        Err(error) => return reply.fail(&error),
-    };
+    let prompt = from_wire::prompt(params.prompt, skills.unwrap_or_default());
+    let keyed = prompt.map(|prompt| with_key(prompt, key));
+    let Some((prompt, reply)) = reply.if_ok(keyed) else { return };
     let (key, in_flight) =
         connection.in_flight.register_prompt(reply.id().clone(), session.clone());
     let outbox = connection.peer.outbox().clone();
-    let done = connection.prompts.add(key, session.clone(), outbox, reply, in_flight);
+    let request = Some((reply, in_flight));
+    let done = connection.prompts.add(key, session.clone(), outbox, request, false);
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 

@@ -56,9 +56,8 @@ pub(super) fn set_option_v2(
 }
 
 fn refused(name: &str, expected: &str) -> Error {
-    let known: Vec<_> = ConfigOptionId::ALL.iter().map(|option| option.id()).collect();
+    let known = ConfigOptionId::ALL.map(ConfigOptionId::id).join(", ");
     Error::InvalidParams(format!(
-        "Unknown option `{name}`, or a value that is not {expected}; options are: {}",
-        known.join(", ")
+        "Unknown option `{name}`, or a value that is not {expected}; options are: {known}"
     ))
 }

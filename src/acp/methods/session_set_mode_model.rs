@@ -23,14 +23,12 @@ pub(super) fn set_mode(
         return reply.fail(&Error::SessionNotFound(session.to_string()));
     };
     let Some(mode) = Mode::parse(&mode_id.0) else {
-        let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.id()).collect();
-        return reply.fail(&Error::InvalidParams(format!(
-            "Unknown mode `{}`; modes are: {}",
-            mode_id.0,
-            known.join(", ")
-        )));
+        let known = Mode::ALL.map(Mode::id).join(", ");
+        let text = format!("Unknown mode `{}`; modes are: {known}", mode_id.0);
+        return reply.fail(&Error::InvalidParams(text));
     };
-    handle.set_mode(mode, reply.done(|()| SetSessionModeResponse::new()));
+    let done = reply.done(|_| SetSessionModeResponse::new());
+    handle.set(ConfigOptionId::Mode, mode.id().to_owned(), done);
 }
 
 /// The parameters of `session/set_model`, which version 0.13.5 of the protocol removed.

@@ -29,10 +29,8 @@ pub(super) fn steer(connection: &mut Connection, params: SteeringRequest, reply:
     let Some(handle) = connection.session(&SessionId::from(params.session_id.as_str())) else {
         return reply.fail(&Error::SessionNotFound(params.session_id));
     };
-    let words = match from_wire::prompt(params.prompt, HashMap::new()) {
-        Ok(words) => words,
-        Err(error) => return reply.fail(&error),
-    };
+    let words = from_wire::prompt(params.prompt, HashMap::new());
+    let Some((words, reply)) = reply.if_ok(words) else { return };
     let done = reply.done(|taken: bool| {
         if taken {
             json!({ "outcome": "injected" })

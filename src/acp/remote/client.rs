@@ -190,7 +190,11 @@ impl RemoteClient {
     }
 
     /// Asks the client. A question that is lost with its connection is asked again of the next one.
-    async fn ask<T>(&self, ask: impl Fn(Arc<dyn Client>) -> BoxFuture<'static, T>) -> T {
+    async fn ask<Q: Clone, T>(
+        &self,
+        question: Q,
+        ask: for<'a> fn(&'a (dyn Client + 'static), Q) -> BoxFuture<'a, T>,
+    ) -> T {
         let mut state = self.state.subscribe();
         loop {
             let client = state.borrow_and_update().client.clone();
@@ -202,7 +206,7 @@ impl RemoteClient {
             tokio::select! {
                 biased;
                 _ = state.changed() => {}
-                answer = ask(client) => return answer,
+                answer = ask(client.as_ref(), question.clone()) => return answer,
             }
         }
     }
@@ -258,17 +262,11 @@ impl Client for RemoteClient {
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
-        Box::pin(self.ask(move |client| {
-            let request = request.clone();
-            Box::pin(async move { client.request_permission(request).await })
-        }))
+        Box::pin(self.ask(request, Client::request_permission))
     }
 
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
-        Box::pin(self.ask(move |client| {
-            let question = question.clone();
-            Box::pin(async move { client.ask_user(question).await })
-        }))
+        Box::pin(self.ask(question, Client::ask_user))
     }
 
     fn show_helper(&self, helper: &StartedHelper) -> Option<Box<dyn HelperView>> {
@@ -280,10 +278,7 @@ impl Client for RemoteClient {
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
-        Box::pin(self.ask(move |client| {
-            let form = form.clone();
-            Box::pin(async move { client.show_form(form).await })
-        }))
+        Box::pin(self.ask(form, Client::show_form))
     }
 }
 

@@ -21,7 +21,6 @@ use crate::error::Error;
 use crate::runtime;
 use crate::session::{ClientSide, SessionHandle, SessionHost, SessionProbe};
 use turnwright_config::Config;
-use turnwright_recording::Recording;
 use turnwright_remote::{
     ListenOptions, Listener, ObserveConnection, RemoteConnection, ServeConnection,
 };
@@ -48,43 +47,33 @@ pub(crate) fn serve_remote(
     runtime::run(async {
         let listener = Listener::bind(options)?;
         announce(&listener.url()?);
-        serve(config, recording, listener, keep, stop_requested).await;
-        Ok(())
-    })
-}
-
-async fn serve(
-    config: Config,
-    recording: Recording,
-    listener: Listener,
-    keep: Duration,
-    stop_requested: impl Future<Output = ()>,
-) {
-    // The connections end first, and then the sessions.
-    let closing = CancellationToken::new();
-    let stop = CancellationToken::new();
-    let recorder = Arc::clone(recording.recorder());
-    let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
-    let serve = serve_connections(Arc::clone(&host), keep, closing.clone());
-    let observed = Arc::clone(&recorder);
-    let observe: ObserveConnection = Arc::new(move |connection| observed.observer(connection));
-    let listening = listener.run(serve, redact_outgoing, observe, closing.clone());
-    tokio::pin!(listening);
-    tokio::select! {
-        () = &mut listening => {}
-        () = stop_requested => {
-            closing.cancel();
-            stop.cancel();
-            if timeout(SHUTDOWN_TIMEOUT, listening).await.is_err() {
-                tracing::error!("a connection did not end in time");
+        // The connections end first, and then the sessions.
+        let closing = CancellationToken::new();
+        let stop = CancellationToken::new();
+        let recorder = Arc::clone(recording.recorder());
+        let host = Arc::new(SessionHost::with_recording(config, recording, stop.clone()));
+        let serve = serve_connections(Arc::clone(&host), keep, closing.clone());
+        let observed = Arc::clone(&recorder);
+        let observe: ObserveConnection = Arc::new(move |connection| observed.observer(connection));
+        let listening = listener.run(serve, redact_outgoing, observe, closing.clone());
+        tokio::pin!(listening);
+        tokio::select! {
+            () = &mut listening => {}
+            () = stop_requested => {
+                closing.cancel();
+                stop.cancel();
+                if timeout(SHUTDOWN_TIMEOUT, listening).await.is_err() {
+                    tracing::error!("a connection did not end in time");
+                }
             }
         }
-    }
-    stop.cancel();
-    if timeout(SHUTDOWN_TIMEOUT, host.wait_for_sessions()).await.is_err() {
-        tracing::error!("a session did not end in time");
-    }
-    recorder.stop(RECORDING_TIMEOUT);
+        stop.cancel();
+        if timeout(SHUTDOWN_TIMEOUT, host.wait_for_sessions()).await.is_err() {
+            tracing::error!("a session did not end in time");
+        }
+        recorder.stop(RECORDING_TIMEOUT);
+        Ok(())
+    })
 }
 
 fn serve_connections(
@@ -180,11 +169,6 @@ impl RemoteSessions {
         !is_own && self.known.lock().open.get(id).is_some_and(SessionProbe::is_open)
     }
 
-    /// Adds a session that the connection takes over.
-    pub(in crate::acp) fn add_taken(&mut self, id: SessionId, client: Arc<RemoteClient>) {
-        self.open.insert(id, client);
-    }
-
     /// Forgets the sessions that are not open any more.
     ///
     /// # Errors
@@ -205,9 +189,9 @@ impl RemoteSessions {
         self.open.get(id)
     }
 
-    /// Takes a session that is without a connection, if it works in these folders.
+    /// Takes a session that is without a connection over to this one, if it works in these folders.
     pub(in crate::acp) fn take(
-        &self,
+        &mut self,
         id: &SessionId,
         cwd: &Path,
         folders: &[PathBuf],
@@ -219,6 +203,7 @@ impl RemoteSessions {
             return None;
         }
         let (handle, _) = detached.remove(id)?;
+        self.open.insert(id.clone(), Arc::clone(&client));
         Some((handle, client))
     }
 

@@ -151,11 +151,9 @@ pub(super) fn take_more(
     new.truncate(text::whole_lines(new).len());
     let before = shown.as_ref();
     let added = before.and_then(|preview| Some((preview.lines, preview.added_to(new)?)));
-    let more = match added {
-        Some((_, "")) => None,
-        Some((lines, added)) => Some(added_lines(path, lines + 1, added)),
-        None => None,
-    };
+    let more = added
+        .filter(|(_, added)| !added.is_empty())
+        .map(|(lines, added)| added_lines(path, lines + 1, added));
     let is_other = added.is_none();
     let preview = ShownPreview::of(new);
     if preview.bytes > 0 {

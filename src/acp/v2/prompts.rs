@@ -41,27 +41,17 @@ impl PromptLedger {
         PromptLedger { told, ..PromptLedger::default() }
     }
 
-    /// Adds a prompt of the client, which is answered with `reply`. Returns the completion of its turn.
+    /// Adds a prompt of the client, which is answered with `reply` unless it has been already. Returns the completion
+    /// of its turn.
     pub(in crate::acp) fn add(
         &self,
         key: PromptKey,
         session: SessionId,
         outbox: Outbox,
-        reply: Responder<Value>,
-        in_flight: Arc<()>,
+        reply: Option<(Responder<Value>, Arc<()>)>,
+        has_begun: bool,
     ) -> Completion<PromptEnd> {
-        let prompt = OpenPrompt { reply: Some((reply, in_flight)), has_begun: false };
-        self.track(key, prompt, session, outbox)
-    }
-
-    fn track(
-        &self,
-        key: PromptKey,
-        prompt: OpenPrompt,
-        session: SessionId,
-        outbox: Outbox,
-    ) -> Completion<PromptEnd> {
-        self.open.lock().insert(key, prompt);
+        self.open.lock().insert(key, OpenPrompt { reply, has_begun });
         let prompts = self.clone();
         let mut ending = PromptEnding { key, session, prompts, outbox, is_over: false };
         Completion::new(move |result| ending.end(result))
@@ -159,8 +149,5 @@ pub(in crate::acp) fn follow(
 ) -> impl FnMut(PromptKey, bool) -> Completion<PromptEnd> + Send + 'static {
     let prompts = connection.prompts.clone();
     let outbox = connection.peer.outbox().clone();
-    move |key, has_begun| {
-        let prompt = OpenPrompt { reply: None, has_begun };
-        prompts.track(key, prompt, session.clone(), outbox.clone())
-    }
+    move |key, has_begun| prompts.add(key, session.clone(), outbox.clone(), None, has_begun)
 }

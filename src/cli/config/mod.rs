@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use super::report;
-use crate::tools::UserFolders;
+use crate::session::user_folders;
 use crate::turn::project_sources;
 use turnwright_config::{Config, EffectiveSetting, settings_schema};
 use turnwright_terminal::{print, settings};
@@ -79,14 +79,10 @@ pub(super) fn run(action: &ConfigCommand, config: &Config) -> ExitCode {
 
 /// Lists the parts of the project that the model is told.
 fn project_listing(config: &Config, roots: &Roots) -> Vec<EffectiveSetting> {
-    let folders = UserFolders {
-        config: config.paths.config.clone(),
-        state: config.paths.state.clone(),
-        home: config.paths.home.clone(),
-    };
-    let sources = project_sources(&folders, roots).into_iter().map(|source| {
+    let sources = project_sources(&user_folders(&config.paths), roots);
+    let listed = sources.into_iter().map(|source| {
         let from = escape_hidden_line(&source.path.to_string_lossy());
         EffectiveSetting::new(source.kind, &escape_hidden_line(&source.name), from)
     });
-    sources.collect()
+    listed.collect()
 }

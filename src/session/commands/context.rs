@@ -7,8 +7,8 @@ use turnwright_store::Entry;
 use turnwright_types::message::{History, Message, PromptPart};
 use turnwright_types::token_meter::{LearnedWindow, json_weight, message_weight, text_weight};
 
-/// The tools whose results are files.
-const FILE_TOOLS: [&str; 1] = ["read_file"];
+/// The tool whose results are files.
+const FILE_TOOL: &str = "read_file";
 
 /// The weights of the parts of a request (see `token_meter`).
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -111,9 +111,7 @@ fn window_parts(history: &History, conversation: &Conversation, window: u64) -> 
         let weight = message_weight(message);
         match message.as_ref() {
             Message::Assistant(_) => parts.words += weight,
-            Message::Tool(tool) if FILE_TOOLS.contains(&tool.name.as_str()) => {
-                parts.files += weight;
-            }
+            Message::Tool(tool) if tool.name == FILE_TOOL => parts.files += weight,
             Message::Tool(_) => parts.results += weight,
             Message::User(user) => {
                 let mut context = 0;

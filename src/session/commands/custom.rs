@@ -57,11 +57,6 @@ impl CustomCommands {
         self.is_new.swap(false, Ordering::Relaxed)
     }
 
-    /// Returns the command that the user has typed, if it is known.
-    pub(in crate::session) fn find_typed(&self, typed: &str) -> Option<CommandText> {
-        self.find(parse(typed)?.0)
-    }
-
     pub(in crate::session) fn find(&self, name: &str) -> Option<CommandText> {
         let known = self.known.get();
         let (commands, skills) = known.as_ref();

@@ -26,12 +26,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         let is_there = servers.is_some_and(|servers| servers.restart(name));
         (name.to_owned(), is_there)
     });
-    let states: Vec<_> = session
-        .servers
-        .iter()
-        .flat_map(|servers| servers.states())
-        .map(|(spec, state)| (spec.clone(), state))
-        .collect();
+    let states = servers.map(SessionServers::states).unwrap_or_default();
     let prompts = servers.map(SessionServers::commands).unwrap_or_default();
     let host = Arc::clone(&session.host);
     answer_from_files(session, message, cancel, move || match restarted {

@@ -61,7 +61,7 @@ impl UndoReport {
             match one.result {
                 Ok(()) if one.to == FileState::Absent => report.removed.push(one.path),
                 Ok(()) => report.restored.push(one.path),
-                Err(why) => report.failed.push((one.path, why.to_string())),
+                Err(why) => report.failed.push((one.path, why)),
             }
         }
         report

@@ -30,7 +30,6 @@ pub(crate) use save::{is_temporary_name, remove_left_file};
 pub use seen_files::Freshness;
 use seen_files::SeenFiles;
 pub use session_tmp::{SessionTmp, ShownOnce};
-pub use spelling::MeantPath;
 pub use stream::{Excerpt, ExcerptLine, LineWindow};
 pub(crate) use text::{Charset, LineDecoder, PROBE_BYTES};
 pub use text::{FileText, LineEndings, TextEncoding, TextSource, decode_head};

@@ -24,8 +24,8 @@ const MAX_ENTRIES: usize = 400_000;
 #[derive(Debug, Default)]
 pub(super) struct HiddenFolders {
     folders: BTreeSet<PathBuf>,
-    /// The repositories in them.
-    repositories: BTreeSet<PathBuf>,
+    /// The repositories in them after the last update.
+    pub(super) repositories: BTreeSet<PathBuf>,
     /// True if the last scan of them was cut short.
     is_incomplete: bool,
     /// The folders that the user cannot list, either; `None` until they are known.
@@ -84,11 +84,6 @@ impl HiddenFolders {
         found.extend(linked.found);
         let was_incomplete = std::mem::replace(&mut self.is_incomplete, !is_complete);
         (found, !is_complete && !was_incomplete)
-    }
-
-    /// The repositories that were there after the last update.
-    pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
-        &self.repositories
     }
 }
 
@@ -263,7 +258,7 @@ impl<'a> LinkedFolders<'a> {
                 look.found.insert(link);
             }
         }
-        for root in watched.folders() {
+        for root in &watched.folders {
             look.found.extend(repositories_in_git(&root.join(".git")));
         }
         look

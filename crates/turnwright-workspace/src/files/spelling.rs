@@ -31,11 +31,7 @@ impl Files {
     /// Finds what a path argument means: the path, with the lines that the argument names as well, and a note about
     /// other names that look the same. Returns `None` if something has exactly that name. `may_be_new` is true if
     /// the path may be that of a new file. Blocks.
-    pub fn meant_path(
-        &self,
-        sent: &str,
-        may_be_new: bool,
-    ) -> Option<(FileLink, Option<String>)> {
+    pub fn meant_path(&self, sent: &str, may_be_new: bool) -> Option<(FileLink, Option<String>)> {
         if !sent.ends_with(['\n', '\r']) && self.roots.has_entry(sent) {
             return None;
         }

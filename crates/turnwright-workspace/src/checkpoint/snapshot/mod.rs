@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
-use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, KnownRules, are_too_many};
+use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, KnownRules, MAX_ENTRIES};
 
 use super::content_cache;
 use super::git::FileStat;
@@ -38,7 +38,7 @@ const MAX_RELISTED: usize = 1_000;
 #[derive(Clone, Debug)]
 pub(super) struct WatchedFolders {
     /// The folders with links resolved, none below another.
-    folders: Vec<PathBuf>,
+    pub(super) folders: Vec<PathBuf>,
     /// Our own folders, which are left out.
     pub(super) private: Vec<PathBuf>,
     pub(super) obeyed: ObeyedFiles,
@@ -131,10 +131,6 @@ impl WatchedFolders {
         let relative = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
         relative.is_some_and(|relative| (self.obeyed.may_hold)(relative))
     }
-
-    pub(super) fn folders(&self) -> &[PathBuf] {
-        &self.folders
-    }
 }
 
 /// Why no snapshot could be taken.
@@ -160,7 +156,7 @@ pub(super) struct StatSnapshot {
     /// The ignore files above the folders and in their repositories.
     outer_rules: Vec<(PathBuf, Option<FileStat>)>,
     /// Reports what changes after this snapshot, where the system can.
-    watch: Option<Arc<FolderWatch>>,
+    pub(super) watch: Option<Arc<FolderWatch>>,
 }
 
 /// The folders whose entries may differ from those in a snapshot.
@@ -206,7 +202,7 @@ impl StatSnapshot {
             let lister = FolderLister::new(folder, watched, watch.as_ref(), &stop, &count);
             folders.extend(lister.list_tree(folder.clone(), &mut KnownRules::new()));
         }
-        if are_too_many(count.into_inner()) {
+        if count.into_inner() > MAX_ENTRIES {
             return Err(SnapshotError::TooMany);
         }
         if stop.was_cut_short() {
@@ -299,15 +295,6 @@ impl StatSnapshot {
             outer_rules: Vec::new(),
             watch: None,
         }
-    }
-
-    pub(super) fn watch(&self) -> Option<&Arc<FolderWatch>> {
-        self.watch.as_ref()
-    }
-
-    /// Returns true if changes after this snapshot are reported.
-    pub(super) fn is_watched(&self) -> bool {
-        self.watch.is_some()
     }
 
     /// The stat data of a path.

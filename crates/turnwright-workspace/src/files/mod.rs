@@ -323,17 +323,7 @@ pub fn display(path: &Path) -> String {
 
 /// Private functions of this module for the fuzz targets. The program does not use them.
 pub mod fuzzing {
-    use super::{TextEncoding, text};
-
-    /// Decodes the bytes of a text file; `None` if they are not text.
-    pub fn decode(bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
-        text::decode(bytes)
-    }
-
-    /// Decodes some lines for display.
-    pub fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
-        text::decode_lines(lines)
-    }
+    pub use super::text::{decode, decode_lines};
 }
 
 /// Why a file could not be read or written.

@@ -174,7 +174,7 @@ impl Roots {
         let is_private = self.private_folders().any(|folder| is_below(&path, folder));
         let tmp = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
         let place = if let Some(tmp) = tmp.filter(|tmp| path.starts_with(tmp)) {
-            private_tmp(tmp)
+            PathScope::PrivateTmp { depth: tmp.components().count() }
         } else if self.readable().any(|folder| path.starts_with(folder)) {
             PathScope::AgentData
         } else if !is_private && self.folders.iter().any(|(_, real)| path.starts_with(real)) {
@@ -345,11 +345,6 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     }
     let mut parts = path.components().map(|part| lower(part.as_os_str()));
     folder.components().all(|part| parts.next() == Some(lower(part.as_os_str())))
-}
-
-/// The scope of a path in the folder that commands have as `/tmp`.
-fn private_tmp(folder: &Path) -> PathScope {
-    PathScope::PrivateTmp { depth: folder.components().count() }
 }
 
 /// The path that Windows opens for this one: it removes dots and blanks at the end of a name, and `C:a`

@@ -280,10 +280,7 @@ impl<'a> LinkedFolders<'a> {
             if self.is_over() {
                 return false;
             }
-            if !seen.insert(place.real.clone()) {
-                continue;
-            }
-            if self.holds_obeyed(&place, &mut pending) {
+            if seen.insert(place.real.clone()) && self.holds_obeyed(&place, &mut pending) {
                 return true;
             }
         }
@@ -389,13 +386,11 @@ impl NewlyIgnored<'_> {
     /// Looks at the entries of a folder that are not listed any more, or were not before.
     fn look(&mut self, folder: &Path, old: &FolderRules) {
         for (path, is_folder) in self.hidden_entries(folder, old) {
-            let is_new = self.before.get(&path).is_none();
-            if is_folder && !is_new {
-                let old = self.before.rules_at(&path).unwrap_or(old).clone();
-                self.look(&path, &old);
-                continue;
-            }
-            if !is_new {
+            if self.before.get(&path).is_some() {
+                if is_folder {
+                    let old = self.before.rules_at(&path).unwrap_or(old).clone();
+                    self.look(&path, &old);
+                }
                 continue;
             }
             let new = self.entries_from(path.clone(), is_folder, old);

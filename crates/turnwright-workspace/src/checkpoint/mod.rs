@@ -271,7 +271,7 @@ pub mod fuzzing {
 
     pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         let index = index::parse(bytes)?;
-        Some(index.entries().iter().map(|entry| index.name(entry).to_vec()).collect())
+        Some(index.entries.iter().map(|entry| index.name(entry).to_vec()).collect())
     }
 
     /// The offset of an object according to a pack index.

@@ -130,7 +130,7 @@ impl Repository {
             prefix.push(b'/');
         }
         let index = &self.index;
-        let entries = self.index.entries();
+        let entries = &self.index.entries;
         let start = entries.partition_point(|entry| *index.name(entry) < *prefix);
         let below = entries.get(start..)?;
         let end = below.partition_point(|entry| index.name(entry).starts_with(&prefix));

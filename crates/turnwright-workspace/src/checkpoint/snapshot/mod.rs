@@ -388,12 +388,9 @@ impl StatSnapshot {
     pub(super) fn note_written(&mut self, path: &Path) {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else { return };
         let stat = content_cache::lstat(path);
-        if let Some(listing) = self.folders.get_mut(folder) {
+        if stat.is_some() || self.folders.contains_key(folder) {
+            let listing = self.folders.entry(folder.into()).or_default();
             Arc::make_mut(listing).entries.set(name, stat);
-        } else if stat.is_some() {
-            let mut listing = FolderListing::default();
-            listing.entries.set(name, stat);
-            self.folders.insert(folder.into(), Arc::new(listing));
         }
     }
 

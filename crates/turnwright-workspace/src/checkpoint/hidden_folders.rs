@@ -171,10 +171,8 @@ impl RepositoryScan<'_> {
 
 /// Returns true if a folder belongs to this user, whose commands can write in it.
 fn is_own(folder: &Path) -> bool {
-    match std::fs::symlink_metadata(folder) {
-        Ok(metadata) => temp_folder::is_own(&metadata),
-        Err(_) => cfg!(windows),
-    }
+    let found = std::fs::symlink_metadata(folder);
+    found.map_or(cfg!(windows), |metadata| temp_folder::is_own(&metadata))
 }
 
 /// Lets this user list a folder of their own that denies it. Returns true if its mode was changed.

@@ -248,17 +248,10 @@ impl Roots {
 
     /// Returns true if a path may lead to another machine or to a device. Looking at it would already connect
     /// there, and Windows would log in with the user's name and password. True for everything but drives, and
-    /// shares on which the session has a folder.
-    #[cfg(windows)]
+    /// shares on which the session has a folder. Only Windows has such paths.
     pub fn leads_elsewhere(&self, path: &Path) -> bool {
         let absolute = unambiguous(self.folders[0].1.join(path));
         self.described_place(&absolute).is_none() && self.is_on_other_machine(&absolute)
-    }
-
-    /// Only Windows has paths that name another machine.
-    #[cfg(not(windows))]
-    pub fn leads_elsewhere(&self, _: &Path) -> bool {
-        false
     }
 
     #[cfg(windows)]

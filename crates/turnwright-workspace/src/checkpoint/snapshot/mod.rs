@@ -346,9 +346,8 @@ impl StatSnapshot {
     pub(super) fn hidden_since(&self, earlier: Option<&StatSnapshot>) -> Vec<PathBuf> {
         let listed = earlier.into_iter().flat_map(|earlier| earlier.folders.keys());
         let gone = listed.filter(|folder| !self.folders.contains_key(*folder));
-        let unknown =
-            self.folders.iter().filter(|(_, listing)| listing.is_unknown).map(|(folder, _)| folder);
-        let mut all: Vec<_> = gone.chain(unknown).map(|folder| folder.to_path_buf()).collect();
+        let hidden = gone.map(|folder| &**folder).chain(self.unknown());
+        let mut all: Vec<_> = hidden.map(Path::to_path_buf).collect();
         all.sort();
         all.dedup_by(|folder, parent| folder.starts_with(parent));
         all

@@ -50,7 +50,7 @@ pub(crate) fn measure() -> io::Result<()> {
         compare(&mut table, &format!("grep: {name}"), || ours(root, query), theirs.as_ref());
     }
     let glob = Glob::parse("*7.rs", root).map_err(io::Error::other)?;
-    let scope = SearchScope { glob: Some(glob), ..SearchScope::below(root) };
+    let scope = SearchScope { glob: Some(glob), ..everything_below(root) };
     let ours = || assert_eq!(find(&scope, FindOptions::default(), &stop()).total, FILES / 10);
     let theirs =
         peer.map(|rg| move || run(Command::new(rg).args(["--files", "--glob", "*7.rs"]).arg(root)));
@@ -80,12 +80,23 @@ fn query(pattern: &str) -> GrepQuery {
     GrepQuery { pattern: pattern.to_owned(), ..GrepQuery::default() }
 }
 
+/// Everything below a folder that is neither hidden nor ignored.
+fn everything_below(root: &Path) -> SearchScope {
+    SearchScope {
+        root: root.to_path_buf(),
+        glob_base: root.to_path_buf(),
+        excluded: Arc::new(|_: &Path| false),
+        include_hidden: false,
+        glob: None,
+    }
+}
+
 fn stop() -> SearchDeadline {
     SearchDeadline::new(Arc::default(), Duration::from_secs(60))
 }
 
 fn ours(root: &Path, query: &GrepQuery) {
-    let found = grep(&SearchScope::below(root), query, &stop());
+    let found = grep(&everything_below(root), query, &stop());
     assert!(found.is_ok_and(|it| it.files_with_matches > 0
         && !it.is_incomplete
         && it.files_searched == FILES));

@@ -389,10 +389,10 @@ impl<T: Tool> TypedCall<T> {
     fn understand_paths(&mut self, files: &Files) {
         let mut lines = None;
         for PathArgument { text, may_be_new } in self.call.path_arguments() {
-            let Some(meant) = files.meant_path(text, may_be_new) else { continue };
-            self.name_notes.extend(meant.note);
-            let sent = std::mem::replace(text, meant.link.path);
-            lines = meant.link.lines.map(|named| (named, sent)).or(lines);
+            let Some((link, note)) = files.meant_path(text, may_be_new) else { continue };
+            self.name_notes.extend(note);
+            let sent = std::mem::replace(text, link.path);
+            lines = link.lines.map(|named| (named, sent)).or(lines);
         }
         self.name_notes.dedup();
         if let Some((lines, sent)) = lines

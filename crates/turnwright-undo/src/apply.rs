@@ -16,37 +16,18 @@ use turnwright_types::file_change::FileState;
 use turnwright_types::hash::{hex, parse_hex, sha256_of_reader};
 use turnwright_workspace::files::FileError;
 use turnwright_workspace::nofollow;
+#[cfg(unix)]
+use turnwright_workspace::nofollow::permission_bits as mode_of;
 
-/// Why a path was not restored, in words for the user.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct RestoreError(String);
-
-impl From<&str> for RestoreError {
-    fn from(text: &str) -> RestoreError {
-        RestoreError(text.to_owned())
-    }
-}
-
-impl From<FileError> for RestoreError {
-    /// The texts of [`FileError`] itself are for the model and speak of a permission.
-    fn from(error: FileError) -> RestoreError {
-        RestoreError(match error {
-            FileError::Stale => "it was changed at the last moment".to_owned(),
-            FileError::Moved => "its folder is not where it was".to_owned(),
-            FileError::Unsaved => "it has unsaved changes in the editor".to_owned(),
-            FileError::Cancelled => "cancelled".to_owned(),
-            error => error.to_string(),
-        })
-    }
-}
-
-impl From<io::Error> for RestoreError {
-    fn from(error: io::Error) -> RestoreError {
-        RestoreError(match error.kind() {
-            io::ErrorKind::AlreadyExists => "something else is there now".to_owned(),
-            _ => io_error_text(&error),
-        })
+/// Says to the user why a file was not restored. The texts of [`FileError`] itself are for the model and speak of a
+/// permission.
+fn file_error_text(error: &FileError) -> String {
+    match error {
+        FileError::Stale => "it was changed at the last moment".to_owned(),
+        FileError::Moved => "its folder is not where it was".to_owned(),
+        FileError::Unsaved => "it has unsaved changes in the editor".to_owned(),
+        FileError::Cancelled => "cancelled".to_owned(),
+        error => error.to_string(),
     }
 }
 
@@ -58,8 +39,8 @@ pub(crate) struct RestoreResult {
     pub was: FileState,
     /// The state to restore.
     pub to: FileState,
-    /// The reason if the state was not restored.
-    pub result: Result<(), RestoreError>,
+    /// The reason for the user if the state was not restored.
+    pub result: Result<(), String>,
 }
 
 impl RestoreResult {
@@ -79,11 +60,10 @@ fn must_be_removed(restore: &RestoreResult) -> bool {
 }
 
 impl UndoContext {
-    /// Executes the steps that restore something. First everything that must be removed, contents
+    /// Restores these paths, and returns the actual results. First everything that must be removed, contents
     /// before their folder; then everything that is created, folders before their contents. A
     /// cancellation takes effect between two paths.
-    pub(crate) async fn apply(&self, steps: &[UndoStep]) -> Vec<RestoreResult> {
-        let mut all: Vec<_> = steps.iter().filter_map(RestoreResult::of).collect();
+    pub(crate) async fn apply(&self, mut all: Vec<RestoreResult>) -> Vec<RestoreResult> {
         all.sort_by(|restore, other| restore.path.cmp(&other.path));
         let roots = self.files.roots().clone();
         let missing = spawn_blocking(move || {
@@ -124,15 +104,16 @@ impl UndoContext {
         all
     }
 
-    fn check(&self) -> Result<(), RestoreError> {
+    fn check(&self) -> Result<(), String> {
         if self.cancel.is_cancelled() { Err("cancelled".into()) } else { Ok(()) }
     }
 
-    async fn remove(&self, restore: &RestoreResult) -> Result<(), RestoreError> {
+    async fn remove(&self, restore: &RestoreResult) -> Result<(), String> {
         self.check()?;
         if matches!(restore.was, FileState::File { .. }) {
             let target = self.target(&restore.path).await?;
-            self.files.ensure_no_unsaved(&target).await?;
+            let saved = self.files.ensure_no_unsaved(&target).await;
+            saved.map_err(|error| file_error_text(&error))?;
             self.files.forget_seen(&target);
         }
         let was = restore.was.clone();
@@ -156,7 +137,7 @@ impl UndoContext {
         .await
     }
 
-    async fn create(&self, restore: &RestoreResult) -> Result<(), RestoreError> {
+    async fn create(&self, restore: &RestoreResult) -> Result<(), String> {
         self.check()?;
         let is_same_kind = discriminant(&restore.was) == discriminant(&restore.to);
         match (&restore.was, &restore.to) {
@@ -177,8 +158,8 @@ impl UndoContext {
                 };
                 let bytes = self.bytes(hash.clone()).await?;
                 let what = (bytes, *mode);
-                let path = &restore.path;
-                Ok(self.files.restore(path, there, what, &self.cancel).await?)
+                let written = self.files.restore(&restore.path, there, what, &self.cancel).await;
+                written.map_err(|error| file_error_text(&error))
             }
             (_, FileState::Link { target }) => {
                 let target = target.clone();
@@ -197,22 +178,23 @@ impl UndoContext {
     }
 
     /// The stored content with this hash.
-    pub(crate) async fn bytes(&self, hash: String) -> Result<Vec<u8>, RestoreError> {
+    pub(crate) async fn bytes(&self, hash: String) -> Result<Vec<u8>, String> {
         let found = self.store.read(move |connection| read::blob_by_hash(connection, &hash)).await;
         match found {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err("its content was not stored".into()),
-            Err(error) => Err(RestoreError(error.to_string())),
+            Err(error) => Err(error.to_string()),
         }
     }
 
-    async fn target(&self, path: &Path) -> Result<ResolvedPath, RestoreError> {
-        let target = self.files.resolve(path).await?;
-        if target.path == path { Ok(target) } else { Err(FileError::Moved.into()) }
+    async fn target(&self, path: &Path) -> Result<ResolvedPath, String> {
+        let resolved = self.files.resolve(path).await;
+        let target = resolved.map_err(|error| file_error_text(&error))?;
+        if target.path == path { Ok(target) } else { Err(file_error_text(&FileError::Moved)) }
     }
 }
 
-fn parse_sha256(hash: &str) -> Result<[u8; 32], RestoreError> {
+fn parse_sha256(hash: &str) -> Result<[u8; 32], String> {
     let bytes = hash.get(..64).and_then(parse_hex).unwrap_or_default();
     bytes.try_into().map_err(|_| "its hash is malformed".into())
 }
@@ -224,7 +206,7 @@ async fn in_folder(
     path: &Path,
     hold: fn(&Path) -> PinnedParent,
     work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static,
-) -> Result<(), RestoreError> {
+) -> Result<(), String> {
     let path = path.to_path_buf();
     let done = spawn_blocking(move || {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else {
@@ -234,8 +216,11 @@ async fn in_folder(
         work(&folder.join(name))
     });
     match done.await {
-        Ok(done) => Ok(done?),
-        Err(error) => Err(RestoreError(error.to_string())),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err("something else is there now".into())
+        }
+        Ok(done) => done.map_err(|error| io_error_text(&error)),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -285,12 +270,6 @@ fn state_of(path: &Path) -> io::Result<FileState> {
     }
     let (hash, size) = sha256_of_reader(file)?;
     Ok(FileState::File { hash: hex(&hash), size, mode: mode_of(&metadata), is_kept: false })
-}
-
-#[cfg(unix)]
-fn mode_of(metadata: &fs::Metadata) -> u32 {
-    use std::os::unix::fs::PermissionsExt;
-    metadata.permissions().mode() & 0o7777
 }
 
 #[cfg(not(unix))]

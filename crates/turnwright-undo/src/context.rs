@@ -111,9 +111,7 @@ impl UndoContext {
     /// Applies the plan. The intent is logged before and the result after; the client sees a card
     /// meanwhile.
     pub async fn execute(&self, plan: UndoPlan, tell: impl Fn(Update)) -> UndoReport {
-        let to_restore =
-            plan.steps.iter().filter(|step| matches!(step.action, UndoAction::Restore { .. }));
-        let wanted: Vec<_> = to_restore.cloned().collect();
+        let wanted: Vec<_> = plan.steps.iter().filter_map(RestoreResult::of).collect();
         let numbers: Vec<_> = plan.turns.iter().map(|(number, _)| *number).collect();
         if wanted.is_empty() {
             if plan.steps.iter().all(|step| step.action == UndoAction::AlreadyRestored) {
@@ -138,7 +136,7 @@ impl UndoContext {
         let diffs = self.log_intent(&id, &wanted).await;
         self.log.set_target_turns(&numbers).written().await;
         let (wanted, unsaved) = self.split_saved(wanted).await;
-        let mut outcomes = self.apply(&wanted).await;
+        let mut outcomes = self.apply(wanted).await;
         outcomes.extend(unsaved);
         let files = self.changes(&outcomes).await;
         let has_changed = files.iter().any(|file| {
@@ -176,22 +174,21 @@ impl UndoContext {
     async fn log_intent(
         &self,
         call: &CallId,
-        steps: &[UndoStep],
+        wanted: &[RestoreResult],
     ) -> Vec<(std::path::PathBuf, CallContent)> {
         let mut diffs = Vec::new();
         let mut room = MAX_SHOWN_BYTES;
         let mut intent = ChangeIntent::default();
         let mut held = 0;
-        for step in steps {
-            let UndoAction::Restore { to } = &step.action else { continue };
-            let bytes = current_bytes(step).await;
-            diffs.extend(self.diff(step, to, bytes.as_deref(), &mut room).await);
-            let mut before = step.now.clone();
+        for restore in wanted {
+            let bytes = current_bytes(restore).await;
+            diffs.extend(self.diff(restore, bytes.as_deref(), &mut room).await);
+            let mut before = restore.was.clone();
             if let FileState::File { is_kept, .. } = &mut before {
                 *is_kept = bytes.is_some();
             }
-            let after = Some(to.clone());
-            intent.files.push(FileChange { path: step.path.clone(), before, after });
+            let after = Some(restore.to.clone());
+            intent.files.push(FileChange { path: restore.path.clone(), before, after });
             held += bytes.as_ref().map_or(0, |bytes| bytes.len());
             intent.bytes.extend(bytes);
             if held > MAX_BATCH_BYTES {
@@ -204,14 +201,14 @@ impl UndoContext {
         diffs
     }
 
-    /// Splits off the steps whose current content is not in the store: they could not be redone, so
-    /// these files are left as they are.
-    async fn split_saved(&self, wanted: Vec<UndoStep>) -> (Vec<UndoStep>, Vec<RestoreResult>) {
-        let mut safe = Vec::new();
-        let mut unsaved = Vec::new();
-        for step in wanted {
-            let UndoAction::Restore { to } = &step.action else { continue };
-            let is_kept = match (&step.now, to) {
+    /// Splits off the files whose current content is not in the store: they could not be redone, so
+    /// they are left as they are.
+    async fn split_saved(
+        &self,
+        mut wanted: Vec<RestoreResult>,
+    ) -> (Vec<RestoreResult>, Vec<RestoreResult>) {
+        for restore in &mut wanted {
+            let is_kept = match (&restore.was, &restore.to) {
                 (FileState::File { hash, .. }, FileState::File { hash: other, .. })
                     if hash == other =>
                 {
@@ -220,16 +217,12 @@ impl UndoContext {
                 (FileState::File { hash, .. }, _) => self.has_bytes(hash.clone()).await,
                 _ => true,
             };
-            if is_kept {
-                safe.push(step);
-                continue;
+            if !is_kept {
+                restore.result =
+                    Err("its current content could not be saved, so it was left as it is".into());
             }
-            let result =
-                Err("its current content could not be saved, so it was left as it is".into());
-            let to = to.clone();
-            unsaved.push(RestoreResult { path: step.path, was: step.now, to, result });
         }
-        (safe, unsaved)
+        wanted.into_iter().partition(|restore| restore.result.is_ok())
     }
 
     async fn has_bytes(&self, hash: String) -> bool {
@@ -242,23 +235,22 @@ impl UndoContext {
     /// The diff of a text that is short enough to be shown.
     async fn diff(
         &self,
-        step: &UndoStep,
-        to: &FileState,
+        restore: &RestoreResult,
         now: Option<&[u8]>,
         room: &mut usize,
     ) -> Option<(std::path::PathBuf, CallContent)> {
-        let old = match (&step.now, now) {
+        let old = match (&restore.was, now) {
             (FileState::Absent, _) => None,
             (_, now) => Some(as_text(now.filter(|bytes| bytes.len() <= *room)?)?),
         };
-        let new = match to {
+        let new = match &restore.to {
             FileState::Absent => String::new(),
             FileState::File { hash, size, .. } if *size <= *room as u64 => {
                 as_text(&self.bytes(hash.clone()).await.ok()?)?
             }
             _ => return None,
         };
-        let fate = match to {
+        let fate = match restore.to {
             FileState::Absent => FileFate::Deleted,
             _ => FileFate::Kept,
         };
@@ -266,8 +258,8 @@ impl UndoContext {
             return None;
         }
         *room = room.checked_sub(old.as_ref().map_or(0, String::len) + new.len())?;
-        let path = client_path(self.files.roots(), &step.path);
-        Some((step.path.clone(), CallContent::Diff { path, old, new, fate }))
+        let path = client_path(self.files.roots(), &restore.path);
+        Some((restore.path.clone(), CallContent::Diff { path, old, new, fate }))
     }
 
     /// The actual change of each file.
@@ -276,12 +268,8 @@ impl UndoContext {
         for one in outcomes {
             let path = one.path.clone();
             let mut before = one.was.clone();
-            let kept = match &before {
-                FileState::File { hash, .. } => self.has_bytes(hash.clone()).await,
-                _ => false,
-            };
-            if let FileState::File { is_kept, .. } = &mut before {
-                *is_kept = kept;
+            if let FileState::File { hash, is_kept, .. } = &mut before {
+                *is_kept = self.has_bytes(hash.clone()).await;
             }
             let after = if one.result.is_ok() {
                 one.to.clone()
@@ -296,7 +284,7 @@ impl UndoContext {
     }
 
     /// The card of the undo.
-    fn view(&self, is_redo: bool, wanted: &[UndoStep]) -> CallView {
+    fn view(&self, is_redo: bool, wanted: &[RestoreResult]) -> CallView {
         let verb = if is_redo { "Redo" } else { "Undo" };
         let roots = self.files.roots();
         let title = match wanted {
@@ -306,7 +294,7 @@ impl UndoContext {
         let locations = wanted
             .iter()
             .take(MAX_NAMED_FILES)
-            .map(|step| Location { path: client_path(roots, &step.path), line: None })
+            .map(|restore| Location { path: client_path(roots, &restore.path), line: None })
             .collect();
         CallView { title: shorten_title(title), kind: ToolKind::Edit, locations }
     }
@@ -342,9 +330,9 @@ fn as_text(bytes: &[u8]) -> Option<String> {
 }
 
 /// The current content of a file that will be replaced, if it is readable and not too long.
-async fn current_bytes(step: &UndoStep) -> Option<Arc<[u8]>> {
-    let path = step.path.clone();
-    match &step.now {
+async fn current_bytes(restore: &RestoreResult) -> Option<Arc<[u8]>> {
+    let path = restore.path.clone();
+    match &restore.was {
         FileState::File { size, .. } if *size <= MAX_KEPT_BYTES => {}
         _ => return None,
     }

@@ -40,15 +40,11 @@ pub fn unified_diff(
         (Ok(before), Ok(after)) => {
             let deadline = Instant::now() + DIFF_TIMEOUT;
             let hunks = line_diff::unified_diff(before, after, 3, Some(deadline));
+            let from = label(old, "a", &name);
+            let to = label(new, "b", &name);
             match hunks.as_str() {
                 "" => hunks,
-                hunks => {
-                    format!(
-                        "--- {}\n+++ {}\n{hunks}",
-                        label(old, "a", &name),
-                        label(new, "b", &name)
-                    )
-                }
+                hunks => format!("--- {from}\n+++ {to}\n{hunks}"),
             }
         }
         (before, after) => {

@@ -61,7 +61,7 @@ impl UndoReport {
             match one.result {
                 Ok(()) if one.to == FileState::Absent => report.removed.push(one.path),
                 Ok(()) => report.restored.push(one.path),
-                Err(why) => report.failed.push((one.path, why.to_string())),
+                Err(why) => report.failed.push((one.path, why)),
             }
         }
         report
@@ -210,19 +210,17 @@ pub fn turn_changes(
         let after = folded.after.unwrap_or_else(|| file_state(&folded.path));
         let old = side(connection, &folded.before, None, bounds)?;
         let new = side(connection, &after, Some(&folded.path), bounds)?;
+        let name = short_path(roots, &folded.path);
         let mut diff = if room == 0 {
-            format!("… {}\n", short_path(roots, &folded.path))
+            format!("… {name}\n")
         } else {
-            unified_diff(&short_path(roots, &folded.path), &old, &new, bounds, &mut room)
+            unified_diff(&name, &old, &new, bounds, &mut room)
         };
         if let (FileState::File { mode: was, .. }, FileState::File { mode, .. }) =
             (&folded.before, &after)
             && was != mode
         {
-            diff.push_str(&format!(
-                "{}: mode {was:o} → {mode:o}\n",
-                short_path(roots, &folded.path)
-            ));
+            diff.push_str(&format!("{name}: mode {was:o} → {mode:o}\n"));
         }
         files.push(ChangedFile { path: folded.path, before: folded.before, after, diff });
     }

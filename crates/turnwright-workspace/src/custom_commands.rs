@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::read_head;
 use crate::real_path;
-use crate::skills::{ScannedFolder, front_matter, substitute};
+use crate::skills::{ScannedFolder, front_matter, hyphenated, substitute};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::look_alike::{composed, is_mark};
 use turnwright_types::text;
@@ -131,8 +131,7 @@ fn first_line(body: &str) -> Option<&str> {
 /// is `my-tool`.
 fn name_part(name: &str) -> Option<String> {
     let name = composed(name);
-    let words = name.split(|char| !is_name_char(char)).filter(|word| !word.is_empty());
-    let part = words.collect::<Vec<_>>().join("-");
+    let part = hyphenated(&name, is_name_char);
     let is_short = !part.is_empty() && part.len() <= MAX_NAME_BYTES;
     (is_short && !name.starts_with('.')).then_some(part)
 }

@@ -76,12 +76,12 @@ pub fn set_permission_bits(_: &File, _: u32) -> io::Result<()> {
 
 /// The permission bits of a file, as for `chmod`.
 #[cfg(unix)]
-pub(crate) fn permission_bits(metadata: &Metadata) -> u32 {
+pub fn permission_bits(metadata: &Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::mode(metadata) & 0o7777
 }
 
 #[cfg(not(unix))]
-pub(crate) fn permission_bits(_: &Metadata) -> u32 {
+pub fn permission_bits(_: &Metadata) -> u32 {
     0o644
 }
 

@@ -49,7 +49,7 @@ async fn begin_command(pass: &Pass, ctx: &ToolCtx, begun: PendingWrite) -> FileC
     let env = &ctx.env;
     // The changes of a running job that gets input are due to that input.
     let is_input = pass.effects().iter().any(|effect| matches!(effect, Effect::Input { .. }));
-    let jobs = if is_input { Vec::new() } else { env.jobs.running_ids() };
+    let jobs = if is_input { Vec::new() } else { env.jobs.running().ids() };
     let before = before(Arc::clone(&env.shared.checkpoint), &ctx.cancel).await;
     begun.written().await;
     let check = RepositoryCheck::of(pass, ctx).map(Box::new);
@@ -135,7 +135,7 @@ impl FileChangeRecorder {
                 CallChanges { is_unknown: !ctx.cancel.is_cancelled(), ..CallChanges::default() }
             }
             FileChangeRecorder::Command { before: Some(before), jobs, check } => {
-                let goes_on = env.jobs.running_ids().iter().any(|job| !jobs.contains(job));
+                let goes_on = env.jobs.running().ids().iter().any(|job| !jobs.contains(job));
                 if goes_on {
                     checkpoint.note_background_command(&env.log.recorded_call(&ctx.call));
                 }

@@ -308,7 +308,7 @@ pub(super) async fn gather_facts(conversation: &Conversation, old: &[Arc<Message
     list(FILES_READ, &files_read(old), &mut text);
     let undone = undone(&turns);
     list("The user has undone the file changes of: ", &undone, &mut text);
-    if !env.jobs.running_ids().is_empty() {
+    if !env.jobs.running().ids().is_empty() {
         text.push_str(&env.jobs.describe());
         text.push('\n');
     }

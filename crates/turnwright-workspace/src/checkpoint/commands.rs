@@ -56,7 +56,7 @@ pub struct CommandBaseline {
 
 impl CommandBaseline {
     pub(super) fn is_cheap_to_keep(&self) -> bool {
-        self.snapshot.is_watched() && self.snapshot.len() <= MAX_KEPT_ENTRIES
+        self.snapshot.watch.is_some() && self.snapshot.len() <= MAX_KEPT_ENTRIES
     }
 
     /// Updates a path that the agent itself has written.
@@ -101,7 +101,7 @@ impl super::ChangeTracker {
         let mut hidden = self.hidden.lock();
         hidden.note_unreadable(now);
         hidden.update(earlier, now, watched);
-        let repositories = &now.repositories() | hidden.repositories();
+        let repositories = &now.repositories() | &hidden.repositories;
         drop(hidden);
         let mut inner = self.inner.lock();
         inner.repositories = Arc::new(repositories);
@@ -127,7 +127,7 @@ impl super::ChangeTracker {
             inner.last_baseline.take()
         };
         let known: &[_] = last.as_ref().map_or(&[], |last| &last.repositories);
-        let folders = watched.folders().iter();
+        let folders = watched.folders.iter();
         let repositories: Arc<[_]> =
             folders.filter_map(|folder| Repository::open_or_reuse(folder, known)).collect();
         let is_index_unchanged = repositories.len() == known.len()
@@ -301,7 +301,7 @@ impl super::ChangeTracker {
 /// expensive.
 fn is_fresh(snapshot: &StatSnapshot) -> bool {
     let age = snapshot.at.elapsed();
-    !snapshot.is_watched()
+    snapshot.watch.is_none()
         && snapshot.took > CHEAP_SNAPSHOT
         && age.is_ok_and(|age| age <= snapshot.took * MAX_AGE_FACTOR)
 }

@@ -11,6 +11,7 @@ use super::{CallChanges, ChangeTracker};
 use crate::files::{FileText, TextEncoding, TextSource};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_change::{ChangeIntent, FileChange, FileState};
+use turnwright_types::hash::sha256_hex;
 use turnwright_types::text::format_bytes;
 
 /// The most entries recorded of folders that are deleted or moved.
@@ -78,9 +79,9 @@ impl TrackedEdit {
         }
         if let Some((text, form)) = change.after
             && let Ok(bytes) = form.encode(text)
-            && let FileState::File { hash, size, .. } = ObservedState::file(bytes, mode).state
         {
-            let state = FileState::File { hash, size, mode, is_kept: false };
+            let size = bytes.len() as u64;
+            let state = FileState::File { hash: sha256_hex(&bytes), size, mode, is_kept: false };
             self.expected.insert(change.path.to_path_buf(), state);
         }
     }

@@ -24,8 +24,8 @@ const MAX_ENTRIES: usize = 400_000;
 #[derive(Debug, Default)]
 pub(super) struct HiddenFolders {
     folders: BTreeSet<PathBuf>,
-    /// The repositories in them.
-    repositories: BTreeSet<PathBuf>,
+    /// The repositories in them after the last update.
+    pub(super) repositories: BTreeSet<PathBuf>,
     /// True if the last scan of them was cut short.
     is_incomplete: bool,
     /// The folders that the user cannot list, either; `None` until they are known.
@@ -84,11 +84,6 @@ impl HiddenFolders {
         found.extend(linked.found);
         let was_incomplete = std::mem::replace(&mut self.is_incomplete, !is_complete);
         (found, !is_complete && !was_incomplete)
-    }
-
-    /// The repositories that were there after the last update.
-    pub(super) fn repositories(&self) -> &BTreeSet<PathBuf> {
-        &self.repositories
     }
 }
 
@@ -176,10 +171,8 @@ impl RepositoryScan<'_> {
 
 /// Returns true if a folder belongs to this user, whose commands can write in it.
 fn is_own(folder: &Path) -> bool {
-    match std::fs::symlink_metadata(folder) {
-        Ok(metadata) => temp_folder::is_own(&metadata),
-        Err(_) => cfg!(windows),
-    }
+    let found = std::fs::symlink_metadata(folder);
+    found.map_or(cfg!(windows), |metadata| temp_folder::is_own(&metadata))
 }
 
 /// Lets this user list a folder of their own that denies it. Returns true if its mode was changed.
@@ -263,7 +256,7 @@ impl<'a> LinkedFolders<'a> {
                 look.found.insert(link);
             }
         }
-        for root in watched.folders() {
+        for root in &watched.folders {
             look.found.extend(repositories_in_git(&root.join(".git")));
         }
         look
@@ -285,10 +278,7 @@ impl<'a> LinkedFolders<'a> {
             if self.is_over() {
                 return false;
             }
-            if !seen.insert(place.real.clone()) {
-                continue;
-            }
-            if self.holds_obeyed(&place, &mut pending) {
+            if seen.insert(place.real.clone()) && self.holds_obeyed(&place, &mut pending) {
                 return true;
             }
         }
@@ -394,13 +384,11 @@ impl NewlyIgnored<'_> {
     /// Looks at the entries of a folder that are not listed any more, or were not before.
     fn look(&mut self, folder: &Path, old: &FolderRules) {
         for (path, is_folder) in self.hidden_entries(folder, old) {
-            let is_new = self.before.get(&path).is_none();
-            if is_folder && !is_new {
-                let old = self.before.rules_at(&path).unwrap_or(old).clone();
-                self.look(&path, &old);
-                continue;
-            }
-            if !is_new {
+            if self.before.get(&path).is_some() {
+                if is_folder {
+                    let old = self.before.rules_at(&path).unwrap_or(old).clone();
+                    self.look(&path, &old);
+                }
                 continue;
             }
             let new = self.entries_from(path.clone(), is_folder, old);

@@ -74,7 +74,7 @@ impl ChangeTracker {
             Some(snapshot) => snapshot,
             None => Arc::new(take(&mut watched)?),
         };
-        let reader = snapshot.watch().map(WatchReader::of);
+        let reader = snapshot.watch.as_ref().map(WatchReader::of);
         let unreadable = snapshot.unknown().map(Path::to_path_buf).collect();
         let mut live = LiveFolders { watched, snapshot, reader, is_partial: false, unreadable };
         live.follow();
@@ -105,7 +105,7 @@ impl LiveFolders {
             self.reader = None;
             return Vec::new();
         };
-        self.reader = match (self.reader.take(), snapshot.watch()) {
+        self.reader = match (self.reader.take(), snapshot.watch.as_ref()) {
             (Some(reader), Some(watch)) if reader.is_of(watch) => Some(reader),
             (_, watch) => watch.map(WatchReader::of),
         };

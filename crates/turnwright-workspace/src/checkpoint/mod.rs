@@ -267,13 +267,11 @@ pub mod fuzzing {
 
     use super::git::{index, pack};
 
+    pub use super::git::pack::{apply_delta, parse_loose_blob as loose_blob};
+
     pub fn index_paths(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         let index = index::parse(bytes)?;
-        Some(index.entries().iter().map(|entry| index.name(entry).to_vec()).collect())
-    }
-
-    pub fn loose_blob(bytes: &[u8]) -> Option<Vec<u8>> {
-        pack::parse_loose_blob(bytes)
+        Some(index.entries.iter().map(|entry| index.name(entry).to_vec()).collect())
     }
 
     /// The offset of an object according to a pack index.
@@ -283,9 +281,5 @@ pub mod fuzzing {
 
     pub fn pack_entry(pack: &[u8], offset: u64) -> Option<Vec<u8>> {
         pack::read_entry(&mut Cursor::new(pack), offset).map(|entry| entry.1)
-    }
-
-    pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
-        pack::apply_delta(base, delta)
     }
 }

@@ -49,7 +49,7 @@ const TERMINAL_VARIABLES: &[&str] = &["GPG_TTY", "SSH_TTY"];
 /// have git show names as they are and not as octal numbers, and tidy up before it ends, because what a command leaves
 /// running is stopped. `GIT_SSH_COMMAND` is not here: it would replace the user's
 /// `core.sshCommand`, and without a terminal ssh asks nothing anyway.
-const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
+pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("TERM", "dumb"),
     ("NO_COLOR", "1"),
     ("PAGER", "cat"),
@@ -157,16 +157,6 @@ impl Environment {
         self.0.retain(|(variable, _)| !is_same_name(variable, name));
         self.0.push((name.into(), value.into()));
         self
-    }
-
-    /// The variables to set for a command that someone else starts with an environment of their
-    /// own.
-    #[cfg(unix)]
-    pub(super) fn noninteractive_variables() -> Vec<(String, String)> {
-        NONINTERACTIVE_VARIABLES
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect()
     }
 
     /// A copy without these variables.

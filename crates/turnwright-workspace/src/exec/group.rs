@@ -116,16 +116,6 @@ pub(super) fn base_command(
     command
 }
 
-/// The process to start for this specification.
-#[cfg(unix)]
-fn command_for(spec: &CommandSpec, mark: &ProcessMark) -> io::Result<Command> {
-    let shell_words = shell(&spec.command).into_iter().map(OsString::from).collect();
-    let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), shell_words)?;
-    let mut command = base_command(&words, &spec.environment, mark);
-    configure_command(&mut command, spec);
-    Ok(command)
-}
-
 /// The variables, folder and input of a command.
 pub(super) fn configure_command(command: &mut Command, spec: &CommandSpec) {
     command.envs(spec.extra_variables.iter().map(|(name, value)| (name, value)));
@@ -187,7 +177,11 @@ impl ProcessGroup {
         let sandbox =
             prepare(spec.sandbox.clone(), spec.network.clone(), spec.workdir.clone()).await?;
         let mark = ProcessMark::new();
-        ProcessGroup::spawn(command_for(spec, &mark)?, mark, sandbox)
+        let shell_words = shell(&spec.command).into_iter().map(OsString::from).collect();
+        let words = turnwright_sandbox::wrap_command(spec.sandbox.as_ref(), shell_words)?;
+        let mut command = base_command(&words, &spec.environment, &mark);
+        configure_command(&mut command, spec);
+        ProcessGroup::spawn(command, mark, sandbox)
     }
 
     /// Starts a program in the current folder.

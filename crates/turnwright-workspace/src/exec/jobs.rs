@@ -176,10 +176,6 @@ impl Jobs {
         if text.is_empty() { "There are no jobs.".to_owned() } else { text + "." }
     }
 
-    pub fn running_ids(&self) -> Vec<String> {
-        self.running().ids()
-    }
-
     /// Tells which jobs are running, now and later.
     pub fn running(&self) -> RunningJobs {
         RunningJobs(Arc::clone(&self.list))

@@ -1,5 +1,6 @@
 //! The memory that a command holds. A command is stopped before it takes all memory of the machine.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -86,50 +87,41 @@ impl MemoryMeter {
         }
         let mut own = 0;
         let mut mapped = 0;
-        let mut files = MemoryFiles::default();
+        let mut files = HashMap::new();
         for process in super::descendants::with_descendants(self.roots.clone()) {
             let path = format!("/proc/{process}/status");
             let status = std::fs::read_to_string(path).unwrap_or_default();
             own += bytes_of(&status, "RssAnon:").unwrap_or_default();
             mapped += bytes_of(&status, "RssShmem:").unwrap_or_default();
-            files.add(process);
+            count_memory_files(process, &mut files);
         }
         // A mapped file is counted in both.
-        let held = own + mapped.max(files.bytes);
+        let held = own + mapped.max(files.values().sum());
         let free = limit.checked_sub(held);
         Some(free.map_or(ControlFlow::Break(held), ControlFlow::Continue))
     }
 }
 
-/// Open files that exist only in memory: from `memfd_create`, or unlinked on a file system in memory. They are
-/// counted nowhere else until a process maps them.
-#[derive(Default)]
-struct MemoryFiles {
-    bytes: u64,
-    /// The devices and inodes of counted files, at most as many as a command can open.
-    counted: std::collections::HashSet<(u64, u64)>,
-}
-
-impl MemoryFiles {
-    fn add(&mut self, process: rustix::process::Pid) {
-        let open = std::fs::read_dir(format!("/proc/{process}/fd"));
-        for file in open.into_iter().flatten().flatten() {
-            let path = file.path();
-            // All of them are unlinked. Others may be on a file system that does not answer, and are not asked.
-            let name = std::fs::read_link(&path).unwrap_or_default();
-            if !name.as_os_str().as_encoded_bytes().ends_with(b" (deleted)") {
-                continue;
-            }
-            // These links lead to the open file itself, whatever its name says.
-            let Ok(found) = rustix::fs::stat(&path) else { continue };
-            let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
-            if !is_file || found.st_nlink > 0 || found.st_blocks <= 0 || !is_in_memory(&path) {
-                continue;
-            }
-            if self.counted.insert((found.st_dev, found.st_ino)) {
-                self.bytes += u64::try_from(found.st_blocks).unwrap_or_default() * 512;
-            }
+/// Adds the bytes of the files that a process has open and that exist only in memory: from `memfd_create`, or unlinked
+/// on a file system in memory. They are counted nowhere else until a process maps them. `counted` has the files by
+/// device and inode, at most as many as a command can open.
+fn count_memory_files(process: rustix::process::Pid, counted: &mut HashMap<(u64, u64), u64>) {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd"));
+    for file in open.into_iter().flatten().flatten() {
+        let path = file.path();
+        // All of them are unlinked. Others may be on a file system that does not answer, and are not asked.
+        let name = std::fs::read_link(&path).unwrap_or_default();
+        if !name.as_os_str().as_encoded_bytes().ends_with(b" (deleted)") {
+            continue;
         }
+        // These links lead to the open file itself, whatever its name says.
+        let Ok(found) = rustix::fs::stat(&path) else { continue };
+        let is_file = rustix::fs::FileType::from_raw_mode(found.st_mode).is_file();
+        if !is_file || found.st_nlink > 0 || found.st_blocks <= 0 || !is_in_memory(&path) {
+            continue;
+        }
+        let bytes = u64::try_from(found.st_blocks).unwrap_or_default() * 512;
+        counted.entry((found.st_dev, found.st_ino)).or_insert(bytes);
     }
 }
 
@@ -179,14 +171,15 @@ mod tests {
         let file = File::from(memfd_create("test", MemfdFlags::CLOEXEC).unwrap());
         let _second = file.try_clone().unwrap();
         (&file).write_all(&vec![1; 64 << 20]).unwrap();
-        let mut files = MemoryFiles::default();
-        files.add(rustix::process::getpid());
+        let mut files = HashMap::new();
+        count_memory_files(rustix::process::getpid(), &mut files);
         // Other tests of this process may have some, too.
         let found = rustix::fs::fstat(&file).unwrap();
-        assert!(files.counted.contains(&(found.st_dev, found.st_ino)));
-        assert!((64 << 20..128 << 20).contains(&files.bytes), "{}", files.bytes);
+        assert!(files.contains_key(&(found.st_dev, found.st_ino)));
+        let bytes: u64 = files.values().sum();
+        assert!((64 << 20..128 << 20).contains(&bytes), "{bytes}");
         let unnamed = tempfile::tempfile().unwrap();
         let found = rustix::fs::fstat(&unnamed).unwrap();
-        assert!(!files.counted.contains(&(found.st_dev, found.st_ino)));
+        assert!(!files.contains_key(&(found.st_dev, found.st_ino)));
     }
 }

@@ -119,6 +119,7 @@ pub struct OutputExcerpt {
 }
 
 /// The captured output of a command.
+#[derive(Default)]
 pub struct CommandOutput {
     cleaner: TerminalCleaner,
     repeats: RepeatedLines,
@@ -135,16 +136,8 @@ pub struct CommandOutput {
 impl CommandOutput {
     /// Empty output. If it gets too long it is written to this file.
     pub fn new(file: &Path) -> CommandOutput {
-        CommandOutput {
-            cleaner: TerminalCleaner::default(),
-            repeats: RepeatedLines::default(),
-            untaken: HeadTailBuffer::default(),
-            taken_line: String::new(),
-            file_output: OutputFile::new(file.to_path_buf()),
-            raw: VecDeque::new(),
-            total: 0,
-            redactor: redact::StreamRedactor::default(),
-        }
+        let file_output = OutputFile::new(file.to_path_buf());
+        CommandOutput { file_output, ..CommandOutput::default() }
     }
 
     /// Adds raw output. Loaded keys are redacted first.
@@ -376,20 +369,17 @@ impl OutputFile {
     }
 }
 
-/// Adds to the file, which is created first if there is none.
+/// Adds to the file. If there is none it is created with mode 0600, in folders with mode 0700.
 fn write(file: Option<File>, path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut file = match file {
         Some(file) => file,
-        None => create_private_file(path)?,
+        None => {
+            private_file::create_folder(path.parent().unwrap_or(Path::new(".")))?;
+            private_file::create_new(path)?
+        }
     };
     file.write_all(bytes)?;
     Ok(file)
-}
-
-/// Creates a file with mode 0600 in folders with mode 0700.
-fn create_private_file(path: &Path) -> io::Result<File> {
-    private_file::create_folder(path.parent().unwrap_or(Path::new(".")))?;
-    private_file::create_new(path)
 }
 
 /// Deletes files that are older than a week and folders that are empty then. Must not run on the
@@ -607,7 +597,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let files = [base.path().join("a/p1.txt"), base.path().join("b/p2.txt")];
         for file in &files {
-            drop(create_private_file(file).unwrap());
+            drop(write(None, file, b"").unwrap());
         }
         let past = SystemTime::now() - MAX_AGE - Duration::from_secs(60);
         let old = File::options().write(true).open(&files[0]).unwrap();

@@ -13,12 +13,13 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::CommandSpec;
+use super::environment::NONINTERACTIVE_VARIABLES;
 use super::group::{ProcessGroup, shell};
 use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 use super::launcher_link::{
     self, LaunchRequest, LauncherLink, LauncherListener, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
-use super::{CommandSpec, Environment};
 use turnwright_types::client::{
     ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
 };
@@ -148,6 +149,10 @@ impl TerminalRun {
         let listener = LauncherListener::bind().await?;
         // The protocol needs text, and the name of our temporary folder is UTF-8.
         let socket = listener.socket().into_os_string().into_string().map_err(|_| not_found())?;
+        // The editor adds its own environment.
+        let quiet = NONINTERACTIVE_VARIABLES
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let extra =
             spec.extra_variables.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         let launcher = [
@@ -158,11 +163,7 @@ impl TerminalRun {
             program,
             // This argument is not executed: editors show it as the terminal's name.
             arguments: vec![label(&spec.command)],
-            env: Environment::noninteractive_variables()
-                .into_iter()
-                .chain(extra)
-                .chain(launcher)
-                .collect(),
+            env: quiet.chain(extra).chain(launcher).collect(),
             workdir: spec.workdir.clone(),
             output_byte_limit: OUTPUT_LIMIT,
         };

@@ -221,36 +221,33 @@ impl TerminalCleaner {
     /// True if the character belongs to an escape sequence. One that cannot ends the sequence and
     /// is handled again.
     fn is_escape_char(&mut self, char: char) -> bool {
-        let (state, is_escape) = match (self.state, char) {
-            (EscapeState::Plain, _) => (EscapeState::Plain, false),
-            (EscapeState::Escape, '[') => (EscapeState::Control(0), true),
-            (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => (EscapeState::Text(0), true),
-            (EscapeState::Escape, ' '..='/') => (EscapeState::Escape, true),
-            (EscapeState::Escape, '0'..='~') => (EscapeState::Plain, true),
-            (EscapeState::Escape, _) => (EscapeState::Plain, false),
+        let next = match (self.state, char) {
+            (EscapeState::Escape, '[') => Some(EscapeState::Control(0)),
+            (EscapeState::Escape, ']' | 'P' | 'X' | '^' | '_') => Some(EscapeState::Text(0)),
+            (EscapeState::Escape, ' '..='/') => Some(EscapeState::Escape),
+            (EscapeState::Escape, '0'..='~') => Some(EscapeState::Plain),
             (EscapeState::Control(number), '0'..='9') => {
                 let digit = usize::from(char as u8 - b'0');
-                (EscapeState::Control(number.saturating_mul(10).saturating_add(digit)), true)
+                Some(EscapeState::Control(number.saturating_mul(10).saturating_add(digit)))
             }
-            (EscapeState::Control(number), ' '..='?') => (EscapeState::Control(number), true),
-            (EscapeState::Control(_), '@'..='~') => (EscapeState::Plain, true),
-            (EscapeState::Control(_), _) => (EscapeState::Plain, false),
-            (EscapeState::Text(_), '\u{7}' | '\u{9c}') => (EscapeState::Plain, true),
-            (EscapeState::Text(_), '\u{1b}') => (EscapeState::TextEscape, true),
+            (EscapeState::Control(number), ' '..='?') => Some(EscapeState::Control(number)),
+            (EscapeState::Control(_), '@'..='~') => Some(EscapeState::Plain),
+            (EscapeState::Text(_), '\u{7}' | '\u{9c}') => Some(EscapeState::Plain),
+            (EscapeState::Text(_), '\u{1b}') => Some(EscapeState::TextEscape),
             // No title has several lines, so the end of this one got lost.
-            (EscapeState::Text(_), '\n') => (EscapeState::Plain, false),
-            (EscapeState::Text(count), _) if count >= MAX_STRING_CHARS => {
-                (EscapeState::Plain, false)
+            (EscapeState::Text(_), '\n') => None,
+            (EscapeState::Text(count), _) if count < MAX_STRING_CHARS => {
+                Some(EscapeState::Text(count + 1))
             }
-            (EscapeState::Text(count), _) => (EscapeState::Text(count + 1), true),
-            (EscapeState::TextEscape, '\\') => (EscapeState::Plain, true),
+            (EscapeState::TextEscape, '\\') => Some(EscapeState::Plain),
             (EscapeState::TextEscape, _) => {
                 self.state = EscapeState::Escape;
                 return self.is_escape_char(char);
             }
+            _ => None,
         };
-        self.state = state;
-        is_escape
+        self.state = next.unwrap_or_default();
+        next.is_some()
     }
 }
 

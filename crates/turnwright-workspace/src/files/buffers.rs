@@ -103,7 +103,7 @@ impl Files {
         loaded
     }
 
-    fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
+    pub(super) fn readable_editor(&self, target: &ResolvedPath) -> Option<&Arc<dyn EditorBuffers>> {
         self.buffers
             .as_ref()
             .filter(|buffers| buffers.can_read() && target.scope == PathScope::Workspace)

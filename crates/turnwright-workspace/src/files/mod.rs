@@ -30,7 +30,6 @@ pub(crate) use save::{is_temporary_name, remove_left_file};
 pub use seen_files::Freshness;
 use seen_files::SeenFiles;
 pub use session_tmp::{SessionTmp, ShownOnce};
-pub use spelling::MeantPath;
 pub use stream::{Excerpt, ExcerptLine, LineWindow};
 pub(crate) use text::{Charset, LineDecoder, PROBE_BYTES};
 pub use text::{FileText, LineEndings, TextEncoding, TextSource, decode_head};
@@ -133,30 +132,23 @@ impl Files {
         cancel: &CancellationToken,
     ) -> Result<ReadContent, FileError> {
         // One hop to a blocking thread for all of it, because the hop is most of the cost of a read.
-        let on_disk = self.unless_moved(target, |path| match disk::file_size(path)? {
+        let looking = self.unless_moved(target, |path| match disk::file_size(path)? {
             size if size > WHOLE_READ_LIMIT => Ok(None),
             _ => disk::read_text(path).map(Some),
         });
-        match on_disk.await {
+        let on_disk = match looking.await {
             Ok(None) => match self.read_excerpt(target, window, cancel).await {
                 // The text may be UTF-16, whose lines cannot be found in a stream of bytes.
                 Err(FileError::TooLarge(size)) if size <= READ_LIMIT => {
-                    self.whole(target, self.read_disk(target).await).await
+                    self.read_disk(target).await
                 }
-                result => result,
+                result => return result,
             },
-            Ok(Some(text)) => self.whole(target, Ok(text)).await,
-            Err(FileError::NotFound) => self.whole(target, Err(FileError::NotFound)).await,
-            Err(FileError::Binary(_)) => self.read_excerpt(target, window, cancel).await,
-            Err(error) => Err(error),
-        }
-    }
-
-    async fn whole(
-        &self,
-        target: &ResolvedPath,
-        on_disk: Result<FileText, FileError>,
-    ) -> Result<ReadContent, FileError> {
+            Ok(Some(text)) => Ok(text),
+            Err(FileError::NotFound) => Err(FileError::NotFound),
+            Err(FileError::Binary(_)) => return self.read_excerpt(target, window, cancel).await,
+            Err(error) => return Err(error),
+        };
         let loaded = self.prefer_editor(target, on_disk).await?;
         Ok(ReadContent::Whole(loaded.text))
     }
@@ -324,17 +316,7 @@ pub fn display(path: &Path) -> String {
 
 /// Private functions of this module for the fuzz targets. The program does not use them.
 pub mod fuzzing {
-    use super::{TextEncoding, text};
-
-    /// Decodes the bytes of a text file; `None` if they are not text.
-    pub fn decode(bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
-        text::decode(bytes)
-    }
-
-    /// Decodes some lines for display.
-    pub fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
-        text::decode_lines(lines)
-    }
+    pub use super::text::{decode, decode_lines};
 }
 
 /// Why a file could not be read or written.

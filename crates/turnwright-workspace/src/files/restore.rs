@@ -59,8 +59,7 @@ impl Files {
     /// # Errors
     /// [`FileError::Unsaved`] if the editor has.
     pub async fn ensure_no_unsaved(&self, target: &ResolvedPath) -> Result<(), FileError> {
-        let has_editor = self.buffers.as_ref().is_some_and(|buffers| buffers.can_read());
-        if !has_editor || target.scope != PathScope::Workspace {
+        if self.readable_editor(target).is_none() {
             return Ok(());
         }
         let Ok(shown) = self.load(target).await else { return Ok(()) };

@@ -174,7 +174,7 @@ impl Roots {
         let is_private = self.private_folders().any(|folder| is_below(&path, folder));
         let tmp = self.tmp.as_ref().and_then(|tmp| tmp.known_folder());
         let place = if let Some(tmp) = tmp.filter(|tmp| path.starts_with(tmp)) {
-            private_tmp(tmp)
+            PathScope::PrivateTmp { depth: tmp.components().count() }
         } else if self.readable().any(|folder| path.starts_with(folder)) {
             PathScope::AgentData
         } else if !is_private && self.folders.iter().any(|(_, real)| path.starts_with(real)) {
@@ -248,17 +248,10 @@ impl Roots {
 
     /// Returns true if a path may lead to another machine or to a device. Looking at it would already connect
     /// there, and Windows would log in with the user's name and password. True for everything but drives, and
-    /// shares on which the session has a folder.
-    #[cfg(windows)]
+    /// shares on which the session has a folder. Only Windows has such paths.
     pub fn leads_elsewhere(&self, path: &Path) -> bool {
         let absolute = unambiguous(self.folders[0].1.join(path));
         self.described_place(&absolute).is_none() && self.is_on_other_machine(&absolute)
-    }
-
-    /// Only Windows has paths that name another machine.
-    #[cfg(not(windows))]
-    pub fn leads_elsewhere(&self, _: &Path) -> bool {
-        false
     }
 
     #[cfg(windows)]
@@ -345,11 +338,6 @@ fn is_below(path: &Path, folder: &Path) -> bool {
     }
     let mut parts = path.components().map(|part| lower(part.as_os_str()));
     folder.components().all(|part| parts.next() == Some(lower(part.as_os_str())))
-}
-
-/// The scope of a path in the folder that commands have as `/tmp`.
-fn private_tmp(folder: &Path) -> PathScope {
-    PathScope::PrivateTmp { depth: folder.components().count() }
 }
 
 /// The path that Windows opens for this one: it removes dots and blanks at the end of a name, and `C:a`

@@ -27,19 +27,11 @@ const OPENING: &[char] = &['(', '[', '{'];
 const ESCAPED: &[char] =
     &[' ', ')', ']', '}', '\'', '"', '&', ';', '$', '!', '#', '*', '?', '<', '>', '|', '`'];
 
-/// A path argument as it was understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeantPath {
-    /// The path, and the lines that the argument names as well.
-    pub link: FileLink,
-    /// A note about other names that look the same.
-    pub note: Option<String>,
-}
-
 impl Files {
-    /// Finds what a path argument means; `None` if something has exactly that name. `may_be_new` is true if
+    /// Finds what a path argument means: the path, with the lines that the argument names as well, and a note about
+    /// other names that look the same. Returns `None` if something has exactly that name. `may_be_new` is true if
     /// the path may be that of a new file. Blocks.
-    pub fn meant_path(&self, sent: &str, may_be_new: bool) -> Option<MeantPath> {
+    pub fn meant_path(&self, sent: &str, may_be_new: bool) -> Option<(FileLink, Option<String>)> {
         if !sent.ends_with(['\n', '\r']) && self.roots.has_entry(sent) {
             return None;
         }
@@ -49,7 +41,7 @@ impl Files {
         let locations = spellings.iter().filter_map(|path| FileLink::from_location(path));
         let all: Vec<_> = literal.chain(links.clone()).chain(locations).collect();
         if let Some(found) = all.iter().find(|link| self.roots.has_entry(&link.path)) {
-            return Some(MeantPath { link: found.clone(), note: None });
+            return Some((found.clone(), None));
         }
         let mut twins = Vec::new();
         for link in all {
@@ -58,7 +50,7 @@ impl Files {
                 let [sent, shown] = [&link.path, &path].map(|path| with_code_points(path));
                 let note = format!("[{sent} was taken for {shown}, which looks the same.]");
                 let link = FileLink { path, ..link };
-                return Some(MeantPath { link, note: is_shown.then_some(note) });
+                return Some((link, is_shown.then_some(note)));
             }
         }
         let link = links.next_back().unwrap_or_else(|| plain_link(self.name_of_new(&spellings)));
@@ -67,7 +59,7 @@ impl Files {
         let note = format!(
             "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"
         );
-        Some(MeantPath { link, note: (!twins.is_empty()).then_some(note) })
+        Some((link, (!twins.is_empty()).then_some(note)))
     }
 
     /// The path of something that does not exist yet.
@@ -354,7 +346,7 @@ mod tests {
         ] {
             let meant = files.meant_path(sent, may_be_new).unwrap();
             let link = FileLink { path: path.to_owned(), symbol: None, lines };
-            assert_eq!(meant, MeantPath { link, note: None }, "{sent:?}");
+            assert_eq!(meant, (link, None), "{sent:?}");
         }
         for sent in names {
             assert_eq!(files.meant_path(sent, true), None, "{sent:?}");
@@ -387,7 +379,7 @@ mod tests {
             ),
             ("\\344\\270\\255\\346\\226\\207/new.md", true, "中文/new.md"),
         ] {
-            assert_eq!(files.meant_path(sent, may_be_new).unwrap().link.path, path, "{sent}");
+            assert_eq!(files.meant_path(sent, may_be_new).unwrap().0.path, path, "{sent}");
         }
         assert_eq!(files.meant_path("odd\\name", true), None);
         assert_eq!(files.meant_path(&format!("{at}/src/main.rs"), true), None);
@@ -418,9 +410,9 @@ mod tests {
             ("line\\nbreak", false, "line\nbreak"),
             ("new\\nline", true, "new\\nline"),
         ] {
-            let meant = files.meant_path(sent, may_be_new).unwrap();
-            assert_eq!(meant.link.path, expected, "{sent}");
-            assert_eq!(meant.note.is_some(), !sent.contains('\\'), "{sent}");
+            let (link, note) = files.meant_path(sent, may_be_new).unwrap();
+            assert_eq!(link.path, expected, "{sent}");
+            assert_eq!(note.is_some(), !sent.contains('\\'), "{sent}");
         }
         for (sent, may_be_new, twins) in [
             ("t w", false, vec!["t\u{a0}w", "t\u{202f}w"]),
@@ -428,16 +420,16 @@ mod tests {
             ("(一).md", true, vec!["（一）.md"]),
             ("x².md", true, vec!["x2.md"]),
         ] {
-            let meant = files.meant_path(sent, may_be_new).unwrap();
+            let (link, note) = files.meant_path(sent, may_be_new).unwrap();
             let twins: Vec<_> = twins.into_iter().map(with_code_points).collect();
-            assert!(meant.note.unwrap().contains(&twins.join(", ")), "{sent}");
-            assert_eq!(meant.link.path, sent);
+            assert!(note.unwrap().contains(&twins.join(", ")), "{sent}");
+            assert_eq!(link.path, sent);
         }
         let known = files.roots().resolve("（一）.md");
         files.mark_seen_blocking(
             &known,
             &crate::files::FileText::new("x", crate::files::TextSource::Disk),
         );
-        assert_eq!(files.meant_path("(一).md", true).unwrap().link.path, "（一）.md");
+        assert_eq!(files.meant_path("(一).md", true).unwrap().0.path, "（一）.md");
     }
 }

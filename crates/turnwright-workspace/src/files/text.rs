@@ -166,7 +166,7 @@ impl TextEncoding {
 }
 
 /// Decodes the bytes of a text file; `None` if they are not text.
-pub(super) fn decode(mut bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
+pub fn decode(mut bytes: Vec<u8>) -> Option<(String, TextEncoding)> {
     if bytes.starts_with(b"\xef\xbb\xbf") {
         bytes.drain(..3);
         let text = String::from_utf8(bytes).ok().filter(|text| !has_nul(text.as_bytes()))?;
@@ -208,7 +208,7 @@ pub(super) fn is_binary(head: &[u8]) -> bool {
 }
 
 /// Decodes some lines for display: what cannot be decoded becomes a replacement character.
-pub(super) fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
+pub fn decode_lines(lines: &[Vec<u8>]) -> Vec<String> {
     let all = lines.join(&b'\n');
     let has_utf8 = is_utf8(&all, false) || mostly_utf8(&all);
     let encoding = if has_utf8 { UTF_8 } else { guess_charset(&all) };

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::files::{FileHead, read_head};
+use crate::skills::hyphenated;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::file_id::file_id;
 use turnwright_types::ids::{MAX_SLUG_LEN, is_slug};
@@ -119,12 +120,7 @@ impl NoteFolder {
 /// Suggests a valid name for an invalid one.
 pub fn suggest_name(text: &str) -> String {
     let text = text.trim().to_lowercase();
-    let words: Vec<_> = text
-        .trim_end_matches(".md")
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|word| !word.is_empty())
-        .collect();
-    let joined = words.join("-");
+    let joined = hyphenated(text.trim_end_matches(".md"), |c| c.is_ascii_alphanumeric());
     let name = text::first_chars(&joined, MAX_SLUG_LEN).trim_end_matches('-');
     if name.is_empty() { "build-commands".to_owned() } else { name.to_owned() }
 }

@@ -25,8 +25,8 @@ const PAGE_SIZE: usize = 100;
 const MAX_PAGE_BYTES: usize = 30 * 1024;
 /// The most matches that are counted in one file.
 const MAX_MATCHES_PER_FILE: usize = 1_000;
-/// The most files with matches.
-pub const MAX_FILES: usize = 100_000;
+/// The most files with matches. Tests have fewer files.
+pub const MAX_FILES: usize = if cfg!(test) { 150 } else { 100_000 };
 /// The most searched files that are remembered, so that the second search can skip them.
 const MAX_REMEMBERED: usize = 500_000;
 /// The most files of each thread that are known to be decoded only in part.
@@ -100,20 +100,10 @@ pub fn grep(
     query: &GrepQuery,
     stop: &SearchDeadline,
 ) -> Result<GrepResult, String> {
-    grep_up_to(MAX_FILES, scope, query, stop)
-}
-
-/// Searches until `max_files` files with matches are found.
-pub(super) fn grep_up_to(
-    max_files: usize,
-    scope: &SearchScope,
-    query: &GrepQuery,
-    stop: &SearchDeadline,
-) -> Result<GrepResult, String> {
     let pattern = compile(query)?;
     let max_matches = if query.files_only { 1 } else { MAX_MATCHES_PER_FILE };
     let files = AtomicUsize::new(0);
-    let search = GrepWalk { scope, pattern: &pattern, max_matches, max_files, stop, files };
+    let search = GrepWalk { scope, pattern: &pattern, max_matches, stop, files };
     let mut counts = search.run(scope.include_hidden, &[]);
     let mut found = GrepResult {
         matches: counts.hits.iter().map(|(_, count)| count).sum(),
@@ -153,7 +143,6 @@ struct GrepWalk<'a> {
     pattern: &'a SearchPattern,
     /// The most matches that are counted in a file.
     max_matches: usize,
-    max_files: usize,
     stop: &'a SearchDeadline,
     files: AtomicUsize,
 }
@@ -232,7 +221,7 @@ impl GrepWalk<'_> {
             counts.already_searched.push(hash);
         }
         if count.count > 0 {
-            if self.files.fetch_add(1, Ordering::Relaxed) >= self.max_files {
+            if self.files.fetch_add(1, Ordering::Relaxed) >= MAX_FILES {
                 return self.stop.stop_early();
             }
             counts.hits.push((entry.into_path(), count.count));

@@ -59,17 +59,6 @@ pub fn visit_unignored(root: &Path, limit: usize, mut visit: impl FnMut(&Path)) 
 }
 
 impl SearchScope {
-    /// Everything below a folder that is neither hidden nor ignored.
-    pub fn below(root: &Path) -> SearchScope {
-        SearchScope {
-            root: root.to_path_buf(),
-            glob_base: root.to_path_buf(),
-            excluded: Arc::new(|_: &Path| false),
-            include_hidden: false,
-            glob: None,
-        }
-    }
-
     fn includes(&self, path: &Path) -> bool {
         let Some(glob) = &self.glob else { return true };
         // Most globs match only names, and taking paths apart is what costs time.

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::content::grep_up_to;
 use super::{
     FileList, FindOptions, Glob, GrepQuery, GrepResult, HiddenMatches, SearchDeadline, SearchScope,
     TreeEntryKind, find, grep, list_tree,
@@ -40,7 +39,13 @@ impl SearchFixture {
 
     fn scope(&self, below: &str) -> SearchScope {
         let root = if below.is_empty() { self.root.clone() } else { self.root.join(below) };
-        SearchScope { root, ..SearchScope::below(&self.root) }
+        SearchScope {
+            root,
+            glob_base: self.root.clone(),
+            excluded: Arc::new(|_: &Path| false),
+            include_hidden: false,
+            glob: None,
+        }
     }
 
     fn short(&self, path: &Path) -> String {
@@ -378,8 +383,7 @@ fn a_search_that_has_found_enough_files_shows_a_page_of_them() {
     for number in 0..300 {
         fixture.put(&format!("d{}/f{number}", number % 7), b"needle\n");
     }
-    let stop = stop();
-    let found = grep_up_to(150, &fixture.scope(""), &query("needle"), &stop).unwrap();
+    let found = fixture.grep(&query("needle"));
     assert!(found.is_incomplete);
     assert_eq!((found.matches, found.shown, found.next_offset), (150, 100, Some(100)));
     assert_eq!(fixture.lines(&found).len(), 100);

@@ -342,8 +342,13 @@ fn read_skill(
 /// A text as a name that can be typed: `My Tool` is `my-tool`.
 fn slug(text: &str) -> Option<String> {
     let text = text::cut(text.to_ascii_lowercase(), MAX_NAME_CHARS);
-    let parts = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|part| !part.is_empty());
-    Some(parts.collect::<Vec<_>>().join("-")).filter(|name| !name.is_empty())
+    Some(hyphenated(&text, |c| c.is_ascii_alphanumeric())).filter(|name| !name.is_empty())
+}
+
+/// Joins the words of a text with hyphens. `is_part` returns true for the characters of words.
+pub(crate) fn hyphenated(text: &str, is_part: impl Fn(char) -> bool) -> String {
+    let words = text.split(|char| !is_part(char)).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-")
 }
 
 /// The first paragraph that is no heading, in one line.

@@ -30,7 +30,7 @@ const MAX_PAGES: usize = 8;
 const MAX_CACHE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A page as text.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct WebPage {
     /// The URL after redirects.
     pub url: String,
@@ -96,11 +96,9 @@ pub fn to_page(fetched: &FetchedBody, raw: bool) -> WebPage {
         url: fetched.url.to_string(),
         status: fetched.status,
         media_type: if is_plain_media_type(&kind) { kind } else { "unknown".to_owned() },
-        title: None,
-        text: String::new(),
         bytes: bytes.len(),
         is_truncated: fetched.is_truncated,
-        needs_scripts: false,
+        ..WebPage::default()
     };
     match sort {
         BodyKind::Opaque | BodyKind::Undeclared => page.set_placeholder(fetched.length),

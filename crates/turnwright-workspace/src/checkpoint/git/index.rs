@@ -34,14 +34,10 @@ pub(crate) struct Index {
     /// The names of all entries, one after the other.
     names: Vec<u8>,
     /// Sorted by name.
-    entries: Vec<IndexEntry>,
+    pub(crate) entries: Vec<IndexEntry>,
 }
 
 impl Index {
-    pub(crate) fn entries(&self) -> &[IndexEntry] {
-        &self.entries
-    }
-
     pub(crate) fn name(&self, entry: &IndexEntry) -> &[u8] {
         let start = entry.name.0 as usize;
         let length = entry.name.1 as usize;
@@ -114,11 +110,6 @@ impl StoredEntry<'_> {
         }
     }
 
-    /// Returns true if the entry is a commit of another repository.
-    fn is_submodule(&self) -> bool {
-        self.mode == SUBMODULE_MODE
-    }
-
     /// Returns true if git takes the file in the working tree for unchanged, or does not look at it.
     fn is_assumed_unchanged(&self) -> bool {
         self.flags & ASSUME_UNCHANGED != 0 || self.further_flags & SKIP_WORKTREE != 0
@@ -145,9 +136,8 @@ pub fn read_index_file(path: &Path) -> Option<Vec<u8>> {
 
 /// Returns the paths of the submodules, relative to the top of the working tree. `None` and `hash_bytes` are as for
 /// [`indexed_files`].
-#[expect(clippy::redundant_closure_for_method_calls, reason = "the method is for one lifetime")]
 pub fn indexed_submodules(index: &[u8], hash_bytes: usize) -> Option<Vec<PathBuf>> {
-    paths(index, hash_bytes, |entry| entry.is_submodule())
+    paths(index, hash_bytes, |entry| entry.mode == SUBMODULE_MODE)
 }
 
 /// Returns the paths of the wanted files, or only the ones that git assumes to be unchanged. Returns `None` if the
@@ -160,7 +150,7 @@ pub fn indexed_files(
     is_wanted: impl Fn(&Path) -> bool,
 ) -> Option<Vec<PathBuf>> {
     paths(index, hash_bytes, |entry| {
-        !entry.is_submodule()
+        entry.mode != SUBMODULE_MODE
             && (entry.is_assumed_unchanged() || !only_unchanged)
             && is_wanted(&entry.path())
     })

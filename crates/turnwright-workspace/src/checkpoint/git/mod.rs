@@ -130,7 +130,7 @@ impl Repository {
             prefix.push(b'/');
         }
         let index = &self.index;
-        let entries = self.index.entries();
+        let entries = &self.index.entries;
         let start = entries.partition_point(|entry| *index.name(entry) < *prefix);
         let below = entries.get(start..)?;
         let end = below.partition_point(|entry| index.name(entry).starts_with(&prefix));
@@ -370,11 +370,7 @@ impl FileStat {
         let stat_data = FileStat::new(metadata);
         // The other data of a folder change whenever an entry is added or removed.
         let is_folder = metadata.is_dir() && !metadata.is_symlink();
-        if is_folder {
-            FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data }
-        } else {
-            stat_data
-        }
+        if is_folder { FileStat { mode: stat_data.mode, ..FileStat::default() } } else { stat_data }
     }
 }
 
@@ -406,9 +402,7 @@ impl FileStat {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile | FileType::Symlink => Some(stat_data),
             // The other data of a folder change whenever an entry is added or removed.
-            FileType::Directory => {
-                Some(FileStat { size: 0, mtime: (0, 0), ctime: (0, 0), ino: 0, ..stat_data })
-            }
+            FileType::Directory => Some(FileStat { mode: stat_data.mode, ..FileStat::default() }),
             _ => None,
         }
     }

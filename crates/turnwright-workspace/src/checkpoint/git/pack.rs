@@ -157,7 +157,7 @@ pub(super) fn read_offset_varint(bytes: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+pub fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let (from, taken) = read_varint(delta)?;
     let mut rest = delta.get(taken..)?;
     let (to, taken) = read_varint(rest)?;
@@ -202,7 +202,7 @@ pub(super) const MAX_LOOSE_BYTES: u64 = (MAX_OBJECT_BYTES + MAX_OBJECT_BYTES / 6
 const MAX_LOOSE_HEADER_BYTES: usize = 32;
 
 /// Parses a loose object that is a blob.
-pub(crate) fn parse_loose_blob(compressed: &[u8]) -> Option<Vec<u8>> {
+pub fn parse_loose_blob(compressed: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = inflate(compressed, MAX_OBJECT_BYTES + MAX_LOOSE_HEADER_BYTES)?;
     let end = memchr::memchr(0, bytes.get(..bytes.len().min(MAX_LOOSE_HEADER_BYTES))?)?;
     let size = std::str::from_utf8(bytes.get(..end)?).ok()?.strip_prefix("blob ")?.parse();

@@ -23,7 +23,7 @@ use crate::search::{FolderRules, SearchDeadline};
 use turnwright_types::git_layout::GitLayout;
 
 /// The most entries of a snapshot. Tests have fewer files.
-const MAX_ENTRIES: usize = if cfg!(test) { 5_000 } else { 200_000 };
+pub(super) const MAX_ENTRIES: usize = if cfg!(test) { 5_000 } else { 200_000 };
 /// At most this many entries of an ignored folder are looked at for files that programs obey.
 #[cfg(unix)]
 const MAX_OBEYED: usize = 2_000;
@@ -491,11 +491,6 @@ impl<'a> FolderLister<'a> {
         listing.repositories.sort();
         Some((listing, rules))
     }
-}
-
-/// Returns true if more entries were listed than a snapshot may have.
-pub(super) fn are_too_many(count: usize) -> bool {
-    count > MAX_ENTRIES
 }
 
 /// The folders that are still to be listed, shared by several threads.

@@ -88,9 +88,11 @@ impl<T: Copy + PartialEq> PartialEq for ListedEntries<T> {
 }
 
 /// Names, one after the other.
-#[cfg(unix)]
 #[derive(Clone, Debug, Default)]
-struct NameBuffer(Vec<u8>);
+struct NameBuffer(JoinedNames);
+
+#[cfg(unix)]
+type JoinedNames = Vec<u8>;
 
 /// Where a name begins, and its length.
 #[cfg(unix)]
@@ -116,17 +118,13 @@ impl NameBuffer {
 
 /// Elsewhere a part of a name cannot be taken as one.
 #[cfg(not(unix))]
-#[derive(Clone, Debug, Default)]
-struct NameList(Vec<Box<OsStr>>);
-
-#[cfg(not(unix))]
-type NameBuffer = NameList;
+type JoinedNames = Vec<Box<OsStr>>;
 
 #[cfg(not(unix))]
 type NamePlace = usize;
 
 #[cfg(not(unix))]
-impl NameList {
+impl NameBuffer {
     fn add(&mut self, name: &OsStr) -> NamePlace {
         self.0.push(name.into());
         self.0.len() - 1

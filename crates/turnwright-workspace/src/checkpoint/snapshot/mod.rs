@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant, SystemTime};
 
-use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, KnownRules, are_too_many};
+use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, KnownRules, MAX_ENTRIES};
 
 use super::content_cache;
 use super::git::FileStat;
@@ -38,7 +38,7 @@ const MAX_RELISTED: usize = 1_000;
 #[derive(Clone, Debug)]
 pub(super) struct WatchedFolders {
     /// The folders with links resolved, none below another.
-    folders: Vec<PathBuf>,
+    pub(super) folders: Vec<PathBuf>,
     /// Our own folders, which are left out.
     pub(super) private: Vec<PathBuf>,
     pub(super) obeyed: ObeyedFiles,
@@ -131,10 +131,6 @@ impl WatchedFolders {
         let relative = self.folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
         relative.is_some_and(|relative| (self.obeyed.may_hold)(relative))
     }
-
-    pub(super) fn folders(&self) -> &[PathBuf] {
-        &self.folders
-    }
 }
 
 /// Why no snapshot could be taken.
@@ -160,7 +156,7 @@ pub(super) struct StatSnapshot {
     /// The ignore files above the folders and in their repositories.
     outer_rules: Vec<(PathBuf, Option<FileStat>)>,
     /// Reports what changes after this snapshot, where the system can.
-    watch: Option<Arc<FolderWatch>>,
+    pub(super) watch: Option<Arc<FolderWatch>>,
 }
 
 /// The folders whose entries may differ from those in a snapshot.
@@ -206,7 +202,7 @@ impl StatSnapshot {
             let lister = FolderLister::new(folder, watched, watch.as_ref(), &stop, &count);
             folders.extend(lister.list_tree(folder.clone(), &mut KnownRules::new()));
         }
-        if are_too_many(count.into_inner()) {
+        if count.into_inner() > MAX_ENTRIES {
             return Err(SnapshotError::TooMany);
         }
         if stop.was_cut_short() {
@@ -301,15 +297,6 @@ impl StatSnapshot {
         }
     }
 
-    pub(super) fn watch(&self) -> Option<&Arc<FolderWatch>> {
-        self.watch.as_ref()
-    }
-
-    /// Returns true if changes after this snapshot are reported.
-    pub(super) fn is_watched(&self) -> bool {
-        self.watch.is_some()
-    }
-
     /// The stat data of a path.
     pub(super) fn get(&self, path: &Path) -> Option<FileStat> {
         self.folders.get(path.parent()?)?.entries.get(path.file_name()?)
@@ -359,9 +346,8 @@ impl StatSnapshot {
     pub(super) fn hidden_since(&self, earlier: Option<&StatSnapshot>) -> Vec<PathBuf> {
         let listed = earlier.into_iter().flat_map(|earlier| earlier.folders.keys());
         let gone = listed.filter(|folder| !self.folders.contains_key(*folder));
-        let unknown =
-            self.folders.iter().filter(|(_, listing)| listing.is_unknown).map(|(folder, _)| folder);
-        let mut all: Vec<_> = gone.chain(unknown).map(|folder| folder.to_path_buf()).collect();
+        let hidden = gone.map(|folder| &**folder).chain(self.unknown());
+        let mut all: Vec<_> = hidden.map(Path::to_path_buf).collect();
         all.sort();
         all.dedup_by(|folder, parent| folder.starts_with(parent));
         all
@@ -401,12 +387,9 @@ impl StatSnapshot {
     pub(super) fn note_written(&mut self, path: &Path) {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else { return };
         let stat = content_cache::lstat(path);
-        if let Some(listing) = self.folders.get_mut(folder) {
+        if stat.is_some() || self.folders.contains_key(folder) {
+            let listing = self.folders.entry(folder.into()).or_default();
             Arc::make_mut(listing).entries.set(name, stat);
-        } else if stat.is_some() {
-            let mut listing = FolderListing::default();
-            listing.entries.set(name, stat);
-            self.folders.insert(folder.into(), Arc::new(listing));
         }
     }
 

@@ -53,18 +53,17 @@ pub enum MatchKind {
 
 impl fmt::Display for MatchKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MatchKind::Exact => formatter.write_str("exact"),
-            MatchKind::LineNumbers => formatter.write_str("after taking away line numbers"),
-            MatchKind::TrailingSpace => formatter.write_str("but for white space at line ends"),
-            MatchKind::Indentation(shift) => write!(formatter, "after indentation shift {shift}"),
-            MatchKind::Composition => formatter.write_str("but for how characters are composed"),
-            MatchKind::Form => {
-                formatter.write_str("but for full-width forms, ligatures or invisible characters")
-            }
-            MatchKind::Punctuation => formatter.write_str("but for quotes, dashes or spaces"),
-            MatchKind::Escapes => formatter.write_str("after taking away one level of escapes"),
-        }
+        let words: &str = match self {
+            MatchKind::Exact => "exact",
+            MatchKind::LineNumbers => "after taking away line numbers",
+            MatchKind::TrailingSpace => "but for white space at line ends",
+            MatchKind::Indentation(shift) => &format!("after indentation shift {shift}"),
+            MatchKind::Composition => "but for how characters are composed",
+            MatchKind::Form => "but for full-width forms, ligatures or invisible characters",
+            MatchKind::Punctuation => "but for quotes, dashes or spaces",
+            MatchKind::Escapes => "after taking away one level of escapes",
+        };
+        formatter.write_str(words)
     }
 }
 

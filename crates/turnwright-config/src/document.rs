@@ -11,14 +11,11 @@ pub(crate) struct TomlDocument<'a> {
     document: Document<&'a str>,
 }
 
-/// Why a value cannot be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnchangeableValue {
-    /// It has a header of its own, or entries that begin with its key.
-    IsSection,
-    /// No place in the text would give it the wanted value.
-    NoPlace,
-}
+/// Said of a key that has a header of its own, or entries that begin with it.
+const IS_SECTION: &str =
+    "is a section of the file. Name one of its settings, or use `turnwright config edit`";
+/// Said of a key for which no place in the text would give it the wanted value.
+const NO_PLACE: &str = "cannot be changed here. Use `turnwright config edit`";
 
 /// The parts of a dotted key, of which some may be quoted; `None` if it is not one.
 pub(crate) fn parse_key(text: &str) -> Option<Vec<String>> {
@@ -82,29 +79,28 @@ impl<'a> TomlDocument<'a> {
     }
 
     /// The text with this value, which is TOML. Adds the entry and its section if they are missing.
-    pub(crate) fn with_value(
-        &self,
-        path: &[String],
-        value: &str,
-    ) -> Result<String, UnchangeableValue> {
-        value.parse::<Value>().map_err(|_| UnchangeableValue::NoPlace)?;
+    ///
+    /// # Errors
+    /// Why that is impossible, as a phrase that follows the key.
+    pub(crate) fn with_value(&self, path: &[String], value: &str) -> Result<String, &'static str> {
+        value.parse::<Value>().map_err(|_| NO_PLACE)?;
         let changed = match self.find(path) {
             Some((_, item)) => {
-                let span = value_span(item).ok_or(UnchangeableValue::IsSection)?;
+                let span = value_span(item).ok_or(IS_SECTION)?;
                 self.replaced(span, value)
             }
-            None => self.with_new_entry(path, value).ok_or(UnchangeableValue::NoPlace)?,
+            None => self.with_new_entry(path, value).ok_or(NO_PLACE)?,
         };
         let is_right =
             TomlDocument::parse(&changed).is_ok_and(|new| new.value(path) == Some(value));
-        if is_right { Ok(changed) } else { Err(UnchangeableValue::NoPlace) }
+        if is_right { Ok(changed) } else { Err(NO_PLACE) }
     }
 
-    /// The text without this entry.
-    pub(crate) fn without(&self, path: &[String]) -> Result<String, UnchangeableValue> {
-        let (key, item) = self.find(path).ok_or(UnchangeableValue::NoPlace)?;
-        let value = value_span(item).ok_or(UnchangeableValue::IsSection)?;
-        let key = key.span().ok_or(UnchangeableValue::NoPlace)?;
+    /// The text without this entry. Fails like [`TomlDocument::with_value`].
+    pub(crate) fn without(&self, path: &[String]) -> Result<String, &'static str> {
+        let (key, item) = self.find(path).ok_or(NO_PLACE)?;
+        let value = value_span(item).ok_or(IS_SECTION)?;
+        let key = key.span().ok_or(NO_PLACE)?;
         let is_inline = (1..path.len()).any(|depth| {
             self.find(&path[..depth]).is_some_and(|(_, parent)| parent.is_inline_table())
         });
@@ -115,7 +111,7 @@ impl<'a> TomlDocument<'a> {
         };
         let removed = without_empty_tables(self.replaced(entry, ""), path);
         let is_right = TomlDocument::parse(&removed).is_ok_and(|new| !new.contains(path));
-        if is_right { Ok(removed) } else { Err(UnchangeableValue::NoPlace) }
+        if is_right { Ok(removed) } else { Err(NO_PLACE) }
     }
 
     /// Where the header of a table is, if the table has become empty.

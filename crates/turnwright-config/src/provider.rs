@@ -214,11 +214,6 @@ pub fn preset(name: &str) -> Option<&'static ProviderPreset> {
     PRESETS.iter().find(|provider| provider.name == name)
 }
 
-/// The names of the well-known providers.
-pub(crate) fn provider_names() -> impl Iterator<Item = &'static str> {
-    PRESETS.iter().map(|provider| provider.name)
-}
-
 /// Returns true if a well-known provider keeps its key in this variable.
 pub(crate) fn is_key_variable(name: &str) -> bool {
     PRESETS.iter().any(|provider| provider.key_env == Some(name))

@@ -188,11 +188,13 @@ pub enum PinLookup {
 }
 
 /// The state of an item when it was approved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Pin {
     /// A digest of the item.
+    #[serde(rename = "print")]
     pub fingerprint: String,
     /// A text about the item to show in a later question.
+    #[serde(rename = "shown")]
     pub summary: String,
 }
 
@@ -215,15 +217,9 @@ impl PinStore {
         }
         let bytes = fs::read(&path).unwrap_or_default();
         let found: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        match (found["print"].as_str(), found["shown"].as_str()) {
-            (Some(fingerprint), Some(summary)) if found["key"] == json!(key) => {
-                PinLookup::Pinned(Pin {
-                    fingerprint: fingerprint.to_owned(),
-                    summary: summary.to_owned(),
-                })
-            }
-            _ => PinLookup::Damaged,
-        }
+        let is_meant = found["key"] == json!(key);
+        let pin = serde_json::from_value(found).ok().filter(|_| is_meant);
+        pin.map_or(PinLookup::Damaged, PinLookup::Pinned)
     }
 
     /// Pins an item. The write is atomic: if several processes pin the same item, the last one
@@ -250,20 +246,14 @@ impl PinStore {
 
     fn make_room(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let files: Vec<_> = entries.map(|entry| entry.path()).collect();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
         if files.len() < MAX_PINS {
             return;
         }
-        let mut files: Vec<_> = files
-            .into_iter()
-            .map(|path| {
-                let modified =
-                    fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).ok();
-                (modified, path)
-            })
-            .collect();
-        files.sort_by_key(|(modified, _)| *modified);
-        for (_, old) in &files[..files.len() / 4] {
+        files.sort_by_cached_key(|path| {
+            fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok()
+        });
+        for old in &files[..files.len() / 4] {
             fs::remove_file(old).ok();
         }
     }

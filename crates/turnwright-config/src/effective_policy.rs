@@ -321,13 +321,7 @@ impl PolicyLayers<'_> {
 
     fn add_user(&mut self, settings: &SettingsSnapshot<'_>) {
         match settings.user_permissions() {
-            Ok(texts) => {
-                self.load(
-                    &drafts(&texts),
-                    Scope::User,
-                    &settings.config.user_file_path().display().to_string(),
-                );
-            }
+            Ok(texts) => self.load(&drafts(&texts), Scope::User, &settings.config.file_path()),
             Err(error) => {
                 self.problems
                     .push(format!("{error}. Until this is fixed, you are asked about everything"));

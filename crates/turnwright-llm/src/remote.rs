@@ -146,8 +146,8 @@ impl RemoteModel {
     fn reply_context(&self, tools: Arc<RenderedTools>) -> ReplyContext {
         ReplyContext {
             host: self.endpoint.host(),
-            key_advice: self.endpoint.key_advice(),
-            secrets: self.endpoint.secrets(),
+            key_advice: self.endpoint.key_advice.clone(),
+            secrets: self.endpoint.secrets.clone(),
             origin: Arc::clone(&self.origin),
             quirks: self.learned_quirks.quirks(),
             tools: (!tools.specs.is_empty()).then_some(tools),

@@ -86,13 +86,13 @@ pub(crate) fn find_leaked_calls(
         if parser.is_at_end() {
             return Some((start, parser.calls));
         }
-        if parser.calls.is_empty() || parser.parsed_bytes() == 0 {
+        if parser.calls.is_empty() || parser.parsed_bytes == 0 {
             failures += 1;
             if failures > MAX_FAILURES {
                 return None;
             }
         }
-        from = from.max(start + parser.parsed_bytes());
+        from = from.max(start + parser.parsed_bytes);
     }
     None
 }

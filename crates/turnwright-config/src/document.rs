@@ -35,6 +35,11 @@ pub(crate) fn string_text(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
+/// The line end of a text.
+pub(crate) fn line_end(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
+}
+
 /// Returns where a value is written; `None` for a section and for the beginning of dotted keys.
 fn value_span(item: &Item) -> Option<Range<usize>> {
     let value = item.as_value()?;
@@ -180,10 +185,6 @@ impl<'a> TomlDocument<'a> {
         if self.text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }
     }
 
-    fn line_end(&self) -> &'static str {
-        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
-    }
-
     fn replaced(&self, range: Range<usize>, with: &str) -> String {
         let mut changed = self.text.to_owned();
         changed.replace_range(range, with);
@@ -193,7 +194,7 @@ impl<'a> TomlDocument<'a> {
     /// Adds an entry below the commented-out entry of the same key, else below the last entry of the section,
     /// else at its beginning.
     fn inserted(&self, section: &Table, key: &str, value: &str) -> String {
-        let end = self.line_end();
+        let end = line_end(self.text);
         let body = self.body(section);
         let values: Vec<_> =
             section.get_values().into_iter().filter_map(|(_, value)| value.span()).collect();
@@ -232,8 +233,8 @@ impl<'a> TomlDocument<'a> {
 
     /// Adds a section at the end of the file.
     fn appended(&self, section: &[String], path: &[String], value: &str) -> String {
-        let end = self.line_end();
         let text = self.text;
+        let end = line_end(text);
         let before = match () {
             () if text.len() == self.start() => String::new(),
             () if text.ends_with('\n') => end.to_owned(),

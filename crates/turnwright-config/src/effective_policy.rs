@@ -439,13 +439,9 @@ fn drafts(texts: &PermissionSection) -> Vec<RuleSpec<'_>> {
 }
 
 fn draft(RuleEntry { effect, when, matches, not, why }: &RuleEntry) -> RuleSpec<'_> {
-    let tier = match effect.as_str() {
-        "allow" => Some(RuleAction::Allow),
-        "ask" => Some(RuleAction::Ask),
-        "deny" => Some(RuleAction::Deny),
-        _ => None,
-    };
-    RuleSpec { action: tier, when, matches, not, why: why.as_deref() }
+    let actions = [RuleAction::Allow, RuleAction::Ask, RuleAction::Deny];
+    let action = actions.into_iter().find(|action| action.as_str() == effect);
+    RuleSpec { action, when, matches, not, why: why.as_deref() }
 }
 
 fn bounded(mut problems: Vec<String>) -> Vec<String> {

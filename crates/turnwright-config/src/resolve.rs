@@ -36,22 +36,14 @@ pub(crate) struct ProviderSources<'a> {
     pub(crate) read_key_file: Box<KeyFileReader<'a>>,
 }
 
-/// The provider that a model's name refers to.
+/// The provider that a model's name refers to. A named one has a section in the file or is well known, and nobody
+/// knows an unknown one, with whose name that of the model begins.
 #[derive(Debug, PartialEq)]
 enum ProviderRef<'a> {
     Offline,
-    /// It has a section in the file, or is well known.
-    Named {
-        name: &'a str,
-        model: &'a str,
-    },
-    Default {
-        model: Option<&'a str>,
-    },
-    /// The name begins with that of a provider that nobody knows.
-    Unknown {
-        name: &'a str,
-    },
+    Named { name: &'a str, model: &'a str },
+    Default { model: Option<&'a str> },
+    Unknown { name: &'a str },
     None,
 }
 

@@ -10,13 +10,12 @@ use serde_json::Value;
 use url::Url;
 
 use super::ProjectFile;
-use crate::servers::{VariableLookup, expand_variables};
+use crate::servers::{VariableLookup, expand_all, expand_values};
 use crate::trust::{self, TrustStore};
 use crate::{ConfigError, SettingsSnapshot, jsonc};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::json_error_text;
-use turnwright_types::secret::Secret;
 use turnwright_types::text;
 use turnwright_workspace::exec::Environment;
 
@@ -234,15 +233,11 @@ fn server(
     folder: &Path,
     variable: &VariableLookup<'_>,
 ) -> Result<ServerSpec, ConfigError> {
-    let expand = |text: &str| {
-        expand_variables(text, variable).map_err(|why| {
-            ConfigError::new(format!("{why} (a variable that looks like a key is withheld)"))
-        })
+    let withheld = |why: String| {
+        ConfigError::new(format!("{why} (a variable that looks like a key is withheld)"))
     };
-    let hidden = |them: Option<BTreeMap<String, String>>| {
-        let filled =
-            them.into_iter().flatten().map(|(key, value)| Ok((key, Secret::from(expand(&value)?))));
-        filled.collect::<Result<Vec<_>, ConfigError>>()
+    let hidden = |values: Option<BTreeMap<String, String>>| {
+        expand_values(&values.unwrap_or_default(), variable).map_err(withheld)
     };
     let transport = match entry.url {
         Some(url) => {
@@ -250,12 +245,7 @@ fn server(
         }
         None => ServerTransport::Stdio {
             command: PathBuf::from(entry.command.unwrap_or_default()),
-            arguments: entry
-                .args
-                .iter()
-                .flatten()
-                .map(|argument| expand(argument))
-                .collect::<Result<_, _>>()?,
+            arguments: expand_all(&entry.args.unwrap_or_default(), variable).map_err(withheld)?,
             environment: hidden(entry.env)?,
         },
     };

@@ -118,18 +118,15 @@ pub(crate) fn find_message(value: &Value) -> Option<String> {
             let raw = metadata.and_then(|metadata| metadata.get("raw")).and_then(find_message);
             let provider =
                 metadata.and_then(|metadata| metadata.get("provider_name")).and_then(Value::as_str);
-            let found = match provider {
-                Some(provider) => found.map(|message| format!("{message} ({provider})")),
-                None => found,
-            };
-            match (found, raw) {
-                (Some(message), Some(raw)) => Some(format!("{message}: {raw}")),
-                (Some(message), None) => Some(match field_location(fields) {
-                    Some(place) => format!("{message} ({place})"),
-                    None => message,
-                }),
-                (None, raw) => raw,
+            let Some(mut message) = found else { return raw };
+            if let Some(provider) = provider {
+                message = format!("{message} ({provider})");
             }
+            Some(match (raw, field_location(fields)) {
+                (Some(raw), _) => format!("{message}: {raw}"),
+                (None, Some(place)) => format!("{message} ({place})"),
+                (None, None) => message,
+            })
         }
         _ => None,
     }

@@ -68,7 +68,7 @@ const END_TOKENS: [&str; 7] = [
 ];
 
 /// Finds the calls at the end of a complete text and their position.
-pub(crate) fn find_leaked_calls(
+pub fn find_leaked_calls(
     text: &str,
     tools: &[DeclaredTool<'_>],
 ) -> Option<(usize, Vec<LeakedCall>)> {

@@ -346,14 +346,8 @@ impl SettingsSnapshot<'_> {
     /// Returns the accounts that have keys. `is_offline` means that the offline model is used if no provider is
     /// configured.
     pub fn account_status(&self, is_offline: bool) -> AccountStatus {
-        // The name and the server of each account, and true for the account of the default model.
-        let mut accounts: Vec<_> = self
-            .logins
-            .all()
-            .iter()
-            .filter(|login| login.key.is_some())
-            .map(|login| (login.name(), login.server().map(str::to_owned), false))
-            .collect();
+        let mut logins = self.logins.all().iter().filter(|login| login.key.is_some());
+        let mut accounts: Vec<_> = logins.clone().map(|login| (login.name(), false)).collect();
         let sign_in = match self.provider() {
             Ok(Provider::Unconfigured) if !is_offline => SignIn::Missing,
             Ok(Provider::Offline | Provider::Unconfigured) => SignIn::NotNeeded,
@@ -363,11 +357,11 @@ impl SettingsSnapshot<'_> {
                     SignIn::NotNeeded
                 } else {
                     let server = endpoint.base_url.trim_end_matches('/');
-                    match accounts.iter_mut().find(|account| account.1.as_deref() == Some(server)) {
-                        Some(account) => account.2 = true,
+                    match logins.position(|login| login.server() == Some(server)) {
+                        Some(index) => accounts[index].1 = true,
                         None => {
                             let name = endpoint.name.unwrap_or_else(|| redact::url(server));
-                            accounts.push((name, None, true));
+                            accounts.push((name, true));
                         }
                     }
                     SignIn::Done
@@ -375,7 +369,6 @@ impl SettingsSnapshot<'_> {
             }
             Err(_) => SignIn::Unknown,
         };
-        let accounts = accounts.into_iter().map(|account| (account.0, account.2)).collect();
         AccountStatus { sign_in, accounts }
     }
 }

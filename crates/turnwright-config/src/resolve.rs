@@ -131,19 +131,17 @@ impl ProviderSources<'_> {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
-            ProviderRef::Default { model } => match self.default.clone() {
-                Some(default) => {
-                    let model = model.map(str::to_owned).or(default.model);
-                    EndpointSettings {
-                        request: self.request_fields(model.as_deref(), []),
-                        model,
-                        silence_limit: self.silence_limit(),
-                        assumed_window: self.assumed_window(),
-                        ..default
-                    }
+            ProviderRef::Default { model } => {
+                let Some(default) = self.default.clone() else { return Ok(Provider::Unconfigured) };
+                let model = model.map(str::to_owned).or(default.model);
+                EndpointSettings {
+                    request: self.request_fields(model.as_deref(), []),
+                    model,
+                    silence_limit: self.silence_limit(),
+                    assumed_window: self.assumed_window(),
+                    ..default
                 }
-                None => return Ok(Provider::Unconfigured),
-            },
+            }
             ProviderRef::Named { name, model } => self.named_endpoint(name, model)?,
         };
         Ok(Provider::Endpoint(Box::new(endpoint)))
@@ -309,15 +307,12 @@ impl ProviderSources<'_> {
         section: &ProviderSection,
     ) -> Result<Vec<(String, Secret)>, ConfigError> {
         let headers = section.headers.iter().map(|(header, text)| {
+            let place = format!("`providers.{name}.headers.{header}`");
             let value = match referenced_variable(text) {
                 None => text.as_str().into(),
                 Some(variable) => {
-                    self.keys.get(&*variable_name(variable)).cloned().ok_or_else(|| {
-                        self.unset_variable_error(
-                            variable,
-                            &format!("`providers.{name}.headers.{header}`"),
-                        )
-                    })?
+                    let known = self.keys.get(&*variable_name(variable)).cloned();
+                    known.ok_or_else(|| self.unset_variable_error(variable, &place))?
                 }
             };
             Ok((header.clone(), value))

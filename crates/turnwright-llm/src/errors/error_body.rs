@@ -63,7 +63,9 @@ pub(crate) fn parse(
     });
     let may_ask_to_wait = matches!(status, Some(429 | 503 | 529)) || kind == ErrorKind::RateLimit;
     let mut message = shorten(&message);
-    if let Some(categories) = azure_filter_categories(&value) {
+    // The categories for which Azure refused the request (C.1 #14).
+    let filtered = value.pointer("/error/innererror/content_filter_result");
+    if let Some(categories) = filtered.and_then(filter_categories) {
         message = format!("{message} ({categories})");
     }
     let failed_generation =
@@ -161,11 +163,6 @@ fn collect_codes(value: &Value, codes: &mut Vec<String>) {
         }
         _ => {}
     }
-}
-
-/// The categories for which Azure refused the request (C.1 #14).
-fn azure_filter_categories(value: &Value) -> Option<String> {
-    filter_categories(value.get("error")?.pointer("/innererror/content_filter_result")?)
 }
 
 /// The categories that a content filter flagged, with their severity.

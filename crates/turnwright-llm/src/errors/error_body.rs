@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 
-use super::error_kind::{StatedError, classify};
+use super::error_kind::classify;
 use super::retry_after;
 use crate::ErrorKind;
 use turnwright_types::text;
@@ -53,14 +53,8 @@ pub(crate) fn parse(
     let mut codes = Vec::new();
     collect_codes(&value, &mut codes);
     let wait = header_delay.or_else(|| retry_after::from_body(&value, &message, now));
-    let kind = classify(&StatedError {
-        body: &value,
-        codes: &codes,
-        message: &message,
-        status,
-        is_in_stream: http_status.is_none(),
-        has_retry_delay: wait.is_some(),
-    });
+    let is_in_stream = http_status.is_none();
+    let kind = classify(&value, &codes, &message, status, is_in_stream, wait.is_some());
     let may_ask_to_wait = matches!(status, Some(429 | 503 | 529)) || kind == ErrorKind::RateLimit;
     let mut message = shorten(&message);
     // The categories for which Azure refused the request (C.1 #14).

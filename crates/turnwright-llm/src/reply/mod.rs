@@ -221,6 +221,18 @@ impl<A: ReplyAssembler> HttpReplyStream<A> {
             outcome: None,
         }
     }
+
+    /// The next bytes; `None` if there are no more.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
+        let Some(body) = &mut self.body else { return Ok(None) };
+        if !self.reader.is_complete() {
+            return body.chunk().await;
+        }
+        // Some servers close the connection right after the end marker, which must not fail the
+        // reply.
+        let end = *self.trailer_deadline.get_or_insert_with(|| Instant::now() + TRAILER_TIMEOUT);
+        Ok(timeout_at(end, body.chunk()).await.ok().and_then(Result::ok).flatten())
+    }
 }
 
 impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
@@ -255,20 +267,6 @@ impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
             self.outcome = Some(outcome);
             Ok(None)
         })
-    }
-}
-
-impl<A: ReplyAssembler> HttpReplyStream<A> {
-    /// The next bytes; `None` if there are no more.
-    async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
-        let Some(body) = &mut self.body else { return Ok(None) };
-        if !self.reader.is_complete() {
-            return body.chunk().await;
-        }
-        // Some servers close the connection right after the end marker, which must not fail the
-        // reply.
-        let end = *self.trailer_deadline.get_or_insert_with(|| Instant::now() + TRAILER_TIMEOUT);
-        Ok(timeout_at(end, body.chunk()).await.ok().and_then(Result::ok).flatten())
     }
 }
 

@@ -313,18 +313,6 @@ impl SettingsSnapshot<'_> {
         self.client_provider == ClientProvider::Disabled
     }
 
-    /// The endpoint that the client has set.
-    pub(crate) fn client_endpoint(&self) -> Option<EndpointSettings> {
-        match &self.client_provider {
-            ClientProvider::Set { base_url, headers } => Some(EndpointSettings {
-                base_url: base_url.clone(),
-                headers: headers.clone(),
-                ..EndpointSettings::default()
-            }),
-            ClientProvider::Unset | ClientProvider::Disabled => None,
-        }
-    }
-
     /// The credentials among the headers that the client has set.
     pub(crate) fn client_secrets(&self) -> Vec<String> {
         let ClientProvider::Set { headers, .. } = &self.client_provider else {

@@ -275,7 +275,8 @@ impl LeakFilter {
             return "";
         }
         // Text before this position that has not been shown is white space.
-        let unsearched = self.searched.saturating_sub(longest_opener()).max(self.shown);
+        let longest = OPENERS.iter().map(|opener| opener.len()).max().unwrap_or(0);
+        let unsearched = self.searched.saturating_sub(longest).max(self.shown);
         let from = text::floor(&self.text, unsearched);
         let rest = &self.text[from..];
         self.searched = self.text.len();
@@ -339,8 +340,4 @@ fn starts_like_json_call(text: &str) -> bool {
         Some(fields) => fields.trim_start().is_empty() || fields.trim_start().starts_with('"'),
         None => inside.is_empty() || "[TOOL_CALLS]".starts_with(text),
     }
-}
-
-fn longest_opener() -> usize {
-    OPENERS.iter().map(|opener| opener.len()).max().unwrap_or(0)
 }

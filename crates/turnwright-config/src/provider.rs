@@ -325,10 +325,8 @@ impl SettingsSnapshot<'_> {
 
     /// The base URL of the default provider, without secrets; `None` for the offline model or none at all.
     pub fn default_base_url(&self) -> Option<String> {
-        match self.provider() {
-            Ok(Provider::Endpoint(endpoint)) => Some(endpoint.redacted_url()),
-            Ok(Provider::Offline | Provider::Unconfigured) | Err(_) => None,
-        }
+        let Ok(Provider::Endpoint(endpoint)) = self.provider() else { return None };
+        Some(endpoint.redacted_url())
     }
 
     /// Returns the accounts that have keys. `is_offline` means that the offline model is used if no provider is

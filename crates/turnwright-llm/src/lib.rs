@@ -129,14 +129,6 @@ impl Debug for ModelSettings {
     }
 }
 
-impl ModelSettings {
-    /// A model with only its name known.
-    pub fn named(model: impl Into<String>) -> ModelSettings {
-        let model = model.into();
-        ModelSettings { name: model.clone(), model, ..ModelSettings::default() }
-    }
-}
-
 /// The price of a million tokens, in US dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Price {

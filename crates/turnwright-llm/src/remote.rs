@@ -425,7 +425,9 @@ fn recover_failed_generation(
     error: LlmError,
     context: ReplyContext,
 ) -> Result<Box<dyn ReplyStream>, LlmError> {
-    let Some(text) = error.failed_generation() else { return Err(error) };
+    let LlmError::Status { failed_generation: Some(text), .. } = &error else {
+        return Err(error);
+    };
     let mut assembler = chat::ChatAssembler::new(context);
     let mut batch = DeltaBatch::default();
     if !assembler.recover_failed_generation(text, &mut batch) {

@@ -85,15 +85,10 @@ impl EffectivePolicy {
     pub fn notice(&self) -> Option<String> {
         let mut sentences = self.problems.clone();
         for file in self.project_files.iter().filter(|file| file.needs_trust()) {
-            let (named, more) = file.requests.split_at(file.requests.len().min(MAX_NAMED));
-            let more = match more.len() {
-                0 => String::new(),
-                count => format!(" and {count} more"),
-            };
+            let named = text::join_first(&file.requests, MAX_NAMED);
             sentences.push(format!(
-                "Untrusted settings of {} ignored: {}{more}. Run `/trust` to review them.",
-                file.name,
-                named.join(", ")
+                "Untrusted settings of {} ignored: {named}. Run `/trust` to review them.",
+                file.name
             ));
         }
         (!sentences.is_empty()).then(|| sentences.join("\n"))

@@ -425,9 +425,7 @@ fn recover_failed_generation(
     error: LlmError,
     context: ReplyContext,
 ) -> Result<Box<dyn ReplyStream>, LlmError> {
-    let LlmError::Status { failed_generation: Some(text), .. } = &error else {
-        return Err(error);
-    };
+    let LlmError::Status { failed_generation: Some(text), .. } = &error else { return Err(error) };
     let mut assembler = chat::ChatAssembler::new(context);
     let mut batch = DeltaBatch::default();
     if !assembler.recover_failed_generation(text, &mut batch) {

@@ -134,7 +134,8 @@ fn render_requests(table: &mut Table) -> Result<(), LlmError> {
     ] {
         let remote = || -> Result<RemoteModel, LlmError> {
             let endpoint = Endpoint::new(&format!("https://{host}/v1"), None)?;
-            Ok(RemoteModel::new(protocol, endpoint, ModelSettings::named(model)))
+            let settings = ModelSettings { model: model.to_owned(), ..ModelSettings::default() };
+            Ok(RemoteModel::new(protocol, endpoint, settings))
         };
         let (mut cold, mut warm) = (Duration::MAX, Duration::MAX);
         for _ in 0..ROUNDS {
@@ -148,7 +149,8 @@ fn render_requests(table: &mut Table) -> Result<(), LlmError> {
         table.row("… warm, two of them new", ms(warm), "ms", 5.0);
     }
     let endpoint = Endpoint::new("https://host/v1", None)?;
-    let remote = RemoteModel::new(Protocol::Chat, endpoint, ModelSettings::named("m"));
+    let settings = ModelSettings { model: "m".to_owned(), ..ModelSettings::default() };
+    let remote = RemoteModel::new(Protocol::Chat, endpoint, settings);
     let bytes = render_body(&remote, &whole).len();
     table.note("… bytes of such a request", count(bytes) / 1024.0, "KiB");
     Ok(())

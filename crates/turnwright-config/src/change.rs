@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
-use crate::document::{TomlDocument, UnchangeableValue, key_text, parse_key};
+use crate::document::{TomlDocument, key_text, parse_key};
 use crate::file::{ConfigFile, parse_error};
 use crate::table::SettingType;
 use crate::{Config, ConfigError, PermissionSection, schema};
@@ -66,7 +66,7 @@ impl Config {
             Some(value) => document.with_value(&path, value),
             None => document.without(&path),
         }
-        .map_err(|why| unchangeable(&key, why))?;
+        .map_err(|why| ConfigError::new(format!("`{key}` {why}")))?;
         let permissions = judge(&text, &changed, file_path)?;
         let shown =
             |value: &str| if may_be_secret(&path, value) { "\"…\"" } else { value }.to_owned();
@@ -138,17 +138,6 @@ fn is_variable_name(text: &str) -> bool {
         && text.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
-fn unchangeable(key: &str, why: UnchangeableValue) -> ConfigError {
-    ConfigError::new(match why {
-        UnchangeableValue::IsSection => format!(
-            "`{key}` is a section of the file. Name one of its settings, or use `turnwright config edit`"
-        ),
-        UnchangeableValue::NoPlace => {
-            format!("`{key}` cannot be changed here. Use `turnwright config edit`")
-        }
-    })
-}
-
 /// The permission rules before and after the change.
 ///
 /// # Errors
@@ -167,8 +156,7 @@ fn judge(old: &str, new: &str, path: &Path) -> Result<[PermissionSection; 2], Co
     if file.literal_credentials().iter().any(|value| !old_credentials.contains(value)) {
         return Err(ConfigError::new(
             "The value would be a credential in the file. Put it into a variable and refer to that: $NAME \
-             in the headers of a provider, ${NAME} in the settings of an MCP server"
-                .to_owned(),
+             in the headers of a provider, ${NAME} in the settings of an MCP server",
         ));
     }
     Ok([before.permissions, file.permissions])

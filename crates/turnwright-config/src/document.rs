@@ -11,14 +11,11 @@ pub(crate) struct TomlDocument<'a> {
     document: Document<&'a str>,
 }
 
-/// Why a value cannot be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UnchangeableValue {
-    /// It has a header of its own, or entries that begin with its key.
-    IsSection,
-    /// No place in the text would give it the wanted value.
-    NoPlace,
-}
+/// Said of a key that has a header of its own, or entries that begin with it.
+const IS_SECTION: &str =
+    "is a section of the file. Name one of its settings, or use `turnwright config edit`";
+/// Said of a key for which no place in the text would give it the wanted value.
+const NO_PLACE: &str = "cannot be changed here. Use `turnwright config edit`";
 
 /// The parts of a dotted key, of which some may be quoted; `None` if it is not one.
 pub(crate) fn parse_key(text: &str) -> Option<Vec<String>> {
@@ -36,6 +33,11 @@ pub(crate) fn key_text(path: &[impl AsRef<str>]) -> String {
 pub(crate) fn string_text(text: &str) -> String {
     // TOML knows the escapes of JSON, and needs one more.
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// The line end of a text.
+pub(crate) fn line_end(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
 /// Returns where a value is written; `None` for a section and for the beginning of dotted keys.
@@ -82,29 +84,28 @@ impl<'a> TomlDocument<'a> {
     }
 
     /// The text with this value, which is TOML. Adds the entry and its section if they are missing.
-    pub(crate) fn with_value(
-        &self,
-        path: &[String],
-        value: &str,
-    ) -> Result<String, UnchangeableValue> {
-        value.parse::<Value>().map_err(|_| UnchangeableValue::NoPlace)?;
+    ///
+    /// # Errors
+    /// Why that is impossible, as a phrase that follows the key.
+    pub(crate) fn with_value(&self, path: &[String], value: &str) -> Result<String, &'static str> {
+        value.parse::<Value>().map_err(|_| NO_PLACE)?;
         let changed = match self.find(path) {
             Some((_, item)) => {
-                let span = value_span(item).ok_or(UnchangeableValue::IsSection)?;
+                let span = value_span(item).ok_or(IS_SECTION)?;
                 self.replaced(span, value)
             }
-            None => self.with_new_entry(path, value).ok_or(UnchangeableValue::NoPlace)?,
+            None => self.with_new_entry(path, value).ok_or(NO_PLACE)?,
         };
         let is_right =
             TomlDocument::parse(&changed).is_ok_and(|new| new.value(path) == Some(value));
-        if is_right { Ok(changed) } else { Err(UnchangeableValue::NoPlace) }
+        if is_right { Ok(changed) } else { Err(NO_PLACE) }
     }
 
-    /// The text without this entry.
-    pub(crate) fn without(&self, path: &[String]) -> Result<String, UnchangeableValue> {
-        let (key, item) = self.find(path).ok_or(UnchangeableValue::NoPlace)?;
-        let value = value_span(item).ok_or(UnchangeableValue::IsSection)?;
-        let key = key.span().ok_or(UnchangeableValue::NoPlace)?;
+    /// The text without this entry. Fails like [`TomlDocument::with_value`].
+    pub(crate) fn without(&self, path: &[String]) -> Result<String, &'static str> {
+        let (key, item) = self.find(path).ok_or(NO_PLACE)?;
+        let value = value_span(item).ok_or(IS_SECTION)?;
+        let key = key.span().ok_or(NO_PLACE)?;
         let is_inline = (1..path.len()).any(|depth| {
             self.find(&path[..depth]).is_some_and(|(_, parent)| parent.is_inline_table())
         });
@@ -115,7 +116,7 @@ impl<'a> TomlDocument<'a> {
         };
         let removed = without_empty_tables(self.replaced(entry, ""), path);
         let is_right = TomlDocument::parse(&removed).is_ok_and(|new| !new.contains(path));
-        if is_right { Ok(removed) } else { Err(UnchangeableValue::NoPlace) }
+        if is_right { Ok(removed) } else { Err(NO_PLACE) }
     }
 
     /// Where the header of a table is, if the table has become empty.
@@ -184,10 +185,6 @@ impl<'a> TomlDocument<'a> {
         if self.text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }
     }
 
-    fn line_end(&self) -> &'static str {
-        if self.text.contains("\r\n") { "\r\n" } else { "\n" }
-    }
-
     fn replaced(&self, range: Range<usize>, with: &str) -> String {
         let mut changed = self.text.to_owned();
         changed.replace_range(range, with);
@@ -197,7 +194,7 @@ impl<'a> TomlDocument<'a> {
     /// Adds an entry below the commented-out entry of the same key, else below the last entry of the section,
     /// else at its beginning.
     fn inserted(&self, section: &Table, key: &str, value: &str) -> String {
-        let end = self.line_end();
+        let end = line_end(self.text);
         let body = self.body(section);
         let values: Vec<_> =
             section.get_values().into_iter().filter_map(|(_, value)| value.span()).collect();
@@ -236,8 +233,8 @@ impl<'a> TomlDocument<'a> {
 
     /// Adds a section at the end of the file.
     fn appended(&self, section: &[String], path: &[String], value: &str) -> String {
-        let end = self.line_end();
         let text = self.text;
+        let end = line_end(text);
         let before = match () {
             () if text.len() == self.start() => String::new(),
             () if text.ends_with('\n') => end.to_owned(),

@@ -85,15 +85,10 @@ impl EffectivePolicy {
     pub fn notice(&self) -> Option<String> {
         let mut sentences = self.problems.clone();
         for file in self.project_files.iter().filter(|file| file.needs_trust()) {
-            let (named, more) = file.requests.split_at(file.requests.len().min(MAX_NAMED));
-            let more = match more.len() {
-                0 => String::new(),
-                count => format!(" and {count} more"),
-            };
+            let named = text::join_first(&file.requests, MAX_NAMED);
             sentences.push(format!(
-                "Untrusted settings of {} ignored: {}{more}. Run `/trust` to review them.",
-                file.name,
-                named.join(", ")
+                "Untrusted settings of {} ignored: {named}. Run `/trust` to review them.",
+                file.name
             ));
         }
         (!sentences.is_empty()).then(|| sentences.join("\n"))
@@ -321,13 +316,7 @@ impl PolicyLayers<'_> {
 
     fn add_user(&mut self, settings: &SettingsSnapshot<'_>) {
         match settings.user_permissions() {
-            Ok(texts) => {
-                self.load(
-                    &drafts(&texts),
-                    Scope::User,
-                    &settings.config.user_file_path().display().to_string(),
-                );
-            }
+            Ok(texts) => self.load(&drafts(&texts), Scope::User, &settings.config.file_path()),
             Err(error) => {
                 self.problems
                     .push(format!("{error}. Until this is fixed, you are asked about everything"));
@@ -445,13 +434,9 @@ fn drafts(texts: &PermissionSection) -> Vec<RuleSpec<'_>> {
 }
 
 fn draft(RuleEntry { effect, when, matches, not, why }: &RuleEntry) -> RuleSpec<'_> {
-    let tier = match effect.as_str() {
-        "allow" => Some(RuleAction::Allow),
-        "ask" => Some(RuleAction::Ask),
-        "deny" => Some(RuleAction::Deny),
-        _ => None,
-    };
-    RuleSpec { action: tier, when, matches, not, why: why.as_deref() }
+    let actions = [RuleAction::Allow, RuleAction::Ask, RuleAction::Deny];
+    let action = actions.into_iter().find(|action| action.as_str() == effect);
+    RuleSpec { action, when, matches, not, why: why.as_deref() }
 }
 
 fn bounded(mut problems: Vec<String>) -> Vec<String> {

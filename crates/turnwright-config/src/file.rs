@@ -290,9 +290,14 @@ pub(crate) fn is_agent_name(name: &str) -> bool {
 }
 
 impl ProviderSection {
-    /// True if the section contains a key itself, which is refused.
-    pub(crate) fn holds_key(&self) -> bool {
-        self.key || self.api_key
+    /// Says how to refer to a key, if the section contains one itself, which is refused.
+    pub(crate) fn refused_key(&self, name: &str) -> Option<String> {
+        (self.key || self.api_key).then(|| {
+            format!(
+                "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
+                 `key_file` instead"
+            )
+        })
     }
 
     /// The variables that the section refers to.
@@ -348,12 +353,7 @@ impl ConfigFile {
 
     fn warn_ineffective_values(&self, notes: &mut Vec<String>) {
         for (name, section) in &self.providers {
-            if section.holds_key() {
-                notes.push(format!(
-                    "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
-                     `key_file` instead"
-                ));
-            }
+            notes.extend(section.refused_key(name));
             let says_key = section.key_env.is_some() || section.key_file.is_some();
             if let Some(variable) = withheld_key_variable(name, section).filter(|_| !says_key) {
                 notes.push(format!(

@@ -8,6 +8,7 @@ use jsonc_parser::{CollectOptions, ParseOptions, Scanner, ScannerOptions, parse_
 use serde_json::{Value, json};
 
 use crate::ConfigError;
+use crate::document::line_end;
 
 /// Objects and lists in deeper nesting are refused: the parser calls itself, and its own limit needs a large
 /// stack.
@@ -125,7 +126,7 @@ fn insert(text: &str, object: &Object, key: &str, value: &Value) -> String {
     let beside = gap.lines().next().unwrap_or_default();
     let has_line_end = gap.contains('\n') && !beside.contains("/*");
     let at = if has_line_end { open + beside.len() } else { open };
-    let newline = newline(text);
+    let newline = line_end(text);
     let after = match first {
         Some(_) => ",".to_owned(),
         None if has_line_end => String::new(),
@@ -133,10 +134,6 @@ fn insert(text: &str, object: &Object, key: &str, value: &Value) -> String {
     };
     let new = format!("{newline}{indent}{key}: {}{after}", indented(value, &indent, text));
     splice(text, Range::from_byte_index(at), &new)
-}
-
-fn newline(text: &str) -> &'static str {
-    if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
 fn line_start(text: &str, at: usize) -> usize {
@@ -161,7 +158,7 @@ fn indent_unit(text: &str) -> &str {
 
 /// The text of a value with the indentation and the line ends of `text`; the first line has no indentation.
 fn indented(value: &Value, indent: &str, text: &str) -> String {
-    written(value, indent_unit(text), &format!("{}{indent}", newline(text)))
+    written(value, indent_unit(text), &format!("{}{indent}", line_end(text)))
 }
 
 fn written(value: &Value, unit: &str, separator: &str) -> String {

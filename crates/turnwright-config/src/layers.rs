@@ -51,13 +51,10 @@ impl UserFile {
 
     /// The text of the file; empty if there is none.
     pub(crate) fn text(&self) -> Result<String, ConfigError> {
-        match private_file::read(&self.path, MAX_FILE_SIZE) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            read => read.map_err(|error| {
-                let place = self.path.display();
-                ConfigError::new(format!("The settings cannot be read: {place}: {error}"))
-            }),
-        }
+        read_or_empty(&self.path).map_err(|error| {
+            let place = self.path.display();
+            ConfigError::new(format!("The settings cannot be read: {place}: {error}"))
+        })
     }
 
     /// The variables that hold the keys that the file refers to. Logs nothing: logging may not have started.
@@ -108,6 +105,14 @@ impl UserFile {
     }
 }
 
+/// The text of a file; empty if there is none.
+fn read_or_empty(path: &Path) -> io::Result<String> {
+    match private_file::read(path, MAX_FILE_SIZE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    }
+}
+
 /// The settings of the machine's administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
@@ -155,18 +160,11 @@ impl Config {
     /// The settings of the machine's administrator; empty if there is no managed file.
     pub(crate) fn managed_settings(&self) -> Result<ManagedSettings, ConfigError> {
         let path = &self.paths.managed;
-        let text = match private_file::read(path, MAX_FILE_SIZE) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(ManagedSettings::default());
-            }
-            Err(error) => {
-                let path = path.display();
-                let why = io_error_text(&error);
-                let what = format!("The settings cannot be read: {path}: {why}");
-                return Err(ConfigError::new(what));
-            }
-        };
+        let text = read_or_empty(path).map_err(|error| {
+            let place = path.display();
+            let why = io_error_text(&error);
+            ConfigError::new(format!("The settings cannot be read: {place}: {why}"))
+        })?;
         let (settings, warnings) = read_settings(&text, path)?;
         Ok(ManagedSettings { warnings, ..settings })
     }

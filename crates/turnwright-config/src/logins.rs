@@ -12,8 +12,9 @@ use crate::file::ConfigFile;
 use crate::provider::{PRESETS, ProviderPreset, is_openai_url, pasted_base_url, preset};
 use crate::show::{BUILT_IN, first_match, key_origin};
 use crate::{
-    Config, ConfigError, EndpointSettings, KeyOrigin, OPENAI_BASE_URL, OPENAI_DEFAULT_MODEL,
-    OPENAI_KEY_VARIABLE, OPENAI_PROVIDER, Paths, Provider, ProviderKey, SettingsSnapshot,
+    ClientProvider, Config, ConfigError, EndpointSettings, KeyOrigin, OPENAI_BASE_URL,
+    OPENAI_DEFAULT_MODEL, OPENAI_KEY_VARIABLE, OPENAI_PROVIDER, Paths, Provider, ProviderKey,
+    SettingsSnapshot,
 };
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::{private_file, redact};
@@ -249,8 +250,16 @@ impl SettingsSnapshot<'_> {
 
     /// The endpoint without a name.
     pub(crate) fn default_endpoint(&self) -> Option<EndpointSettings> {
-        if self.is_set_by_client() {
-            return self.client_endpoint();
+        match &self.client_provider {
+            ClientProvider::Unset => {}
+            ClientProvider::Disabled => return None,
+            ClientProvider::Set { base_url, headers } => {
+                return Some(EndpointSettings {
+                    base_url: base_url.clone(),
+                    headers: headers.clone(),
+                    ..EndpointSettings::default()
+                });
+            }
         }
         let login = self.endpoint_login();
         let in_variable = self.config.variables.keys.get(OPENAI_KEY_VARIABLE);

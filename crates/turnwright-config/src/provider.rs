@@ -214,11 +214,6 @@ pub fn preset(name: &str) -> Option<&'static ProviderPreset> {
     PRESETS.iter().find(|provider| provider.name == name)
 }
 
-/// The names of the well-known providers.
-pub(crate) fn provider_names() -> impl Iterator<Item = &'static str> {
-    PRESETS.iter().map(|provider| provider.name)
-}
-
 /// Returns true if a well-known provider keeps its key in this variable.
 pub(crate) fn is_key_variable(name: &str) -> bool {
     PRESETS.iter().any(|provider| provider.key_env == Some(name))
@@ -318,18 +313,6 @@ impl SettingsSnapshot<'_> {
         self.client_provider == ClientProvider::Disabled
     }
 
-    /// The endpoint that the client has set.
-    pub(crate) fn client_endpoint(&self) -> Option<EndpointSettings> {
-        match &self.client_provider {
-            ClientProvider::Set { base_url, headers } => Some(EndpointSettings {
-                base_url: base_url.clone(),
-                headers: headers.clone(),
-                ..EndpointSettings::default()
-            }),
-            ClientProvider::Unset | ClientProvider::Disabled => None,
-        }
-    }
-
     /// The credentials among the headers that the client has set.
     pub(crate) fn client_secrets(&self) -> Vec<String> {
         let ClientProvider::Set { headers, .. } = &self.client_provider else {
@@ -342,23 +325,15 @@ impl SettingsSnapshot<'_> {
 
     /// The base URL of the default provider, without secrets; `None` for the offline model or none at all.
     pub fn default_base_url(&self) -> Option<String> {
-        match self.provider() {
-            Ok(Provider::Endpoint(endpoint)) => Some(endpoint.redacted_url()),
-            Ok(Provider::Offline | Provider::Unconfigured) | Err(_) => None,
-        }
+        let Ok(Provider::Endpoint(endpoint)) = self.provider() else { return None };
+        Some(endpoint.redacted_url())
     }
 
     /// Returns the accounts that have keys. `is_offline` means that the offline model is used if no provider is
     /// configured.
     pub fn account_status(&self, is_offline: bool) -> AccountStatus {
-        // The name and the server of each account, and true for the account of the default model.
-        let mut accounts: Vec<_> = self
-            .logins
-            .all()
-            .iter()
-            .filter(|login| login.key.is_some())
-            .map(|login| (login.name(), login.server().map(str::to_owned), false))
-            .collect();
+        let mut logins = self.logins.all().iter().filter(|login| login.key.is_some());
+        let mut accounts: Vec<_> = logins.clone().map(|login| (login.name(), false)).collect();
         let sign_in = match self.provider() {
             Ok(Provider::Unconfigured) if !is_offline => SignIn::Missing,
             Ok(Provider::Offline | Provider::Unconfigured) => SignIn::NotNeeded,
@@ -368,11 +343,11 @@ impl SettingsSnapshot<'_> {
                     SignIn::NotNeeded
                 } else {
                     let server = endpoint.base_url.trim_end_matches('/');
-                    match accounts.iter_mut().find(|account| account.1.as_deref() == Some(server)) {
-                        Some(account) => account.2 = true,
+                    match logins.position(|login| login.server() == Some(server)) {
+                        Some(index) => accounts[index].1 = true,
                         None => {
                             let name = endpoint.name.unwrap_or_else(|| redact::url(server));
-                            accounts.push((name, None, true));
+                            accounts.push((name, true));
                         }
                     }
                     SignIn::Done
@@ -380,7 +355,6 @@ impl SettingsSnapshot<'_> {
             }
             Err(_) => SignIn::Unknown,
         };
-        let accounts = accounts.into_iter().map(|account| (account.0, account.2)).collect();
         AccountStatus { sign_in, accounts }
     }
 }

@@ -27,13 +27,6 @@ const FILE_KEY_VARIABLE: &str = "TURNWRIGHT_REPLAY_API_KEY";
 const SETTINGS: &str = "config/config.toml";
 const LOGIN: &str = "config/login.json";
 
-impl Config {
-    /// The file that `TURNWRIGHT_RECORD` names.
-    pub fn record_path(&self) -> Option<PathBuf> {
-        self.variables.get(RECORD_VARIABLE).map(PathBuf::from)
-    }
-}
-
 impl SettingsSnapshot<'_> {
     /// The settings that a replay needs. Blocks.
     pub fn recorded_facts(&self) -> Value {
@@ -69,6 +62,11 @@ impl SettingsSnapshot<'_> {
 }
 
 impl Config {
+    /// The file that `TURNWRIGHT_RECORD` names.
+    pub fn record_path(&self) -> Option<PathBuf> {
+        self.variables.get(RECORD_VARIABLE).map(PathBuf::from)
+    }
+
     /// The settings of a recording, with an empty folder for the agent's own files. Blocks.
     pub fn of_recording(facts: &Value, home: &Path) -> io::Result<Config> {
         let paths = Paths::below(home);

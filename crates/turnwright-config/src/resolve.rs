@@ -13,7 +13,7 @@ use crate::file::{
     ConfigFile, ModelSection, ProviderSection, leads_elsewhere, referenced_variable,
 };
 use crate::provider::{
-    self, EndpointSettings, KeyOrigin, Provider, ProviderKey, ProviderPreset, preset,
+    self, EndpointSettings, KeyOrigin, PRESETS, Provider, ProviderKey, ProviderPreset, preset,
 };
 use crate::{ConfigError, Logins};
 use turnwright_llm::Protocol;
@@ -36,25 +36,14 @@ pub(crate) struct ProviderSources<'a> {
     pub(crate) read_key_file: Box<KeyFileReader<'a>>,
 }
 
-/// The provider that a model's name refers to.
+/// The provider that a model's name refers to. A named one has a section in the file or is well known, and nobody
+/// knows an unknown one, with whose name that of the model begins.
 #[derive(Debug, PartialEq)]
 enum ProviderRef<'a> {
     Offline,
-    Section {
-        name: &'a str,
-        model: &'a str,
-    },
-    Default {
-        model: Option<&'a str>,
-    },
-    Preset {
-        name: &'static str,
-        model: &'a str,
-    },
-    /// The name begins with that of a provider that nobody knows.
-    Unknown {
-        name: &'a str,
-    },
+    Named { name: &'a str, model: &'a str },
+    Default { model: Option<&'a str> },
+    Unknown { name: &'a str },
     None,
 }
 
@@ -90,7 +79,7 @@ fn resolve_name<'a>(
         file.providers.keys().find_map(|name| Some((name, strip_provider(requested, name)?)))
     });
     if let Some((name, model)) = own {
-        return ProviderRef::Section { name, model };
+        return ProviderRef::Named { name, model };
     }
     let own_server = default.filter(|base_url| *base_url != crate::OPENAI_BASE_URL);
     let prefix = requested.and_then(|name| name.split_once('/'));
@@ -102,7 +91,7 @@ fn resolve_name<'a>(
         return if preset.name == "openai" && default.is_some() && own_server.is_none() {
             ProviderRef::Default { model: Some(model) }
         } else {
-            ProviderRef::Preset { name: preset.name, model }
+            ProviderRef::Named { name: preset.name, model }
         };
     }
     match (default, prefix, requested) {
@@ -122,7 +111,7 @@ fn sole_section_with_models(file: &ConfigFile) -> ProviderRef<'_> {
     let mut offering =
         file.providers.iter().filter_map(|(name, section)| Some((name, section.models.first()?)));
     match (offering.next(), offering.next()) {
-        (Some((name, model)), None) => ProviderRef::Section { name, model },
+        (Some((name, model)), None) => ProviderRef::Named { name, model },
         _ => ProviderRef::None,
     }
 }
@@ -132,8 +121,7 @@ impl ProviderSources<'_> {
     pub(crate) fn provider(&self, requested: Option<&str>) -> Result<Provider, ConfigError> {
         if requested.is_some_and(looks_like_key) {
             return Err(ConfigError::new(
-                "The name of the model looks like a key. `turnwright login` stores a key"
-                    .to_owned(),
+                "The name of the model looks like a key. `turnwright login` stores a key",
             ));
         }
         let found = resolve_name(requested, self.file, self.default_base_url(), |known| {
@@ -143,21 +131,18 @@ impl ProviderSources<'_> {
             ProviderRef::Offline => return Ok(Provider::Offline),
             ProviderRef::Unknown { name } => return Err(self.unknown_provider(name)),
             ProviderRef::None => return Ok(Provider::Unconfigured),
-            ProviderRef::Default { model } => match self.default.clone() {
-                Some(default) => {
-                    let model = model.map(str::to_owned).or(default.model);
-                    EndpointSettings {
-                        request: self.request_fields(model.as_deref(), []),
-                        model,
-                        silence_limit: self.silence_limit(),
-                        assumed_window: self.assumed_window(),
-                        ..default
-                    }
+            ProviderRef::Default { model } => {
+                let Some(default) = self.default.clone() else { return Ok(Provider::Unconfigured) };
+                let model = model.map(str::to_owned).or(default.model);
+                EndpointSettings {
+                    request: self.request_fields(model.as_deref(), []),
+                    model,
+                    silence_limit: self.silence_limit(),
+                    assumed_window: self.assumed_window(),
+                    ..default
                 }
-                None => return Ok(Provider::Unconfigured),
-            },
-            ProviderRef::Section { name, model } => self.named_endpoint(name, model)?,
-            ProviderRef::Preset { name, model } => self.named_endpoint(name, model)?,
+            }
+            ProviderRef::Named { name, model } => self.named_endpoint(name, model)?,
         };
         Ok(Provider::Endpoint(Box::new(endpoint)))
     }
@@ -168,7 +153,8 @@ impl ProviderSources<'_> {
 
     fn unknown_provider(&self, name: &str) -> ConfigError {
         let own = self.file.providers.keys().cloned();
-        let known: BTreeSet<_> = own.chain(provider::provider_names().map(str::to_owned)).collect();
+        let well_known = PRESETS.iter().map(|known| known.name);
+        let known: BTreeSet<_> = own.chain(well_known.map(str::to_owned)).collect();
         ConfigError::new(format!(
             "No provider is called `{}`. Known are {}. For another server set OPENAI_BASE_URL, or add \
              [providers.{0}] with a `base_url` to {}",
@@ -191,6 +177,8 @@ impl ProviderSources<'_> {
         let headers = self.headers(name, section)?;
         let no_settings = ModelSection::default();
         let model_section = section.model.get(model).unwrap_or(&no_settings);
+        let mut quirks = section.quirks.clone();
+        quirks.extend(model_section.quirks.clone());
         Ok(EndpointSettings {
             name: Some(name.to_owned()),
             base_url: base_url.to_owned(),
@@ -198,7 +186,7 @@ impl ProviderSources<'_> {
             model: Some(model.to_owned()),
             api: self.api(name, section, known)?,
             headers,
-            quirks: merged_quirks(&section.quirks, &model_section.quirks),
+            quirks,
             request: self.request_fields(
                 Some(&format!("{name}/{model}")),
                 [&section.request, &model_section.request],
@@ -274,11 +262,8 @@ impl ProviderSources<'_> {
                 self.unset_variable_error(variable, &format!("`providers.{name}.key_env`"))
             });
         }
-        if section.holds_key() {
-            return Err(self.error_in_file(&format!(
-                "`providers.{name}` contains a key (ignored): refer to it with `key_env` or \
-                 `key_file` instead"
-            )));
+        if let Some(what) = section.refused_key(name) {
+            return Err(self.error_in_file(&what));
         }
         // A header that authenticates replaces the key: two credentials could contradict each other.
         let usual = usual.filter(|_| !headers.iter().any(|(name, _)| is_auth_header(name)));
@@ -322,15 +307,12 @@ impl ProviderSources<'_> {
         section: &ProviderSection,
     ) -> Result<Vec<(String, Secret)>, ConfigError> {
         let headers = section.headers.iter().map(|(header, text)| {
+            let place = format!("`providers.{name}.headers.{header}`");
             let value = match referenced_variable(text) {
                 None => text.as_str().into(),
                 Some(variable) => {
-                    self.keys.get(&*variable_name(variable)).cloned().ok_or_else(|| {
-                        self.unset_variable_error(
-                            variable,
-                            &format!("`providers.{name}.headers.{header}`"),
-                        )
-                    })?
+                    let known = self.keys.get(&*variable_name(variable)).cloned();
+                    known.ok_or_else(|| self.unset_variable_error(variable, &place))?
                 }
             };
             Ok((header.clone(), value))
@@ -364,12 +346,6 @@ fn is_auth_header(header: &str) -> bool {
 pub(crate) fn is_credential(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
     ["auth", "key", "token", "secret", "cookie"].iter().any(|word| header.contains(word))
-}
-
-/// The quirks of the provider, overridden by those of the model.
-fn merged_quirks(provider: &Map<String, Value>, model: &Map<String, Value>) -> Map<String, Value> {
-    let both = provider.iter().chain(model);
-    both.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 #[cfg(test)]
@@ -418,25 +394,24 @@ mod tests {
         let nothing = None;
         let openai = Some(crate::OPENAI_BASE_URL);
         let own = Some("https://api.groq.com/openai/v1");
-        let section = |name, model| ProviderRef::Section { name, model };
+        let named = |name, model| ProviderRef::Named { name, model };
         let default = |model| ProviderRef::Default { model };
-        let preset = |name, model| ProviderRef::Preset { name, model };
         let unknown = |name| ProviderRef::Unknown { name };
         let file = file(FILE);
         let table = [
             (Some("offline"), openai, ProviderRef::Offline),
             (Some("offline"), nothing, ProviderRef::Offline),
-            (Some("deepseek/r1"), own, section("deepseek", "r1")),
-            (Some("mine/org/model"), nothing, section("mine", "org/model")),
-            (Some("mistral/large"), openai, preset("mistral", "large")),
-            (Some("mistral/large"), nothing, preset("mistral", "large")),
-            (Some("mistral/large"), own, preset("mistral", "large")),
+            (Some("deepseek/r1"), own, named("deepseek", "r1")),
+            (Some("mine/org/model"), nothing, named("mine", "org/model")),
+            (Some("mistral/large"), openai, named("mistral", "large")),
+            (Some("mistral/large"), nothing, named("mistral", "large")),
+            (Some("mistral/large"), own, named("mistral", "large")),
             (Some("zai/glm"), own, default(Some("zai/glm"))),
-            (Some("ollama/org/m:7b"), openai, preset("ollama", "org/m:7b")),
-            (Some("ollama/org/m:7b"), own, preset("ollama", "org/m:7b")),
+            (Some("ollama/org/m:7b"), openai, named("ollama", "org/m:7b")),
+            (Some("ollama/org/m:7b"), own, named("ollama", "org/m:7b")),
             (Some("openai/gpt-oss-20b"), own, default(Some("openai/gpt-oss-20b"))),
             (Some("openai/gpt-5"), openai, default(Some("gpt-5"))),
-            (Some("openai/gpt-5"), nothing, preset("openai", "gpt-5")),
+            (Some("openai/gpt-5"), nothing, named("openai", "gpt-5")),
             (Some("nobody/large"), nothing, unknown("nobody")),
             (Some("nobody/large"), openai, unknown("nobody")),
             (Some("nobody/large"), own, default(Some("nobody/large"))),
@@ -446,7 +421,7 @@ mod tests {
             (Some("gpt-5"), openai, default(Some("gpt-5"))),
             (Some("gpt-5"), nothing, ProviderRef::None),
             (None, own, default(None)),
-            (None, nothing, section("deepseek", "deepseek-chat")),
+            (None, nothing, named("deepseek", "deepseek-chat")),
         ];
         for (requested, server, expected) in table {
             let has_key = |known: &ProviderPreset| ["mistral", "openai"].contains(&known.name);
@@ -473,7 +448,7 @@ mod tests {
             ("[providers.a]\nmodels = []", ProviderRef::None),
             (
                 "[providers.b]\nmodels = ['x', 'y']\n[providers.a]",
-                ProviderRef::Section { name: "b", model: "x" },
+                ProviderRef::Named { name: "b", model: "x" },
             ),
             ("[providers.a]\nmodels = ['x']\n[providers.b]\nmodels = ['y']", ProviderRef::None),
         ] {

@@ -112,21 +112,20 @@ impl SandboxSection {
     pub(crate) fn settings(&self, home: Option<&Path>) -> SandboxSettings {
         let paths =
             |all: &[String]| all.iter().filter_map(|path| resolve_path(path, home, None)).collect();
-        let caches = match &self.caches {
-            Some(caches) => paths(caches),
-            None => default_caches(home),
+        // The usual caches need not exist yet.
+        let (caches, package_runner_caches) = match &self.caches {
+            Some(caches) => (paths(caches), Vec::new()),
+            None => (
+                DEFAULT_CACHES.iter().filter_map(|cache| Some(home?.join(cache.folder))).collect(),
+                PACKAGE_RUNNER_CACHES.iter().filter_map(|cache| Some(home?.join(cache))).collect(),
+            ),
         };
         SandboxSettings {
             network: self.network().unwrap_or_default(),
             strict_reads: self.read.as_deref() == Some("strict"),
             write: paths(&self.write),
             caches,
-            package_runner_caches: match (&self.caches, home) {
-                (None, Some(home)) => {
-                    PACKAGE_RUNNER_CACHES.iter().map(|cache| home.join(cache)).collect()
-                }
-                _ => Vec::new(),
-            },
+            package_runner_caches,
             hide: paths(&self.hide),
             protect: self.protect.iter().filter(|path| is_relative_path(path)).cloned().collect(),
             memory_mb: self.memory_mb(),
@@ -232,11 +231,6 @@ impl SandboxSettings {
         }
         ignored
     }
-}
-
-/// They need not exist yet.
-fn default_caches(home: Option<&Path>) -> Vec<PathBuf> {
-    DEFAULT_CACHES.iter().filter_map(|cache| Some(home?.join(cache.folder))).collect()
 }
 
 pub(crate) fn resolve_path(

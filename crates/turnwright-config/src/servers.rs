@@ -314,11 +314,7 @@ impl ServerSection {
         let transport = match (&self.command, &self.url) {
             (Some(command), _) => ServerTransport::Stdio {
                 command: expand_home(&expand_variables(command, look_up)?, home),
-                arguments: self
-                    .args
-                    .iter()
-                    .map(|argument| expand_variables(argument, look_up))
-                    .collect::<Result<_, _>>()?,
+                arguments: expand_all(&self.args, look_up)?,
                 environment: expand_values(&self.env, look_up)?,
             },
             (None, url) => ServerTransport::Http {
@@ -380,8 +376,16 @@ impl ServerSection {
     }
 }
 
+/// Texts with variables expanded.
+pub(crate) fn expand_all(
+    texts: &[String],
+    look_up: &VariableLookup<'_>,
+) -> Result<Vec<String>, String> {
+    texts.iter().map(|text| expand_variables(text, look_up)).collect()
+}
+
 /// Pairs of name and value, with variables in the values expanded.
-fn expand_values(
+pub(crate) fn expand_values(
     pairs: &BTreeMap<String, String>,
     look_up: &VariableLookup<'_>,
 ) -> Result<Vec<(String, Secret)>, String> {
@@ -418,7 +422,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 /// Expands `${NAME}`, and `${NAME:-DEFAULT}` if the variable is unset or empty. Any other `$` is literal.
-pub(crate) fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
+fn expand_variables(text: &str, look_up: &VariableLookup<'_>) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {

@@ -11,6 +11,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use turnwright_types::error_text::io_error_text;
@@ -77,7 +78,7 @@ fn is_not_found(error: &io::Error) -> bool {
 
 /// At most this many records are read to list or remove some.
 const MAX_RECORDS: usize = 10_000;
-/// The largest file that is read.
+/// The largest file of a record or an approved item.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
 /// The contents that the user trusts.
@@ -108,7 +109,7 @@ impl TrustStore {
     /// Returns true if the user trusts exactly this content in a project, whose path is a real one.
     pub fn is_trusted(&self, project: &Path, what: &str, content: &[u8]) -> bool {
         let Some(wanted) = new_record(project, what, content) else { return false };
-        load(&self.path(&wanted)).is_some_and(|found| {
+        load::<TrustRecord>(&self.path(&wanted)).is_some_and(|found| {
             (&found.project, &found.what, &found.sha256)
                 == (&wanted.project, &wanted.what, &wanted.sha256)
         })
@@ -135,7 +136,7 @@ impl TrustStore {
     /// All records, sorted by project.
     pub fn list(&self) -> Vec<TrustRecord> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten().take(MAX_RECORDS);
-        let mut all: Vec<_> = entries.filter_map(|entry| load(&entry.path())).collect();
+        let mut all: Vec<TrustRecord> = entries.filter_map(|entry| load(&entry.path())).collect();
         all.sort();
         all
     }
@@ -157,7 +158,7 @@ fn new_record(project: &Path, what: &str, content: &[u8]) -> Option<TrustRecord>
     })
 }
 
-fn load(path: &Path) -> Option<TrustRecord> {
+fn load<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let about = fs::symlink_metadata(path).ok()?;
     if !about.is_file() || about.len() > MAX_RECORD_BYTES {
         return None;
@@ -167,8 +168,6 @@ fn load(path: &Path) -> Option<TrustRecord> {
 
 /// At most this many files are kept; then the oldest quarter is removed.
 const MAX_PINS: usize = 8_192;
-/// The largest file that is read or written.
-const MAX_PIN_BYTES: u64 = 64 * 1024;
 
 /// The items that the user approved, each as it was then.
 #[derive(Clone, Debug)]
@@ -188,11 +187,13 @@ pub enum PinLookup {
 }
 
 /// The state of an item when it was approved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Pin {
     /// A digest of the item.
+    #[serde(rename = "print")]
     pub fingerprint: String,
     /// A text about the item to show in a later question.
+    #[serde(rename = "shown")]
     pub summary: String,
 }
 
@@ -205,25 +206,14 @@ impl PinStore {
     /// Looks up an item.
     pub fn get(&self, key: &[&str]) -> PinLookup {
         let path = self.path(key);
-        let about = match fs::symlink_metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return PinLookup::Absent,
-            Err(_) => return PinLookup::Damaged,
-            Ok(about) => about,
-        };
-        if !about.is_file() || about.len() > MAX_PIN_BYTES {
-            return PinLookup::Damaged;
+        let about = fs::symlink_metadata(&path);
+        if about.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return PinLookup::Absent;
         }
-        let bytes = fs::read(&path).unwrap_or_default();
-        let found: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        match (found["print"].as_str(), found["shown"].as_str()) {
-            (Some(fingerprint), Some(summary)) if found["key"] == json!(key) => {
-                PinLookup::Pinned(Pin {
-                    fingerprint: fingerprint.to_owned(),
-                    summary: summary.to_owned(),
-                })
-            }
-            _ => PinLookup::Damaged,
-        }
+        let found: Value = load(&path).unwrap_or_default();
+        let is_meant = found["key"] == json!(key);
+        let pin = serde_json::from_value(found).ok().filter(|_| is_meant);
+        pin.map_or(PinLookup::Damaged, PinLookup::Pinned)
     }
 
     /// Pins an item. The write is atomic: if several processes pin the same item, the last one
@@ -236,7 +226,7 @@ impl PinStore {
         }
         let Pin { fingerprint, summary } = pin;
         let text = format!("{:#}", json!({ "key": key, "print": fingerprint, "shown": summary }));
-        if text.len() as u64 > MAX_PIN_BYTES {
+        if text.len() as u64 > MAX_RECORD_BYTES {
             return Err(io::Error::other("it is too large to be stored"));
         }
         self.make_room();
@@ -250,20 +240,14 @@ impl PinStore {
 
     fn make_room(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let files: Vec<_> = entries.map(|entry| entry.path()).collect();
+        let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
         if files.len() < MAX_PINS {
             return;
         }
-        let mut files: Vec<_> = files
-            .into_iter()
-            .map(|path| {
-                let modified =
-                    fs::symlink_metadata(&path).and_then(|metadata| metadata.modified()).ok();
-                (modified, path)
-            })
-            .collect();
-        files.sort_by_key(|(modified, _)| *modified);
-        for (_, old) in &files[..files.len() / 4] {
+        files.sort_by_cached_key(|path| {
+            fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok()
+        });
+        for old in &files[..files.len() / 4] {
             fs::remove_file(old).ok();
         }
     }

@@ -38,6 +38,17 @@ impl SettingsSnapshot<'_> {
         wrong
     }
 
+    /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
+    /// elsewhere; [`Config::locate_problem`] adds the line to their problems.
+    pub fn file_problems(&self) -> Vec<String> {
+        let file = match self.file() {
+            Ok(file) => file,
+            Err(error) => return vec![error.to_string()],
+        };
+        let problems = self.file_warnings().iter().cloned().chain(file.wrong_values(""));
+        problems.map(|problem| self.config.locate_problem(&problem)).collect()
+    }
+
     fn wrong_variables(&self) -> Vec<String> {
         let variables = &self.config.variables;
         let mode = variables.get(MODE_VARIABLE);
@@ -135,19 +146,6 @@ fn exposed(key_file: &Path) -> Option<String> {
 #[cfg(not(unix))]
 fn exposed(_: &Path) -> Option<String> {
     None
-}
-
-impl SettingsSnapshot<'_> {
-    /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
-    /// elsewhere; [`Config::locate_problem`] adds the line to their problems.
-    pub fn file_problems(&self) -> Vec<String> {
-        let file = match self.file() {
-            Ok(file) => file,
-            Err(error) => return vec![error.to_string()],
-        };
-        let problems = self.file_warnings().iter().cloned().chain(file.wrong_values(""));
-        problems.map(|problem| self.config.locate_problem(&problem)).collect()
-    }
 }
 
 impl Config {

@@ -203,6 +203,15 @@ impl ReplyContext {
         self.malformed_error(&format!("the body is neither a stream nor a {what}"))
     }
 
+    /// The error for JSON that is not what was expected: the one that it reports, if it does.
+    pub(super) fn other_document_error(&self, json: &str, expected: &str) -> LlmError {
+        let value = serde_json::from_str::<Value>(json).unwrap_or_default();
+        match error_body::find_message(&value) {
+            Some(_) => self.stream_error(json),
+            None => self.malformed_error(&format!("the JSON is not a {expected}")),
+        }
+    }
+
     /// The error for a reply that the server has ended for this reason, which reports a failure.
     pub(super) fn ended_with_error(&self, reason: &str, kind: ErrorKind) -> LlmError {
         let reason = error_body::shorten(&self.secrets.redact(reason));

@@ -6,13 +6,14 @@ use std::time::{Duration, UNIX_EPOCH};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 
-use super::{
-    Delta, DeltaBatch, LlmError, Protocol, RemoteModel, Reply, Request, chat, responses, schema,
-};
+use super::{Delta, DeltaBatch, LlmError, Protocol, RemoteModel, Reply, Request, chat, responses};
 use crate::errors::retry_after;
-use crate::reply::leaked_calls::{self, LeakFilter};
+use crate::reply::leaked_calls::LeakFilter;
 use crate::reply::text_pipeline::{ReplyPiece, ThinkSplitter};
 use crate::reply::{ReplyAssembler, ReplyReader};
+
+pub use crate::reply::leaked_calls::find_leaked_calls as find_leaked;
+pub use crate::schema::provider_safe_schema;
 
 /// Reads the reply of a model that was offered these tools. Feeds the pieces one by one until the reply ends or there
 /// is an error.
@@ -66,16 +67,6 @@ pub fn assemble_reply<'a>(
 
 pub fn render_body(model: &RemoteModel, request: &Request) -> Vec<u8> {
     model.render_body(request)
-}
-
-pub fn provider_safe_schema(schema: &Value) -> Value {
-    schema::provider_safe_schema(schema)
-}
-
-/// Finds leaked calls, which the model wrote into its text instead of calling a tool, at the end of a text. Returns
-/// their position, and the name and arguments of each.
-pub fn find_leaked(text: &str, tools: &[(&str, &Value)]) -> Option<(usize, Vec<(String, Value)>)> {
-    leaked_calls::find_leaked_calls(text, tools)
 }
 
 /// Removes leaked calls from a reply. Returns the text that is shown, and the number of calls.

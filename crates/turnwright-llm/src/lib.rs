@@ -53,8 +53,7 @@ pub use errors::error_kind::ErrorKind;
 pub use errors::retry_after::MAX_RETRY_WAIT;
 pub use http::Endpoint;
 pub use http::traffic::{Exchange, ExchangeObserver, PlayedResponse, Traffic};
-pub use model_list::closest_names;
-pub use model_list::known_context_window;
+pub use model_list::{closest_names, known_context_window};
 pub use quirks::learned_quirks::{ModelProfile, SaveProfile};
 pub use remote::{Protocol, RemoteModel};
 pub use reply::leaked_calls::looks_like_leaked_call;
@@ -127,14 +126,6 @@ pub struct ModelSettings {
 impl Debug for ModelSettings {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("ModelSettings").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl ModelSettings {
-    /// A model with only its name known.
-    pub fn named(model: impl Into<String>) -> ModelSettings {
-        let model = model.into();
-        ModelSettings { name: model.clone(), model, ..ModelSettings::default() }
     }
 }
 

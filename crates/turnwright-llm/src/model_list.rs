@@ -120,28 +120,16 @@ fn all_tokens(model: &Value) -> Option<u64> {
 
 /// The price as OpenRouter and LiteLLM report it: US dollars for one token, as text or as a number.
 fn price(model: &Value) -> Option<Price> {
-    let input = price_of_million(
-        model,
-        ["/pricing/prompt", "/input_cost_per_token", "/model_info/input_cost_per_token"],
-    )?;
-    let output = price_of_million(
-        model,
-        ["/pricing/completion", "/output_cost_per_token", "/model_info/output_cost_per_token"],
-    )?;
-    let cached = price_of_million(
-        model,
-        [
-            "/pricing/input_cache_read",
-            "/cache_read_input_token_cost",
-            "/model_info/cache_read_input_token_cost",
-        ],
-    );
+    let input = price_of_million(model, "prompt", "input_cost_per_token")?;
+    let output = price_of_million(model, "completion", "output_cost_per_token")?;
+    let cached = price_of_million(model, "input_cache_read", "cache_read_input_token_cost");
     Some(Price { input, output, cached: cached.unwrap_or(input) })
 }
 
-/// The price of a million tokens, from the first of these fields that exists.
-fn price_of_million(model: &Value, pointers: [&str; 3]) -> Option<f64> {
-    let value = pointers.iter().find_map(|pointer| model.pointer(pointer))?;
+/// The price of a million tokens, from the first field that exists: OpenRouter's in its table of prices, or LiteLLM's.
+fn price_of_million(model: &Value, priced: &str, cost: &str) -> Option<f64> {
+    let listed = model.get("pricing").and_then(|prices| prices.get(priced)).or(model.get(cost));
+    let value = listed.or_else(|| model.get("model_info")?.get(cost))?;
     let each = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
     (each.is_finite() && (0.0..1.0).contains(&each)).then_some(each * 1e6)
 }

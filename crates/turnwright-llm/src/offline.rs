@@ -58,24 +58,19 @@ impl ReplyStream for ScriptedReply {
                 }
                 return Ok(None);
             }
-            let calls = match self.call.take() {
-                None => Vec::new(),
-                Some((name, arguments)) => {
-                    batch.deltas.push(Delta::CallNamed { slot: 0, name: name.to_owned() });
-                    let arguments = Arguments::Object(arguments);
-                    let name = name.to_owned();
-                    vec![ReplyCall {
-                        slot: 0,
-                        provider_id: String::new(),
-                        name,
-                        arguments,
-                        extra: None,
-                    }]
+            let calls = self.call.take().map(|(name, arguments)| {
+                batch.deltas.push(Delta::CallNamed { slot: 0, name: name.to_owned() });
+                ReplyCall {
+                    slot: 0,
+                    provider_id: String::new(),
+                    name: name.to_owned(),
+                    arguments: Arguments::Object(arguments),
+                    extra: None,
                 }
-            };
+            });
             Ok(Some(Reply {
                 end: EndReason::Complete,
-                calls,
+                calls: calls.into_iter().collect(),
                 usage: None,
                 cost: None,
                 provider_state: ProviderState::default(),
@@ -89,35 +84,27 @@ const NO_SUMMARY: &str = "The offline model cannot summarise a conversation.";
 
 /// Depends on the conversation alone: the same conversation gets the same reply.
 fn scripted_reply(request: &Request) -> ScriptedReply {
-    let last_user =
-        request.messages.iter().rposition(|message| matches!(**message, Message::User(_)));
-    let (prompt, since) = match last_user {
-        None => (String::new(), &request.messages[..]),
-        Some(position) => {
-            let prompt = match request.messages[position].as_ref() {
-                Message::User(user) => user_text(user),
-                _ => String::new(),
-            };
-            (prompt, &request.messages[position + 1..])
-        }
-    };
-    if prompt.is_empty() && last_user.is_some() {
-        return ScriptedReply { words: split_words(NO_SUMMARY), call: None };
-    }
-    let intent = Intent::parse(&prompt);
-    let result = since.iter().rev().find_map(|message| match message.as_ref() {
-        Message::Tool(tool) => Some(tool),
-        _ => None,
-    });
-    match result {
-        Some(result) => ScriptedReply { words: split_words(&intent.report(result)), call: None },
-        None => match intent.call() {
-            Some(call) => {
-                ScriptedReply { words: split_words(&intent.announcement()), call: Some(call) }
+    let mut result = None;
+    let mut prompt = None;
+    for message in request.messages.iter().rev() {
+        match message.as_ref() {
+            Message::User(user) => {
+                prompt = Some(user_text(user));
+                break;
             }
-            None => ScriptedReply { words: split_words(HELP), call: None },
-        },
+            Message::Tool(tool) => result = result.or(Some(tool)),
+            Message::Assistant(_) => {}
+        }
     }
+    let intent = Intent::parse(prompt.as_deref().unwrap_or_default());
+    let call = intent.call().filter(|_| result.is_none());
+    let text = match result {
+        _ if prompt.as_deref() == Some("") => NO_SUMMARY.to_owned(),
+        Some(result) => intent.report(result),
+        None if call.is_some() => intent.announcement(),
+        None => HELP.to_owned(),
+    };
+    ScriptedReply { words: split_words(&text), call }
 }
 
 /// The text that the user typed.

@@ -146,8 +146,8 @@ impl RemoteModel {
     fn reply_context(&self, tools: Arc<RenderedTools>) -> ReplyContext {
         ReplyContext {
             host: self.endpoint.host(),
-            key_advice: self.endpoint.key_advice(),
-            secrets: self.endpoint.secrets(),
+            key_advice: self.endpoint.key_advice.clone(),
+            secrets: self.endpoint.secrets.clone(),
             origin: Arc::clone(&self.origin),
             quirks: self.learned_quirks.quirks(),
             tools: (!tools.specs.is_empty()).then_some(tools),
@@ -425,7 +425,7 @@ fn recover_failed_generation(
     error: LlmError,
     context: ReplyContext,
 ) -> Result<Box<dyn ReplyStream>, LlmError> {
-    let Some(text) = error.failed_generation() else { return Err(error) };
+    let LlmError::Status { failed_generation: Some(text), .. } = &error else { return Err(error) };
     let mut assembler = chat::ChatAssembler::new(context);
     let mut batch = DeltaBatch::default();
     if !assembler.recover_failed_generation(text, &mut batch) {

@@ -170,8 +170,12 @@ mod tests {
 
     /// Has the model at this server, which may be silent for so long.
     fn set_limit(fixture: &TurnFixture, server: &RawServer, limit: Duration) {
-        let silence_limit = Some(limit);
-        let settings = ModelSettings { silence_limit, ..ModelSettings::named("m") };
+        let settings = ModelSettings {
+            name: "m".to_owned(),
+            model: "m".to_owned(),
+            silence_limit: Some(limit),
+            ..ModelSettings::default()
+        };
         let endpoint = Endpoint::new(&server.base_url(), None).unwrap();
         let model = RemoteModel::new(Protocol::Chat, endpoint, settings);
         fixture.conversation.selection.set_model(Arc::new(model));

@@ -10,13 +10,13 @@ use serde_json::Value;
 use url::Url;
 
 use super::ProjectFile;
-use crate::servers::{VariableLookup, expand_variables};
+use crate::servers::{VariableLookup, expand_all, expand_values};
 use crate::trust::{self, TrustStore};
 use crate::{ConfigError, SettingsSnapshot, jsonc};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
+use turnwright_policy::permission::escape_markdown;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::json_error_text;
-use turnwright_types::secret::Secret;
 use turnwright_types::text;
 use turnwright_workspace::exec::Environment;
 
@@ -196,17 +196,14 @@ fn check_literal(text: &str) -> Result<(), ConfigError> {
 
 /// Describes what an entry would start, briefly and in full.
 fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
-    let argv: Vec<_> = entry.command.iter().chain(entry.args.iter().flatten()).collect();
     let folder = entry.cwd.as_ref().map(|cwd| format!(" in {cwd}")).unwrap_or_default();
-    let does = match &entry.url {
-        Some(url) => format!("asks {url}"),
-        None => format!("runs {}{folder}", serde_json::to_string(&argv).unwrap_or_default()),
-    };
-    let short = match &entry.url {
-        Some(url) => url.clone(),
+    let (does, short) = match &entry.url {
+        Some(url) => (format!("asks {url}"), url.clone()),
         None => {
-            let words: Vec<_> = argv.iter().map(|word| word.as_str()).collect();
-            format!("{}{folder}", words.join(" "))
+            let argv = entry.command.iter().chain(entry.args.iter().flatten());
+            let words: Vec<_> = argv.map(String::as_str).collect();
+            let list = serde_json::to_string(&words).unwrap_or_default();
+            (format!("runs {list}{folder}"), format!("{}{folder}", words.join(" ")))
         }
     };
     let variables = with_names("the variables", entry.env.as_ref());
@@ -214,13 +211,7 @@ fn describe_entry(name: &str, entry: &ServerEntry) -> (String, String) {
     let full = escape_hidden_line(&format!("{name} {does}{variables}{headers}"));
     let visible = escape_hidden_line(&short).replace('`', "'");
     let short = text::first_chars(&visible, MAX_COMMAND_CHARS);
-    (
-        format!(
-            "the MCP server {} (`{short}`)",
-            turnwright_policy::permission::escape_markdown(name)
-        ),
-        full,
-    )
+    (format!("the MCP server {} (`{short}`)", escape_markdown(name)), full)
 }
 
 fn with_names(what: &str, names: Option<&BTreeMap<String, String>>) -> String {
@@ -234,15 +225,11 @@ fn server(
     folder: &Path,
     variable: &VariableLookup<'_>,
 ) -> Result<ServerSpec, ConfigError> {
-    let expand = |text: &str| {
-        expand_variables(text, variable).map_err(|why| {
-            ConfigError::new(format!("{why} (a variable that looks like a key is withheld)"))
-        })
+    let withheld = |why: String| {
+        ConfigError::new(format!("{why} (a variable that looks like a key is withheld)"))
     };
-    let hidden = |them: Option<BTreeMap<String, String>>| {
-        let filled =
-            them.into_iter().flatten().map(|(key, value)| Ok((key, Secret::from(expand(&value)?))));
-        filled.collect::<Result<Vec<_>, ConfigError>>()
+    let hidden = |values: Option<BTreeMap<String, String>>| {
+        expand_values(&values.unwrap_or_default(), variable).map_err(withheld)
     };
     let transport = match entry.url {
         Some(url) => {
@@ -250,12 +237,7 @@ fn server(
         }
         None => ServerTransport::Stdio {
             command: PathBuf::from(entry.command.unwrap_or_default()),
-            arguments: entry
-                .args
-                .iter()
-                .flatten()
-                .map(|argument| expand(argument))
-                .collect::<Result<_, _>>()?,
+            arguments: expand_all(&entry.args.unwrap_or_default(), variable).map_err(withheld)?,
             environment: hidden(entry.env)?,
         },
     };

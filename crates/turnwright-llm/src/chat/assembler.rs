@@ -86,11 +86,7 @@ impl ReplyAssembler for ChatAssembler {
         with_chunk(text.trim(), |chunk, json| match chunk {
             Ok(chunk) if chunk.is_failure() => Err(self.context.stream_error(json)),
             Ok(chunk) if chunk.choice.is_none() => {
-                let value = serde_json::from_str::<Value>(json).unwrap_or_default();
-                match error_body::find_message(&value) {
-                    Some(_) => Err(self.context.stream_error(json)),
-                    None => Err(self.context.malformed_error("the JSON is not a chat completion")),
-                }
+                Err(self.context.other_document_error(json, "chat completion"))
             }
             Ok(chunk) => {
                 self.push_chunk(&chunk, batch)?;
@@ -188,17 +184,13 @@ impl ChatAssembler {
     /// output can be parsed (quirk C.1 #23).
     fn handle_failure(&mut self, json: &str, batch: &mut DeltaBatch) -> Result<(), LlmError> {
         let value = serde_json::from_str::<Value>(json).unwrap_or_default();
-        match value.pointer("/error/failed_generation").and_then(Value::as_str) {
-            Some(text) if self.slots.is_empty() => {
-                let text = self.context.secrets.redact(text);
-                if self.recover_failed_generation(&text, batch) {
-                    Ok(())
-                } else {
-                    Err(self.context.stream_error(json))
-                }
-            }
-            _ => Err(self.context.stream_error(json)),
+        if let Some(text) = value.pointer("/error/failed_generation").and_then(Value::as_str)
+            && self.slots.is_empty()
+            && self.recover_failed_generation(&self.context.secrets.redact(text), batch)
+        {
+            return Ok(());
         }
+        Err(self.context.stream_error(json))
     }
 
     /// Parses model output that the server itself failed to parse. Returns true if it contains tool

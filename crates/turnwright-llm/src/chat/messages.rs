@@ -14,7 +14,7 @@ use crate::quirks::{CacheHint, EmptyContent, Quirks, ReasoningEcho, SystemRole};
 use crate::wire_names::wire_call_id;
 use turnwright_types::message::{
     AssistantMessage, Media, Message, PromptPart, ToolCall, ToolMessage, UserMessage,
-    omitted_media_note, render_part,
+    omitted_media_note, render_parts,
 };
 
 // Own types instead of async-openai's: they borrow from the history instead of copying it for each
@@ -209,28 +209,23 @@ fn audio_part(media: &Media) -> Value {
 }
 
 fn user_content<'a>(user: &'a UserMessage, style: &RequestStyle<'_>) -> ChatContent<'a> {
-    if !user.parts.iter().any(|part| is_accepted_media(part, style.quirks)) {
+    let is_media = |part: &PromptPart| is_accepted_media(part, style.quirks);
+    if !user.parts.iter().any(is_media) {
         return ChatContent::Text(user.render());
     }
     let mut parts = Vec::new();
-    let mut text = String::new();
-    for part in &user.parts {
-        let media = match part {
-            PromptPart::Image(media) if is_accepted_media(part, style.quirks) => image_part(media),
-            PromptPart::Audio(media) if is_accepted_media(part, style.quirks) => audio_part(media),
-            other => {
-                render_part(other, &mut text);
-                continue;
+    // The parts between two media are rendered like a prompt of their own.
+    for chunk in user.parts.chunk_by(|one, next| !is_media(one) && !is_media(next)) {
+        match chunk {
+            [PromptPart::Image(media)] if style.quirks.images => parts.push(image_part(media)),
+            [PromptPart::Audio(media)] if style.quirks.audio => parts.push(audio_part(media)),
+            others => {
+                let text = render_parts(others);
+                if !text.trim().is_empty() {
+                    parts.push(text_part(&text));
+                }
             }
-        };
-        if !text.trim().is_empty() {
-            parts.push(text_part(&text));
         }
-        text.clear();
-        parts.push(media);
-    }
-    if !text.trim().is_empty() {
-        parts.push(text_part(&text));
     }
     ChatContent::Parts(parts)
 }
@@ -253,14 +248,12 @@ fn tool_message<'a>(tool: &'a ToolMessage, style: &RequestStyle<'_>) -> ChatMess
     let quirks = style.quirks;
     let name = style.aliases.to_wire(&tool.name);
     let tool_call_id = wire_call_id(quirks.ids, &tool.provider_id, &tool.call, &name);
-    let content = if tool.images.is_empty() {
+    let content = if tool.images.is_empty() || quirks.images && !quirks.tool_images {
         ChatContent::Text(tool.text.as_str().into())
-    } else if quirks.images && quirks.tool_images {
+    } else if quirks.images {
         let mut parts = vec![text_part(&tool.text)];
         parts.extend(tool.images.iter().map(image_part));
         ChatContent::Parts(parts)
-    } else if quirks.images {
-        ChatContent::Text(tool.text.as_str().into())
     } else {
         let notes: Vec<_> =
             tool.images.iter().map(|image| omitted_media_note("image", &image.mime)).collect();

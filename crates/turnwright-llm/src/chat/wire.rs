@@ -45,17 +45,9 @@ impl ChatChunk<'_> {
 
     /// True if the chunk reports an error in any of the known places.
     pub(super) fn is_failure(&self) -> bool {
-        let code = self
-            .base_resp
-            .as_ref()
-            .and_then(|response| response.get("status_code"))
-            .and_then(number);
-        self.error.as_ref().is_some_and(holds_error)
-            || self
-                .choice
-                .as_ref()
-                .and_then(|choice| choice.error.as_ref())
-                .is_some_and(holds_error)
+        let code = self.base_resp.as_ref().and_then(|report| number(report.get("status_code")?));
+        let of_choice = self.choice.as_ref().and_then(|choice| choice.error.as_ref());
+        self.error.iter().chain(of_choice).any(holds_error)
             || code.is_some_and(|code| code != 0)
             || self.object.text == "error"
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 
-use super::error_kind::{StatedError, classify};
+use super::error_kind::classify;
 use super::retry_after;
 use crate::ErrorKind;
 use turnwright_types::text;
@@ -53,17 +53,13 @@ pub(crate) fn parse(
     let mut codes = Vec::new();
     collect_codes(&value, &mut codes);
     let wait = header_delay.or_else(|| retry_after::from_body(&value, &message, now));
-    let kind = classify(&StatedError {
-        body: &value,
-        codes: &codes,
-        message: &message,
-        status,
-        is_in_stream: http_status.is_none(),
-        has_retry_delay: wait.is_some(),
-    });
+    let is_in_stream = http_status.is_none();
+    let kind = classify(&value, &codes, &message, status, is_in_stream, wait.is_some());
     let may_ask_to_wait = matches!(status, Some(429 | 503 | 529)) || kind == ErrorKind::RateLimit;
     let mut message = shorten(&message);
-    if let Some(categories) = azure_filter_categories(&value) {
+    // The categories for which Azure refused the request (C.1 #14).
+    let filtered = value.pointer("/error/innererror/content_filter_result");
+    if let Some(categories) = filtered.and_then(filter_categories) {
         message = format!("{message} ({categories})");
     }
     let failed_generation =
@@ -118,18 +114,15 @@ pub(crate) fn find_message(value: &Value) -> Option<String> {
             let raw = metadata.and_then(|metadata| metadata.get("raw")).and_then(find_message);
             let provider =
                 metadata.and_then(|metadata| metadata.get("provider_name")).and_then(Value::as_str);
-            let found = match provider {
-                Some(provider) => found.map(|message| format!("{message} ({provider})")),
-                None => found,
-            };
-            match (found, raw) {
-                (Some(message), Some(raw)) => Some(format!("{message}: {raw}")),
-                (Some(message), None) => Some(match field_location(fields) {
-                    Some(place) => format!("{message} ({place})"),
-                    None => message,
-                }),
-                (None, raw) => raw,
+            let Some(mut message) = found else { return raw };
+            if let Some(provider) = provider {
+                message = format!("{message} ({provider})");
             }
+            Some(match (raw, field_location(fields)) {
+                (Some(raw), _) => format!("{message}: {raw}"),
+                (None, Some(place)) => format!("{message} ({place})"),
+                (None, None) => message,
+            })
         }
         _ => None,
     }
@@ -164,11 +157,6 @@ fn collect_codes(value: &Value, codes: &mut Vec<String>) {
         }
         _ => {}
     }
-}
-
-/// The categories for which Azure refused the request (C.1 #14).
-fn azure_filter_categories(value: &Value) -> Option<String> {
-    filter_categories(value.get("error")?.pointer("/innererror/content_filter_result")?)
 }
 
 /// The categories that a content filter flagged, with their severity.

@@ -74,38 +74,30 @@ impl ErrorKind {
     }
 }
 
-/// An error as the server states it.
-pub(crate) struct StatedError<'a> {
-    pub(crate) body: &'a Value,
-    /// All codes and types in the body, in lower case.
-    pub(crate) codes: &'a [String],
-    /// The complete message.
-    pub(crate) message: &'a str,
-    /// The HTTP status, or its equivalent in the body.
-    pub(crate) status: Option<u16>,
-    /// True in a response that started successfully.
-    pub(crate) is_in_stream: bool,
-    /// True if the server asks for a delay.
-    pub(crate) has_retry_delay: bool,
-}
-
-/// Classifies an error. The first rule that matches counts.
-pub(crate) fn classify(error: &StatedError<'_>) -> ErrorKind {
-    let text = format!("{}\n{}", error.message, error.codes.join("\n")).to_lowercase();
-    let stated = error.status;
+/// Classifies an error with all codes and types in its body, in lower case, and its complete message. `stated` is the
+/// HTTP status, or its equivalent in the body. A response that is a stream has started successfully. The first rule
+/// that matches counts.
+pub(crate) fn classify(
+    body: &Value,
+    codes: &[String],
+    message: &str,
+    stated: Option<u16>,
+    is_in_stream: bool,
+    has_retry_delay: bool,
+) -> ErrorKind {
+    let text = format!("{message}\n{}", codes.join("\n")).to_lowercase();
     if stated == Some(413) || has_listed(&text, OVERFLOW) {
-        return super::refusals::parse_overflow(error.body, &text);
+        return super::refusals::parse_overflow(body, &text);
     }
-    let kind_by_code =
-        minimax_kind(error.body).or_else(|| error.codes.iter().find_map(|code| zai_kind(code)));
+    let kind_by_code = minimax_kind(body).or_else(|| codes.iter().find_map(|code| zai_kind(code)));
     if let Some(kind) = kind_by_code {
         return kind;
     }
     // Gateways report any error of their provider as a server failure, so the text says more.
     let is_vague =
-        stated.is_none_or(|code| code == 500 || error.is_in_stream && (500..600).contains(&code));
+        stated.is_none_or(|code| code == 500 || is_in_stream && (500..600).contains(&code));
     let status = if is_vague { quoted_status(&text) } else { stated };
-    if status == Some(402) || is_quota_used_up(&text, error.has_retry_delay) {
+    if status == Some(402) || is_quota_used_up(&text, has_retry_delay) {
         return ErrorKind::Quota;
     }
     if status == Some(429) {

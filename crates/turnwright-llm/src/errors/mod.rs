@@ -332,16 +332,6 @@ impl LlmError {
         }
     }
 
-    /// The model output that the server failed to parse and sent back.
-    pub(super) fn failed_generation(&self) -> Option<&str> {
-        match self {
-            LlmError::Status { failed_generation, .. } => {
-                failed_generation.as_deref().map(String::as_str)
-            }
-            _ => None,
-        }
-    }
-
     /// The size of the context window in tokens, if the error reports it.
     pub fn context_window(&self) -> Option<u64> {
         match self.kind() {

@@ -53,9 +53,9 @@ pub struct Endpoint {
     /// Custom headers, which override the standard ones.
     headers: HeaderMap,
     /// Values that must never be repeated in messages.
-    secrets: Secrets,
+    pub(super) secrets: Secrets,
     /// Advice on a key that the server refuses, for messages.
-    key_advice: Option<String>,
+    pub(super) key_advice: Option<String>,
     client: OnceCell<Client>,
     /// True if the base URL has no path, and the API was found below `/v1`.
     has_version_path: AtomicBool,
@@ -163,12 +163,11 @@ impl Endpoint {
                 ))
             };
             let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;
-            let mut sent = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
+            let sent = sensitive_value(value.expose()).ok_or_else(wrong)?;
             // The HTTP client controls these itself.
             if [CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING].contains(&key) {
                 return Err(LlmError::Config(format!("The header `{key}` cannot be set")));
             }
-            sent.set_sensitive(true);
             self.headers.insert(key, sent);
             self.secrets.0.extend(credential_in_header(&value));
         }
@@ -318,12 +317,7 @@ impl Endpoint {
         let exchange = self.begin_exchange(path, &Vec::new);
         let mut body = self.send(request.header("accept", "application/json"), exchange).await?;
         let mut bytes = Vec::new();
-        while let Some(chunk) = body.chunk().await? {
-            bytes.extend_from_slice(&chunk);
-            if bytes.len() > MAX_LIST_BYTES {
-                break;
-            }
-        }
+        body.read(&mut bytes, MAX_LIST_BYTES).await?;
         Ok(bytes)
     }
 
@@ -411,16 +405,9 @@ impl Endpoint {
             .and_then(|value| value.to_str().ok())
             .map(|target| format!("it redirects to {target}"));
         let mut bytes = Vec::new();
-        let read_error = async {
-            while let Ok(Some(chunk)) = body.chunk().await {
-                bytes.extend_from_slice(&chunk);
-                if bytes.len() > MAX_ERROR_BYTES {
-                    break;
-                }
-            }
-        };
         // A partial body will do: the status says most of it.
-        tokio::time::timeout(ERROR_BODY_TIMEOUT, read_error).await.ok();
+        let reading = body.read(&mut bytes, MAX_ERROR_BYTES);
+        tokio::time::timeout(ERROR_BODY_TIMEOUT, reading).await.ok();
         // Redact before the text is shortened, because even a part of the key must not be shown.
         let text = self.secrets.redact(&String::from_utf8_lossy(&bytes));
         let ErrorReport { message, mut kind, retry_after, failed_generation, .. } =
@@ -452,16 +439,6 @@ impl Endpoint {
             key_advice: key_advice.map(Box::new),
             failed_generation,
         }
-    }
-
-    /// Advice for a refused key.
-    pub(super) fn key_advice(&self) -> Option<String> {
-        self.key_advice.clone()
-    }
-
-    /// The values to redact from messages.
-    pub(super) fn secrets(&self) -> Secrets {
-        self.secrets.clone()
     }
 }
 
@@ -528,6 +505,17 @@ impl ReplyBody {
             tracing::info!(%error, "the stream broke");
             LlmError::Truncated { host: self.host.clone() }
         })
+    }
+
+    /// Reads the body up to its end, or up to the chunk with which it has more than `limit` bytes.
+    async fn read(&mut self, bytes: &mut Vec<u8>, limit: usize) -> Result<(), LlmError> {
+        while let Some(chunk) = self.chunk().await? {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() > limit {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the rest of the body, usually a few bytes, in the background. Dropping a body before
@@ -647,7 +635,7 @@ mod tests {
         ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.into()));
         let endpoint = Endpoint::new("http://h/v1", Some("key-in-use".into())).unwrap();
-        let secrets = endpoint.with_headers(headers).unwrap().secrets();
+        let secrets = endpoint.with_headers(headers).unwrap().secrets;
         let text = "editor at https://example.com/ with sk-12345678 and key-in-use";
         assert_eq!(secrets.redact(text), "editor at https://example.com/ with [key] and [key]");
     }

@@ -1,6 +1,5 @@
 //! Evaluates observed replies. Does no I/O. Each rule is a row in the tests.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use super::{Check, CheckState};
 use crate::errors::has_any;
 use crate::reply::leaked_calls;
 use crate::{EndReason, ErrorKind, LlmError, ReplyCall};
-use turnwright_types::message::{Arguments, ToolSpec};
+use turnwright_types::message::{Arguments, TokenUsage, ToolSpec};
 
 const PARSER_ADVICE: &str = "Start the server with a parser for this model's calls (vLLM and \
                              SGLang: \
@@ -54,8 +53,8 @@ pub(super) fn answer(observed: &Result<ObservedReply, LlmError>) -> Check {
         // Whatever the error was, there is no answer.
         Err(error) => return Check { state: CheckState::No, ..failed_check("answer", error) },
     };
-    if let Some(why) = refusal(observed) {
-        return Check::no("answer", format!("the provider refuses to answer: {why}"));
+    if let Some(refused) = refused_check("answer", observed) {
+        return refused;
     }
     if observed.text.trim().is_empty() {
         return Check::no("answer", "it sends reasoning but no answer")
@@ -73,29 +72,23 @@ pub(super) fn answer(observed: &Result<ObservedReply, LlmError>) -> Check {
 }
 
 pub(super) fn streaming(observed: &ObservedReply) -> Check {
-    let (state, text) = match observed.pieces {
-        0 | 1 => (CheckState::Unknown, "the answer came in one piece".to_owned()),
-        count => (CheckState::Ok, format!("in {count} pieces")),
+    let check = match observed.pieces {
+        0 | 1 => {
+            Check::unknown("streaming", "the answer came in one piece")
+                .advise("If this is always so, text appears only when the reply is complete")
+        }
+        count => Check::ok("streaming", format!("in {count} pieces")),
     };
-    let check = Check::new("streaming", state, text).fact("pieces", observed.pieces);
-    match state {
-        CheckState::Ok => check,
-        _ => check.advise("If this is always so, text appears only when the reply is complete"),
-    }
+    check.fact("pieces", observed.pieces)
 }
 
 pub(super) fn usage(observed: &ObservedReply) -> Check {
     let Some(usage) = observed.reply.as_ref().and_then(|reply| reply.usage) else {
-        return Check::new("usage", CheckState::No, "no token counts: usage can't be shown");
+        return Check::no("usage", "no token counts: usage can't be shown");
     };
-    let input = usage.input;
-    let output = usage.output;
-    let cached = usage.cached;
+    let TokenUsage { input, cached, output, .. } = usage;
     let text = format!("{input} tokens in, {cached} of them cached, {output} out");
-    Check::new("usage", CheckState::Ok, text)
-        .fact("input", input)
-        .fact("cached", cached)
-        .fact("output", output)
+    Check::ok("usage", text).fact("input", input).fact("cached", cached).fact("output", output)
 }
 
 pub(super) fn leak(observed: &ObservedReply, tools: &[Arc<ToolSpec>]) -> CallLeak {
@@ -119,8 +112,8 @@ pub(super) fn tools(observed: &Result<ObservedReply, LlmError>, leak: CallLeak) 
         Ok(observed) => observed,
         Err(error) => return failed_check("tools", error),
     };
-    if let Some(why) = refusal(observed) {
-        return Check::no("tools", format!("the provider refuses to answer: {why}"));
+    if let Some(refused) = refused_check("tools", observed) {
+        return refused;
     }
     let Some(call) = calls(observed).first() else {
         return match leak {
@@ -173,10 +166,10 @@ pub(super) fn result(observed: &Result<ObservedReply, LlmError>) -> Check {
         Ok(observed) if !calls(observed).is_empty() => {
             Check::unknown("result", "it calls the tool again instead of answering")
         }
-        Ok(observed) => match refusal(observed) {
-            Some(why) => Check::no("result", format!("the provider refuses to answer: {why}")),
-            None => Check::unknown("result", "it doesn't use the tool's result"),
-        },
+        Ok(observed) => {
+            refused_check("result", observed)
+                .unwrap_or_else(|| Check::unknown("result", "it doesn't use the tool's result"))
+        }
     }
 }
 
@@ -256,9 +249,9 @@ pub(super) fn models(names: &Result<Vec<String>, LlmError>, model: &str) -> Chec
     match names {
         Err(error) => {
             let text = failed_check("models", error).text;
-            Check::new("models", CheckState::No, format!("not listed (this is optional): {text}"))
+            Check::no("models", format!("not listed (this is optional): {text}"))
         }
-        Ok(names) if names.is_empty() => Check::new("models", CheckState::No, "the list is empty"),
+        Ok(names) if names.is_empty() => Check::no("models", "the list is empty"),
         Ok(names) => {
             // The name that users see may begin with the provider's.
             let is_listed = names.iter().any(|name| {
@@ -267,24 +260,18 @@ pub(super) fn models(names: &Result<Vec<String>, LlmError>, model: &str) -> Chec
             });
             let including = if is_listed { "including" } else { "not including" };
             let text = format!("{} listed, {including} this one", names.len());
-            Check::new("models", CheckState::Ok, text)
-                .fact("count", names.len())
-                .fact("listed", is_listed)
+            Check::ok("models", text).fact("count", names.len()).fact("listed", is_listed)
         }
     }
 }
 
 pub(super) fn window(window: Option<u64>, assumed: u64) -> Check {
     match window {
-        Some(tokens) => {
-            Check::new("window", CheckState::Ok, format!("{tokens} tokens")).fact("tokens", tokens)
+        Some(tokens) => Check::ok("window", format!("{tokens} tokens")).fact("tokens", tokens),
+        None => {
+            Check::unknown("window", format!("unknown: {assumed} tokens are assumed"))
+                .advise("Set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW")
         }
-        None => Check::new(
-            "window",
-            CheckState::Unknown,
-            format!("unknown: {assumed} tokens are assumed"),
-        )
-        .advise("Set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW"),
     }
 }
 
@@ -306,26 +293,14 @@ fn failed_check(name: &'static str, error: &LlmError) -> Check {
         _ => None,
     };
     let advice = advice.map(str::to_owned);
-    Check { kind: Some(kind), advice, ..Check::new(name, state, error_chain(error)) }
+    Check { kind: Some(kind), advice, ..Check::new(name, state, error.to_string()) }
 }
 
-/// The error, followed by its deepest cause.
-fn error_chain(error: &LlmError) -> String {
-    let mut deepest = error.source();
-    while let Some(cause) = deepest.and_then(Error::source) {
-        deepest = Some(cause);
-    }
-    deepest.map_or_else(|| error.to_string(), |cause| format!("{error} ({cause})"))
-}
-
-fn refusal(observed: &ObservedReply) -> Option<String> {
-    match observed.reply.as_ref().map(|reply| &reply.end) {
-        Some(EndReason::Refused(why)) if why.trim().is_empty() => {
-            Some("no reason given".to_owned())
-        }
-        Some(EndReason::Refused(why)) => Some(why.clone()),
-        _ => None,
-    }
+/// The outcome of a check whose question the provider refuses to answer.
+fn refused_check(name: &'static str, observed: &ObservedReply) -> Option<Check> {
+    let EndReason::Refused(why) = &observed.reply.as_ref()?.end else { return None };
+    let reason = if why.trim().is_empty() { "no reason given" } else { why };
+    Some(Check::no(name, format!("the provider refuses to answer: {reason}")))
 }
 
 fn calls(observed: &ObservedReply) -> &[ReplyCall] {

@@ -130,9 +130,8 @@ impl ObservedReply {
 
 /// Asks for a reply of several words, which shows if the server streams.
 pub(super) fn count_to_ten() -> Request {
-    request(vec![PromptPart::Text(
-        "Count from 1 to 10, in one line, and say nothing else.".to_owned(),
-    )])
+    let text = "Count from 1 to 10, in one line, and say nothing else.";
+    request(vec![PromptPart::Text(text.to_owned())])
 }
 
 pub(super) fn weather() -> Request {

@@ -15,14 +15,12 @@ struct TableRow {
     patch: QuirkPatch,
 }
 
-const ANY_MODEL: &[&str] = &[];
-
 const fn model_row(model: &'static [&'static str], patch: QuirkPatch) -> TableRow {
     TableRow { host: "", model, patch }
 }
 
 const fn host_row(host: &'static str, patch: QuirkPatch) -> TableRow {
-    TableRow { host, model: ANY_MODEL, patch }
+    TableRow { host, model: &[], patch }
 }
 
 impl TableRow {
@@ -197,14 +195,8 @@ const ROWS: &[TableRow] = &[
     },
     host_row("api.cerebras.ai", STRICT),
     host_row("api.mistral.ai", STRICT),
-    host_row(
-        "api.together.xyz",
-        QuirkPatch { effort: Some(EffortDialect::ReasoningEnabled), ..TOGETHER },
-    ),
-    host_row(
-        "api.together.ai",
-        QuirkPatch { effort: Some(EffortDialect::ReasoningEnabled), ..TOGETHER },
-    ),
+    host_row("api.together.xyz", TOGETHER),
+    host_row("api.together.ai", TOGETHER),
     host_row(
         "api.fireworks.ai",
         QuirkPatch {
@@ -254,7 +246,11 @@ const STRICT: QuirkPatch = QuirkPatch {
     ..NONE
 };
 
-const TOGETHER: QuirkPatch = QuirkPatch { reasoning_split: Some(false), ..NONE };
+const TOGETHER: QuirkPatch = QuirkPatch {
+    effort: Some(EffortDialect::ReasoningEnabled),
+    reasoning_split: Some(false),
+    ..NONE
+};
 
 /// The merged rows for a model at a host.
 pub(super) fn find(host: &str, model: &str) -> QuirkPatch {

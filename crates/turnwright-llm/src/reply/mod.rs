@@ -72,11 +72,6 @@ impl<A: ReplyAssembler> ReplyReader<A> {
         ReplyReader { framing: Framing::Unknown, assembler }
     }
 
-    /// True if the reply is complete even if the connection breaks now.
-    pub(super) fn is_complete(&self) -> bool {
-        self.assembler.is_complete()
-    }
-
     /// Processes bytes; returns the reply if they complete it.
     pub(super) fn feed(
         &mut self,
@@ -121,11 +116,6 @@ impl<A: ReplyAssembler> ReplyReader<A> {
             }
         }
         if self.assembler.is_done() { self.assembler.finish(batch).map(Some) } else { Ok(None) }
-    }
-
-    /// Emits what was held back of a failed reply.
-    pub(super) fn flush(&mut self, batch: &mut DeltaBatch) {
-        self.assembler.flush(batch);
     }
 
     fn malformed_error(&self, what: &str) -> LlmError {
@@ -221,6 +211,18 @@ impl<A: ReplyAssembler> HttpReplyStream<A> {
             outcome: None,
         }
     }
+
+    /// The next bytes; `None` if there are no more.
+    async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
+        let Some(body) = &mut self.body else { return Ok(None) };
+        if !self.reader.assembler.is_complete() {
+            return body.chunk().await;
+        }
+        // Some servers close the connection right after the end marker, which must not fail the
+        // reply.
+        let end = *self.trailer_deadline.get_or_insert_with(|| Instant::now() + TRAILER_TIMEOUT);
+        Ok(timeout_at(end, body.chunk()).await.ok().and_then(Result::ok).flatten())
+    }
 }
 
 impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
@@ -241,7 +243,7 @@ impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
                 Ok(None) => return Ok(None),
                 Ok(Some(reply)) => Ok(Reply { cost: reply.cost.or(self.cost), ..reply }),
                 Err(error) => {
-                    self.reader.flush(batch);
+                    self.reader.assembler.flush(batch);
                     Err(error)
                 }
             };
@@ -255,20 +257,6 @@ impl<A: ReplyAssembler> ReplyStream for HttpReplyStream<A> {
             self.outcome = Some(outcome);
             Ok(None)
         })
-    }
-}
-
-impl<A: ReplyAssembler> HttpReplyStream<A> {
-    /// The next bytes; `None` if there are no more.
-    async fn chunk(&mut self) -> Result<Option<Bytes>, LlmError> {
-        let Some(body) = &mut self.body else { return Ok(None) };
-        if !self.reader.is_complete() {
-            return body.chunk().await;
-        }
-        // Some servers close the connection right after the end marker, which must not fail the
-        // reply.
-        let end = *self.trailer_deadline.get_or_insert_with(|| Instant::now() + TRAILER_TIMEOUT);
-        Ok(timeout_at(end, body.chunk()).await.ok().and_then(Result::ok).flatten())
     }
 }
 

@@ -82,10 +82,7 @@ impl ReplyAssembler for ResponsesAssembler {
                 Ok(raw) => self.push_response("", Some(raw), batch),
                 Err(_) => Err(self.context.malformed_error("the JSON is not a response")),
             },
-            Ok(_) => match error_body::find_message(&wire::parse_or_null(json)) {
-                Some(_) => Err(self.context.stream_error(json)),
-                None => Err(self.context.malformed_error("the JSON is not a response")),
-            },
+            Ok(_) => Err(self.context.other_document_error(json, "response")),
             Err(error) => Err(self.context.document_error(&error, "response")),
         })
     }
@@ -213,7 +210,8 @@ impl ResponsesAssembler {
     /// Processes JSON without a type. Only errors count, because they say more than a stream that
     /// breaks off.
     fn push_untyped_event(&self, json: &str) -> Result<(), LlmError> {
-        let is_error = error_body::find_message(&wire::parse_or_null(json)).is_some();
+        let value = serde_json::from_str(json).unwrap_or_default();
+        let is_error = error_body::find_message(&value).is_some();
         if is_error { Err(self.context.stream_error(json)) } else { Ok(()) }
     }
 
@@ -245,14 +243,18 @@ impl ResponsesAssembler {
         Ok(self.items.len() - 1)
     }
 
-    /// True if a piece is empty or repeats an item that is complete.
-    fn adds_nothing(
-        &self,
+    /// The item that a piece belongs to; `None` if the piece is empty or repeats an item that is complete.
+    fn item_of_piece(
+        &mut self,
         kind: ItemKind,
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
-    ) -> bool {
-        piece.text.is_empty() || piece.is_whole && streamed::is_repeat(&self.items, kind, location)
+    ) -> Result<Option<usize>, LlmError> {
+        let is_repeat = piece.is_whole && streamed::is_repeat(&self.items, kind, location);
+        if piece.text.is_empty() || is_repeat {
+            return Ok(None);
+        }
+        self.find_or_open_item(kind, location).map(Some)
     }
 
     fn push_text(
@@ -261,11 +263,10 @@ impl ResponsesAssembler {
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if self.adds_nothing(ItemKind::Message, location, piece) {
-            return Ok(());
+        match self.item_of_piece(ItemKind::Message, location, piece)? {
+            Some(at) => self.push_item_text(at, piece, batch),
+            None => Ok(()),
         }
-        let at = self.find_or_open_item(ItemKind::Message, location)?;
-        self.push_item_text(at, piece, batch)
     }
 
     fn push_item_text(
@@ -321,11 +322,10 @@ impl ResponsesAssembler {
         piece: TextPiece<'_>,
         batch: &mut DeltaBatch,
     ) -> Result<(), LlmError> {
-        if self.adds_nothing(ItemKind::Reasoning, location, piece) {
-            return Ok(());
+        match self.item_of_piece(ItemKind::Reasoning, location, piece)? {
+            Some(at) => self.push_item_thought(at, is_summary, piece, batch),
+            None => Ok(()),
         }
-        let at = self.find_or_open_item(ItemKind::Reasoning, location)?;
-        self.push_item_thought(at, is_summary, piece, batch)
     }
 
     fn push_item_thought(
@@ -358,11 +358,10 @@ impl ResponsesAssembler {
         location: ItemLocation<'_>,
         piece: TextPiece<'_>,
     ) -> Result<(), LlmError> {
-        if self.adds_nothing(ItemKind::Message, location, piece) {
-            return Ok(());
+        match self.item_of_piece(ItemKind::Message, location, piece)? {
+            Some(at) => self.push_item_refusal(at, piece),
+            None => Ok(()),
         }
-        let at = self.find_or_open_item(ItemKind::Message, location)?;
-        self.push_item_refusal(at, piece)
     }
 
     fn push_item_refusal(&mut self, at: usize, piece: TextPiece<'_>) -> Result<(), LlmError> {

@@ -96,6 +96,13 @@ impl StreamedItem {
     pub(super) fn is_other_call(&self, call_id: &str) -> bool {
         !call_id.is_empty() && !self.call_id.is_empty() && self.call_id != call_id
     }
+
+    /// Marks a piece as seen. Returns true if it had not been seen before.
+    pub(super) fn mark_seen(&mut self, piece: TextPiece<'_>) -> bool {
+        let is_new = !piece.is_whole || piece.part >= self.seen_parts;
+        self.seen_parts = self.seen_parts.max(piece.part.saturating_add(1));
+        is_new
+    }
 }
 
 /// The incomplete item that a delta belongs to.
@@ -200,15 +207,6 @@ pub(super) struct TextPiece<'a> {
     pub(super) part: u64,
     pub(super) text: &'a str,
     pub(super) is_whole: bool,
-}
-
-impl StreamedItem {
-    /// Marks a piece as seen. Returns true if it had not been seen before.
-    pub(super) fn mark_seen(&mut self, piece: TextPiece<'_>) -> bool {
-        let is_new = !piece.is_whole || piece.part >= self.seen_parts;
-        self.seen_parts = self.seen_parts.max(piece.part.saturating_add(1));
-        is_new
-    }
 }
 
 /// A tool call. Each method returns the number of bytes that it added to what is kept.

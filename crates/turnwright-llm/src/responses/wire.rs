@@ -261,8 +261,3 @@ pub(super) fn with_event<T>(
         }
     }
 }
-
-/// Parses JSON of which only errors count.
-pub(super) fn parse_or_null(json: &str) -> Value {
-    serde_json::from_str(json).unwrap_or_default()
-}

@@ -72,7 +72,7 @@ const SHAPE_KEYWORDS: [&str; 10] = [
 ];
 
 /// The schema without anything that a strict server rejects. Idempotent.
-pub(super) fn provider_safe_schema(schema: &Value) -> Value {
+pub fn provider_safe_schema(schema: &Value) -> Value {
     DEPTHS
         .into_iter()
         .find_map(|depth| SchemaConverter::new(schema, depth).convert_root())

@@ -68,7 +68,7 @@ const END_TOKENS: [&str; 7] = [
 ];
 
 /// Finds the calls at the end of a complete text and their position.
-pub(crate) fn find_leaked_calls(
+pub fn find_leaked_calls(
     text: &str,
     tools: &[DeclaredTool<'_>],
 ) -> Option<(usize, Vec<LeakedCall>)> {
@@ -86,13 +86,13 @@ pub(crate) fn find_leaked_calls(
         if parser.is_at_end() {
             return Some((start, parser.calls));
         }
-        if parser.calls.is_empty() || parser.parsed_bytes() == 0 {
+        if parser.calls.is_empty() || parser.parsed_bytes == 0 {
             failures += 1;
             if failures > MAX_FAILURES {
                 return None;
             }
         }
-        from = from.max(start + parser.parsed_bytes());
+        from = from.max(start + parser.parsed_bytes);
     }
     None
 }
@@ -275,7 +275,8 @@ impl LeakFilter {
             return "";
         }
         // Text before this position that has not been shown is white space.
-        let unsearched = self.searched.saturating_sub(longest_opener()).max(self.shown);
+        let longest = OPENERS.iter().map(|opener| opener.len()).max().unwrap_or(0);
+        let unsearched = self.searched.saturating_sub(longest).max(self.shown);
         let from = text::floor(&self.text, unsearched);
         let rest = &self.text[from..];
         self.searched = self.text.len();
@@ -339,8 +340,4 @@ fn starts_like_json_call(text: &str) -> bool {
         Some(fields) => fields.trim_start().is_empty() || fields.trim_start().starts_with('"'),
         None => inside.is_empty() || "[TOOL_CALLS]".starts_with(text),
     }
-}
-
-fn longest_opener() -> usize {
-    OPENERS.iter().map(|opener| opener.len()).max().unwrap_or(0)
 }

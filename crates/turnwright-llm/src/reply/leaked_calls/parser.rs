@@ -18,7 +18,7 @@ pub(super) struct CallParser<'a> {
     /// The text that is not parsed yet.
     rest: &'a str,
     /// The number of bytes in completely parsed groups.
-    parsed_bytes: usize,
+    pub(super) parsed_bytes: usize,
     tools: &'a [DeclaredTool<'a>],
     /// The calls of completely parsed groups.
     pub(super) calls: Vec<LeakedCall>,
@@ -46,10 +46,6 @@ impl<'a> CallParser<'a> {
 
     pub(super) fn is_at_end(&self) -> bool {
         !self.calls.is_empty() && self.rest.trim_start().is_empty()
-    }
-
-    pub(super) fn parsed_bytes(&self) -> usize {
-        self.parsed_bytes
     }
 
     /// Parses one call or a group of calls.
@@ -87,20 +83,21 @@ impl<'a> CallParser<'a> {
     fn parse_tagged(&mut self) -> Option<()> {
         self.rest = self.rest.trim_start();
         if self.rest.starts_with(['{', '[']) {
-            let value = self.parse_json()?;
-            self.add_json(value, false)?;
-            return self.close_group("</tool_call>", "<tool_call>");
-        }
-        if self.rest.starts_with("<function=") {
+            self.parse_json_calls(false)?;
+        } else if self.rest.starts_with("<function=") {
             while self.rest.trim_start().starts_with("<function=") {
                 self.parse_function()?;
             }
-            return self.close_group("</tool_call>", "<tool_call>");
-        }
-        if self.rest.starts_with('<') {
+        } else if self.rest.starts_with('<') {
             self.parse_invocations()?;
-            return self.close_group("</tool_call>", "<tool_call>");
+        } else {
+            return self.parse_pairs();
         }
+        self.close_group("</tool_call>", "<tool_call>")
+    }
+
+    /// Parses the name of a tool, and the keys and values of its arguments.
+    fn parse_pairs(&mut self) -> Option<()> {
         let end = self.rest.find(['\n', '<'])?;
         let (name, rest) = self.rest.split_at(end);
         self.rest = rest;
@@ -147,8 +144,7 @@ impl<'a> CallParser<'a> {
             .into_iter()
             .find(|name| self.skip(&format!("<{tag}{name}>")));
         if self.rest.trim_start().starts_with(['{', '[']) {
-            let value = self.parse_json()?;
-            self.add_json(value, false)?;
+            self.parse_json_calls(false)?;
         } else {
             self.parse_invocations()?;
         }
@@ -226,8 +222,7 @@ impl<'a> CallParser<'a> {
         if !self.rest.trim_start().starts_with(['{', '[']) {
             return self.parse_named(false);
         }
-        let value = self.parse_json()?;
-        self.add_json(value, false)
+        self.parse_json_calls(false)
     }
 
     /// Parses `f[ARGS]{…}`.
@@ -244,8 +239,7 @@ impl<'a> CallParser<'a> {
 
     fn parse_python(&mut self) -> Option<()> {
         loop {
-            let value = self.parse_json()?;
-            self.add_json(value, false)?;
+            self.parse_json_calls(false)?;
             if !self.skip(";") && !self.rest.trim_start().starts_with('{') {
                 return Some(());
             }
@@ -253,8 +247,7 @@ impl<'a> CallParser<'a> {
     }
 
     fn parse_bare(&mut self) -> Option<()> {
-        let value = self.parse_json()?;
-        self.add_json(value, true)?;
+        self.parse_json_calls(true)?;
         if !self.rest.trim_start().is_empty() {
             self.skip(",");
         }
@@ -341,9 +334,9 @@ impl<'a> CallParser<'a> {
         Some(())
     }
 
-    /// Adds a call or a list of calls. Bare JSON must be an unambiguous call.
-    fn add_json(&mut self, value: Value, is_bare: bool) -> Option<()> {
-        match value {
+    /// Parses a call or a list of calls. Bare JSON must be an unambiguous call.
+    fn parse_json_calls(&mut self, is_bare: bool) -> Option<()> {
+        match self.parse_json()? {
             Value::Object(call) => self.add_object(call, is_bare),
             Value::Array(calls) if !calls.is_empty() => calls.into_iter().try_for_each(|item| {
                 let Value::Object(call) = item else { return None };

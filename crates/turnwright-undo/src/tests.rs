@@ -24,6 +24,7 @@ type Tree = BTreeMap<PathBuf, FileState>;
 /// A folder, and a session that works in it.
 struct UndoFixture {
     _folder: tempfile::TempDir,
+    _state: tempfile::TempDir,
     root: PathBuf,
     undo: UndoContext,
 }
@@ -32,7 +33,8 @@ impl UndoFixture {
     async fn new(files: &[(&str, &'static str)]) -> UndoFixture {
         let folder = tempfile::tempdir().unwrap();
         let root = turnwright_workspace::real_path(folder.path()).unwrap();
-        let store = Store::in_memory();
+        let state = tempfile::tempdir().unwrap();
+        let store = Store::new(state.path());
         let session = SessionId::from("s");
         let log = SessionLog::new(store.clone(), session.clone());
         let row = SessionRow::new(session.clone(), root.clone());
@@ -40,7 +42,7 @@ impl UndoFixture {
         let files_of = Files::new(Roots::new(&root).unwrap(), None);
         let cancel = CancellationToken::new();
         let undo = UndoContext { store, log, files: files_of, session, cancel };
-        let fixture = UndoFixture { _folder: folder, root, undo };
+        let fixture = UndoFixture { _folder: folder, _state: state, root, undo };
         for (name, text) in files {
             FileOp::Write(text).run(&fixture.root.join(name));
         }

@@ -73,10 +73,8 @@ pub(super) fn answer(observed: &Result<ObservedReply, LlmError>) -> Check {
 
 pub(super) fn streaming(observed: &ObservedReply) -> Check {
     let check = match observed.pieces {
-        0 | 1 => {
-            Check::unknown("streaming", "the answer came in one piece")
-                .advise("If this is always so, text appears only when the reply is complete")
-        }
+        0 | 1 => Check::unknown("streaming", "the answer came in one piece")
+            .advise("If this is always so, text appears only when the reply is complete"),
         count => Check::ok("streaming", format!("in {count} pieces")),
     };
     check.fact("pieces", observed.pieces)
@@ -166,10 +164,8 @@ pub(super) fn result(observed: &Result<ObservedReply, LlmError>) -> Check {
         Ok(observed) if !calls(observed).is_empty() => {
             Check::unknown("result", "it calls the tool again instead of answering")
         }
-        Ok(observed) => {
-            refused_check("result", observed)
-                .unwrap_or_else(|| Check::unknown("result", "it doesn't use the tool's result"))
-        }
+        Ok(observed) => refused_check("result", observed)
+            .unwrap_or_else(|| Check::unknown("result", "it doesn't use the tool's result")),
     }
 }
 
@@ -268,10 +264,8 @@ pub(super) fn models(names: &Result<Vec<String>, LlmError>, model: &str) -> Chec
 pub(super) fn window(window: Option<u64>, assumed: u64) -> Check {
     match window {
         Some(tokens) => Check::ok("window", format!("{tokens} tokens")).fact("tokens", tokens),
-        None => {
-            Check::unknown("window", format!("unknown: {assumed} tokens are assumed"))
-                .advise("Set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW")
-        }
+        None => Check::unknown("window", format!("unknown: {assumed} tokens are assumed"))
+            .advise("Set `window` for the model in the settings, or TURNWRIGHT_CONTEXT_WINDOW"),
     }
 }
 

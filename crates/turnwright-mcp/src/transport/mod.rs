@@ -260,10 +260,10 @@ impl Peer {
                     tokio::select! {
                         biased;
                         received = &mut receiver => to_response(received),
-                        error = exchange => match receiver.try_recv() {
+                        ended = exchange => match receiver.try_recv() {
                             // The exchange itself has brought the response.
                             Ok(response) => response.map_err(PeerError::ErrorResponse),
-                            Err(_) => Err(error),
+                            Err(_) => Err(ended.err().unwrap_or(PeerError::Closed)),
                         },
                     }
                 })

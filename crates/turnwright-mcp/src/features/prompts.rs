@@ -219,15 +219,8 @@ fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 fn unique_word(name: &str, taken: &mut HashSet<String>) -> String {
-    let plain: String = name
-        .chars()
-        .take(MAX_LINE_CHARS)
-        .map(|character| match character {
-            '_' | '-' | '.' => character,
-            _ if character.is_alphanumeric() => character,
-            _ => '_',
-        })
-        .collect();
+    let plain = text::first_chars(name, MAX_LINE_CHARS)
+        .replace(|char: char| !char.is_alphanumeric() && !matches!(char, '-' | '.'), "_");
     let mut unique = plain.clone();
     let mut number = 2;
     while !taken.insert(unique.clone()) {

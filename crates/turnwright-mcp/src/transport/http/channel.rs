@@ -20,7 +20,7 @@ use crate::server::handshake::{self, NEWEST_VERSION};
 use crate::transport::line;
 use crate::transport::{Peer, PeerError, Response};
 use turnwright_rpc::{
-    ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_request,
+    ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_call,
     write_response,
 };
 use turnwright_types::patience::timeout;
@@ -431,7 +431,7 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
 
 fn request_bytes(id: u64, method: &str, params: &JsonObject) -> Result<Vec<u8>, PeerError> {
     let mut message = Vec::new();
-    write_request(&mut message, id, method, params).map_err(transport_error)?;
+    write_call(&mut message, Some(id), method, params).map_err(transport_error)?;
     Ok(message)
 }
 

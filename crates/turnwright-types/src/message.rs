@@ -435,12 +435,8 @@ impl Message {
     }
 
     pub fn has_audio(&self) -> bool {
-        match self {
-            Message::User(user) => {
-                user.parts.iter().any(|part| matches!(part, PromptPart::Audio(_)))
-            }
-            Message::Tool(_) | Message::Assistant(_) => false,
-        }
+        let mut parts = self.as_user().into_iter().flat_map(|user| &user.parts);
+        parts.any(|part| matches!(part, PromptPart::Audio(_)))
     }
 }
 
@@ -568,10 +564,9 @@ pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
             results.push(Arc::clone(result));
         }
         for call in &assistant.calls {
-            let answer = results.iter().find(|result| match result.as_ref() {
-                Message::Tool(tool) => tool.call == call.id,
-                _ => false,
-            });
+            let answer = results
+                .iter()
+                .find(|result| result.as_tool().is_some_and(|tool| tool.call == call.id));
             repaired.push(answer.cloned().unwrap_or_else(|| {
                 Arc::new(Message::Tool(ToolMessage {
                     call: call.id.clone(),

@@ -263,8 +263,7 @@ impl LinuxSandbox {
         let Some(namespace) = &self.process_namespace else { return Ok(()) };
         namespace.enter()?;
         let is_required = namespace.supervisor().is_some();
-        let rights = landlock_ruleset::read_rights();
-        process_namespace::mount_proc(self.ruleset.as_fd(), rights, is_required)
+        process_namespace::mount_proc(self.ruleset.as_fd(), is_required)
     }
 
     fn enter_network(&self) -> io::Result<()> {

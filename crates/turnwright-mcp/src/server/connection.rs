@@ -235,7 +235,7 @@ impl Connection {
     pub(crate) async fn ended(&mut self) -> String {
         match &mut self.kind {
             ConnectionKind::Process(process) => process.ended().await,
-            ConnectionKind::Http(http) => http.lost().await,
+            ConnectionKind::Http(http) => http.connection.lost().await,
             ConnectionKind::Link(reason) => {
                 // Not known if the peer is gone.
                 let lost =

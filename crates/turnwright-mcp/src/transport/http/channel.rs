@@ -42,7 +42,7 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version
 /// The client's end of a connection over HTTP.
 #[derive(Debug)]
 pub(crate) struct HttpChannel {
-    connection: HttpConnection,
+    pub(crate) connection: HttpConnection,
     session: watch::Sender<HttpSession>,
     /// The handshake that the server has accepted, as posted.
     handshake: OnceLock<Vec<u8>>,
@@ -122,11 +122,6 @@ impl HttpChannel {
         let peer = peer.clone();
         tasks.spawn(async move { channel.listen(&peer).await });
         tasks
-    }
-
-    /// Waits until the connection cannot be used any more, and returns the reason.
-    pub(crate) async fn lost(&self) -> String {
-        self.connection.lost().await
     }
 
     /// When the login was last changed, if there is one.

@@ -79,11 +79,9 @@ pub(crate) fn header_arguments(schema: &JsonObject) -> Result<Vec<HeaderArgument
     let mut marked = Vec::new();
     find_marks(schema, Some(&[]), &mut marked)?;
     let mut names = HashSet::new();
-    if marked.iter().all(|argument| names.insert(argument.header.to_ascii_lowercase())) {
-        Ok(marked)
-    } else {
-        Err("two arguments have the same header")
-    }
+    let mut headers = marked.iter().map(|argument| argument.header.to_ascii_lowercase());
+    let is_clear = headers.all(|header| names.insert(header));
+    if is_clear { Ok(marked) } else { Err("two arguments have the same header") }
 }
 
 /// Looks for marks in a schema. `path` leads to it through properties alone, if that is how it is reached.

@@ -206,6 +206,20 @@ pub struct ToolMessage {
     pub images: Vec<Media>,
 }
 
+impl ToolMessage {
+    /// Creates the result of a call, without images.
+    pub fn new(call: &ToolCall, text: impl Into<String>, ok: bool) -> ToolMessage {
+        ToolMessage {
+            call: call.id.clone(),
+            provider_id: call.provider_id.clone(),
+            name: call.name.clone(),
+            text: text.into(),
+            ok,
+            images: Vec::new(),
+        }
+    }
+}
+
 /// A tool that the model may call, as it is described to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
@@ -568,16 +582,9 @@ pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
                 .iter()
                 .find(|result| result.as_tool().is_some_and(|tool| tool.call == call.id));
             repaired.push(answer.cloned().unwrap_or_else(|| {
-                Arc::new(Message::Tool(ToolMessage {
-                    call: call.id.clone(),
-                    provider_id: call.provider_id.clone(),
-                    name: call.name.clone(),
-                    text: "Interrupted before a result was there. It may have run partly: check \
-                           before repeating it."
-                        .to_owned(),
-                    ok: false,
-                    images: Vec::new(),
-                }))
+                let text = "Interrupted before a result was there. It may have run partly: check \
+                            before repeating it.";
+                Arc::new(Message::Tool(ToolMessage::new(call, text, false)))
             }));
         }
     }

@@ -36,7 +36,7 @@ pub(crate) fn measure() -> io::Result<()> {
         for (place, (_, sandbox)) in variants.iter().enumerate() {
             if let Some(profile) = sandbox {
                 let begun = Instant::now();
-                drop(Sandbox::prepare(profile)?);
+                drop(Sandbox::prepare(profile, None)?);
                 prepare[place].push(us(begun.elapsed()));
             }
             all[place].push(runtime.block_on(run(sandbox.as_ref(), folder.path()))?);

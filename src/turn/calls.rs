@@ -222,10 +222,8 @@ impl CallResults {
         match self.entries.get_mut(number) {
             Some((call, slot)) if slot.is_none() => {
                 *slot = Some(ToolMessage {
-                    text: outcome.text.clone(),
-                    ok: outcome.ok,
                     images: outcome.images.clone(),
-                    ..unanswered(call)
+                    ..ToolMessage::new(call, &outcome.text, outcome.ok)
                 });
                 Some(call)
             }
@@ -236,20 +234,8 @@ impl CallResults {
     /// Returns the results in the order of the calls; calls without a result get this reason.
     fn close(self, reason: &str) -> impl Iterator<Item = ToolMessage> {
         self.entries.into_iter().map(move |(call, result)| {
-            result.unwrap_or_else(|| ToolMessage { text: reason.to_owned(), ..unanswered(&call) })
+            result.unwrap_or_else(|| ToolMessage::new(&call, reason, false))
         })
-    }
-}
-
-/// The result of a call that has not run, without a reason.
-fn unanswered(call: &ToolCall) -> ToolMessage {
-    ToolMessage {
-        call: call.id.clone(),
-        provider_id: call.provider_id.clone(),
-        name: call.name.clone(),
-        text: String::new(),
-        ok: false,
-        images: Vec::new(),
     }
 }
 

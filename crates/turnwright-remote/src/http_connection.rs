@@ -154,8 +154,7 @@ impl HttpConnection {
     pub(crate) fn open_stream(&self, session: Option<&str>) -> Result<EventReceiver, HttpRefusal> {
         let mut state = self.state.lock();
         let stream = state.stream(session).ok_or(TOO_MANY_STREAMS)?;
-        let events = stream.waiting.take().ok_or(STREAM_TAKEN)?;
-        Ok(events)
+        stream.waiting.take().ok_or(STREAM_TAKEN)
     }
 
     /// Takes a stream back, because the response that carried it has ended.

@@ -382,15 +382,14 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-pub(crate) fn plain(status: StatusCode, text: &'static str) -> Response<ResponseBody> {
-    let mut response = Response::new(Full::from(text).boxed_unsync());
+pub(crate) fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<ResponseBody> {
+    let mut response = Response::new(Full::new(text.into()).boxed_unsync());
     *response.status_mut() = status;
     response
 }
 
 fn json(status: StatusCode, message: Bytes) -> Response<ResponseBody> {
-    let mut response = Response::new(Full::new(message).boxed_unsync());
-    *response.status_mut() = status;
+    let mut response = plain(status, message);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

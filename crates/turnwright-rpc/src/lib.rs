@@ -18,7 +18,7 @@ mod tests;
 pub use long_line::{LongLine, read_line};
 pub use message::{
     Params, ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line,
-    some_even_if_null, write_request, write_response,
+    some_even_if_null, write_call, write_response,
 };
 pub use outbox::{Batch, Outbox, OutgoingFilter};
 pub use peer::{MAX_PENDING_REQUESTS, Peer, PendingRequests, RequestError};

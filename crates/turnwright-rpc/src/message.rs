@@ -2,21 +2,21 @@
 //! (R-TR-6…R-TR-10). No I/O.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use serde::de::{Deserializer, IgnoredAny};
+use serde::ser::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A request id. The original JSON text is kept, so that the id is echoed byte for byte (R-TR-9).
-#[derive(Clone, Debug)]
-pub struct RequestId(Box<RawValue>);
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId(Box<str>);
 
 impl RequestId {
     /// The id to answer with when the message's own id is missing or unreadable.
     pub fn null() -> RequestId {
-        RequestId(RawValue::NULL.to_owned())
+        RequestId("null".into())
     }
 
     /// Accepts a string, an integer or null. Also used for the id inside `$/cancel_request`.
@@ -26,38 +26,25 @@ impl RequestId {
             || text.starts_with('"')
             || text.parse::<i64>().is_ok()
             || text.parse::<u64>().is_ok();
-        is_valid.then(|| RequestId(raw.to_owned()))
+        is_valid.then(|| RequestId(text.into()))
     }
 
     /// The id as an integer: the form that our own requests use.
     pub(super) fn as_u64(&self) -> Option<u64> {
-        self.0.get().parse().ok()
-    }
-}
-
-impl PartialEq for RequestId {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.get() == other.0.get()
-    }
-}
-
-impl Eq for RequestId {}
-
-impl Hash for RequestId {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.get().hash(state);
+        self.0.parse().ok()
     }
 }
 
 impl fmt::Display for RequestId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.0.get())
+        formatter.write_str(&self.0)
     }
 }
 
 impl Serialize for RequestId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(S::Error::custom)?;
+        raw.serialize(serializer)
     }
 }
 
@@ -190,24 +177,21 @@ pub fn parse_line(line: &[u8]) -> ParsedLine {
         return rejected_line(None, RpcError::parse_error("it is not UTF-8"));
     };
     let text = text.trim_matches([' ', '\t', '\r', '\n']);
-    match text.as_bytes().first() {
-        None => ParsedLine::Ignored,
+    let error = match text.as_bytes().first() {
+        None => return ParsedLine::Ignored,
         Some(b'{') => match serde_json::from_str::<RawMessage<'_>>(text) {
-            Ok(raw) => classify(&raw),
-            Err(error) if is_json(text) => {
-                rejected_line(None, RpcError::invalid_request(&error.to_string()))
-            }
-            Err(error) => rejected_line(None, not_json(&error)),
+            Ok(raw) => return classify(&raw),
+            Err(error) if is_json(text) => RpcError::invalid_request(&error.to_string()),
+            Err(error) => not_json(&error),
         },
-        // ACP has no batches. The whole array gets one error, and none of it is executed (R-TR-6).
-        Some(b'[') if is_json(text) => {
-            rejected_line(None, RpcError::invalid_request("batches are not supported"))
-        }
-        Some(_) => match serde_json::from_str::<IgnoredAny>(text) {
-            Ok(_) => rejected_line(None, RpcError::invalid_request("a message is a JSON object")),
-            Err(error) => rejected_line(None, not_json(&error)),
+        Some(first) => match serde_json::from_str::<IgnoredAny>(text) {
+            // ACP has no batches. The whole array gets one error, and none of it is executed (R-TR-6).
+            Ok(_) if *first == b'[' => RpcError::invalid_request("batches are not supported"),
+            Ok(_) => RpcError::invalid_request("a message is a JSON object"),
+            Err(error) => not_json(&error),
         },
-    }
+    };
+    rejected_line(None, error)
 }
 
 fn not_json(error: &serde_json::Error) -> RpcError {
@@ -223,16 +207,15 @@ fn rejected_line(id: Option<RequestId>, error: RpcError) -> ParsedLine {
 }
 
 fn classify(raw: &RawMessage<'_>) -> ParsedLine {
-    let has_valid_version = raw.jsonrpc.is_some_and(|version| version.get() == "\"2.0\"");
     match raw.method {
-        Some(method) => classify_call(raw, method, has_valid_version),
+        Some(method) => classify_call(raw, method),
         None => classify_response(raw),
     }
 }
 
-fn classify_call(raw: &RawMessage<'_>, method: &RawValue, has_valid_version: bool) -> ParsedLine {
+fn classify_call(raw: &RawMessage<'_>, method: &RawValue) -> ParsedLine {
     let id = raw.id.map(RequestId::parse);
-    let problem = if !has_valid_version {
+    let problem = if raw.jsonrpc.is_none_or(|version| version.get() != "\"2.0\"") {
         Some("`jsonrpc` must be \"2.0\"")
     } else if !method.get().starts_with('"') {
         Some("`method` must be a string")
@@ -262,9 +245,7 @@ fn classify_call(raw: &RawMessage<'_>, method: &RawValue, has_valid_version: boo
 }
 
 fn params_are_structured(params: Option<&RawValue>) -> bool {
-    params.is_none_or(|params| {
-        params.get() == "null" || params.get().starts_with('{') || params.get().starts_with('[')
-    })
+    params.is_none_or(|params| params.get() == "null" || params.get().starts_with(['{', '[']))
 }
 
 fn classify_response(raw: &RawMessage<'_>) -> ParsedLine {
@@ -315,25 +296,14 @@ struct OutgoingResponse<'a, R> {
 
 const JSONRPC_VERSION: &str = "2.0";
 
-/// Appends a notification, without the line feed.
-pub(super) fn write_notification(
+/// Appends a request, or a notification, which has no id, without the line feed.
+pub fn write_call(
     buffer: &mut Vec<u8>,
+    id: Option<u64>,
     method: &str,
     params: &impl Serialize,
 ) -> serde_json::Result<()> {
-    let jsonrpc = JSONRPC_VERSION;
-    serde_json::to_writer(buffer, &OutgoingCall { jsonrpc, id: None, method, params })
-}
-
-/// Appends a request, without the line feed.
-pub fn write_request(
-    buffer: &mut Vec<u8>,
-    id: u64,
-    method: &str,
-    params: &impl Serialize,
-) -> serde_json::Result<()> {
-    let jsonrpc = JSONRPC_VERSION;
-    serde_json::to_writer(buffer, &OutgoingCall { jsonrpc, id: Some(id), method, params })
+    serde_json::to_writer(buffer, &OutgoingCall { jsonrpc: JSONRPC_VERSION, id, method, params })
 }
 
 /// Appends a response, without the line feed.

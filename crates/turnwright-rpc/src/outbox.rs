@@ -146,7 +146,7 @@ impl Outbox {
     /// Sends a notification. Never waits; senders of bulk output await
     /// [`Outbox::wait_for_capacity`] first.
     pub fn notify(&self, method: &str, params: &impl Serialize) {
-        self.enqueue(Some(method), |buffer| message::write_notification(buffer, method, params));
+        self.enqueue(Some(method), |buffer| message::write_call(buffer, None, method, params));
     }
 
     /// Sends a value that is already a complete JSON-RPC message. Never waits.
@@ -164,7 +164,7 @@ impl Outbox {
     /// Sends a request with an id of [`PendingRequests`](super::PendingRequests), where it is registered. Never
     /// waits.
     pub fn request(&self, id: u64, method: &str, params: &impl Serialize) {
-        self.enqueue(Some(method), |buffer| message::write_request(buffer, id, method, params));
+        self.enqueue(Some(method), |buffer| message::write_call(buffer, Some(id), method, params));
     }
 
     /// Waits until bulk output may be sent, or the peer has closed its end.

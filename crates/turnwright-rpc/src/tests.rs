@@ -314,9 +314,9 @@ fn the_id_is_read_from_the_beginning_or_the_end() {
 #[test]
 fn a_stand_in_is_answered_like_the_line() {
     for (beginning, expected) in [
-        (r#"{"id":7,"params":"xx"#, "Rejected { id: RequestId(RawValue(7))"),
-        (r#"{"id":7,"result":"xx"#, "Message(Response { id: RequestId(RawValue(7))"),
-        (r#"{"params":"xx"#, "Rejected { id: RequestId(RawValue(null))"),
+        (r#"{"id":7,"params":"xx"#, r#"Rejected { id: RequestId("7")"#),
+        (r#"{"id":7,"result":"xx"#, r#"Message(Response { id: RequestId("7")"#),
+        (r#"{"params":"xx"#, r#"Rejected { id: RequestId("null")"#),
     ] {
         let stand_in = LongLine::of(beginning.as_bytes(), b"").stand_in();
         let parsed = format!("{:?}", parse_line(stand_in.as_bytes()));

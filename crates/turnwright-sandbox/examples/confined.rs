@@ -47,7 +47,7 @@ fn run(
     let words = wrap_command(Some(profile), words)?;
     let (program, arguments) = words.split_first().ok_or("there is no program to run")?;
     // Kept to explain an error of `spawn`.
-    let sandbox = Arc::new(Sandbox::prepare(profile)?);
+    let sandbox = Arc::new(Sandbox::prepare(profile, None)?);
     let mut command = Command::new(program);
     command.args(arguments).current_dir(folder);
     let entered = Arc::clone(&sandbox);

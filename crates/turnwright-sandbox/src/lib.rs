@@ -24,7 +24,7 @@
 //! let folder = std::env::current_dir()?.canonicalize()?;
 //! let profile = SandboxProfile { writable: vec![folder], ..SandboxProfile::default() };
 //!
-//! let sandbox = Sandbox::prepare(&profile)?;
+//! let sandbox = Sandbox::prepare(&profile, None)?;
 //! let words = wrap_command(Some(&profile), vec!["make".into(), "test".into()])?;
 //! let mut command = Command::new(&words[0]);
 //! command.args(&words[1..]);

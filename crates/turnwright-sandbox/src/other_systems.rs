@@ -26,23 +26,12 @@ impl OtherSandbox {
     ///
     /// # Errors
     /// On all other systems: they have no sandbox.
-    pub fn prepare(_: &SandboxProfile) -> io::Result<Self> {
+    pub fn prepare(_: &SandboxProfile, _: Option<Arc<NoSessionNetwork>>) -> io::Result<Self> {
         if cfg!(target_os = "macos") {
             Ok(Self(()))
         } else {
             Err(io::Error::other(SetupError("this system has none".to_owned())))
         }
-    }
-
-    /// Does nothing on macOS.
-    ///
-    /// # Errors
-    /// As for [`prepare`](Self::prepare).
-    pub fn prepare_in(
-        profile: &SandboxProfile,
-        _: Option<Arc<NoSessionNetwork>>,
-    ) -> io::Result<Self> {
-        Self::prepare(profile)
     }
 
     /// Changes nothing on this system.
@@ -141,7 +130,7 @@ mod tests {
 
     #[test]
     fn only_macos_has_a_sandbox_and_nothing_is_left_to_do_for_it() {
-        let prepared = OtherSandbox::prepare_in(&SandboxProfile::default(), None);
+        let prepared = OtherSandbox::prepare(&SandboxProfile::default(), None);
         assert_eq!(prepared.is_ok(), cfg!(target_os = "macos"));
         let sandbox = OtherSandbox(()).with_process_namespace().unwrap();
         sandbox.enter().unwrap();

@@ -206,6 +206,20 @@ pub struct ToolMessage {
     pub images: Vec<Media>,
 }
 
+impl ToolMessage {
+    /// Creates the result of a call, without images.
+    pub fn new(call: &ToolCall, text: impl Into<String>, ok: bool) -> ToolMessage {
+        ToolMessage {
+            call: call.id.clone(),
+            provider_id: call.provider_id.clone(),
+            name: call.name.clone(),
+            text: text.into(),
+            ok,
+            images: Vec::new(),
+        }
+    }
+}
+
 /// A tool that the model may call, as it is described to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
@@ -435,12 +449,8 @@ impl Message {
     }
 
     pub fn has_audio(&self) -> bool {
-        match self {
-            Message::User(user) => {
-                user.parts.iter().any(|part| matches!(part, PromptPart::Audio(_)))
-            }
-            Message::Tool(_) | Message::Assistant(_) => false,
-        }
+        let mut parts = self.as_user().into_iter().flat_map(|user| &user.parts);
+        parts.any(|part| matches!(part, PromptPart::Audio(_)))
     }
 }
 
@@ -568,21 +578,13 @@ pub fn repair(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
             results.push(Arc::clone(result));
         }
         for call in &assistant.calls {
-            let answer = results.iter().find(|result| match result.as_ref() {
-                Message::Tool(tool) => tool.call == call.id,
-                _ => false,
-            });
+            let answer = results
+                .iter()
+                .find(|result| result.as_tool().is_some_and(|tool| tool.call == call.id));
             repaired.push(answer.cloned().unwrap_or_else(|| {
-                Arc::new(Message::Tool(ToolMessage {
-                    call: call.id.clone(),
-                    provider_id: call.provider_id.clone(),
-                    name: call.name.clone(),
-                    text: "Interrupted before a result was there. It may have run partly: check \
-                           before repeating it."
-                        .to_owned(),
-                    ok: false,
-                    images: Vec::new(),
-                }))
+                let text = "Interrupted before a result was there. It may have run partly: check \
+                            before repeating it.";
+                Arc::new(Message::Tool(ToolMessage::new(call, text, false)))
             }));
         }
     }

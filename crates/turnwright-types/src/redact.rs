@@ -93,11 +93,8 @@ pub fn without_partial_key(text: &str) -> &str {
 /// Returns the text with all keys replaced, also keys that are recognised by their place, as in the output of a
 /// command.
 pub fn text_with_placed_keys(text: &str) -> Cow<'_, str> {
-    let bytes = match self::text(text) {
-        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-    };
-    match redact_placed(&mut Vec::new(), bytes, true) {
+    let hidden = bytes(text.as_bytes()).map_or(Cow::Borrowed(text.as_bytes()), Cow::Owned);
+    match redact_placed(&mut Vec::new(), hidden, true) {
         Cow::Borrowed(_) => Cow::Borrowed(text),
         Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
     }

@@ -184,14 +184,7 @@ fn tool_call(call: &ReplyCall) -> ToolCall {
 }
 
 fn tool_result(call: &ToolCall) -> Arc<Message> {
-    Arc::new(Message::Tool(ToolMessage {
-        call: call.id.clone(),
-        provider_id: call.provider_id.clone(),
-        name: call.name.clone(),
-        text: TOOL_RESULT.to_owned(),
-        ok: true,
-        images: Vec::new(),
-    }))
+    Arc::new(Message::Tool(ToolMessage::new(call, TOOL_RESULT, true)))
 }
 
 fn request(parts: Vec<PromptPart>) -> Request {

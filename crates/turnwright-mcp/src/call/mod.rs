@@ -175,17 +175,13 @@ fn timed_out(limit: Duration, what: &str) -> String {
 pub(crate) fn call_error(error: &PeerError) -> CallError {
     let message = match error {
         PeerError::ErrorResponse(error) => {
-            let code = error.code;
-            let message = &error.message;
             let data = error.data.as_ref().map(|data| match data.as_str() {
                 Some(text) => format!(" {text}"),
                 None => format!(" {data}"),
             });
-            let text = bounded_text(
-                &escape_hidden(&format!("{message}{}", data.unwrap_or_default())),
-                MAX_ERROR_CHARS,
-            );
-            format!("The server refused the call (error {code}): {text}")
+            let said = format!("{}{}", error.message, data.unwrap_or_default());
+            let text = bounded_text(&escape_hidden(&said), MAX_ERROR_CHARS);
+            format!("The server refused the call (error {}): {text}", error.code)
         }
         PeerError::Closed => return CallError::ConnectionLost,
         PeerError::Transport(why) => {
@@ -221,14 +217,13 @@ impl<'a> CallInFlight<'a> {
     /// Creates a call that begins now.
     fn new(server: &'a Server, peer: (Peer, u64), caller: &'a WaitingCall) -> CallInFlight<'a> {
         let now = Instant::now();
-        let (_, latest) = watch::channel(Progress::default());
         CallInFlight {
             server,
             peer,
             caller,
             deadline: now + server.spec.timeouts.call_total,
             idle_deadline: now + server.spec.timeouts.call,
-            latest,
+            latest: watch::Sender::default().subscribe(),
             unshown: None,
             next_update: now,
             update_count: 0,

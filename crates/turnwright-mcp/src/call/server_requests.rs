@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -42,29 +41,21 @@ pub(crate) struct ServerMessageHandler {
     pub(crate) callers: WaitingCalls,
 }
 
-/// The answer to a server's request.
-pub(crate) enum Reply {
-    Now(Result<Value, RpcError>),
-    /// The user is asked.
-    FromUser(BoxFuture<'static, Value>),
-}
-
 impl ServerMessageHandler {
-    pub(crate) fn answer(&self, method: &str, params: Value) -> Reply {
+    /// Answers a request for which the user is not asked.
+    pub(crate) fn answer(&self, method: &str) -> Result<Value, RpcError> {
         match method {
-            "ping" => Reply::Now(Ok(json!({}))),
-            "roots/list" => Reply::Now(Ok(list_roots_result(&self.roots))),
-            "elicitation/create" => {
-                let server = self.server.clone();
-                let callers = self.callers.clone();
-                Reply::FromUser(Box::pin(async move {
-                    match callers.of_only_client() {
-                        Some(call) => ask_user(&server, &call, params).await,
-                        None => declined(),
-                    }
-                }))
-            }
-            method => Reply::Now(Err(RpcError::method_not_found(method))),
+            "ping" => Ok(json!({})),
+            "roots/list" => Ok(list_roots_result(&self.roots)),
+            method => Err(RpcError::method_not_found(method)),
+        }
+    }
+
+    /// Answers `elicitation/create`: asks the user if it is certain whose call the question belongs to.
+    pub(crate) async fn answer_from_user(&self, params: Value) -> Value {
+        match self.callers.of_only_client() {
+            Some(call) => ask_user(&self.server, &call, params).await,
+            None => declined(),
         }
     }
 
@@ -176,8 +167,7 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         None | Some("form") => params.get_mut("requestedSchema").map(Value::take),
         Some(_) => page.as_ref().map(|_| json!({ "type": "object", "properties": {} })),
     };
-    let (Some(schema @ Value::Object(_)), Some(message)) = (schema, params["message"].as_str())
-    else {
+    let (Some(Value::Object(schema)), Some(message)) = (schema, params["message"].as_str()) else {
         return declined();
     };
     if call.question_count.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
@@ -189,7 +179,7 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
         Some(page) => page_message(&server, page, &asked),
         None => format!("{SERVER_ASKS}{server} asks: {asked}"),
     };
-    let mut shown = schema.clone();
+    let mut shown = Value::Object(schema.clone());
     escape_texts(&mut shown);
     let address = page.as_ref().map(Url::to_string);
     let form = ServerForm { call: call.call.clone(), message, schema: shown, page: address };
@@ -201,7 +191,9 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
     };
     match outcome {
         FormOutcome::Accepted(_) if page.is_some() => json!({ "action": "accept" }),
-        FormOutcome::Accepted(content) if is_valid(&schema, &content) => {
+        FormOutcome::Accepted(content)
+            if content.is_object() && first_mismatch(&schema, &content).is_none() =>
+        {
             json!({ "action": "accept", "content": content })
         }
         FormOutcome::Accepted(_) | FormOutcome::Declined => declined(),
@@ -267,12 +259,6 @@ fn escape_texts(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(escape_texts),
         _ => {}
     }
-}
-
-/// True if the answer matches the schema.
-fn is_valid(schema: &Value, content: &Value) -> bool {
-    let Value::Object(schema) = schema else { return false };
-    content.is_object() && first_mismatch(schema, content).is_none()
 }
 
 #[cfg(test)]

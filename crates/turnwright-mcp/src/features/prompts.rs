@@ -145,21 +145,15 @@ impl PromptRequest {
             ("arguments".to_owned(), Value::Object(assigned)),
         ]);
         let limit = self.server.spec.timeouts.call;
-        match timeout(limit, peer.request::<PromptResult>("prompts/get", params)).await {
-            Ok(Ok(result)) => match prompt_parts(result.messages) {
-                parts if parts.is_empty() => {
-                    Err(format!("The MCP server {server} returned an empty prompt."))
-                }
-                parts => Ok(parts),
-            },
-            Ok(Err(error)) => Err(format!(
-                "The MCP server {server} returned an error: {}",
-                line(&error.to_string())
-            )),
-            Err(_) => {
-                Err(format!("The MCP server {server} did not answer within {} s.", limit.as_secs()))
+        let why = match timeout(limit, peer.request::<PromptResult>("prompts/get", params)).await {
+            Ok(Ok(result)) if !result.messages.is_empty() => {
+                return Ok(prompt_parts(result.messages));
             }
-        }
+            Ok(Ok(_)) => "returned an empty prompt.".to_owned(),
+            Ok(Err(error)) => format!("returned an error: {}", line(&error.to_string())),
+            Err(_) => format!("did not answer within {} s.", limit.as_secs()),
+        };
+        Err(format!("The MCP server {server} {why}"))
     }
 }
 
@@ -219,15 +213,8 @@ fn command_words<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 fn unique_word(name: &str, taken: &mut HashSet<String>) -> String {
-    let plain: String = name
-        .chars()
-        .take(MAX_LINE_CHARS)
-        .map(|character| match character {
-            '_' | '-' | '.' => character,
-            _ if character.is_alphanumeric() => character,
-            _ => '_',
-        })
-        .collect();
+    let plain = text::first_chars(name, MAX_LINE_CHARS)
+        .replace(|char: char| !char.is_alphanumeric() && !matches!(char, '-' | '.'), "_");
     let mut unique = plain.clone();
     let mut number = 2;
     while !taken.insert(unique.clone()) {

@@ -49,8 +49,7 @@ pub async fn call(
         }
     };
     match timeout(limit, cancel.run_until_cancelled(running)).await {
-        Ok(Some(Ok(blocks))) => Ok(ToolResult { blocks, ..ToolResult::default() }),
-        Ok(Some(Err(error))) => Err(error),
+        Ok(Some(read)) => read.map(|blocks| ToolResult { blocks, ..ToolResult::default() }),
         Ok(None) => Err(cancelled().into()),
         Err(_) => Err(format!("The server did not answer within {} s.", limit.as_secs()).into()),
     }

@@ -370,7 +370,8 @@ fn with_digest(server: &str, tool: &str, salt: u32) -> String {
     format!("{name}_{}", &digest[..DIGEST_LEN])
 }
 
-fn sanitized(name: &str) -> String {
+/// Replaces the characters that a function name cannot have.
+pub(crate) fn sanitized(name: &str) -> String {
     name.replace(
         |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '_' | '-'),
         "_",

@@ -235,7 +235,7 @@ impl Connection {
     pub(crate) async fn ended(&mut self) -> String {
         match &mut self.kind {
             ConnectionKind::Process(process) => process.ended().await,
-            ConnectionKind::Http(http) => http.lost().await,
+            ConnectionKind::Http(http) => http.connection.lost().await,
             ConnectionKind::Link(reason) => {
                 // Not known if the peer is gone.
                 let lost =
@@ -247,10 +247,8 @@ impl Connection {
 
     /// Adds the end of a process's stderr to a message.
     pub(crate) fn with_stderr(&self, message: String) -> String {
-        match &self.kind {
-            ConnectionKind::Process(process) => process.with_stderr(message),
-            ConnectionKind::Http(_) | ConnectionKind::Link(_) => message,
-        }
+        let ConnectionKind::Process(process) = &self.kind else { return message };
+        process.with_stderr(message)
     }
 
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
@@ -264,7 +262,7 @@ impl Connection {
         match self.kind {
             ConnectionKind::Process(process) => {
                 close_pipes(self.tasks).await;
-                process.stop().await;
+                process.stop(false).await;
             }
             ConnectionKind::Http(http) => {
                 self.tasks.shutdown().await;
@@ -332,7 +330,7 @@ async fn connect(
     };
     peer.close();
     close_pipes(tasks).await;
-    process.stop_starting(server.spec.downloader().is_some()).await;
+    process.stop(server.spec.downloader().is_some()).await;
     Err(failure)
 }
 

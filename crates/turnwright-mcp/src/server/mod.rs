@@ -179,21 +179,19 @@ impl Server {
         let mut watch = self.watch();
         timeout(RESTART_WAIT, watch.wait_for(|state| !state.is_about_to_connect())).await.ok();
         let state = self.state();
-        let name = &self.spec.name;
-        match (&state.peer, &state.phase) {
-            (Some(peer), _) => Ok((peer.clone(), state.connection)),
-            (None, ServerPhase::Failed(why)) if state.is_restarting => {
-                Err(format!("The server {name} is being restarted and is not ready yet: {why}"))
-            }
-            (None, ServerPhase::Failed(why)) => {
-                Err(format!("The server {name} is not available: {why}"))
-            }
-            (None, ServerPhase::NeedsLogin) => Err(format!("The server {name} requires a login.")),
-            (None, ServerPhase::Stopped) => Err(format!("The server {name} was stopped.")),
-            (None, ServerPhase::Starting | ServerPhase::Ready) => {
-                Err(format!("The server {name} is not ready yet."))
-            }
+        if let Some(peer) = &state.peer {
+            return Ok((peer.clone(), state.connection));
         }
+        let why = match &state.phase {
+            ServerPhase::Failed(why) if state.is_restarting => {
+                format!("is being restarted and is not ready yet: {why}")
+            }
+            ServerPhase::Failed(why) => format!("is not available: {why}"),
+            ServerPhase::NeedsLogin => "requires a login.".to_owned(),
+            ServerPhase::Stopped => "was stopped.".to_owned(),
+            ServerPhase::Starting | ServerPhase::Ready => "is not ready yet.".to_owned(),
+        };
+        Err(format!("The server {} {why}", self.spec.name))
     }
 
     /// Waits for another connection than this one, which was lost. Returns its peer and its number; `None` if the

@@ -41,6 +41,24 @@ const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
 impl ServerSpec {
+    /// Creates a configuration with the default timeouts and sandbox.
+    pub fn new(
+        name: impl Into<String>,
+        source: ServerSource,
+        transport: ServerTransport,
+    ) -> ServerSpec {
+        ServerSpec {
+            name: name.into(),
+            source,
+            transport,
+            folder: None,
+            timeouts: ServerTimeouts::default(),
+            sandbox: ServerSandbox::default(),
+            is_shared: true,
+            tool_filter: ToolFilter::default(),
+        }
+    }
+
     /// How long it may take from its start until it is ready.
     pub fn start_timeout(&self) -> Duration {
         let usual = match &self.transport {
@@ -61,6 +79,49 @@ impl ServerSpec {
         let ServerTransport::Stdio { command, .. } = &self.transport else { return None };
         let name = command.file_stem()?;
         DOWNLOADERS.into_iter().find(|downloader| name == *downloader)
+    }
+
+    /// The values that are keys, judging by their names. They must be redacted wherever they appear.
+    pub(crate) fn secrets(&self) -> Vec<String> {
+        let (named, is_header) = match &self.transport {
+            ServerTransport::Stdio { environment, .. } => (environment, false),
+            ServerTransport::Http { headers, .. } => (headers, true),
+            ServerTransport::Linked(_) => return Vec::new(),
+        };
+        let mut secrets = Vec::new();
+        for (name, value) in named {
+            let value = value.expose();
+            if is_secret_name(name) {
+                let key = redact::header_key(value).filter(|_| is_header);
+                secrets.push(key.unwrap_or(value).to_owned());
+            }
+            let url = Url::parse(value).ok();
+            secrets.extend(url.and_then(|url| url.password().map(str::to_owned)));
+        }
+        secrets
+    }
+
+    /// Tells the user how to log in to a server that requires it.
+    pub fn login_instructions(&self) -> String {
+        // `turnwright mcp login` knows only the servers of the user's settings by name. The user types
+        // the command, so anything that a shell would interpret is left out.
+        let argument = match (&self.source, &self.transport) {
+            (ServerSource::Client | ServerSource::Project, ServerTransport::Http { url, .. }) => {
+                let mut url = url.clone();
+                // The query may contain a key.
+                url.set_query(url.query().map(|_| "…"));
+                url.to_string()
+            }
+            _ => self.name.clone(),
+        };
+        let is_safe = argument
+            .chars()
+            .all(|character| character.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(character));
+        let argument = if is_safe { argument.as_str() } else { "URL" };
+        format!(
+            "it requires a login (HTTP 401). Run `turnwright mcp login {argument}`, or set its \
+             `Authorization` header"
+        )
     }
 }
 
@@ -165,69 +226,6 @@ impl Default for ServerSandbox {
     /// Allows the network, because most servers exist to reach something on it.
     fn default() -> ServerSandbox {
         ServerSandbox { is_enabled: true, network: true, write: Vec::new(), read: Vec::new() }
-    }
-}
-
-impl ServerSpec {
-    /// The values that are keys, judging by their names. They must be redacted wherever they appear.
-    pub(crate) fn secrets(&self) -> Vec<String> {
-        let (named, is_header) = match &self.transport {
-            ServerTransport::Stdio { environment, .. } => (environment, false),
-            ServerTransport::Http { headers, .. } => (headers, true),
-            ServerTransport::Linked(_) => return Vec::new(),
-        };
-        let mut secrets = Vec::new();
-        for (name, value) in named {
-            let value = value.expose();
-            if is_secret_name(name) {
-                let key = redact::header_key(value).filter(|_| is_header);
-                secrets.push(key.unwrap_or(value).to_owned());
-            }
-            let url = Url::parse(value).ok();
-            secrets.extend(url.and_then(|url| url.password().map(str::to_owned)));
-        }
-        secrets
-    }
-
-    /// Tells the user how to log in to a server that requires it.
-    pub fn login_instructions(&self) -> String {
-        // `turnwright mcp login` knows only the servers of the user's settings by name. The user types
-        // the command, so anything that a shell would interpret is left out.
-        let argument = match (&self.source, &self.transport) {
-            (ServerSource::Client | ServerSource::Project, ServerTransport::Http { url, .. }) => {
-                let mut url = url.clone();
-                // The query may contain a key.
-                url.set_query(url.query().map(|_| "…"));
-                url.to_string()
-            }
-            _ => self.name.clone(),
-        };
-        let is_safe = argument
-            .chars()
-            .all(|character| character.is_alphanumeric() || "-._~:/?=%@[]…,+".contains(character));
-        let argument = if is_safe { argument.as_str() } else { "URL" };
-        format!(
-            "it requires a login (HTTP 401). Run `turnwright mcp login {argument}`, or set its \
-             `Authorization` header"
-        )
-    }
-
-    /// Creates a configuration with the default timeouts and sandbox.
-    pub fn new(
-        name: impl Into<String>,
-        source: ServerSource,
-        transport: ServerTransport,
-    ) -> ServerSpec {
-        ServerSpec {
-            name: name.into(),
-            source,
-            transport,
-            folder: None,
-            timeouts: ServerTimeouts::default(),
-            sandbox: ServerSandbox::default(),
-            is_shared: true,
-            tool_filter: ToolFilter::default(),
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use super::process::MAX_MESSAGE_BYTES;
+use super::process::{MAX_MESSAGE_BYTES, TOO_LONG};
 use super::{Peer, PeerError, Response, line};
 use crate::features::JsonObject;
 use turnwright_rpc::RpcError;
@@ -86,8 +86,7 @@ pub(crate) struct LinkChannel {
 
 impl LinkChannel {
     pub(crate) fn new(link: LinkedServer) -> LinkChannel {
-        let (lost, _) = watch::channel(None);
-        LinkChannel { link, lost }
+        LinkChannel { link, lost: watch::Sender::new(None) }
     }
 
     /// Receives the reason when the link has no more answers.
@@ -145,14 +144,13 @@ impl LinkChannel {
 /// The answer, if it is within the limits.
 fn bounded(answer: Box<RawValue>) -> Response {
     let why = if answer.get().len() > MAX_MESSAGE_BYTES {
-        let limit = MAX_MESSAGE_BYTES / 1024 / 1024;
-        format!("The response is longer than {limit} MiB and was dropped")
+        TOO_LONG
     } else if !line::is_within_limits(answer.get().as_bytes()) {
-        line::TOO_COMPLEX.to_owned()
+        line::TOO_COMPLEX
     } else {
         return Ok(answer);
     };
-    Err(PeerError::ErrorResponse(RpcError::internal_error(why)))
+    Err(PeerError::ErrorResponse(RpcError::internal_error(why.to_owned())))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::call::server_requests::{Reply, ServerMessageHandler};
+use crate::call::server_requests::ServerMessageHandler;
 use crate::call::{Progress, read_progress};
 use crate::features::JsonObject;
 use crate::server::handshake::{self, ServerInfo};
@@ -260,10 +260,10 @@ impl Peer {
                     tokio::select! {
                         biased;
                         received = &mut receiver => to_response(received),
-                        error = exchange => match receiver.try_recv() {
+                        ended = exchange => match receiver.try_recv() {
                             // The exchange itself has brought the response.
                             Ok(response) => response.map_err(PeerError::ErrorResponse),
-                            Err(_) => Err(error),
+                            Err(_) => Err(ended.err().unwrap_or(PeerError::Closed)),
                         },
                     }
                 })
@@ -370,10 +370,9 @@ impl Peer {
             let why = "A request of the server must belong to one of the client";
             return self.respond(&id, Err(&RpcError::invalid_params(why))).await;
         }
-        let answering = match self.0.handler.answer(method, params) {
-            Reply::Now(result) => return self.respond(&id, result.as_ref()).await,
-            Reply::FromUser(answering) => answering,
-        };
+        if method != "elicitation/create" {
+            return self.respond(&id, self.0.handler.answer(method).as_ref()).await;
+        }
         let withdrawn = self.0.ended.child_token();
         let is_asked = {
             let questions = &mut self.0.open.lock().questions;
@@ -386,7 +385,8 @@ impl Peer {
         }
         let peer = self.clone();
         self.0.tasks.spawn(async move {
-            let answer = withdrawn.run_until_cancelled(answering).await;
+            let asking = peer.0.handler.answer_from_user(params);
+            let answer = withdrawn.run_until_cancelled(asking).await;
             peer.0.open.lock().questions.remove(&id);
             let answer = answer.unwrap_or_else(|| json!({ "action": "cancel" }));
             peer.respond(&id, Ok(&answer)).await;

@@ -123,17 +123,9 @@ impl ServerProcess {
         with_tail(message, &self.stderr.borrow())
     }
 
-    /// Ends the process. Its stdin must be closed already.
-    pub(crate) async fn stop(self) {
-        self.stop_within(KILL_TIMEOUT).await;
-    }
-
-    /// Ends a process that has not become a server, and may be downloading one.
-    pub(crate) async fn stop_starting(self, may_download: bool) {
-        self.stop_within(if may_download { DOWNLOAD_KILL_TIMEOUT } else { KILL_TIMEOUT }).await;
-    }
-
-    async fn stop_within(self, kill_timeout: Duration) {
+    /// Ends the process, which may still be downloading a server. Its stdin must be closed already.
+    pub(crate) async fn stop(self, may_download: bool) {
+        let kill_timeout = if may_download { DOWNLOAD_KILL_TIMEOUT } else { KILL_TIMEOUT };
         self.program.stop_after(EXIT_TIMEOUT, kill_timeout).await;
         if let Some(folder) = self.temp_folder {
             spawn_blocking(move || drop(folder)).await.ok();
@@ -190,6 +182,8 @@ fn display_tail(bytes: &[u8]) -> String {
 
 /// Maximum size of a message.
 pub(crate) const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
+/// The error for a response that is longer.
+pub(crate) const TOO_LONG: &str = "The response is longer than 32 MiB and was dropped";
 /// The part of the buffer that is kept for the next line.
 const RETAINED_BYTES: usize = 64 * 1024;
 /// After this many lines that are not responses, reading pauses, because each such line costs work and
@@ -299,11 +293,7 @@ impl<R: AsyncRead + Unpin> MessageReader<R> {
     /// Handles a complete line. Returns true if it is a message.
     fn finish_line(&mut self) -> bool {
         if std::mem::take(&mut self.is_long) {
-            let why = format!(
-                "The response is longer than {} MiB and was dropped",
-                MAX_MESSAGE_BYTES / 1024 / 1024
-            );
-            self.line = line::error_in_place_of(&self.line, &why).unwrap_or_default();
+            self.line = line::error_in_place_of(&self.line, TOO_LONG).unwrap_or_default();
         } else if memmem::find(&self.line, b"\"jsonrpc\"").is_none() {
             self.line.clear();
             self.count_non_response();

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::features::tools::sanitized;
 use crate::server::pool::ServerEnv;
 use crate::server::spec::{ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
@@ -151,11 +152,7 @@ impl ProgramRequest {
 
     /// The folder for this server's writes to caches. Servers start at the same time, so each has its own.
     fn private_caches(&self) -> PathBuf {
-        let name = self.spec.name.replace(
-            |character: char| !character.is_ascii_alphanumeric() && !matches!(character, '-' | '_'),
-            "_",
-        );
-        self.env.private_caches.join(name)
+        self.env.private_caches.join(sanitized(&self.spec.name))
     }
 }
 

@@ -9,10 +9,10 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir};
+use rustix::fs::{OFlags, RawDir};
 use rustix::process::{Pid, PidfdGetfdFlags, pidfd_getfd};
 
-use super::socket_address::format_path;
+use super::supervised_call::open_in_proc;
 use super::syscalls;
 
 /// The target of links in `/proc` to epoll instances.
@@ -36,10 +36,7 @@ pub(super) fn transfer(
     descriptor: RawFd,
     socket: BorrowedFd<'_>,
 ) -> io::Result<()> {
-    let mut name = [0; 32];
-    let path = format_path(&mut name, format_args!("/proc/{}/fd", thread.as_raw_pid()))?;
-    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(path, how, Mode::empty())?;
+    let folder = open_in_proc(thread, "fd", OFlags::RDONLY | OFlags::DIRECTORY)?;
     let mut buffer = [MaybeUninit::uninit(); 2048];
     let mut entries = RawDir::new(&folder, &mut buffer);
     let mut count = 0;
@@ -69,10 +66,7 @@ fn epoll_number(folder: BorrowedFd<'_>, name: &CStr) -> Option<RawFd> {
 impl EpollEntry {
     /// The entry for a descriptor in an epoll instance of a thread.
     fn find(thread: Pid, epoll: RawFd, descriptor: RawFd) -> io::Result<Option<EpollEntry>> {
-        let mut name = [0; 48];
-        let path = format_args!("/proc/{}/fdinfo/{epoll}", thread.as_raw_pid());
-        let how = OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(CWD, format_path(&mut name, path)?, how, Mode::empty())?;
+        let file = open_in_proc(thread, format_args!("fdinfo/{epoll}"), OFlags::RDONLY)?;
         let mut buffer = [0; 4096];
         let mut length = 0;
         loop {

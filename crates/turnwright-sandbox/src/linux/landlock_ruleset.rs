@@ -1,9 +1,10 @@
 //! Translates a profile into a Landlock ruleset. Landlock rules can only grant access, so to hide a
 //! path, everything beside it is granted by name.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use landlock::{
@@ -194,6 +195,12 @@ impl RulesetBuilder {
         }
         Ok(())
     }
+}
+
+/// Adds a rule for what was mounted at a place after the ruleset was built. Allocates nothing.
+pub(super) fn allow_mounted(ruleset: BorrowedFd<'_>, place: &CStr, rights: u64) -> io::Result<()> {
+    let mounted = rustix::fs::open(place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    syscalls::add_rule(ruleset, mounted.as_fd(), rights)
 }
 
 /// Opens a path as a reference for a rule, following symlinks.

@@ -94,20 +94,12 @@ const STEPS: &[SetupStep] = &[
 ];
 
 impl LinuxSandbox {
-    /// Prepares a sandbox for the profile, in the parent process. A private network is not shared with any other
-    /// program.
+    /// Prepares a sandbox for the profile, in the parent process. Its program shares the network of the session,
+    /// unless the profile gives it the machine's. Without one, a private network is not shared with any other program.
     ///
     /// # Errors
     /// When it cannot be built. The command must not be run then.
-    pub fn prepare(profile: &SandboxProfile) -> io::Result<Self> {
-        Self::prepare_in(profile, None)
-    }
-
-    /// Prepares a sandbox whose program shares this network, unless its profile gives it the machine's.
-    ///
-    /// # Errors
-    /// When it cannot be built. The command must not be run then.
-    pub fn prepare_in(
+    pub fn prepare(
         profile: &SandboxProfile,
         session_network: Option<Arc<SessionNetwork>>,
     ) -> io::Result<Self> {
@@ -263,8 +255,7 @@ impl LinuxSandbox {
         let Some(namespace) = &self.process_namespace else { return Ok(()) };
         namespace.enter()?;
         let is_required = namespace.supervisor().is_some();
-        let rights = landlock_ruleset::read_rights();
-        process_namespace::mount_proc(self.ruleset.as_fd(), rights, is_required)
+        process_namespace::mount_proc(self.ruleset.as_fd(), is_required)
     }
 
     fn enter_network(&self) -> io::Result<()> {

@@ -214,9 +214,7 @@ impl MountNamespace {
         }
         self.mount_all()?;
         if let Some(ruleset) = ruleset {
-            let how = OFlags::PATH | OFlags::CLOEXEC;
-            let memory = rustix::fs::open(SHARED_MEMORY, how, Mode::empty())?;
-            syscalls::add_rule(ruleset, memory.as_fd(), self.write_rights)?;
+            landlock_ruleset::allow_mounted(ruleset, SHARED_MEMORY, self.write_rights)?;
         }
         // The working directory still refers to what is below the new mounts.
         syscalls::reenter_working_directory()

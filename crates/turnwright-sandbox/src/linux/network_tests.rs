@@ -272,7 +272,8 @@ fn connections_that_failed_because_of_the_sandbox_are_noted() {
         (Network::Internet, "127.0.0.1:5432 169.254.169.254:80"),
     ] {
         let profile = profile(&folders, network, &[]);
-        let sandbox = LinuxSandbox::prepare(&profile).unwrap().with_process_namespace().unwrap();
+        let prepared = LinuxSandbox::prepare(&profile, None).unwrap();
+        let sandbox = prepared.with_process_namespace().unwrap();
         let mut refused = sandbox.refused_connections().unwrap();
         // A machine without any network has no way to 192.0.2.1 either.
         let script = if network == Network::Internet {

@@ -128,11 +128,8 @@ impl TmpMounts {
 
     fn clone_folder(&self) -> io::Result<OwnedFd> {
         let clone = clone_mounts(&self.folder)?.ok_or(io::ErrorKind::NotFound)?;
-        if id_of(clone.as_fd())? == self.folder_id {
-            Ok(clone)
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
+        let is_same = id_of(clone.as_fd())? == self.folder_id;
+        if is_same { Ok(clone) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     /// Makes the mounts. Everything is read-only already; `folder` is what [`open_writable`](TmpMounts::open_writable)

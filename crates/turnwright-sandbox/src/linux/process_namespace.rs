@@ -8,14 +8,14 @@
 
 use std::ffi::CStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, pause, poll};
-use rustix::fs::{Mode, OFlags};
 use rustix::mount::MountFlags;
 use rustix::process::{PidfdFlags, Signal, getpid, kill_process, pidfd_open};
 
 use super::super::NamespaceProcesses;
+use super::landlock_ruleset::{allow_mounted, read_rights};
 use super::socket_supervisor::SocketSupervisor;
 use super::syscalls;
 
@@ -111,16 +111,11 @@ impl ProcessNamespace {
 
 /// Shows the processes of this namespace in `/proc`, and no others. Where a container covers parts of
 /// `/proc`, the kernel refuses this, and the old view stays, unless it is required.
-pub(super) fn mount_proc(
-    ruleset: BorrowedFd<'_>,
-    rights: u64,
-    is_required: bool,
-) -> io::Result<()> {
+pub(super) fn mount_proc(ruleset: BorrowedFd<'_>, is_required: bool) -> io::Result<()> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     match rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None) {
         Err(_) if !is_required => return Ok(()),
         mounted => mounted?,
     }
-    let mounted = rustix::fs::open(c"/proc", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    syscalls::add_rule(ruleset, mounted.as_fd(), rights)
+    allow_mounted(ruleset, c"/proc", read_rights())
 }

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,9 @@ use rustix::fs::{Access, Mode, OFlags};
 use rustix::mount::MountFlags;
 
 use super::super::SandboxProfile;
+use super::landlock_ruleset::{allow_mounted, read_rights};
 use super::mount_namespace::{clone_target, put_mounts};
-use super::{landlock_ruleset, syscalls};
+use super::syscalls;
 
 const DEVICES: &str = "/dev";
 /// Devices that hold nothing, and the program's own terminal.
@@ -102,12 +103,9 @@ pub(super) fn make_private(
     let has_terminals =
         rustix::mount::mount(c"devpts", TERMINALS, c"devpts", flags, TERMINAL_OPTIONS).is_ok();
     let Some(ruleset) = ruleset else { return Ok(()) };
-    let how = OFlags::PATH | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(PRIVATE_FOLDER, how, Mode::empty())?;
-    syscalls::add_rule(ruleset, folder.as_fd(), landlock_ruleset::read_rights())?;
+    allow_mounted(ruleset, PRIVATE_FOLDER, read_rights())?;
     if has_terminals {
-        let terminals = rustix::fs::open(TERMINALS, how, Mode::empty())?;
-        syscalls::add_rule(ruleset, terminals.as_fd(), terminal_rights)?;
+        allow_mounted(ruleset, TERMINALS, terminal_rights)?;
     }
     Ok(())
 }

@@ -40,6 +40,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use seccompiler::sock_filter;
 
@@ -49,7 +50,7 @@ use super::outside_connections::{
 use super::socket_address::Address;
 use super::supervised_call::{
     Call, DoneCalls, REPEATED_BIND, REPEATED_CONNECT, ThreadIdentity, close_on_exec_flag,
-    open_working_folder,
+    open_in_proc,
 };
 use super::unix_sockets::OpenSockets;
 use super::{capabilities, epoll_transfer, syscalls};
@@ -236,7 +237,7 @@ impl SocketSupervisor {
         let path = call.address.path(&mut buffer);
         let folder = match path {
             Some(path) if !path.to_bytes().starts_with(b"/") => {
-                Some(open_working_folder(call.call.thread)?)
+                Some(open_in_proc(call.call.thread, "cwd", OFlags::PATH)?)
             }
             _ => None,
         };
@@ -477,11 +478,8 @@ impl SuspendedCall {
 
     /// Fails if the thread is gone. Until then, another one could have got its number.
     fn check(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
-        if syscalls::is_waiting(listener, self.id) {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::Interrupted.into())
-        }
+        let is_waiting = syscalls::is_waiting(listener, self.id);
+        if is_waiting { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     }
 
     /// Puts the socket in the place of the program's.

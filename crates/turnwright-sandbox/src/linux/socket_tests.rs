@@ -67,7 +67,7 @@ pub(super) fn run_in(
     script: &str,
     meanwhile: impl FnOnce(&mut std::process::ChildStdin),
 ) -> String {
-    let sandbox = LinuxSandbox::prepare_in(profile, network.cloned()).unwrap();
+    let sandbox = LinuxSandbox::prepare(profile, network.cloned()).unwrap();
     run_sandbox(folders, sandbox.with_process_namespace().unwrap(), script, meanwhile)
 }
 

@@ -1,6 +1,7 @@
 //! A supervised system call: the thread that makes it, and the calls that were done for a program already. All runs
 //! in a forked process, so it only makes system calls and allocates nothing.
 
+use std::fmt::Display;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -20,10 +21,7 @@ pub(super) struct ThreadIdentity {
 
 impl ThreadIdentity {
     pub(super) fn of(thread: Pid) -> io::Result<ThreadIdentity> {
-        let mut path_bytes = [0; 32];
-        let arguments = format_args!("/proc/{}/status", thread.as_raw_pid());
-        let path = format_path(&mut path_bytes, arguments)?;
-        let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let file = open_in_proc(thread, "status", OFlags::RDONLY)?;
         let mut buffer = [0; 1024];
         let length = rustix::io::read(file, &mut buffer)?;
         Self::parse(&buffer[..length]).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -59,19 +57,16 @@ fn status_number(status: &[u8], name: &str, position: usize) -> Option<u32> {
     str::from_utf8(value).ok()?.parse().ok()
 }
 
-pub(super) fn open_working_folder(thread: Pid) -> io::Result<OwnedFd> {
-    let mut path_bytes = [0; 32];
-    let arguments = format_args!("/proc/{}/cwd", thread.as_raw_pid());
-    let path = format_path(&mut path_bytes, arguments)?;
-    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
+/// Opens a file or folder that `/proc` has of a thread.
+pub(super) fn open_in_proc(thread: Pid, name: impl Display, how: OFlags) -> io::Result<OwnedFd> {
+    let mut path_bytes = [0; 48];
+    let path = format_path(&mut path_bytes, format_args!("/proc/{}/{name}", thread.as_raw_pid()))?;
+    Ok(rustix::fs::open(path, how | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Returns `O_CLOEXEC` if `exec` closes this descriptor of a thread, otherwise 0.
 pub(super) fn close_on_exec_flag(thread: Pid, descriptor: i32) -> io::Result<u32> {
-    let mut path_bytes = [0; 48];
-    let arguments = format_args!("/proc/{}/fdinfo/{descriptor}", thread.as_raw_pid());
-    let path = format_path(&mut path_bytes, arguments)?;
-    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let file = open_in_proc(thread, format_args!("fdinfo/{descriptor}"), OFlags::RDONLY)?;
     let mut buffer = [0; 256];
     let length = rustix::io::read(file, &mut buffer)?;
     let mut lines = buffer[..length].split(|byte| *byte == b'\n');

@@ -161,7 +161,7 @@ fn prepare_sandbox(
     profile: &SandboxProfile,
     network: Option<Arc<SessionNetwork>>,
 ) -> io::Result<Sandbox> {
-    let sandbox = Sandbox::prepare_in(profile, network)?;
+    let sandbox = Sandbox::prepare(profile, network)?;
     #[cfg(target_os = "linux")]
     if adopt_orphans() {
         return sandbox.with_process_namespace();

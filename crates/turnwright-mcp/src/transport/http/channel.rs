@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::reply::{Attempt, EventStream, PostReply, ReplyBody, is_lost_session_error};
+use super::reply::{Attempt, EventStream, ReplyBody, is_lost_session_error};
 use super::standard_headers::{self, HeaderArguments};
 use super::{CONNECT_TIMEOUT, HttpConnection, HttpError, SESSION_HEADER};
 use crate::features::JsonObject;
@@ -20,7 +20,7 @@ use crate::server::handshake::{self, NEWEST_VERSION};
 use crate::transport::line;
 use crate::transport::{Peer, PeerError, Response};
 use turnwright_rpc::{
-    ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_request,
+    ParsedLine, RequestId, RpcError, RpcMessage, RpcResponse, parse_line, write_call,
     write_response,
 };
 use turnwright_types::patience::timeout;
@@ -42,7 +42,7 @@ const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version
 /// The client's end of a connection over HTTP.
 #[derive(Debug)]
 pub(crate) struct HttpChannel {
-    connection: HttpConnection,
+    pub(crate) connection: HttpConnection,
     session: watch::Sender<HttpSession>,
     /// The handshake that the server has accepted, as posted.
     handshake: OnceLock<Vec<u8>>,
@@ -124,11 +124,6 @@ impl HttpChannel {
         tasks
     }
 
-    /// Waits until the connection cannot be used any more, and returns the reason.
-    pub(crate) async fn lost(&self) -> String {
-        self.connection.lost().await
-    }
-
     /// When the login was last changed, if there is one.
     pub(crate) async fn login_changed_at(&self) -> Option<SystemTime> {
         self.connection.login.as_ref()?.changed_at().await
@@ -159,17 +154,14 @@ impl HttpChannel {
 
     async fn open_session(&self, handshake: &[u8]) -> Response {
         let reply = self.connection.post(handshake, HeaderMap::new(), Attempt::Request).await;
-        let PostReply { body, session } = reply.map_err(transport_error)?;
+        let (body, session) = reply.map_err(transport_error)?;
         let response = match body {
             ReplyBody::Json(body) => read_response(&body),
             ReplyBody::Events(mut events) => loop {
-                match events.next().await.map_err(transport_error)? {
-                    Some(data) => {
-                        if let Some(response) = read_response(data.as_bytes()) {
-                            break Some(response);
-                        }
-                    }
-                    None => break None,
+                let Some(data) = events.next().await.map_err(transport_error)? else { break None };
+                let response = read_response(data.as_bytes());
+                if response.is_some() {
+                    break response;
                 }
             },
             ReplyBody::Accepted => None,
@@ -230,46 +222,36 @@ impl HttpChannel {
         method: &str,
         params: &JsonObject,
         attempt: Attempt,
-    ) -> Result<PostReply, HttpError> {
+    ) -> Result<ReplyBody, HttpError> {
         let session = self.session.borrow().clone();
         let mut headers = session.headers();
         if session.has_standard_headers() && !method.is_empty() {
             let arguments = self.header_arguments.borrow();
             headers.extend(standard_headers::of(method, params, &arguments));
         }
-        self.connection.post(message, headers, attempt).await
+        Ok(self.connection.post(message, headers, attempt).await?.0)
     }
 
-    /// Posts a request and passes the server's answer to the peer. Returns only when there will be no
-    /// response, with the reason. Dropping this gives up the request.
+    /// Posts a request and passes the server's answer to the peer. Returns when there is nothing more to wait for.
+    /// Dropping this gives up the request.
+    ///
+    /// # Errors
+    /// If there will be no response.
     pub(crate) async fn exchange(
         self: Arc<HttpChannel>,
         peer: Peer,
         id: u64,
         method: &'static str,
         params: JsonObject,
-    ) -> PeerError {
-        match self.try_exchange(&peer, id, method, &params).await {
-            Ok(()) => PeerError::Closed,
-            Err(error) => error,
-        }
-    }
-
-    async fn try_exchange(
-        &self,
-        peer: &Peer,
-        id: u64,
-        method: &'static str,
-        params: &JsonObject,
     ) -> Result<(), PeerError> {
-        let message = request_bytes(id, method, params)?;
+        let message = request_bytes(id, method, &params)?;
         let mut attempt = Attempt::Request;
         loop {
             let permit = self.posts.acquire().await.map_err(|_| PeerError::Closed)?;
             let mut sessions = self.session.subscribe();
             let session = sessions.borrow_and_update().clone();
-            let reply = self.post(&message, method, params, attempt);
-            let exchange = async { self.finish(reply.await?, peer, id, (permit, sessions)).await };
+            let reply = self.post(&message, method, &params, attempt);
+            let exchange = async { self.finish(reply.await?, &peer, id, (permit, sessions)).await };
             match exchange.await {
                 Err(HttpError::SessionExpired) if attempt == Attempt::Request => {
                     peer.forget_results("");
@@ -287,12 +269,12 @@ impl HttpChannel {
     /// Hands the response to the peer. The permit is given back before a stream is read.
     async fn finish(
         &self,
-        reply: PostReply,
+        reply: ReplyBody,
         peer: &Peer,
         id: u64,
         (permit, mut sessions): (SemaphorePermit<'_>, watch::Receiver<HttpSession>),
     ) -> Result<(), HttpError> {
-        match reply.body {
+        match reply {
             ReplyBody::Json(body) => {
                 let response = read_response(&body).ok_or_else(|| {
                     HttpError::Unexpected("the server did not send a response".to_owned())
@@ -444,7 +426,7 @@ async fn deliver(peer: &Peer, data: &str) -> bool {
 
 fn request_bytes(id: u64, method: &str, params: &JsonObject) -> Result<Vec<u8>, PeerError> {
     let mut message = Vec::new();
-    write_request(&mut message, id, method, params).map_err(transport_error)?;
+    write_call(&mut message, Some(id), method, params).map_err(transport_error)?;
     Ok(message)
 }
 

@@ -41,12 +41,6 @@ pub(crate) enum Attempt {
 }
 
 /// A server's answer to a message.
-pub(crate) struct PostReply {
-    pub(crate) body: ReplyBody,
-    /// The session that it has opened.
-    pub(crate) session: Option<HeaderValue>,
-}
-
 pub(crate) enum ReplyBody {
     /// There will be no answer in this response.
     Accepted,
@@ -72,15 +66,16 @@ pub(crate) fn unexpected_type(content_type: Option<String>) -> HttpError {
 }
 
 /// Reads what a server answers to a message. With a session, a `404` means that the server does not know it any
-/// more, and so does any other refusal that says so: many servers send `400`, and some `401`.
+/// more, and so does any other refusal that says so: many servers send `400`, and some `401`. Returns the id of a
+/// session that the server has opened, too.
 pub(crate) async fn read_reply(
     response: Response,
     has_session: bool,
     attempt: Attempt,
-) -> Result<PostReply, HttpError> {
+) -> Result<(ReplyBody, Option<HeaderValue>), HttpError> {
     let status = response.status();
     let session = response.headers().get(SESSION_HEADER).cloned();
-    let reply = |body| Ok(PostReply { body, session });
+    let reply = |body| Ok((body, session));
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return reply(ReplyBody::Accepted);
     }

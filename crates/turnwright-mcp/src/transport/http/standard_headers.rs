@@ -77,29 +77,25 @@ fn encoded(value: &str) -> String {
 /// Finds the marked arguments in the schema of a tool. A tool with an invalid mark must not be used.
 pub(crate) fn header_arguments(schema: &JsonObject) -> Result<Vec<HeaderArgument>, &'static str> {
     let mut marked = Vec::new();
-    find_marks(schema, Some(&mut Vec::new()), &mut marked)?;
+    find_marks(schema, Some(&[]), &mut marked)?;
     let mut names = HashSet::new();
-    if marked.iter().all(|argument| names.insert(argument.header.to_ascii_lowercase())) {
-        Ok(marked)
-    } else {
-        Err("two arguments have the same header")
-    }
+    let mut headers = marked.iter().map(|argument| argument.header.to_ascii_lowercase());
+    let is_clear = headers.all(|header| names.insert(header));
+    if is_clear { Ok(marked) } else { Err("two arguments have the same header") }
 }
 
 /// Looks for marks in a schema. `path` leads to it through properties alone, if that is how it is reached.
-fn find_marks(
-    schema: &JsonObject,
-    mut path: Option<&mut Vec<String>>,
+fn find_marks<'a>(
+    schema: &'a JsonObject,
+    path: Option<&[&'a str]>,
     marked: &mut Vec<HeaderArgument>,
 ) -> Result<(), &'static str> {
     for (key, value) in schema {
         match (key.as_str(), value) {
             (KEYWORD, mark) => {
-                let path = path
-                    .as_deref()
+                let names = path
                     .filter(|path| !path.is_empty())
-                    .ok_or("a header belongs to no argument")?
-                    .clone();
+                    .ok_or("a header belongs to no argument")?;
                 let header = mark
                     .as_str()
                     .filter(|name| is_token(name))
@@ -108,19 +104,14 @@ fn find_marks(
                 if !matches!(kind, Some("string" | "integer" | "boolean")) {
                     return Err("a header needs a text, an integer or a boolean");
                 }
+                let path = names.iter().map(|name| (*name).to_owned()).collect();
                 marked.push(HeaderArgument { path, header: header.to_owned() });
             }
             ("properties", Value::Object(properties)) => {
                 for (name, schema) in properties {
                     let Value::Object(schema) = schema else { continue };
-                    match path.as_deref_mut() {
-                        Some(path) => {
-                            path.push(name.clone());
-                            find_marks(schema, Some(path), marked)?;
-                            path.pop();
-                        }
-                        None => find_marks(schema, None, marked)?,
-                    }
+                    let inner = path.map(|path| [path, &[name.as_str()]].concat());
+                    find_marks(schema, inner.as_deref(), marked)?;
                 }
             }
             (

@@ -321,9 +321,7 @@ pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>
         let parsed = match spec.action {
             _ if index >= MAX_RULES => Err(format!("a file holds at most {MAX_RULES} rules")),
             None => Err("`effect` must be allow, ask or deny".to_owned()),
-            Some(action) => {
-                Rule::parse(spec.when, action, scope).map_err(|error| error.to_string())
-            }
+            Some(action) => Rule::parse(spec.when, action, scope),
         };
         match parsed {
             Ok(rule) => loaded.add(rule, spec, context),

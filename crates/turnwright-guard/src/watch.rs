@@ -434,11 +434,7 @@ impl CommandSite {
                 watch.checked.cancel();
                 if watch.is_unconfined {
                     let changes = ChangingCall::begin(guard, [None]);
-                    let ended = Arc::clone(job);
-                    guard.tracker.spawn(async move {
-                        ended.wait_for_end().await;
-                        drop(changes);
-                    });
+                    guard.keep_while_running(Arc::clone(job), changes);
                 }
             }
         }

@@ -237,11 +237,7 @@ fn matches_name(wanted: &str, name: &str) -> bool {
 /// Splits a host and its port. An IPv6 address is in brackets.
 pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
-        Some((name, port))
-            if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) =>
-        {
-            (name, Some(port))
-        }
+        Some((name, port)) if shell::is_number(port) => (name, Some(port)),
         _ => (host, None),
     }
 }

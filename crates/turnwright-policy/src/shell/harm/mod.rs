@@ -349,9 +349,7 @@ fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Ta
         None => return Vec::new(),
         Some(Harm::Deletes | Harm::Formats) if selects => Harm::DeletesSome,
         Some(Harm::Formats) => Harm::Deletes,
-        Some(Harm::Deletes | Harm::ChangesPermissionsRecursively) if !selects => {
-            harm.unwrap_or(Harm::RunsForEachFile)
-        }
+        Some(deep @ (Harm::Deletes | Harm::ChangesPermissionsRecursively)) if !selects => deep,
         Some(_) => Harm::RunsForEachFile,
     };
     match starts {

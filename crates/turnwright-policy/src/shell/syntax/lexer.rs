@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use turnwright_types::shell_script::ShellDialect;
 
-use super::super::{SimpleCommand, Word};
+use super::super::{SimpleCommand, Word, is_number};
 use super::parser::parse_substitution;
 use super::shell_state;
 
@@ -78,9 +78,7 @@ pub(in crate::shell) struct RawWord {
 impl RawWord {
     /// True if the shell may take it for the number of a file descriptor.
     pub(in crate::shell) fn is_number(&self) -> bool {
-        !self.is_quoted
-            && !self.text.is_empty()
-            && self.text.bytes().all(|byte| byte.is_ascii_digit())
+        !self.is_quoted && is_number(&self.text)
     }
 }
 

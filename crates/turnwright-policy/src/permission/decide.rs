@@ -252,10 +252,10 @@ impl Decider<'_> {
         }
         let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
-        self.extra_access(command, effect);
-        self.network_need(command, effect);
-        self.signing_need(command, effect);
-        let covers_access = is_granted && !self.has_access_of_other_answers(effect);
+        self.extra_access(command);
+        self.network_need(command);
+        self.signing_need(command);
+        let covers_access = is_granted && !self.has_access_of_other_answers(command);
         // A rule against every command also applies to lines that are not understood.
         if let Some(ruling) = self.restriction(|rule| rule.pattern.is_every_command()) {
             self.add(None, ruling);
@@ -304,13 +304,13 @@ impl Decider<'_> {
     }
 
     /// Access that the model has asked for beyond the sandbox.
-    fn extra_access(&mut self, command: &ShellCommand, effect: &Effect) {
+    fn extra_access(&mut self, command: &ShellCommand) {
         let access = &command.extra_access;
         if access.is_none() || self.command_mode == Mode::Full {
             return;
         }
         let verdict = if self.command_mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
-        if verdict == Verdict::Ask && self.grants.gives_access(effect, access) {
+        if verdict == Verdict::Ask && self.grants.gives_access(command, access) {
             let access = access_of_command(access, &self.policy.bases);
             self.add(None, (Verdict::Allow, Reason::GrantedAccess(access)));
         } else {
@@ -338,13 +338,13 @@ impl Decider<'_> {
 
     /// A line that fails without the network gets it if the user has allowed that for the session, and is asked about
     /// otherwise: it gets the network with a yes.
-    fn network_need(&mut self, command: &ShellCommand, effect: &Effect) {
+    fn network_need(&mut self, command: &ShellCommand) {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
         if has_network || !self.confines_commands() || !shell::fails_offline(&command.script) {
             return;
         }
-        if self.grants.gives_access(effect, &ExtraAccess::network()) {
+        if self.grants.gives_access(command, &ExtraAccess::network()) {
             self.add(None, (Verdict::Allow, Reason::Network));
         } else if self.command_mode == Mode::Auto && self.fails_unasked(command) {
             self.add(None, (Verdict::Ask, Reason::Network));
@@ -352,12 +352,12 @@ impl Decider<'_> {
     }
 
     /// git may sign if the user has allowed that for the session: its settings say whether it does.
-    fn signing_need(&mut self, command: &ShellCommand, effect: &Effect) {
+    fn signing_need(&mut self, command: &ShellCommand) {
         let access = &command.extra_access;
         if access.sign
             || access.unsandboxed
             || !self.confines_commands()
-            || !self.grants.gives_access(effect, &ExtraAccess::sign())
+            || !self.grants.gives_access(command, &ExtraAccess::sign())
         {
             return;
         }
@@ -384,7 +384,7 @@ impl Decider<'_> {
 
     /// Returns true if the command gets the network, or may sign, because of an answer that was not about exactly this
     /// line.
-    fn has_access_of_other_answers(&self, effect: &Effect) -> bool {
+    fn has_access_of_other_answers(&self, command: &ShellCommand) -> bool {
         self.findings.iter().filter(|finding| finding.effect_index == self.effect_index).any(
             |finding| {
                 let access = match finding.reason {
@@ -392,7 +392,7 @@ impl Decider<'_> {
                     Reason::Signing => ExtraAccess::sign(),
                     _ => return false,
                 };
-                !self.grants.gives_line_access(effect, &access)
+                !self.grants.gives_line_access(command, &access)
             },
         )
     }

@@ -22,7 +22,7 @@ use turnwright_workspace::fixed_places::FixedPlaces;
 const MAX_NAMED: usize = 10;
 
 /// The protected paths as they were at one moment.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ProtectedSnapshot {
     protected: ProtectedPaths,
     /// The git repositories below the protected roots: each `.git`, or the folder that is one.
@@ -65,8 +65,7 @@ impl ProtectedSnapshot {
             repositories,
             entries: scan.entries,
             overfull: scan.overfull,
-            reference: None,
-            judge: Arc::default(),
+            ..ProtectedSnapshot::default()
         }
         .with_places([], Vec::new())
     }
@@ -102,17 +101,9 @@ impl ProtectedSnapshot {
         new: Vec<PathBuf>,
         reference: Option<Arc<ProtectedSnapshot>>,
     ) -> ProtectedSnapshot {
-        ProtectedSnapshot {
-            protected: ProtectedPaths::default(),
-            repositories: Arc::new(new.into_iter().collect()),
-            entries: BTreeMap::new(),
-            overfull: Vec::new(),
-            judge: reference
-                .as_ref()
-                .map(|snapshot| Arc::clone(&snapshot.judge))
-                .unwrap_or_default(),
-            reference,
-        }
+        let repositories = Arc::new(new.into_iter().collect());
+        let judge = reference.as_ref().map(|before| Arc::clone(&before.judge)).unwrap_or_default();
+        ProtectedSnapshot { repositories, judge, reference, ..ProtectedSnapshot::default() }
     }
 
     /// Returns true if this is a file in a subfolder that programs obey. Without it less is run, and after a move

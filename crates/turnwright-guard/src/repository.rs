@@ -8,6 +8,7 @@ mod settings;
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
+use std::slice;
 
 use turnwright_policy::permission::DeniedPaths;
 use turnwright_policy::shell::{self, GitUse, SimpleCommand};
@@ -238,8 +239,7 @@ pub(crate) fn user_settings(home: &Path, config: &Path) -> Vec<PathBuf> {
     let mut all = vec![home.join(".gitconfig")];
     all.extend(["config", "ignore", "attributes"].map(|name| config.join("git").join(name)));
     for file in [home.join(".gitconfig"), config.join("git/config")] {
-        let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        for setting in settings::parse(&text).unwrap_or_default() {
+        for setting in read_settings(slice::from_ref(&file)).unwrap_or_default() {
             if let Some(path) = setting.value
                 && NAMING_FILES.contains(&setting.key.as_str())
             {
@@ -277,8 +277,7 @@ fn named_place(git: &Path, file: &str) -> Option<PathBuf> {
 
 /// Returns true if the config of a repository names `top` as its working tree.
 fn is_worktree(git: &Path, top: &Path) -> bool {
-    let Some(text) = read_text(&git.join("config"), MAX_CONFIG_BYTES) else { return false };
-    let Some(all) = settings::parse(&text) else { return false };
+    let all = read_settings(&[git.join("config")]).unwrap_or_default();
     let setting = all.iter().rev().find(|setting| setting.key == "core.worktree");
     let named = setting.and_then(|setting| setting.value.as_ref());
     named.is_some_and(|path| real_path(git.join(path)).is_ok_and(|real| real == top))
@@ -298,8 +297,7 @@ fn named_paths(
     let mut named = Vec::new();
     while let Some(file) = pending.pop().filter(|_| read < MAX_SETTINGS_FILES) {
         read += 1;
-        let text = read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
-        for setting in settings::parse(&text).unwrap_or_default() {
+        for setting in read_settings(slice::from_ref(&file)).unwrap_or_default() {
             for path in setting.programs(&found.top) {
                 named.push((setting.key.clone(), normalize_lexically(&path)));
             }

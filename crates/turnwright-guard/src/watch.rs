@@ -145,6 +145,14 @@ struct CommandWatch {
 }
 
 impl CommandWatch {
+    fn is_checking(&self) -> bool {
+        self.has_snapshot && !self.checked.is_cancelled()
+    }
+
+    fn is_checking_now(&self) -> bool {
+        self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
+    }
+
     /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
     /// sandbox lets it do.
     fn reached_limit(
@@ -434,11 +442,7 @@ impl CommandSite {
                 watch.checked.cancel();
                 if watch.is_unconfined {
                     let changes = ChangingCall::begin(guard, [None]);
-                    let ended = Arc::clone(job);
-                    guard.tracker.spawn(async move {
-                        ended.wait_for_end().await;
-                        drop(changes);
-                    });
+                    guard.keep_while_running(Arc::clone(job), changes);
                 }
             }
         }
@@ -474,16 +478,6 @@ impl CommandSite {
             (Some(report), Some(more)) => Some(format!("{report}\n{more}")),
             (report, more) => report.or(more),
         }
-    }
-}
-
-impl CommandWatch {
-    fn is_checking(&self) -> bool {
-        self.has_snapshot && !self.checked.is_cancelled()
-    }
-
-    fn is_checking_now(&self) -> bool {
-        self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
     }
 }
 

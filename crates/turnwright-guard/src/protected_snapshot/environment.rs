@@ -18,7 +18,7 @@ use turnwright_workspace::{nofollow, real_path};
 /// Of an environment with more packages or versions of Python, or longer lists of files, not all is read.
 const MAX_PACKAGES: usize = 4_096;
 const MAX_VERSIONS: usize = 16;
-const MAX_LIST_BYTES: u64 = 64 << 20;
+const MAX_LIST_BYTES: usize = 64 << 20;
 const MAX_PROGRAMS: usize = 10_000;
 /// The longest script that activates an environment, the longest file of an environment, and the largest interpreter.
 const MAX_SCRIPT_BYTES: usize = 64 << 10;
@@ -206,8 +206,9 @@ fn installed_programs(environment: &Path) -> Vec<PathBuf> {
     let mut bytes_left = MAX_LIST_BYTES;
     for package in packages(environment).into_iter().take(MAX_PACKAGES) {
         let lists = ["RECORD", "installed-files.txt"].map(|name| package.join(name));
-        let list = lists.iter().find_map(|path| read_list(path, bytes_left)).unwrap_or_default();
-        bytes_left -= list.len() as u64;
+        let mut texts = lists.iter().filter_map(|path| read_start(path, bytes_left));
+        let list = texts.find_map(|text| String::from_utf8(text).ok()).unwrap_or_default();
+        bytes_left -= list.len();
         let named = list.lines().filter_map(program_of_package);
         let room = MAX_PROGRAMS - programs.len();
         programs.extend(named.take(room).map(|path| environment.join(path)));
@@ -224,12 +225,6 @@ fn packages(environment: &Path) -> Vec<PathBuf> {
     let descriptions = described
         .filter(|path| path.extension().is_some_and(|end| end == "dist-info" || end == "egg-info"));
     descriptions.collect()
-}
-
-fn read_list(path: &Path, limit: u64) -> Option<String> {
-    let mut text = String::new();
-    open(path)?.take(limit).read_to_string(&mut text).ok()?;
-    Some(text)
 }
 
 /// The program that a line of a package's list of files names, relative to the environment: `../../../bin/ruff,…`.

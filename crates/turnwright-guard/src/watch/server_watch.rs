@@ -226,20 +226,13 @@ impl ServerWatch {
 
     /// Takes away what is not in a snapshot, except for `known` paths.
     fn take_away_new(&self, snapshot: &ProtectedSnapshot, known: &[PathBuf]) {
-        if self.suspect_changes(snapshot, known, None).is_some() {
+        let look = |quarantine: Option<&Path>| {
+            snapshot.check_if(known, quarantine, &|path| self.is_suspect(path))
+        };
+        if look(None).is_some() {
             std::thread::sleep(SETTLING_TIME);
-            let quarantine = self.site.quarantine_folder();
-            self.tell(self.suspect_changes(snapshot, known, Some(&quarantine)));
+            self.tell(look(Some(&self.site.quarantine_folder())));
         }
-    }
-
-    fn suspect_changes(
-        &self,
-        snapshot: &ProtectedSnapshot,
-        known: &[PathBuf],
-        quarantine: Option<&Path>,
-    ) -> Option<ProtectedChanges> {
-        snapshot.check_if(known, quarantine, &|path| self.is_suspect(path))
     }
 
     fn is_suspect(&self, path: &Path) -> bool {

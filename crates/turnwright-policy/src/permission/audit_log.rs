@@ -19,8 +19,7 @@ use super::lasting_grant::remote_pattern;
 use super::{Decision, Mode, PolicyRules};
 use turnwright_types::effect::Effect;
 use turnwright_types::error_text::io_error_text;
-use turnwright_types::private_file;
-use turnwright_types::private_file::FileLock;
+use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::timestamp;
@@ -191,18 +190,11 @@ impl AuditLoss {
 }
 
 /// Writes entries to the log file. The default value discards them.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct AuditLog {
     writer: Option<Arc<AuditWriter>>,
     /// The queue of the writer thread, which starts with the first entry.
     sender: OnceLock<SyncSender<AuditEntry>>,
-}
-
-impl std::fmt::Debug for AuditLog {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let folder = self.writer.as_ref().map(|writer| &writer.folder);
-        formatter.debug_struct("AuditLog").field("folder", &folder).finish_non_exhaustive()
-    }
 }
 
 impl AuditLog {
@@ -281,7 +273,7 @@ impl Drop for AuditLog {
 }
 
 /// The part of the log that the thread shares which writes.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct AuditWriter {
     folder: PathBuf,
     /// The number of entries that wait to be written.

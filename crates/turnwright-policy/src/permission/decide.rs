@@ -87,7 +87,7 @@ impl Decider<'_> {
         }
         let ruling = match effect {
             Effect::SessionState => (Verdict::Allow, Reason::SessionOnly),
-            Effect::Read(target) => self.read(target, Some(effect)),
+            Effect::Read(target) => self.read(target, effect),
             Effect::Write(target) | Effect::Delete(target) => self.change(target, effect),
             Effect::Exec(command) => return self.command(command, effect),
             Effect::Input { is_unsandboxed, has_extra_access, .. } => {
@@ -180,11 +180,11 @@ impl Decider<'_> {
         )
     }
 
-    fn read(&self, target: &ResolvedPath, exact: Option<&Effect>) -> Ruling {
-        let default = if self.mode == Mode::Full && !is_secret_path(&target.path) {
-            (Verdict::Allow, Reason::Mode)
-        } else if is_secret_path(&target.path) {
+    fn read(&self, target: &ResolvedPath, effect: &Effect) -> Ruling {
+        let default = if is_secret_path(&target.path) {
             (Verdict::Ask, Reason::SecretPath)
+        } else if self.mode == Mode::Full {
+            (Verdict::Allow, Reason::Mode)
         } else if target.scope == PathScope::Outside {
             (Verdict::Ask, Reason::OutsideWorkspace)
         } else {
@@ -199,7 +199,7 @@ impl Decider<'_> {
         };
         self.apply_rules(
             |rule| rule.matches_target(target, false, bases) && covers_secret(rule),
-            exact,
+            Some(effect),
             None,
             default.clone(),
         )
@@ -231,11 +231,6 @@ impl Decider<'_> {
         )
     }
 
-    /// The ruling on a command that nothing else is known about.
-    fn default_for_command(&self) -> Ruling {
-        self.default_in(self.command_mode)
-    }
-
     /// The ruling of a mode on a command that nothing else is known about.
     fn default_in(&self, mode: Mode) -> Ruling {
         match mode {
@@ -257,11 +252,14 @@ impl Decider<'_> {
         }
         let script = Arc::clone(&command.script);
         let is_granted = self.grants.allows_exactly(effect);
-        self.extra_access(command, effect);
-        self.network_need(command, effect);
-        self.signing_need(command, effect);
-        let covers_access = is_granted && !self.has_access_of_other_answers(effect);
-        self.every_command_rule();
+        self.extra_access(command);
+        self.network_need(command);
+        self.signing_need(command);
+        let covers_access = is_granted && !self.has_access_of_other_answers(command);
+        // A rule against every command also applies to lines that are not understood.
+        if let Some(ruling) = self.restriction(|rule| rule.pattern.is_every_command()) {
+            self.add(None, ruling);
+        }
         if let Some(ambiguity) = ambiguity(&script) {
             self.ambiguous_line(ambiguity, is_granted);
         }
@@ -287,7 +285,7 @@ impl Decider<'_> {
         }
         for target in &command.reads {
             let exact = Effect::Read(target.clone());
-            let ruling = match self.read(target, Some(&exact)) {
+            let ruling = match self.read(target, &exact) {
                 (Verdict::Ask, reason) if is_granted && !matches!(reason, Reason::Rule(_)) => {
                     continue;
                 }
@@ -306,13 +304,13 @@ impl Decider<'_> {
     }
 
     /// Access that the model has asked for beyond the sandbox.
-    fn extra_access(&mut self, command: &ShellCommand, effect: &Effect) {
+    fn extra_access(&mut self, command: &ShellCommand) {
         let access = &command.extra_access;
         if access.is_none() || self.command_mode == Mode::Full {
             return;
         }
         let verdict = if self.command_mode == Mode::Plan { Verdict::Deny } else { Verdict::Ask };
-        if verdict == Verdict::Ask && self.grants.gives_access(effect, access) {
+        if verdict == Verdict::Ask && self.grants.gives_access(command, access) {
             let access = access_of_command(access, &self.policy.bases);
             self.add(None, (Verdict::Allow, Reason::GrantedAccess(access)));
         } else {
@@ -330,30 +328,23 @@ impl Decider<'_> {
     fn restricted_changes(&mut self, targets: &[ResolvedPath]) {
         for target in targets {
             let bases = &self.policy.bases;
-            let ruling = self.apply_rules(
-                |rule| {
-                    rule.action != RuleAction::Allow && rule.matches_path(&target.path, true, bases)
-                },
-                None,
-                None,
-                (Verdict::Allow, Reason::Mode),
-            );
-            match ruling {
-                (Verdict::Allow, _) => {}
-                ruling => self.add_file(target, ruling),
+            if let Some(ruling) =
+                self.restriction(|rule| rule.matches_path(&target.path, true, bases))
+            {
+                self.add_file(target, ruling);
             }
         }
     }
 
     /// A line that fails without the network gets it if the user has allowed that for the session, and is asked about
     /// otherwise: it gets the network with a yes.
-    fn network_need(&mut self, command: &ShellCommand, effect: &Effect) {
+    fn network_need(&mut self, command: &ShellCommand) {
         let access = &command.extra_access;
         let has_network = self.policy.has_network || access.network || access.unsandboxed;
         if has_network || !self.confines_commands() || !shell::fails_offline(&command.script) {
             return;
         }
-        if self.grants.gives_access(effect, &ExtraAccess::network()) {
+        if self.grants.gives_access(command, &ExtraAccess::network()) {
             self.add(None, (Verdict::Allow, Reason::Network));
         } else if self.command_mode == Mode::Auto && self.fails_unasked(command) {
             self.add(None, (Verdict::Ask, Reason::Network));
@@ -361,12 +352,12 @@ impl Decider<'_> {
     }
 
     /// git may sign if the user has allowed that for the session: its settings say whether it does.
-    fn signing_need(&mut self, command: &ShellCommand, effect: &Effect) {
+    fn signing_need(&mut self, command: &ShellCommand) {
         let access = &command.extra_access;
         if access.sign
             || access.unsandboxed
             || !self.confines_commands()
-            || !self.grants.gives_access(effect, &ExtraAccess::sign())
+            || !self.grants.gives_access(command, &ExtraAccess::sign())
         {
             return;
         }
@@ -393,7 +384,7 @@ impl Decider<'_> {
 
     /// Returns true if the command gets the network, or may sign, because of an answer that was not about exactly this
     /// line.
-    fn has_access_of_other_answers(&self, effect: &Effect) -> bool {
+    fn has_access_of_other_answers(&self, command: &ShellCommand) -> bool {
         self.findings.iter().filter(|finding| finding.effect_index == self.effect_index).any(
             |finding| {
                 let access = match finding.reason {
@@ -401,7 +392,7 @@ impl Decider<'_> {
                     Reason::Signing => ExtraAccess::sign(),
                     _ => return false,
                 };
-                !self.grants.gives_line_access(effect, &access)
+                !self.grants.gives_line_access(command, &access)
             },
         )
     }
@@ -420,23 +411,20 @@ impl Decider<'_> {
         )
     }
 
-    /// A rule against every command also applies to lines that are not understood.
-    fn every_command_rule(&mut self) {
-        let every_command_rules =
-            self.policy.rules.iter().filter(|rule| rule.pattern.is_every_command());
-        if let Some(rule) = every_command_rules
-            .filter(|rule| rule.action != RuleAction::Allow)
-            .min_by_key(|rule| rule.action)
-        {
-            let verdict =
-                if rule.action == RuleAction::Deny { Verdict::Deny } else { Verdict::Ask };
-            self.add(None, (verdict, Reason::Rule(rule.clone())));
-        }
+    /// The ruling of the strictest of these rules that denies or asks; `None` without one.
+    fn restriction(&self, matches: impl Fn(&Rule) -> bool) -> Option<Ruling> {
+        let ruling = self.apply_rules(
+            |rule| rule.action != RuleAction::Allow && matches(rule),
+            None,
+            None,
+            (Verdict::Allow, Reason::Mode),
+        );
+        (ruling.0 != Verdict::Allow).then_some(ruling)
     }
 
     /// A line that is not understood is asked about, unless this very line was allowed.
     fn ambiguous_line(&mut self, ambiguity: String, is_granted: bool) {
-        let ruling = match self.default_for_command() {
+        let ruling = match self.default_in(self.command_mode) {
             (Verdict::Ask, _) if is_granted => allowed_for_session(EXACTLY_THIS),
             (Verdict::Ask, Reason::Mode) => (Verdict::Ask, Reason::Ambiguous(ambiguity)),
             (Verdict::Deny, _) => (Verdict::Deny, Reason::Ambiguous(ambiguity)),
@@ -456,7 +444,7 @@ impl Decider<'_> {
         covers_access: bool,
     ) -> Ruling {
         let class = shell::classify(simple);
-        let default = self.default_for_command();
+        let default = self.default_in(self.command_mode);
         // The settings of the repository, or a toolchain file, may make it run another program.
         let is_unasked = class.is_read_only || command.edits.is_some();
         let is_chosen =
@@ -522,7 +510,7 @@ impl Decider<'_> {
     /// A command that could ruin the system is asked about, whatever was allowed.
     fn possible_ruin(&self, what: &'static str, simple: &SimpleCommand) -> Ruling {
         let reason = Some(Reason::Destructive(what));
-        let default = self.default_for_command();
+        let default = self.default_in(self.command_mode);
         self.apply_rules(|rule| rule.matches_command(simple), None, reason, default)
     }
 

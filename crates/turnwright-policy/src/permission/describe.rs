@@ -137,12 +137,11 @@ impl JudgedCall<'_> {
     pub fn describe_confinement(&self) -> String {
         let policy = self.policy;
         match Confinement::for_call(*self) {
-            Confinement::Unconfined if !policy.can_confine => {
-                "no sandbox here: it can change everything that you can, and use the network"
-                    .to_owned()
-            }
             Confinement::Unconfined => {
-                "no sandbox: it can change everything that you can, and use the network".to_owned()
+                let here = if policy.can_confine { "" } else { " here" };
+                format!(
+                    "no sandbox{here}: it can change everything that you can, and use the network"
+                )
             }
             Confinement::Sandboxed { workspace_writable, network, extra_writable, further } => {
                 let mut places: Vec<_> =
@@ -163,8 +162,9 @@ impl JudgedCall<'_> {
                     (false, true) => "no network, without which it fails",
                     (false, false) => "no network",
                 };
-                let further = further_access(&further);
-                format!("in the sandbox: may change {places}; {network}{further}")
+                let further = access_nouns(&further, &PathBases::default());
+                let all: Vec<_> = [network.to_owned()].into_iter().chain(further).collect();
+                format!("in the sandbox: may change {places}; {}", all.join("; "))
             }
         }
     }
@@ -477,16 +477,6 @@ pub(super) fn access_nouns(access: &ExtraAccess, bases: &PathBases) -> Vec<Strin
         |address| format!("connections to {address}"),
         |port| format!("port {port} open to your programs"),
     )
-}
-
-/// The access of a confined command beyond writing and the network, for the line about its confinement.
-fn further_access(access: &ExtraAccess) -> String {
-    let mut text = String::new();
-    for noun in access_nouns(access, &PathBases::default()) {
-        text.push_str("; ");
-        text.push_str(&noun);
-    }
-    text
 }
 
 /// The addresses to connect to. `localhost` stands for both of its addresses.

@@ -2,6 +2,7 @@
 //! no files.
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +11,6 @@ use std::sync::{Arc, OnceLock};
 use globset::{GlobBuilder, GlobSet, escape};
 
 use super::rule::PathBases;
-use super::rule::parser::RuleError;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::look_alike::composed;
 
@@ -50,14 +50,7 @@ enum GlobBase {
 }
 
 /// Matches paths relative to a base, and everything below a match.
-struct Matcher {
-    tail: String,
-    ignore_case: bool,
-    method: MatchMethod,
-}
-
-/// How paths are matched.
-enum MatchMethod {
+enum Matcher {
     /// Literal names, one below the other. Most globs are no more than that, and comparing names is
     /// fast.
     Names {
@@ -69,7 +62,7 @@ enum MatchMethod {
     },
     /// A glob that is compiled when it is first used: compiling hundreds of them would delay the
     /// start of a session.
-    Glob(OnceLock<Option<GlobSet>>),
+    Glob { tail: String, compiled: OnceLock<Option<GlobSet>> },
 }
 
 impl Glob {
@@ -78,8 +71,8 @@ impl Glob {
     /// should use `ignore_case`, because some file systems ignore case.
     ///
     /// # Errors
-    /// If the text is not valid.
-    pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, RuleError> {
+    /// What is wrong with the text.
+    pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, String> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));
         Ok(Glob {
@@ -112,15 +105,15 @@ impl Glob {
     /// True if it matches this path, which must have symlinks resolved.
     pub fn matches(&self, path: &Path, bases: &PathBases) -> bool {
         let Some(matcher) = &self.matcher else { return true };
-        let is_below =
-            |base: &PathBuf| path.strip_prefix(base).is_ok_and(|rest| matcher.is_match(rest));
-        let matches_link_target =
-            self.link_targets.iter().any(|link_target| link_target.is_match(below_root(path)));
-        matches_link_target
+        let ignore_case = self.ignore_case;
+        let is_below = |base: &PathBuf| {
+            path.strip_prefix(base).is_ok_and(|rest| matcher.is_match(rest, ignore_case))
+        };
+        self.link_targets.iter().any(|target| target.is_match(below_root(path), ignore_case))
             || match self.base {
                 GlobBase::Project => bases.roots.iter().any(is_below),
                 GlobBase::Home => bases.home.iter().any(is_below),
-                GlobBase::Root => matcher.is_match(below_root(path)),
+                GlobBase::Root => matcher.is_match(below_root(path), ignore_case),
             }
     }
 
@@ -183,7 +176,7 @@ impl Glob {
 }
 
 /// Splits a glob into its base and the pattern below it.
-fn split(text: &str) -> Result<(GlobBase, String), RuleError> {
+fn split(text: &str) -> Result<(GlobBase, String), String> {
     if text.chars().any(char::is_control) {
         return Err("it contains a control character".into());
     }
@@ -224,43 +217,44 @@ fn names_drive(text: &str) -> bool {
 }
 
 impl Matcher {
-    fn new(tail: &str, ignore_case: bool) -> Result<Matcher, RuleError> {
+    fn new(tail: &str, ignore_case: bool) -> Result<Matcher, String> {
         // A rule that denies holds for every Unicode form of a name, because they look the same.
-        let tail_to_match = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
-        let tail = tail_to_match.as_ref();
-        let method = literal_names(tail).unwrap_or(MatchMethod::Glob(OnceLock::new()));
-        if matches!(method, MatchMethod::Glob(_)) && !is_certainly_valid(tail) {
+        let tail = if ignore_case { composed(tail) } else { Cow::Borrowed(tail) };
+        if let Some(names) = literal_names(&tail) {
+            return Ok(names);
+        }
+        if !is_certainly_valid(&tail) {
             // Checked before anything is appended: an unclosed bracket must not close over that.
-            build_glob(tail, ignore_case)?;
+            build_glob(&tail, ignore_case)?;
         }
-        Ok(Matcher { tail: tail.to_owned(), ignore_case, method })
+        Ok(Matcher::Glob { tail: tail.into_owned(), compiled: OnceLock::new() })
     }
 
-    fn is_match(&self, path: &Path) -> bool {
-        match path.to_str().filter(|_| self.ignore_case).map(composed) {
-            Some(Cow::Owned(path)) => self.is_match_of_form(Path::new(&path)),
-            _ => self.is_match_of_form(path),
+    /// Returns true if a path matches. `ignore_case` is the same as for [`new`](Self::new).
+    fn is_match(&self, path: &Path, ignore_case: bool) -> bool {
+        match path.to_str().filter(|_| ignore_case).map(composed) {
+            Some(Cow::Owned(path)) => self.is_match_of_form(Path::new(&path), ignore_case),
+            _ => self.is_match_of_form(path, ignore_case),
         }
     }
 
-    fn is_match_of_form(&self, path: &Path) -> bool {
-        let (anywhere, only_below, names) = match &self.method {
-            MatchMethod::Names { anywhere, only_below, names } => (*anywhere, *only_below, names),
+    fn is_match_of_form(&self, path: &Path, ignore_case: bool) -> bool {
+        let (anywhere, only_below, names) = match self {
+            Matcher::Names { anywhere, only_below, names } => (*anywhere, *only_below, names),
             // A glob that is too large to compile matches everything in rules that deny, and
             // nothing in rules that allow.
-            MatchMethod::Glob(compiled) => {
-                let compiled = compiled.get_or_init(|| compile(&self.tail, self.ignore_case).ok());
-                return compiled
-                    .as_ref()
-                    .map_or(self.ignore_case, |matcher| matcher.is_match(path));
+            Matcher::Glob { tail, compiled } => {
+                let compiled = compiled.get_or_init(|| compile(tail, ignore_case).ok());
+                return compiled.as_ref().map_or(ignore_case, |matcher| matcher.is_match(path));
             }
         };
         // `C:` in a pattern stands for `C:\\`.
         let mut rest = path.components().filter(|component| *component != Component::RootDir);
         loop {
             let mut parts = rest.clone();
-            let matches =
-                names.iter().all(|name| parts.next().is_some_and(|part| self.is_name(part, name)));
+            let matches = names.iter().all(|name| {
+                parts.next().is_some_and(|part| is_same_name(part.as_os_str(), name, ignore_case))
+            });
             if matches && (!only_below || parts.next().is_some()) {
                 return true;
             }
@@ -269,41 +263,40 @@ impl Matcher {
             }
         }
     }
+}
 
-    fn is_name(&self, part: Component<'_>, name: &str) -> bool {
-        let part = part.as_os_str();
-        if self.ignore_case { part.eq_ignore_ascii_case(name) } else { part == name }
-    }
+fn is_same_name(part: &OsStr, name: &str, ignore_case: bool) -> bool {
+    if ignore_case { part.eq_ignore_ascii_case(name) } else { part == name }
 }
 
 /// The fast method for a pattern of literal names; `None` if it has wildcards.
-fn literal_names(tail: &str) -> Option<MatchMethod> {
+fn literal_names(tail: &str) -> Option<Matcher> {
     if tail == "**" {
-        return Some(MatchMethod::Names { anywhere: false, only_below: false, names: Vec::new() });
+        return Some(Matcher::Names { anywhere: false, only_below: false, names: Vec::new() });
     }
     let (anywhere, rest) = tail.strip_prefix("**/").map_or((false, tail), |rest| (true, rest));
     let (only_below, rest) = rest.strip_suffix("/**").map_or((false, rest), |rest| (true, rest));
     (!has_wildcard(rest)).then(|| {
         let names = rest.split('/').map(str::to_owned).collect();
-        MatchMethod::Names { anywhere, only_below, names }
+        Matcher::Names { anywhere, only_below, names }
     })
 }
 
-fn compile(tail: &str, ignore_case: bool) -> Result<GlobSet, RuleError> {
+fn compile(tail: &str, ignore_case: bool) -> Result<GlobSet, String> {
     let below = if tail.ends_with("/**") || tail == "**" { "" } else { "{,/**}" };
     let glob = build_glob(&format!("{tail}{below}"), ignore_case)?;
     // Unlike `GlobSet`, `GlobMatcher` panics if the compiled glob is too large.
-    GlobSet::builder().add(glob).build().map_err(|error| error.kind().to_string().into())
+    GlobSet::builder().add(glob).build().map_err(|error| error.kind().to_string())
 }
 
-fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, RuleError> {
+fn build_glob(glob: &str, ignore_case: bool) -> Result<globset::Glob, String> {
     GlobBuilder::new(glob)
         .literal_separator(true)
         .backslash_escape(true)
         .empty_alternates(true)
         .case_insensitive(ignore_case)
         .build()
-        .map_err(|error| error.kind().to_string().into())
+        .map_err(|error| error.kind().to_string())
 }
 
 /// Returns true if a glob consists of nothing but parts that are easy to check. Others are built to see what is wrong
@@ -471,12 +464,13 @@ mod tests {
             ignore_case in proptest::bool::ANY,
         ) {
             let quick = Matcher::new(&tail, ignore_case).unwrap();
-            assert!(matches!(quick.method, MatchMethod::Names { .. }), "{tail}");
+            assert!(matches!(quick, Matcher::Names { .. }), "{tail}");
             let path = Path::new(&path);
             let compiled = compile(&tail, ignore_case).unwrap();
             // Paths with symlinks resolved have no such parts.
             if !path.components().any(|component| !matches!(component, Component::Normal(_))) {
-                assert_eq!(quick.is_match(path), compiled.is_match(path), "{tail} {path:?}");
+                let found = quick.is_match(path, ignore_case);
+                assert_eq!(found, compiled.is_match(path), "{tail} {path:?}");
             }
         }
     }

@@ -172,7 +172,7 @@ pub(crate) enum GrantedCommands {
     /// Commands with these words, in lines that are understood.
     Matching(Pattern),
     /// This very line, in its folder.
-    Exactly(Box<Effect>),
+    Exactly(Box<ShellCommand>),
 }
 
 impl AccessGrant {
@@ -182,16 +182,13 @@ impl AccessGrant {
         match &self.commands {
             GrantedCommands::All => format!("every command {access}"),
             GrantedCommands::Matching(pattern) => format!("{pattern} {access}"),
-            GrantedCommands::Exactly(effect) => match &**effect {
-                Effect::Exec(command) => format!("exactly {} {access}", command.line),
-                _ => access,
-            },
+            GrantedCommands::Exactly(command) => format!("exactly {} {access}", command.line),
         }
     }
 
     /// Returns true if it is about exactly this line.
-    fn is_for_line(&self, effect: &Effect) -> bool {
-        matches!(&self.commands, GrantedCommands::Exactly(allowed) if **allowed == *effect)
+    fn is_for_line(&self, command: &ShellCommand) -> bool {
+        matches!(&self.commands, GrantedCommands::Exactly(allowed) if **allowed == *command)
     }
 
     fn is_about(&self, simple: &SimpleCommand) -> bool {
@@ -203,20 +200,19 @@ impl AccessGrant {
 impl Grants {
     /// Returns true if the user has allowed a command all this access for the session. A part of the line that only
     /// reads needs no grant of its own beside others that have one.
-    pub(crate) fn gives_access(&self, effect: &Effect, needed: &ExtraAccess) -> bool {
-        let Effect::Exec(command) = effect else { return false };
+    pub(crate) fn gives_access(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
         if self.access().is_empty() {
             return needed.is_none();
         }
         let left = self.left_of(needed, |grant| {
-            grant.commands == GrantedCommands::All || grant.is_for_line(effect)
+            grant.commands == GrantedCommands::All || grant.is_for_line(command)
         });
         left.is_none() || is_understood(command) && self.gives_each_command(command, &left)
     }
 
     /// Returns true if the user has allowed all this access to exactly this line.
-    pub(crate) fn gives_line_access(&self, effect: &Effect, needed: &ExtraAccess) -> bool {
-        self.left_of(needed, |grant| grant.is_for_line(effect)).is_none()
+    pub(crate) fn gives_line_access(&self, command: &ShellCommand, needed: &ExtraAccess) -> bool {
+        self.left_of(needed, |grant| grant.is_for_line(command)).is_none()
     }
 
     /// The part of some access that these grants do not give.

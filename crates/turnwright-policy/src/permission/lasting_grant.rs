@@ -265,7 +265,7 @@ impl LastingGrant {
             Reach::All => vec![GrantedCommands::All],
             Reach::Exact => {
                 self.exact.push(effect.clone());
-                vec![GrantedCommands::Exactly(Box::new(effect.clone()))]
+                vec![GrantedCommands::Exactly(Box::new(command.clone()))]
             }
             Reach::Alike => {
                 let mut commands = Vec::new();

@@ -47,7 +47,6 @@ pub use mode::{Mode, SharedMode};
 pub use policy_rules::{DeniedPaths, PolicyRules};
 pub use protected_paths::ProtectedPaths;
 pub use protected_paths::files::IDIOMATIC_VERSION_FILES;
-pub use rule::parser::RuleError;
 pub use rule::store::{ProjectRuleStore, RuleStoreError, StoredRule, StoredRules, project_folder};
 pub use rule::{
     LoadedRules, PathBases, Pattern, Rule, RuleAction, RuleContext, RuleSpec, Scope,

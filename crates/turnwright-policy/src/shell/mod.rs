@@ -40,7 +40,7 @@ pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
 pub use python_environment::{EnvironmentUse, environment_use};
 
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
-pub(crate) use programs::{WordList, is_in};
+pub(crate) use programs::{WordList, is_in, is_number};
 
 use args::{Args, git_subcommand, operands};
 use harm::{Harm, has_option, is_recursive, option_values};

@@ -46,11 +46,7 @@ fn works_offline(program: &Program, words: Args<'_>) -> bool {
         && (is_runner
             || words.iter().any(|word| word.text == "--version")
             || names_only_this_machine(program, words))
-        || is_git(program) && uses_local_repository(words)
-}
-
-fn is_git(program: &Program) -> bool {
-    std::ptr::eq(program, programs::find("git"))
+        || std::ptr::eq(program, programs::find("git")) && uses_local_repository(words)
 }
 
 /// Options of git's subcommands that may precede the repository, and whose value is a word of its own.

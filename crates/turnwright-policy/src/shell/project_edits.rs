@@ -72,12 +72,6 @@ const fn editor(
     Editor { words, letters, options, folders: Folders::Whole }
 }
 
-impl Folders {
-    fn are_for_their_files(self) -> bool {
-        matches!(self, Folders::TheirFiles | Folders::TheirFilesOrHere)
-    }
-}
-
 impl Editor {
     const fn of(self, folders: Folders) -> Editor {
         Editor { folders, ..self }
@@ -188,6 +182,9 @@ impl Edited {
     fn add(&mut self, edit: &ProjectEdit<'_>, folder: &Path, disk: &impl LookUp) -> Option<()> {
         let is_maker = MAKERS.contains(&edit.command.program());
         let is_closed = edit.folders == Folders::Never;
+        // For these, only a folder's location matters.
+        let is_about_files =
+            matches!(edit.folders, Folders::TheirFiles | Folders::TheirFilesOrHere);
         self.closes_folders |= is_closed;
         for word in &edit.words {
             if args::may_be_option(word) {
@@ -198,8 +195,7 @@ impl Edited {
                 if place.is_folder && is_closed {
                     return None;
                 }
-                // For these, only the folder's location matters.
-                let is_judged = !edit.folders.are_for_their_files()
+                let is_judged = !is_about_files
                     || !place.is_folder
                     || place.target.scope != PathScope::Workspace;
                 self.made.extend(is_maker.then(|| place.target.path.clone()));

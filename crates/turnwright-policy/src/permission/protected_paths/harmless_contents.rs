@@ -7,7 +7,7 @@ use std::path::Path;
 use jsonc_parser::ast::{ObjectProp, Value};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use crate::shell::{WordList, is_in};
+use crate::shell::{WordList, is_in, is_number};
 
 /// Objects and lists in a JSON file; a file with more may be nested too deeply for the parser, which calls itself.
 const MAX_BRACKETS: usize = 100;
@@ -101,10 +101,6 @@ fn is_python_version(word: &str) -> bool {
     let pre_number = ["rc", "a", "b"].iter().find_map(|kind| pre_release.strip_prefix(kind));
     number.split('.').all(is_number)
         && (pre_release.is_empty() || pre_number.is_some_and(is_number))
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The path of a system Python, or of one in the project's `.venv/bin`, which is protected.

@@ -237,11 +237,7 @@ fn matches_name(wanted: &str, name: &str) -> bool {
 /// Splits a host and its port. An IPv6 address is in brackets.
 pub(super) fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
-        Some((name, port))
-            if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) =>
-        {
-            (name, Some(port))
-        }
+        Some((name, port)) if shell::is_number(port) => (name, Some(port)),
         _ => (host, None),
     }
 }
@@ -321,9 +317,7 @@ pub fn load_rules(specs: &[RuleSpec<'_>], scope: Scope, context: RuleContext<'_>
         let parsed = match spec.action {
             _ if index >= MAX_RULES => Err(format!("a file holds at most {MAX_RULES} rules")),
             None => Err("`effect` must be allow, ask or deny".to_owned()),
-            Some(action) => {
-                Rule::parse(spec.when, action, scope).map_err(|error| error.to_string())
-            }
+            Some(action) => Rule::parse(spec.when, action, scope),
         };
         match parsed {
             Ok(rule) => loaded.add(rule, spec, context),

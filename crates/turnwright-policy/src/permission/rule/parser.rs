@@ -17,8 +17,8 @@ impl Rule {
     /// Parses a rule such as `exec(cargo test)`.
     ///
     /// # Errors
-    /// If the text is not valid.
-    pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, RuleError> {
+    /// What is wrong with the text, after the rule and a colon.
+    pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, String> {
         Ok(Rule::new(action, Pattern::parse(text, action)?, scope))
     }
 }
@@ -28,10 +28,10 @@ impl Pattern {
     /// case-insensitive.
     ///
     /// # Errors
-    /// If the text is not valid.
-    pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, RuleError> {
+    /// What is wrong with the text, after the rule and a colon.
+    pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, String> {
         if text.len() > MAX_RULE_BYTES {
-            return Err(format!("it is longer than {MAX_RULE_BYTES} bytes").into());
+            return Err(format!("it is longer than {MAX_RULE_BYTES} bytes"));
         }
         let text = text.trim();
         let (tool, spec) = match text.split_once('(') {
@@ -42,13 +42,11 @@ impl Pattern {
             None => (text, None),
         };
         if !TOOLS.contains(&tool) {
-            return Err(format!("unknown tool; the tools are {}", TOOLS.join(", ")).into());
+            return Err(format!("unknown tool; the tools are {}", TOOLS.join(", ")));
         }
         match spec {
             None => Ok(pattern_for_all(tool)),
-            Some("") => {
-                Err(format!("the brackets are empty; `{tool}` alone means everything").into())
-            }
+            Some("") => Err(format!("the brackets are empty; `{tool}` alone means everything")),
             Some(spec) => parse_spec(tool, spec, action),
         }
     }
@@ -67,7 +65,7 @@ pub(super) fn pattern_for_all(tool: &str) -> Pattern {
     }
 }
 
-fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, RuleError> {
+fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, String> {
     let ignore_case = action != RuleAction::Allow;
     match tool {
         "exec" => exec(spec),
@@ -85,7 +83,7 @@ fn parse_spec(tool: &str, spec: &str, action: RuleAction) -> Result<Pattern, Rul
     }
 }
 
-fn exec(spec: &str) -> Result<Pattern, RuleError> {
+fn exec(spec: &str) -> Result<Pattern, String> {
     let (exact, spec) = spec.strip_prefix('=').map_or((false, spec), |rest| (true, rest));
     let (words, has_star) = parse_words(spec)?;
     if exact && (has_star || words.is_empty()) {
@@ -97,7 +95,7 @@ fn exec(spec: &str) -> Result<Pattern, RuleError> {
     Ok(Pattern::Exec { words, exact })
 }
 
-fn fetch(spec: &str) -> Result<Pattern, RuleError> {
+fn fetch(spec: &str) -> Result<Pattern, String> {
     let domain =
         spec.strip_prefix("domain:").ok_or("it must have the form `fetch(domain:HOST)`")?.trim();
     if domain == "*" {
@@ -113,29 +111,12 @@ fn fetch(spec: &str) -> Result<Pattern, RuleError> {
     Ok(Pattern::Fetch(format!("{wildcard}{host}{port}")))
 }
 
-fn name(text: &str) -> Result<String, RuleError> {
+fn name(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() || text.chars().any(|char| char.is_control() || char == '/') {
         return Err("a name is empty or contains `/` or a control character".into());
     }
     Ok(text.to_owned())
-}
-
-/// Says what is wrong with the text of a rule or a glob, after the rule and a colon.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct RuleError(String);
-
-impl From<String> for RuleError {
-    fn from(text: String) -> RuleError {
-        RuleError(text)
-    }
-}
-
-impl From<&str> for RuleError {
-    fn from(text: &str) -> RuleError {
-        RuleError(text.to_owned())
-    }
 }
 
 /// The maximum number of words in one rule. `may_match` needs a bit for each.
@@ -219,7 +200,7 @@ fn may_be_word(wanted: &str, word: &Word) -> bool {
 ///
 /// # Errors
 /// If the text is not valid.
-fn parse_words(text: &str) -> Result<(Vec<String>, bool), RuleError> {
+fn parse_words(text: &str) -> Result<(Vec<String>, bool), String> {
     let mut words: Vec<(String, bool)> = Vec::new();
     let mut word: Option<(String, bool)> = None;
     let mut chars = text.chars();
@@ -243,11 +224,10 @@ fn parse_words(text: &str) -> Result<(Vec<String>, bool), RuleError> {
     if let Some((word, _)) = words.iter().find(|word| word.1) {
         return Err(format!(
             "`{word}`: `*` must be a separate word at the end; quote it to match it literally"
-        )
-        .into());
+        ));
     }
     if words.len() > MAX_WORDS || words.iter().any(|word| word.0.chars().any(char::is_control)) {
-        return Err(format!("it has more than {MAX_WORDS} words, or a control character").into());
+        return Err(format!("it has more than {MAX_WORDS} words, or a control character"));
     }
     Ok((words.into_iter().map(|word| word.0).collect(), has_more))
 }
@@ -256,7 +236,7 @@ fn quoted_part(
     quote: char,
     chars: &mut std::str::Chars<'_>,
     word: &mut String,
-) -> Result<(), RuleError> {
+) -> Result<(), String> {
     const UNCLOSED: &str = "a quote is not closed";
     loop {
         match chars.next().ok_or(UNCLOSED)? {
@@ -339,7 +319,7 @@ mod tests {
             ("read(../x)", "a part is empty, `.` or `..`, which never matches"),
             ("read([)", "unclosed character class; missing ']'"),
         ] {
-            let got = Pattern::parse(text, RuleAction::Allow).map_err(|error| error.to_string());
+            let got = Pattern::parse(text, RuleAction::Allow);
             assert_eq!(got, Err(expected.to_owned()), "{text}");
         }
     }

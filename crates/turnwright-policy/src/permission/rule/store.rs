@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Pattern, Rule, RuleAction, Scope};
 use turnwright_types::error_text::{io_error_text, json_error_text};
 use turnwright_types::hash::fnv1a;
-use turnwright_types::private_file;
-use turnwright_types::private_file::FileLock;
+use turnwright_types::private_file::{self, FileLock};
 use turnwright_types::text;
 use turnwright_types::timestamp;
 

@@ -349,9 +349,7 @@ fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Ta
         None => return Vec::new(),
         Some(Harm::Deletes | Harm::Formats) if selects => Harm::DeletesSome,
         Some(Harm::Formats) => Harm::Deletes,
-        Some(Harm::Deletes | Harm::ChangesPermissionsRecursively) if !selects => {
-            harm.unwrap_or(Harm::RunsForEachFile)
-        }
+        Some(deep @ (Harm::Deletes | Harm::ChangesPermissionsRecursively)) if !selects => deep,
         Some(_) => Harm::RunsForEachFile,
     };
     match starts {
@@ -362,8 +360,7 @@ fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Ta
 
 /// The harm that a program does to the files that it is started for; `None` if it only reads them.
 fn harm_of_command(words: Args<'_>) -> Option<Harm> {
-    let end = words.iter().position(|word| [";", "+"].contains(&word.text.as_str()));
-    let words = &words[..end.unwrap_or(words.len())];
+    let words = read_only::command_after_exec(words).unwrap_or(words);
     let command =
         SimpleCommand { words: words.to_vec(), has_unknown_args: true, ..SimpleCommand::default() };
     if words.is_empty() || read_only::reads(&command).is_some() {

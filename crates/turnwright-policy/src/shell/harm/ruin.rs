@@ -253,9 +253,9 @@ impl<'a> CommandContext<'a> {
     /// The ruin of a program whose name is unknown and which has the system or a home folder as an argument.
     fn ruin_of_unknown_program(&self, command: &SimpleCommand) -> Option<Ruin> {
         let (program, words) = command.words.split_first()?;
-        let is_unknown = program.text.is_empty() || program.text.contains('$') || program.is_glob;
-        let is_known = program.text == "[" || !is_unknown;
-        let may_ruin = !is_known
+        let name = program.text.as_str();
+        let is_unknown = name.is_empty() || name.contains('$') || program.is_glob && name != "[";
+        let may_ruin = is_unknown
             && operands(words).any(|word| {
                 matches!(self.kind_of_path(&word.text), PathKind::System | PathKind::Home)
             });

@@ -155,6 +155,11 @@ pub(super) fn find(name: &str) -> &'static Program {
     INDEX.get(name).copied().unwrap_or(&UNKNOWN)
 }
 
+/// True if a text consists of digits.
+pub(crate) fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// True if a list contains a word.
 pub(crate) fn is_in(list: WordList, word: &str) -> bool {
     (1..=list.len()).contains(&word.len()) && list.split(' ').any(|known| known == word)

@@ -8,7 +8,7 @@ use crate::shell::read_only::Operands::{self, Format, Words};
 use crate::shell::read_only::{FilesRead, UnknownArgs, add_path, glob_folders};
 use crate::shell::{SimpleCommand, Word};
 
-use super::{ANYTHING, Program, Starts, WordList, is_in, program};
+use super::{ANYTHING, Program, Starts, WordList, is_in, is_number, program};
 use crate::shell::harm::{Danger, SHUTDOWN};
 use crate::shell::syntax::parser::word;
 use crate::shell::syntax::shell_state;
@@ -224,10 +224,6 @@ fn sleep(words: &[Word]) -> FilesRead {
     (is_plain && is_short && !word.is_glob).then(Vec::new)
 }
 
-fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
-}
-
 /// True for durations: `9`, `0.5`, `2m`.
 fn is_duration(word: &str) -> bool {
     let number = word.strip_suffix(['s', 'm', 'h', 'd']).unwrap_or(word);
@@ -323,7 +319,9 @@ fn ps(words: &[Word]) -> FilesRead {
 
 /// `shutdown`, `reboot` and the like.
 fn shuts_down(words: Args<'_>) -> Option<&'static str> {
-    (!asks_help(words)).then_some(SHUTDOWN)
+    // `-c` cancels a shutdown.
+    let asks_help = words.first().is_some_and(|word| is_in("--help --version -c", &word.text));
+    (!asks_help).then_some(SHUTDOWN)
 }
 
 /// `init 0`.
@@ -343,11 +341,6 @@ fn stops_system(words: Args<'_>) -> Option<&'static str> {
             || is_in("isolate start", word) && isolates.is_some_and(|target| is_in(stops, target))
     });
     is_end.then_some(SHUTDOWN)
-}
-
-/// Also true for `shutdown -c`, which cancels one.
-fn asks_help(words: Args<'_>) -> bool {
-    words.first().is_some_and(|word| is_in("--help --version -c", &word.text))
 }
 
 /// True for `kill -9 -1`, `kill -s KILL -1` and `kill -- -1`. In `kill -1 7`, `-1` is a signal

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use turnwright_types::shell_script::ShellDialect;
 
-use super::super::{SimpleCommand, Word};
+use super::super::{SimpleCommand, Word, is_number};
 use super::parser::parse_substitution;
 use super::shell_state;
 
@@ -78,9 +78,7 @@ pub(in crate::shell) struct RawWord {
 impl RawWord {
     /// True if the shell may take it for the number of a file descriptor.
     pub(in crate::shell) fn is_number(&self) -> bool {
-        !self.is_quoted
-            && !self.text.is_empty()
-            && self.text.bytes().all(|byte| byte.is_ascii_digit())
+        !self.is_quoted && is_number(&self.text)
     }
 }
 
@@ -88,10 +86,11 @@ impl RawWord {
 /// of the names that match.
 pub(in crate::shell) type Variable = (String, Option<Word>);
 
+#[derive(Default)]
 pub(in crate::shell) struct Lexer<'a> {
     text: &'a str,
     pub(in crate::shell) position: usize,
-    dialect: ShellDialect,
+    is_bash: bool,
     /// The number of lines that the text is nested in.
     pub(super) shell_depth: usize,
     /// How many brackets and loops are open.
@@ -113,20 +112,7 @@ pub(in crate::shell) struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     pub(in crate::shell) fn new(text: &'a str, dialect: ShellDialect) -> Lexer<'a> {
-        Lexer {
-            text,
-            position: 0,
-            dialect,
-            shell_depth: 0,
-            depth: 0,
-            list_count: 0,
-            is_in_brackets: false,
-            folder: None,
-            variables: Vec::new(),
-            is_at_folder: false,
-            substituted: Vec::new(),
-            expansion: None,
-        }
+        Lexer { text, is_bash: dialect == ShellDialect::Bash, ..Lexer::default() }
     }
 
     /// Skips a keyword where a command may begin. False if there is another word.
@@ -202,7 +188,6 @@ impl<'a> Lexer<'a> {
     }
 
     fn terminator(&mut self) -> Result<Token, Ambiguity> {
-        let is_bash = self.dialect == ShellDialect::Bash;
         let terminator = if self.eat("\n") {
             Terminator::Newline
         } else if self.eat("&&") {
@@ -210,13 +195,12 @@ impl<'a> Lexer<'a> {
         } else if self.eat("||") {
             Terminator::Or
         } else if self.eat("&>>") || self.eat("&>") {
-            return if is_bash { Ok(Token::RedirectBoth) } else { Err(SHELL_SPECIFIC) };
+            return if self.is_bash { Ok(Token::RedirectBoth) } else { Err(SHELL_SPECIFIC) };
         } else if self.eat("|&") {
-            return if is_bash {
-                Ok(Token::Terminator(Terminator::Pipe))
-            } else {
-                Err(SHELL_SPECIFIC)
-            };
+            if !self.is_bash {
+                return Err(SHELL_SPECIFIC);
+            }
+            Terminator::Pipe
         } else if self.eat("&") {
             Terminator::Background
         } else if self.eat("|") {
@@ -229,16 +213,15 @@ impl<'a> Lexer<'a> {
     }
 
     fn redirect(&mut self) -> Result<Token, Ambiguity> {
-        let is_bash = self.dialect == ShellDialect::Bash;
         let kind = if self.eat("<<<") {
-            if !is_bash {
+            if !self.is_bash {
                 return Err(SHELL_SPECIFIC);
             }
             self.expansion.get_or_insert(HERE_DOCUMENT);
             RedirectKind::HereString
         } else if self.eat("<<") {
             return Err(HERE_DOCUMENT);
-        } else if is_bash && self.eat("<(") {
+        } else if self.is_bash && self.eat("<(") {
             return self.process_substitution();
         } else if self.eat("<(") || self.eat(">(") {
             return Err(SUBSTITUTION);

@@ -103,7 +103,7 @@ impl ProtectedSnapshot {
     ) -> ProtectedSnapshot {
         let repositories = Arc::new(new.into_iter().collect());
         let judge = reference.as_ref().map(|before| Arc::clone(&before.judge)).unwrap_or_default();
-        ProtectedSnapshot { repositories, judge, reference, ..ProtectedSnapshot::default() }
+        ProtectedSnapshot { repositories, reference, judge, ..ProtectedSnapshot::default() }
     }
 
     /// Returns true if this is a file in a subfolder that programs obey. Without it less is run, and after a move

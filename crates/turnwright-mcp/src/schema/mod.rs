@@ -341,7 +341,7 @@ impl<'a> Validation<'a> {
     }
 
     fn number(&self, schema: &Map<String, Value>, number: &Number) -> Validated {
-        let bounds: [(&str, fn(Ordering) -> bool, &str); 4] = [
+        let bounds: [(&str, IsAllowed, &str); 4] = [
             ("minimum", Ordering::is_ge, "less than the minimum of"),
             ("maximum", Ordering::is_le, "greater than the maximum of"),
             ("exclusiveMinimum", Ordering::is_gt, "not greater than"),
@@ -459,6 +459,9 @@ fn is_of_type(name: &str, value: &Value) -> bool {
         _ => true,
     }
 }
+
+/// Tells from the comparison of a number with a bound whether the number is allowed.
+type IsAllowed = fn(Ordering) -> bool;
 
 fn non_empty_list<'a>(schema: &'a Map<String, Value>, key: &str) -> Option<&'a Vec<Value>> {
     schema.get(key).and_then(Value::as_array).filter(|list| !list.is_empty())

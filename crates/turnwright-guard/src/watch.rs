@@ -442,7 +442,13 @@ impl CommandSite {
                 watch.checked.cancel();
                 if watch.is_unconfined {
                     let changes = ChangingCall::begin(guard, [None]);
-                    guard.keep_while_running(Arc::clone(job), changes);
+                    let ended = Arc::clone(job);
+                    // Not dropped on another thread: while it waited for one, changes by other commands would count as
+                    // this one's.
+                    guard.tracker.spawn(async move {
+                        ended.wait_for_end().await;
+                        drop(changes);
+                    });
                 }
             }
         }

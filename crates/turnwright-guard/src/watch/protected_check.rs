@@ -578,7 +578,74 @@ fn undo_changes(before: &ProtectedSnapshot, quarantine: &Path) -> Option<Protect
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use futures_util::future::BoxFuture;
+
     use super::*;
+    use crate::confinement::CommandConfinement;
+    use crate::watch::tests::{NotingClient, site_in};
+    use turnwright_policy::permission::{Grants, Judgement, Mode, PolicyRules, judge};
+    use turnwright_types::effect::Effect;
+    use turnwright_workspace::exec::{CommandExit, Jobs, OutputSink, RunningCommand, Signal};
+    use turnwright_workspace::real_path;
+
+    /// A command that ends at once.
+    struct QuickCommand;
+
+    impl RunningCommand for QuickCommand {
+        fn next_output<'a>(
+            &'a mut self,
+            _: OutputSink<'a>,
+        ) -> BoxFuture<'a, io::Result<Option<CommandExit>>> {
+            Box::pin(std::future::ready(Ok(Some(CommandExit::Code(0)))))
+        }
+
+        fn drain<'a>(&'a mut self, _: OutputSink<'a>) -> BoxFuture<'a, ()> {
+            Box::pin(std::future::ready(()))
+        }
+
+        fn stop(&mut self, _: Duration) -> BoxFuture<'_, bool> {
+            Box::pin(std::future::ready(false))
+        }
+
+        fn send_signal(&mut self, _: Signal) {}
+
+        fn write_input<'a>(&'a mut self, _: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    async fn watch_while_the_only_thread_is_busy() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = real_path(folder.path()).unwrap();
+        let site = site_in(&root, &root, Arc::new(NotingClient::default()));
+        let jobs = Jobs::new(root.join("outputs").join("s"));
+        let job = jobs.admit("true").unwrap().run(Box::new(QuickCommand), Vec::new(), None);
+        job.wait_for_end().await;
+        let rules = PolicyRules::default();
+        let effects = vec![Effect::SessionState];
+        let judged = judge(&rules, Mode::Full, &Grants::default(), effects);
+        let Judgement::Allowed(pass) = judged else { panic!("it is not allowed") };
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let busy = spawn_blocking(move || released.recv().ok());
+        site.watch(&job, &pass, CommandConfinement::default());
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let later = SystemTime::now() + CLOCK_LAG * 2;
+        assert!(site.guard.state.lock().changes.have_been_unknown());
+        assert!(!site.guard.state.lock().changes.are_unknown(later));
+        drop(release);
+        busy.await.unwrap();
+    }
+
+    #[test]
+    fn the_end_of_a_command_without_a_sandbox_is_noted_without_waiting_for_a_thread() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(watch_while_the_only_thread_is_busy());
+    }
 
     #[test]
     fn what_a_call_may_change_it_may_change_only_while_it_runs() {

@@ -72,7 +72,7 @@ impl Replayed {
     }
 }
 
-/// The replayed parts, and the model that the client wants from the start.
+/// The replayed parts, and the initial model that the client wants.
 type ReplayResult = Result<(Replayed, Option<ChosenModel>), StoreError>;
 
 /// The connection of a session to its client.

@@ -158,7 +158,7 @@ pub(super) async fn open_and_run(
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
 
-/// The options of a session, and its slash commands but for those of MCP servers.
+/// The options of a session, and its slash commands except those of MCP servers.
 pub(crate) type SessionOptions = (Vec<ConfigOption>, Vec<SlashCommand>);
 
 /// Reports the options with which a session would be opened. Nothing is opened, stored or sent to the client
@@ -194,7 +194,7 @@ async fn look_at_options(
     let lifecycle = Lifecycle::new(host.stop_token(), CancelFlag::default(), None);
     let mut actor = SessionActor::new(Arc::clone(&host), conversation, announcements, lifecycle);
     if is_stored {
-        // It may be open, or may have been a moment ago.
+        // The session may be open, or have been open a moment ago.
         host.store().flush().await.ok();
         let name = id.clone();
         let reading = host.store().read(move |connection| read::session(connection, &name));

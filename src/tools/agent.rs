@@ -313,8 +313,8 @@ impl HelperSet {
         }
     }
 
-    /// Notes that a helper has asked the user something, or that a question is no longer open. It waits for the user
-    /// while any is.
+    /// Notes that a helper has asked the user something, or that a question is no longer open. The helper
+    /// waits for the user while any question is open.
     pub(crate) fn count_question(&self, session: &SessionId, is_open: bool) {
         let mut state = self.state.lock();
         let Some(helper) = state.running.get_mut(session) else { return };

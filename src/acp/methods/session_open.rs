@@ -175,8 +175,7 @@ fn read_typed<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T,
         match (entry["type"].as_str(), entry.get("value")) {
             (Some("id"), Some(Value::String(_))) | (Some("boolean"), Some(Value::Bool(_))) => {}
             (None | Some("id" | "boolean"), _) | (_, None) => {
-                let text =
-                    "Each entry of `configOptions` must have a `type` and a `value` of that type";
+                let text = "An entry of `configOptions` needs a `type` and a `value` of that type";
                 return Err(Error::InvalidParams(text.to_owned()));
             }
             _ => {

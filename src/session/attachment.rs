@@ -74,7 +74,7 @@ impl Replayed {
 
 /// A step of a takeover that has ended.
 pub(super) enum TakeoverStep {
-    /// The model that the client wants from the start was looked for.
+    /// The initial model that the client wants was looked for.
     ModelFound(Option<ChosenModel>),
     /// The client has the stored conversation, or it could not be read.
     Replayed(Result<Replayed, StoreError>),

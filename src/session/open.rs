@@ -157,7 +157,7 @@ pub(super) async fn open_and_run(
     Box::pin(opening.start_and_run(actor, origin, options, servers, opened)).await;
 }
 
-/// The options of a session, and its slash commands but for those of MCP servers.
+/// The options of a session, and its slash commands except those of MCP servers.
 pub(crate) type SessionOptions = (Vec<ConfigOption>, Vec<SlashCommand>);
 
 /// Reports the options with which a session would be opened. Nothing is opened, stored or sent to the client

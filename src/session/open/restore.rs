@@ -39,7 +39,7 @@ pub(in crate::session) async fn read_row(
     store: &Store,
     id: &SessionId,
 ) -> Result<(SessionRow, Option<String>), Error> {
-    // It may be open, or may have been a moment ago.
+    // The session may be open, or have been open a moment ago.
     store.flush().await.ok();
     let name = id.clone();
     let reading = store.read(move |connection| {

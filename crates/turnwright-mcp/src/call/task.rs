@@ -1,5 +1,5 @@
-//! A call of which the server has made a task (the extension `io.modelcontextprotocol/tasks`). The server is asked
-//! for the task's state until the task has ended, also after its connection was lost.
+//! A call that the server has turned into a task (the extension `io.modelcontextprotocol/tasks`). The server is asked
+//! for the task's state until the task has ended, even after a lost connection.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::features::JsonObject;
 use crate::server::handshake::ServerInfo;
 use crate::transport::PeerError;
 
-/// The delay before a task is looked at if the server suggests none.
+/// The delay between two requests for a task's state if the server suggests none.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
-/// How often a request that failed in transport is sent again. The delay doubles each time.
+/// Maximum number of times that a request is sent again after a failure in transport. The delay doubles each time.
 const MAX_RETRIES: u32 = 8;
 /// Maximum number of input requests of one task.
 const MAX_INPUT_REQUESTS: usize = 32;
 /// Maximum length of a task's id.
 const MAX_ID_BYTES: usize = 1024;
-/// How long the cancellation of a task may take.
+/// The time that the cancellation of a task may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A task of a server. Dropping this cancels the task, unless it has ended.
@@ -45,7 +45,7 @@ pub(super) async fn follow(
     let is_declared = call.peer.0.info().is_some_and(ServerInfo::has_tasks);
     let id = state["taskId"].as_str().unwrap_or_default().to_owned();
     if !is_declared || id.is_empty() || id.len() > MAX_ID_BYTES {
-        return Err(unusable("it made a task of the call that cannot be used").into());
+        return Err(unusable("it turned the call into a task that cannot be used").into());
     }
     let mut task = RunningTask { call, id, has_ended: false };
     let created = Instant::now();
@@ -74,7 +74,7 @@ pub(super) async fn follow(
         task.call.within_limits(sleep(poll_interval(&state))).await?;
         state = task.request("tasks/get", JsonObject::new()).await?;
         if state["taskId"] != task.id.as_str() {
-            return Err(unusable("it spoke of another task than that of the call").into());
+            return Err(unusable("it reported on another task").into());
         }
         let status = state["status"].as_str().unwrap_or_default();
         task.has_ended = matches!(status, "completed" | "failed" | "cancelled");
@@ -92,7 +92,7 @@ pub(super) async fn follow(
 }
 
 impl RunningTask<'_, '_> {
-    /// Sends a request about the task. It is sent again if it was lost, which does no harm.
+    /// Sends a request about the task, again if it was lost. Sending it twice does no harm.
     async fn request(
         &mut self,
         method: &'static str,
@@ -122,7 +122,7 @@ impl RunningTask<'_, '_> {
                 }
                 Err(error) => {
                     let error = one_line(&error.to_string(), MAX_ERROR_CHARS);
-                    let why = format!("it says nothing of the call's task any more: {error}");
+                    let why = format!("it no longer reports on the call's task: {error}");
                     return Err(unusable(&why).into());
                 }
             }

@@ -231,7 +231,7 @@ const COPIED_COLUMNS: &[(&str, &str)] = &[
 /// blobs are shared. In the copy, unfinished calls fail and unfinished turns are cancelled.
 ///
 /// # Errors
-/// If there is no such session, or if it has no such cursor or no longer has it.
+/// If there is no such session, or if the session has no such cursor, or no longer has it.
 pub fn fork(
     connection: &Connection,
     from: &SessionId,

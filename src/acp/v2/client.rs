@@ -366,9 +366,8 @@ impl Client for AcpClientV2 {
         let session = schema::SessionId::new(self.session.to_arc());
         let params = encode::permission_request(session, request);
         Box::pin(async move {
-            let permission = self
-                .questions
-                .permission(&params, &offered, || self.wait_for_user(in_background));
+            let permission =
+                self.questions.permission(&params, &offered, || self.wait_for_user(in_background));
             not_cancelled(permission.await)
         })
     }

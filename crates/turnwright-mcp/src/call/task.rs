@@ -2,14 +2,17 @@
 //! for the task's state until the task has ended, also after its connection was lost.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::server_requests::{ServerMessageHandler, WaitingCall};
 use super::{
-    CallError, CallInFlight, MAX_ERROR_CHARS, MAX_MESSAGE_CHARS, answer_each, one_line, timeout,
+    CallError, CallInFlight, MAX_ERROR_CHARS, MAX_MESSAGE_CHARS, answer_one, one_line, timeout,
     unusable,
 };
 use crate::features::JsonObject;
@@ -26,13 +29,16 @@ const MAX_RETRIES: u32 = 8;
 const MAX_INPUT_REQUESTS: usize = 32;
 /// Maximum length of a task's id.
 const MAX_ID_BYTES: usize = 1024;
-/// How long the cancellation of a task may take.
+/// How long the cancellation of a task may take, and how long it waits for the next connection.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A task of a server. Dropping this cancels the task, unless it has ended.
 struct RunningTask<'a, 'b> {
     call: &'a mut CallInFlight<'b>,
     id: String,
+    created: Instant,
+    /// The status and the message that were told last.
+    known: (Value, String),
     has_ended: bool,
 }
 
@@ -47,51 +53,95 @@ pub(super) async fn follow(
     if !is_declared || id.is_empty() || id.len() > MAX_ID_BYTES {
         return Err(unusable("it made a task of the call that cannot be used").into());
     }
-    let mut task = RunningTask { call, id, has_ended: false };
-    let created = Instant::now();
-    let mut known = (Value::Null, String::new());
+    let known = (Value::Null, String::new());
+    let mut task = RunningTask { call, id, created: Instant::now(), known, has_ended: false };
+    task.tell_news(&state);
     let mut answered = HashSet::new();
-    loop {
-        let said = state["statusMessage"].as_str().unwrap_or_default();
-        let news = (state["status"].clone(), one_line(said, MAX_MESSAGE_CHARS));
-        if known != news {
-            task.call.tell(news.1.clone());
-            known = news;
+    while !task.has_ended {
+        let mut requests = state["inputRequests"].as_object().cloned().unwrap_or_default();
+        requests.retain(|key, _| !answered.contains(key));
+        if answered.len() + requests.len() > MAX_INPUT_REQUESTS {
+            return Err(unusable("it kept asking for more input").into());
         }
-        if let Value::Object(mut requests) = state["inputRequests"].take() {
-            requests.retain(|key, _| answered.insert(key.clone()));
-            if answered.len() > MAX_INPUT_REQUESTS {
-                return Err(unusable("it kept asking for more input").into());
-            }
-            if !requests.is_empty() {
-                let handler = task.call.peer.0.handler();
-                let answers = answer_each(requests, handler, task.call.caller).await?;
-                // The time that the user took is not time without progress.
-                task.call.tell(String::new());
-                task.request("tasks/update", answers).await?;
-            }
+        if requests.is_empty() {
+            state = task.next_state(&state).await?;
+            continue;
         }
-        task.call.within_limits(sleep(poll_interval(&state))).await?;
-        state = task.request("tasks/get", JsonObject::new()).await?;
-        if state["taskId"] != task.id.as_str() {
-            return Err(unusable("it spoke of another task than that of the call").into());
+        let answers = task.answer(requests, &mut state).await?;
+        if !answers.is_empty() {
+            answered.extend(answers.keys().cloned());
+            let answers = Value::Object(answers);
+            let params = JsonObject::from_iter([("inputResponses".to_owned(), answers)]);
+            task.request("tasks/update", params).await?;
         }
-        let status = state["status"].as_str().unwrap_or_default();
-        task.has_ended = matches!(status, "completed" | "failed" | "cancelled");
-        match status {
-            "working" | "input_required" => {}
-            "completed" => return Ok(state["result"].take()),
-            "failed" | "cancelled" => return Err(why_ended(status, &state).into()),
-            _ => return Err(unusable("it does not say whether the call's task has ended").into()),
-        }
-        let ttl = state["ttlMs"].as_u64().map(Duration::from_millis);
-        if ttl.is_some_and(|ttl| created.elapsed() > ttl) {
-            return Err(unusable("it no longer keeps the call's task, which has not ended").into());
-        }
+    }
+    match state["status"].as_str().unwrap_or_default() {
+        "completed" => Ok(state["result"].take()),
+        status => Err(why_ended(status, &state).into()),
     }
 }
 
 impl RunningTask<'_, '_> {
+    /// Shows the message of a state, unless it was shown already.
+    fn tell_news(&mut self, state: &Value) {
+        let said = state["statusMessage"].as_str().unwrap_or_default();
+        let news = (state["status"].clone(), one_line(said, MAX_MESSAGE_CHARS));
+        if self.known != news {
+            self.call.tell(news.1.clone());
+            self.known = news;
+        }
+    }
+
+    /// Waits until it is time to look at the task again, and returns its state.
+    async fn next_state(&mut self, last: &Value) -> Result<Value, CallError> {
+        self.call.within_limits(sleep(poll_interval(last))).await?;
+        let state = self.request("tasks/get", JsonObject::new()).await?;
+        if state["taskId"] != self.id.as_str() {
+            return Err(unusable("it spoke of another task than that of the call").into());
+        }
+        self.has_ended = is_over(&state);
+        if self.has_ended {
+            return Ok(state);
+        }
+        if !matches!(state["status"].as_str(), Some("working" | "input_required")) {
+            return Err(unusable("it does not say whether the call's task has ended").into());
+        }
+        let ttl = state["ttlMs"].as_u64().map(Duration::from_millis);
+        if ttl.is_some_and(|ttl| self.created.elapsed() > ttl) {
+            return Err(unusable("it no longer keeps the call's task, which has not ended").into());
+        }
+        self.tell_news(&state);
+        Ok(state)
+    }
+
+    /// Answers input requests while the task requires them, and looks at the task meanwhile: `state` becomes its
+    /// latest state. Returns the answers by their keys.
+    async fn answer(
+        &mut self,
+        requests: JsonObject,
+        state: &mut Value,
+    ) -> Result<JsonObject, CallError> {
+        let handler = self.call.peer.0.handler().clone();
+        let latest = watch::Sender::new(state.clone());
+        let answering = answer_required(requests, latest.subscribe(), &handler, self.call.caller);
+        let mut waiting = pin!(answering);
+        let answers = loop {
+            // The time that the user takes is not time without progress.
+            self.call.idle_deadline = self.call.deadline;
+            tokio::select! {
+                biased;
+                answers = &mut waiting => break answers?,
+                next = self.next_state(state) => *state = next?,
+            }
+            if self.has_ended {
+                break JsonObject::new();
+            }
+            latest.send_replace(state.clone());
+        };
+        self.call.tell(String::new());
+        Ok(answers)
+    }
+
     /// Sends a request about the task. It is sent again if it was lost, which does no harm.
     async fn request(
         &mut self,
@@ -139,22 +189,71 @@ fn why_ended(status: &str, state: &Value) -> String {
 }
 
 impl Drop for RunningTask<'_, '_> {
+    #[expect(clippy::disallowed_methods, reason = "it outlives its connection by seconds at most")]
     fn drop(&mut self) {
-        if !self.has_ended {
-            let params = JsonObject::from_iter([("taskId".to_owned(), self.id.as_str().into())]);
-            // The server may have been connected again since it was last asked.
-            let current = self.call.server.state().peer.clone();
-            let peer = current.as_ref().unwrap_or(&self.call.peer.0);
-            let mut request = peer.start("tasks/cancel", params);
-            peer.tasks().spawn(async move {
-                timeout(CANCEL_TIMEOUT, request.response()).await.ok();
-            });
+        if self.has_ended {
+            return;
         }
+        let params = JsonObject::from_iter([("taskId".to_owned(), self.id.as_str().into())]);
+        let peer = &self.call.peer.0;
+        let reconnected = self.call.server.reconnected(self.call.peer.1);
+        let mut request = peer.start("tasks/cancel", params.clone());
+        peer.tasks().spawn(async move {
+            let sent = timeout(CANCEL_TIMEOUT, request.response()).await;
+            if matches!(sent, Ok(Err(PeerError::Closed))) {
+                // Not among the tasks of the old connection, whose end waits for them.
+                tokio::spawn(async move {
+                    if let Ok(Some((peer, _))) = timeout(CANCEL_TIMEOUT, reconnected).await {
+                        let mut request = peer.start("tasks/cancel", params);
+                        timeout(CANCEL_TIMEOUT, request.response()).await.ok();
+                    }
+                });
+            }
+        });
     }
 }
 
-/// The delay before the task is looked at: as the server suggests, within limits.
+/// Answers these input requests, but for those that the task no longer requires before they are answered.
+async fn answer_required(
+    requests: JsonObject,
+    mut latest: watch::Receiver<Value>,
+    handler: &ServerMessageHandler,
+    caller: &WaitingCall,
+) -> Result<JsonObject, String> {
+    let mut answers = JsonObject::new();
+    for (key, request) in requests {
+        let withdrawn = async {
+            latest.wait_for(|state| !requires(state, &key)).await.ok();
+        };
+        let answer = tokio::select! {
+            biased;
+            () = withdrawn => continue,
+            answer = answer_one(request, handler, caller) => answer?,
+        };
+        answers.insert(key, answer);
+    }
+    Ok(answers)
+}
+
+/// Returns true if a task in this state requires the input with this key. If it requires input and does not say which,
+/// it has not withdrawn any.
+fn requires(state: &Value, key: &str) -> bool {
+    match &state["inputRequests"] {
+        Value::Object(requests) => requests.contains_key(key),
+        _ => state["status"] == "input_required",
+    }
+}
+
+fn is_over(state: &Value) -> bool {
+    matches!(state["status"].as_str(), Some("completed" | "failed" | "cancelled"))
+}
+
+/// The delay before the task is looked at: as the server suggests, within limits. The result of a task that has ended
+/// with the answer to its call is asked for at once.
 fn poll_interval(state: &Value) -> Duration {
+    if is_over(state) {
+        return Duration::ZERO;
+    }
     let suggested = state["pollIntervalMs"].as_u64().map(Duration::from_millis);
     suggested.unwrap_or(POLL_INTERVAL).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }

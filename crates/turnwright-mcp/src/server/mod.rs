@@ -21,6 +21,7 @@ use crate::features::skills::list_skills;
 use crate::features::tools::{ListedTool, list_tools};
 use crate::features::{JsonObject, Prompt, prompts};
 use crate::transport::Peer;
+use crate::transport::followed::FollowedResources;
 use connection::{ConnectFailure, ConnectRequest, Connection};
 use pool::ServerEnv;
 use spec::{ServerSpec, ServerTransport};
@@ -117,6 +118,7 @@ impl Server {
             environment,
             publisher,
             changed: Arc::default(),
+            followed: watch::Sender::default(),
             restart_requested: Arc::clone(&server.restart_requested),
             is_modern: AtomicBool::new(false),
             callers: server.callers.clone(),
@@ -196,14 +198,19 @@ impl Server {
 
     /// Waits for another connection than this one, which was lost. Returns its peer and its number; `None` if the
     /// server is not connected again by itself.
-    pub(crate) async fn reconnected(&self, lost: u64) -> Option<(Peer, u64)> {
+    pub(crate) fn reconnected(
+        &self,
+        lost: u64,
+    ) -> impl Future<Output = Option<(Peer, u64)>> + Send + use<> {
         let mut watch = self.watch();
-        let over = watch.wait_for(|state| {
-            let is_new = state.connection != lost && state.peer.is_some();
-            is_new || state.phase != ServerPhase::Ready && !state.is_about_to_connect()
-        });
-        let state = over.await.ok()?;
-        Some((state.peer.clone()?, state.connection))
+        async move {
+            let over = watch.wait_for(|state| {
+                let is_new = state.connection != lost && state.peer.is_some();
+                is_new || state.phase != ServerPhase::Ready && !state.is_about_to_connect()
+            });
+            let state = over.await.ok()?;
+            Some((state.peer.clone()?, state.connection))
+        }
     }
 
     /// Explains to the model why the connection of a running call was lost.
@@ -244,6 +251,8 @@ struct ServerTask {
     publisher: watch::Sender<Arc<ServerState>>,
     /// Notified when the server's tools or prompts have changed.
     changed: Arc<Notify>,
+    /// The resources that the next connection goes on following.
+    followed: watch::Sender<FollowedResources>,
     restart_requested: Arc<Notify>,
     /// Set once the server turns out to know only the protocol without a handshake.
     is_modern: AtomicBool,
@@ -278,7 +287,9 @@ impl ServerTask {
             self.publish_end(&end, is_down);
             // Closed only now, so that calls in flight find the reason in the state.
             if let Some(connection) = connection {
+                let peer = connection.peer().clone();
                 connection.close().await;
+                self.followed.send_replace(peer.take_followed());
             }
             let continues = match end {
                 ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
@@ -400,6 +411,7 @@ impl ServerTask {
         };
         let why = match request.until_deadline(listing).await {
             Ok(Ok(lists)) => {
+                peer.follow_again(self.followed.send_replace(FollowedResources::new()));
                 self.publish_ready(&connection, lists);
                 return Ok(connection);
             }

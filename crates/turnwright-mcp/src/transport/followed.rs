@@ -1,12 +1,13 @@
 //! The resources that conversations have read, and whose changes the server is asked to tell: with one subscription for
-//! each, which ends when nobody waits for it any more.
+//! each, which ends when nobody waits for it any more. One that is lost is opened again, once for each connection.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{JsonObject, Peer, ServerInfo};
+use super::{Channel, JsonObject, Peer, PeerError, ServerInfo};
 use turnwright_types::patience::timeout;
 
 /// Maximum number of resources of one connection that are followed.
@@ -15,6 +16,9 @@ const MAX_FOLLOWED: usize = 16;
 const MAX_URI_BYTES: usize = 2_000;
 /// How long the end of a subscription may take.
 const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Followed resources by their URIs, and whether they have changed.
+pub(crate) type FollowedResources = HashMap<String, watch::Sender<bool>>;
 
 impl Peer {
     /// Follows a resource. The value becomes true when the server says that it has changed, and the subscription ends
@@ -32,8 +36,23 @@ impl Peer {
         let (followed, changed) = watch::channel(false);
         open.resources.insert(uri.to_owned(), followed.clone());
         drop(open);
-        self.0.tasks.spawn(self.clone().subscribe(uri.to_owned(), followed));
+        self.0.tasks.spawn(self.clone().subscribe(uri.to_owned(), followed, 2));
         Some(changed)
+    }
+
+    /// Takes the resources that are still followed when the connection has ended.
+    pub(crate) fn take_followed(&self) -> FollowedResources {
+        std::mem::take(&mut self.0.open.lock().resources)
+    }
+
+    /// Goes on following the resources of the connection before, if the server tells of changes.
+    pub(crate) fn follow_again(&self, mut resources: FollowedResources) {
+        let is_told = self.info().is_some_and(ServerInfo::announces_resources);
+        resources.retain(|_, followed| is_told && followed.receiver_count() > 0);
+        self.0.open.lock().resources.extend(resources.clone());
+        for (uri, followed) in resources {
+            self.0.tasks.spawn(self.clone().subscribe(uri, followed, 1));
+        }
     }
 
     /// Tells whoever follows a resource that it has changed. The URI may be that of a part of it.
@@ -49,24 +68,26 @@ impl Peer {
         });
     }
 
-    /// Subscribes to a resource until nobody follows it any more.
-    async fn subscribe(self, uri: String, followed: watch::Sender<bool>) {
+    /// Subscribes to a resource until nobody follows it any more. The subscription is opened at most this often; then
+    /// the resource is forgotten.
+    async fn subscribe(self, uri: String, followed: watch::Sender<bool>, max_openings: usize) {
         let has_handshake = self.info().is_none_or(ServerInfo::has_handshake);
-        let (method, key, value) = if has_handshake {
-            ("resources/subscribe", "uri", json!(uri))
-        } else {
-            ("subscriptions/listen", "notifications", json!({ "resourceSubscriptions": [uri] }))
-        };
-        let mut request = self.start(method, JsonObject::from_iter([(key.to_owned(), value)]));
-        let subscribed = async move {
-            let answer = request.response().await;
-            tracing::debug!(?answer, "the subscription to a resource");
-            std::future::pending::<()>().await;
+        let subscribed = async {
+            for _ in 0..max_openings {
+                if !self.subscription_lost(&uri, has_handshake).await {
+                    break;
+                }
+            }
         };
         tokio::select! {
-            () = subscribed => {}
-            () = followed.closed() => {}
+            biased;
+            // First, because the next connection takes over what this one has not forgotten.
             () = self.closed() => return,
+            () = followed.closed() => {}
+            () = subscribed => {
+                let resources = &mut self.0.open.lock().resources;
+                return resources.retain(|_, other| !other.same_channel(&followed));
+            }
         }
         let others = self.0.open.lock().resources.get(&uri).map(watch::Sender::receiver_count);
         if has_handshake && others.unwrap_or_default() == 0 {
@@ -74,5 +95,24 @@ impl Peer {
             let mut end = self.start("resources/unsubscribe", params);
             timeout(UNSUBSCRIBE_TIMEOUT, end.response()).await.ok();
         }
+    }
+
+    /// Opens a subscription and waits until it is lost. Returns false if the server has refused it.
+    async fn subscription_lost(&self, uri: &str, has_handshake: bool) -> bool {
+        let (method, key, value) = if has_handshake {
+            ("resources/subscribe", "uri", json!(uri))
+        } else {
+            ("subscriptions/listen", "notifications", json!({ "resourceSubscriptions": [uri] }))
+        };
+        let mut request = self.start(method, JsonObject::from_iter([(key.to_owned(), value)]));
+        let answer = request.response().await;
+        tracing::debug!(?answer, "the subscription to a resource");
+        if has_handshake && answer.is_ok() {
+            match self.channel() {
+                Channel::Http(http) => http.session_renewed().await,
+                Channel::Pipes(_) | Channel::Link(_) => std::future::pending().await,
+            }
+        }
+        !matches!(answer, Err(PeerError::ErrorResponse(_)))
     }
 }

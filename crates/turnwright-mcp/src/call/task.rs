@@ -278,5 +278,22 @@ mod tests {
             let state = json!({ "pollIntervalMs": suggested });
             assert_eq!(poll_interval(&state), Duration::from_millis(expected), "{suggested}");
         }
+        let over = json!({ "status": "completed", "pollIntervalMs": 30_000 });
+        assert_eq!(poll_interval(&over), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_input_is_required_until_a_state_says_otherwise() {
+        let table = [
+            (json!({ "status": "input_required", "inputRequests": { "a": {} } }), true),
+            (json!({ "status": "working", "inputRequests": { "a": {} } }), true),
+            (json!({ "status": "input_required" }), true),
+            (json!({ "status": "input_required", "inputRequests": { "b": {} } }), false),
+            (json!({ "status": "input_required", "inputRequests": {} }), false),
+            (json!({ "status": "working" }), false),
+        ];
+        for (state, expected) in table {
+            assert_eq!(requires(&state, "a"), expected, "{state}");
+        }
     }
 }

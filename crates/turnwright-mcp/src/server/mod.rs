@@ -140,7 +140,7 @@ impl Server {
         Arc::new(server)
     }
 
-    fn new(
+    pub(crate) fn new(
         spec: ServerSpec,
         env: ServerEnv,
         state: watch::Receiver<Arc<ServerState>>,

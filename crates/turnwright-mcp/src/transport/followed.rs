@@ -116,3 +116,84 @@ impl Peer {
         !matches!(answer, Err(PeerError::ErrorResponse(_)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::StreamExt;
+    use futures_util::stream::{BoxStream, iter, pending};
+    use serde_json::value::RawValue;
+
+    use super::*;
+    use crate::call::server_requests::ServerMessageHandler;
+    use crate::server::handshake;
+    use crate::transport::link::{LinkChannel, LinkError, LinkEvent, LinkedServer, ServerLink};
+
+    /// Counts the subscriptions that were opened. The first ones are ended (`true`) or refused; the others stay open.
+    #[derive(Clone, Debug)]
+    struct EndingLink(Arc<AtomicUsize>, &'static [bool]);
+
+    impl ServerLink for EndingLink {
+        fn send(&self, method: String, _: Option<JsonObject>) -> BoxStream<'static, LinkEvent> {
+            let outcome = if method == "server/discover" {
+                let capabilities = json!({ "resources": { "subscribe": true } });
+                Ok(json!({ "supportedVersions": ["2026-07-28"], "capabilities": capabilities }))
+            } else {
+                match self.1.get(self.0.fetch_add(1, Ordering::Relaxed)) {
+                    Some(true) => Ok(json!({})),
+                    Some(false) => Err(json!({ "code": -32602, "message": "no such resource" })),
+                    None => return pending().boxed(),
+                }
+            };
+            let raw = |value: serde_json::Value| RawValue::from_string(value.to_string()).unwrap();
+            let outcome = outcome.map(raw).map_err(|error| LinkError::ErrorResponse(raw(error)));
+            iter([LinkEvent::Outcome(outcome)]).boxed()
+        }
+    }
+
+    /// Connects to such a server. Returns the number of its subscriptions, too.
+    async fn connect(answers: &'static [bool]) -> (Peer, Arc<AtomicUsize>) {
+        let opened = Arc::<AtomicUsize>::default();
+        let link = LinkedServer::new(EndingLink(Arc::clone(&opened), answers));
+        let peer = Peer::new(Channel::Link(LinkChannel::new(link)), ServerMessageHandler::silent());
+        handshake::discover(&peer).await.unwrap();
+        (peer, opened)
+    }
+
+    /// Lets the background tasks run.
+    async fn pause() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn m_26_a_lost_subscription_is_opened_again_once_for_each_connection() {
+        // Each row: how the first subscriptions end, how many are opened, and is the resource still followed.
+        let table: [(&[bool], usize, bool); 4] =
+            [(&[], 1, true), (&[true], 2, true), (&[true, true], 2, false), (&[false], 1, false)];
+        for (answers, count, is_followed) in table {
+            let (peer, opened) = connect(answers).await;
+            let changed = peer.follow("notes://1").unwrap();
+            pause().await;
+            assert_eq!(opened.load(Ordering::Relaxed), count, "{answers:?}");
+            assert_eq!(changed.has_changed().is_ok(), is_followed, "{answers:?}");
+        }
+        let table: [(&[bool], bool); 3] = [(&[], true), (&[true], false), (&[false], false)];
+        for (answers, is_followed) in table {
+            let (lost, _) = connect(&[]).await;
+            let changed = lost.follow("notes://1").unwrap();
+            let unused = lost.follow("notes://2");
+            pause().await;
+            drop(unused);
+            lost.close();
+            pause().await;
+            let (next, opened) = connect(answers).await;
+            next.follow_again(lost.take_followed());
+            pause().await;
+            assert_eq!(opened.load(Ordering::Relaxed), 1, "{answers:?}");
+            next.mark_changed("notes://1");
+            assert_eq!(*changed.borrow(), is_followed, "{answers:?}");
+        }
+    }
+}

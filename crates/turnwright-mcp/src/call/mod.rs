@@ -125,26 +125,18 @@ async fn answer_each(
     caller: &WaitingCall,
 ) -> Result<JsonObject, String> {
     let mut responses = JsonObject::new();
-    for (key, request) in requests {
-        responses.insert(key, answer_one(request, handler, caller).await?);
+    for (key, mut request) in requests {
+        let params = request.get_mut("params").map(Value::take).unwrap_or_default();
+        let response = match request["method"].as_str() {
+            Some("elicitation/create") => {
+                server_requests::ask_user(&handler.server, caller, params).await
+            }
+            Some("roots/list") => server_requests::list_roots_result(&handler.roots),
+            _ => return Err(unusable("it asks for something that is not supported")),
+        };
+        responses.insert(key, response);
     }
     Ok(JsonObject::from_iter([("inputResponses".to_owned(), Value::Object(responses))]))
-}
-
-/// Answers an input request.
-async fn answer_one(
-    mut request: Value,
-    handler: &ServerMessageHandler,
-    caller: &WaitingCall,
-) -> Result<Value, String> {
-    let params = request.get_mut("params").map(Value::take).unwrap_or_default();
-    match request["method"].as_str() {
-        Some("elicitation/create") => {
-            Ok(server_requests::ask_user(&handler.server, caller, params).await)
-        }
-        Some("roots/list") => Ok(server_requests::list_roots_result(&handler.roots)),
-        _ => Err(unusable("it asks for something that is not supported")),
-    }
 }
 
 /// Sends the call once and waits for the response.

@@ -2,21 +2,18 @@
 //! for the task's state until the task has ended, also after its connection was lost.
 
 use std::collections::HashSet;
-use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use serde_json::Value;
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::server_requests::{ServerMessageHandler, WaitingCall};
 use super::{
-    CallError, CallInFlight, MAX_ERROR_CHARS, MAX_MESSAGE_CHARS, answer_one, one_line, timeout,
+    CallError, CallInFlight, MAX_ERROR_CHARS, MAX_MESSAGE_CHARS, answer_each, one_line, timeout,
     unusable,
 };
 use crate::features::JsonObject;
-use crate::server::handshake::ServerInfo;
+use crate::server::{Server, handshake::ServerInfo};
 use crate::transport::PeerError;
 
 /// The delay before a task is looked at if the server suggests none.
@@ -29,7 +26,7 @@ const MAX_RETRIES: u32 = 8;
 const MAX_INPUT_REQUESTS: usize = 32;
 /// Maximum length of a task's id.
 const MAX_ID_BYTES: usize = 1024;
-/// How long the cancellation of a task may take, and how long it waits for the next connection.
+/// How long the cancellation of a task may take, with the time until the next connection if that is waited for.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A task of a server. Dropping this cancels the task, unless it has ended.
@@ -37,8 +34,6 @@ struct RunningTask<'a, 'b> {
     call: &'a mut CallInFlight<'b>,
     id: String,
     created: Instant,
-    /// The status and the message that were told last.
-    known: (Value, String),
     has_ended: bool,
 }
 
@@ -53,26 +48,43 @@ pub(super) async fn follow(
     if !is_declared || id.is_empty() || id.len() > MAX_ID_BYTES {
         return Err(unusable("it made a task of the call that cannot be used").into());
     }
-    let known = (Value::Null, String::new());
-    let mut task = RunningTask { call, id, created: Instant::now(), known, has_ended: false };
-    task.tell_news(&state);
+    let mut task = RunningTask { call, id, created: Instant::now(), has_ended: false };
+    let mut known = (Value::Null, String::new());
     let mut answered = HashSet::new();
     while !task.has_ended {
+        let said = state["statusMessage"].as_str().unwrap_or_default();
+        let news = (state["status"].clone(), one_line(said, MAX_MESSAGE_CHARS));
+        if known != news {
+            task.call.tell(news.1.clone());
+            known = news;
+        }
         let mut requests = state["inputRequests"].as_object().cloned().unwrap_or_default();
         requests.retain(|key, _| !answered.contains(key));
         if answered.len() + requests.len() > MAX_INPUT_REQUESTS {
             return Err(unusable("it kept asking for more input").into());
         }
-        if requests.is_empty() {
-            state = task.next_state(&state).await?;
-            continue;
+        let keys: Vec<String> = requests.keys().cloned().collect();
+        let handler = task.call.peer.0.handler().clone();
+        let mut answering = std::pin::pin!(answer_each(requests, &handler, task.call.caller));
+        if !keys.is_empty() {
+            // The time that the user takes is not time without progress.
+            task.call.idle_deadline = task.call.deadline;
         }
-        let answers = task.answer(requests, &mut state).await?;
-        if !answers.is_empty() {
-            answered.extend(answers.keys().cloned());
-            let answers = Value::Object(answers);
-            let params = JsonObject::from_iter([("inputResponses".to_owned(), answers)]);
-            task.request("tasks/update", params).await?;
+        loop {
+            tokio::select! {
+                biased;
+                answers = &mut answering, if !keys.is_empty() => {
+                    task.call.tell(String::new());
+                    task.request("tasks/update", answers?).await?;
+                    answered.extend(keys);
+                    break;
+                }
+                next = task.next_state(&state) => state = next?,
+            }
+            // Questions of which one is no longer required are withdrawn, and the others asked again.
+            if task.has_ended || !requires(&state, &keys) {
+                break;
+            }
         }
     }
     match state["status"].as_str().unwrap_or_default() {
@@ -82,64 +94,26 @@ pub(super) async fn follow(
 }
 
 impl RunningTask<'_, '_> {
-    /// Shows the message of a state, unless it was shown already.
-    fn tell_news(&mut self, state: &Value) {
-        let said = state["statusMessage"].as_str().unwrap_or_default();
-        let news = (state["status"].clone(), one_line(said, MAX_MESSAGE_CHARS));
-        if self.known != news {
-            self.call.tell(news.1.clone());
-            self.known = news;
-        }
-    }
-
-    /// Waits until it is time to look at the task again, and returns its state.
+    /// Waits until it is time to look at the task again, and returns its state. The result of a task that had ended
+    /// when it was created comes with this state, too.
     async fn next_state(&mut self, last: &Value) -> Result<Value, CallError> {
-        self.call.within_limits(sleep(poll_interval(last))).await?;
+        if matches!(last["status"].as_str(), Some("working" | "input_required")) {
+            self.call.within_limits(sleep(poll_interval(last))).await?;
+        }
         let state = self.request("tasks/get", JsonObject::new()).await?;
         if state["taskId"] != self.id.as_str() {
             return Err(unusable("it spoke of another task than that of the call").into());
         }
-        self.has_ended = is_over(&state);
-        if self.has_ended {
-            return Ok(state);
-        }
-        if !matches!(state["status"].as_str(), Some("working" | "input_required")) {
+        let status = state["status"].as_str().unwrap_or_default();
+        self.has_ended = matches!(status, "completed" | "failed" | "cancelled");
+        if !self.has_ended && !matches!(status, "working" | "input_required") {
             return Err(unusable("it does not say whether the call's task has ended").into());
         }
         let ttl = state["ttlMs"].as_u64().map(Duration::from_millis);
-        if ttl.is_some_and(|ttl| self.created.elapsed() > ttl) {
+        if !self.has_ended && ttl.is_some_and(|ttl| self.created.elapsed() > ttl) {
             return Err(unusable("it no longer keeps the call's task, which has not ended").into());
         }
-        self.tell_news(&state);
         Ok(state)
-    }
-
-    /// Answers input requests while the task requires them, and looks at the task meanwhile: `state` becomes its
-    /// latest state. Returns the answers by their keys.
-    async fn answer(
-        &mut self,
-        requests: JsonObject,
-        state: &mut Value,
-    ) -> Result<JsonObject, CallError> {
-        let handler = self.call.peer.0.handler().clone();
-        let latest = watch::Sender::new(state.clone());
-        let answering = answer_required(requests, latest.subscribe(), &handler, self.call.caller);
-        let mut waiting = pin!(answering);
-        let answers = loop {
-            // The time that the user takes is not time without progress.
-            self.call.idle_deadline = self.call.deadline;
-            tokio::select! {
-                biased;
-                answers = &mut waiting => break answers?,
-                next = self.next_state(state) => *state = next?,
-            }
-            if self.has_ended {
-                break JsonObject::new();
-            }
-            latest.send_replace(state.clone());
-        };
-        self.call.tell(String::new());
-        Ok(answers)
     }
 
     /// Sends a request about the task. It is sent again if it was lost, which does no harm.
@@ -159,8 +133,8 @@ impl RunningTask<'_, '_> {
             match self.call.within_limits(request).await? {
                 Ok(result) => return Ok(result),
                 Err(PeerError::Closed) if peer.closed().now_or_never().is_some() => {
-                    let reconnected = self.call.server.reconnected(self.call.peer.1);
-                    let found = self.call.within_limits(reconnected).await?;
+                    let next = Server::reconnected(self.call.server.watch(), self.call.peer.1);
+                    let found = self.call.within_limits(next).await?;
                     self.call.peer = found.ok_or(CallError::ConnectionLost)?;
                 }
                 // A stream may also end without an answer while its connection goes on.
@@ -189,71 +163,32 @@ fn why_ended(status: &str, state: &Value) -> String {
 }
 
 impl Drop for RunningTask<'_, '_> {
-    #[expect(clippy::disallowed_methods, reason = "it outlives its connection by seconds at most")]
     fn drop(&mut self) {
-        if self.has_ended {
-            return;
+        if !self.has_ended {
+            let params = JsonObject::from_iter([("taskId".to_owned(), self.id.as_str().into())]);
+            let reconnected = Server::reconnected(self.call.server.watch(), self.call.peer.1);
+            let peer = &self.call.peer.0;
+            let mut request = peer.start("tasks/cancel", params.clone());
+            peer.tasks().spawn(timeout(CANCEL_TIMEOUT, async move {
+                if request.response().await.err() == Some(PeerError::Closed) {
+                    let Some((next, _)) = reconnected.await else { return };
+                    next.start("tasks/cancel", params).response().await.ok();
+                }
+            }));
         }
-        let params = JsonObject::from_iter([("taskId".to_owned(), self.id.as_str().into())]);
-        let peer = &self.call.peer.0;
-        let reconnected = self.call.server.reconnected(self.call.peer.1);
-        let mut request = peer.start("tasks/cancel", params.clone());
-        peer.tasks().spawn(async move {
-            let sent = timeout(CANCEL_TIMEOUT, request.response()).await;
-            if matches!(sent, Ok(Err(PeerError::Closed))) {
-                // Not among the tasks of the old connection, whose end waits for them.
-                tokio::spawn(async move {
-                    if let Ok(Some((peer, _))) = timeout(CANCEL_TIMEOUT, reconnected).await {
-                        let mut request = peer.start("tasks/cancel", params);
-                        timeout(CANCEL_TIMEOUT, request.response()).await.ok();
-                    }
-                });
-            }
-        });
     }
 }
 
-/// Answers these input requests, but for those that the task no longer requires before they are answered.
-async fn answer_required(
-    requests: JsonObject,
-    mut latest: watch::Receiver<Value>,
-    handler: &ServerMessageHandler,
-    caller: &WaitingCall,
-) -> Result<JsonObject, String> {
-    let mut answers = JsonObject::new();
-    for (key, request) in requests {
-        let withdrawn = async {
-            latest.wait_for(|state| !requires(state, &key)).await.ok();
-        };
-        let answer = tokio::select! {
-            biased;
-            () = withdrawn => continue,
-            answer = answer_one(request, handler, caller) => answer?,
-        };
-        answers.insert(key, answer);
-    }
-    Ok(answers)
+/// Returns true if a task in this state requires all inputs with these keys, and there are some. If it requires input
+/// and does not say which, it has not withdrawn any.
+fn requires(state: &Value, keys: &[String]) -> bool {
+    let listed = &state["inputRequests"];
+    let is_unclear = listed.is_null() && state["status"] == "input_required";
+    !keys.is_empty() && (is_unclear || keys.iter().all(|key| listed.get(key).is_some()))
 }
 
-/// Returns true if a task in this state requires the input with this key. If it requires input and does not say which,
-/// it has not withdrawn any.
-fn requires(state: &Value, key: &str) -> bool {
-    match &state["inputRequests"] {
-        Value::Object(requests) => requests.contains_key(key),
-        _ => state["status"] == "input_required",
-    }
-}
-
-fn is_over(state: &Value) -> bool {
-    matches!(state["status"].as_str(), Some("completed" | "failed" | "cancelled"))
-}
-
-/// The delay before the task is looked at: as the server suggests, within limits. The result of a task that has ended
-/// with the answer to its call is asked for at once.
+/// The delay before the task is looked at: as the server suggests, within limits.
 fn poll_interval(state: &Value) -> Duration {
-    if is_over(state) {
-        return Duration::ZERO;
-    }
     let suggested = state["pollIntervalMs"].as_u64().map(Duration::from_millis);
     suggested.unwrap_or(POLL_INTERVAL).clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
 }
@@ -278,8 +213,6 @@ mod tests {
             let state = json!({ "pollIntervalMs": suggested });
             assert_eq!(poll_interval(&state), Duration::from_millis(expected), "{suggested}");
         }
-        let over = json!({ "status": "completed", "pollIntervalMs": 30_000 });
-        assert_eq!(poll_interval(&over), Duration::ZERO);
     }
 
     #[test]
@@ -293,7 +226,8 @@ mod tests {
             (json!({ "status": "working" }), false),
         ];
         for (state, expected) in table {
-            assert_eq!(requires(&state, "a"), expected, "{state}");
+            assert_eq!(requires(&state, &["a".to_owned()]), expected, "{state}");
+            assert!(!requires(&state, &[]), "{state}");
         }
     }
 }

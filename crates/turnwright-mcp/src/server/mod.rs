@@ -21,7 +21,6 @@ use crate::features::skills::list_skills;
 use crate::features::tools::{ListedTool, list_tools};
 use crate::features::{JsonObject, Prompt, prompts};
 use crate::transport::Peer;
-use crate::transport::followed::FollowedResources;
 use connection::{ConnectFailure, ConnectRequest, Connection};
 use pool::ServerEnv;
 use spec::{ServerSpec, ServerTransport};
@@ -82,6 +81,9 @@ pub struct ServerState {
     pub peer: Option<Peer>,
 }
 
+/// Receives the changes of a server's state.
+type StateWatch = watch::Receiver<Arc<ServerState>>;
+
 impl ServerState {
     fn is_about_to_connect(&self) -> bool {
         self.phase == ServerPhase::Starting || self.is_restarting
@@ -118,7 +120,7 @@ impl Server {
             environment,
             publisher,
             changed: Arc::default(),
-            followed: watch::Sender::default(),
+            lost: watch::Sender::default(),
             restart_requested: Arc::clone(&server.restart_requested),
             is_modern: AtomicBool::new(false),
             callers: server.callers.clone(),
@@ -198,19 +200,13 @@ impl Server {
 
     /// Waits for another connection than this one, which was lost. Returns its peer and its number; `None` if the
     /// server is not connected again by itself.
-    pub(crate) fn reconnected(
-        &self,
-        lost: u64,
-    ) -> impl Future<Output = Option<(Peer, u64)>> + Send + use<> {
-        let mut watch = self.watch();
-        async move {
-            let over = watch.wait_for(|state| {
-                let is_new = state.connection != lost && state.peer.is_some();
-                is_new || state.phase != ServerPhase::Ready && !state.is_about_to_connect()
-            });
-            let state = over.await.ok()?;
-            Some((state.peer.clone()?, state.connection))
-        }
+    pub(crate) async fn reconnected(mut watch: StateWatch, lost: u64) -> Option<(Peer, u64)> {
+        let over = watch.wait_for(|state| match &state.peer {
+            Some(_) => state.connection != lost,
+            None => !state.is_about_to_connect(),
+        });
+        let state = over.await.ok()?;
+        Some((state.peer.clone()?, state.connection))
     }
 
     /// Explains to the model why the connection of a running call was lost.
@@ -251,8 +247,8 @@ struct ServerTask {
     publisher: watch::Sender<Arc<ServerState>>,
     /// Notified when the server's tools or prompts have changed.
     changed: Arc<Notify>,
-    /// The resources that the next connection goes on following.
-    followed: watch::Sender<FollowedResources>,
+    /// The connection before, whose resources the next one goes on following.
+    lost: watch::Sender<Option<Peer>>,
     restart_requested: Arc<Notify>,
     /// Set once the server turns out to know only the protocol without a handshake.
     is_modern: AtomicBool,
@@ -287,9 +283,8 @@ impl ServerTask {
             self.publish_end(&end, is_down);
             // Closed only now, so that calls in flight find the reason in the state.
             if let Some(connection) = connection {
-                let peer = connection.peer().clone();
+                self.lost.send_replace(Some(connection.peer().clone()));
                 connection.close().await;
-                self.followed.send_replace(peer.take_followed());
             }
             let continues = match end {
                 ConnectionEnd::Failed(ConnectFailure::NeedsLogin) => {
@@ -411,7 +406,7 @@ impl ServerTask {
         };
         let why = match request.until_deadline(listing).await {
             Ok(Ok(lists)) => {
-                peer.follow_again(self.followed.send_replace(FollowedResources::new()));
+                peer.follow_those_of(self.lost.send_replace(None));
                 self.publish_ready(&connection, lists);
                 return Ok(connection);
             }

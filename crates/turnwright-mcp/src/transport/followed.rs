@@ -1,7 +1,6 @@
 //! The resources that conversations have read, and whose changes the server is asked to tell: with one subscription for
 //! each, which ends when nobody waits for it any more. One that is lost is opened again, once for each connection.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,9 +15,6 @@ const MAX_FOLLOWED: usize = 16;
 const MAX_URI_BYTES: usize = 2_000;
 /// How long the end of a subscription may take.
 const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Followed resources by their URIs, and whether they have changed.
-pub(crate) type FollowedResources = HashMap<String, watch::Sender<bool>>;
 
 impl Peer {
     /// Follows a resource. The value becomes true when the server says that it has changed, and the subscription ends
@@ -40,17 +36,13 @@ impl Peer {
         Some(changed)
     }
 
-    /// Takes the resources that are still followed when the connection has ended.
-    pub(crate) fn take_followed(&self) -> FollowedResources {
-        std::mem::take(&mut self.0.open.lock().resources)
-    }
-
-    /// Goes on following the resources of the connection before, if the server tells of changes.
-    pub(crate) fn follow_again(&self, mut resources: FollowedResources) {
-        let is_told = self.info().is_some_and(ServerInfo::announces_resources);
-        resources.retain(|_, followed| is_told && followed.receiver_count() > 0);
-        self.0.open.lock().resources.extend(resources.clone());
+    /// Goes on following the resources of a lost connection.
+    pub(crate) fn follow_those_of(&self, lost: Option<Peer>) {
+        let Some(lost) = lost else { return };
+        let mut resources = std::mem::take(&mut lost.0.open.lock().resources);
+        resources.retain(|_, followed| followed.receiver_count() > 0);
         for (uri, followed) in resources {
+            self.0.open.lock().resources.insert(uri.clone(), followed.clone());
             self.0.tasks.spawn(self.clone().subscribe(uri, followed, 1));
         }
     }
@@ -72,10 +64,22 @@ impl Peer {
     /// the resource is forgotten.
     async fn subscribe(self, uri: String, followed: watch::Sender<bool>, max_openings: usize) {
         let has_handshake = self.info().is_none_or(ServerInfo::has_handshake);
+        let (method, key, value) = if has_handshake {
+            ("resources/subscribe", "uri", json!(uri))
+        } else {
+            ("subscriptions/listen", "notifications", json!({ "resourceSubscriptions": [uri] }))
+        };
+        let params = JsonObject::from_iter([(key.to_owned(), value)]);
         let subscribed = async {
             for _ in 0..max_openings {
-                if !self.subscription_lost(&uri, has_handshake).await {
-                    break;
+                let mut request = self.start(method, params.clone());
+                let answer = request.response().await;
+                tracing::debug!(?answer, "the subscription to a resource");
+                match (&answer, self.channel()) {
+                    (Err(PeerError::ErrorResponse(_)), _) => break,
+                    (Ok(_), Channel::Http(http)) if has_handshake => http.session_renewed().await,
+                    (Ok(_), _) if has_handshake => std::future::pending().await,
+                    _ => {}
                 }
             }
         };
@@ -95,25 +99,6 @@ impl Peer {
             let mut end = self.start("resources/unsubscribe", params);
             timeout(UNSUBSCRIBE_TIMEOUT, end.response()).await.ok();
         }
-    }
-
-    /// Opens a subscription and waits until it is lost. Returns false if the server has refused it.
-    async fn subscription_lost(&self, uri: &str, has_handshake: bool) -> bool {
-        let (method, key, value) = if has_handshake {
-            ("resources/subscribe", "uri", json!(uri))
-        } else {
-            ("subscriptions/listen", "notifications", json!({ "resourceSubscriptions": [uri] }))
-        };
-        let mut request = self.start(method, JsonObject::from_iter([(key.to_owned(), value)]));
-        let answer = request.response().await;
-        tracing::debug!(?answer, "the subscription to a resource");
-        if has_handshake && answer.is_ok() {
-            match self.channel() {
-                Channel::Http(http) => http.session_renewed().await,
-                Channel::Pipes(_) | Channel::Link(_) => std::future::pending().await,
-            }
-        }
-        !matches!(answer, Err(PeerError::ErrorResponse(_)))
     }
 }
 
@@ -189,7 +174,7 @@ mod tests {
             lost.close();
             pause().await;
             let (next, opened) = connect(answers).await;
-            next.follow_again(lost.take_followed());
+            next.follow_those_of(Some(lost));
             pause().await;
             assert_eq!(opened.load(Ordering::Relaxed), 1, "{answers:?}");
             next.mark_changed("notes://1");

@@ -2,7 +2,7 @@
 //! requests and notifications to its handler. The modules below transport the messages: through the pipes of a
 //! process, over HTTP, or through a link to a server that runs inside the session's client.
 
-pub(crate) mod followed;
+mod followed;
 pub(crate) mod http;
 mod line;
 pub(crate) mod link;
@@ -28,7 +28,6 @@ use crate::call::server_requests::ServerMessageHandler;
 use crate::call::{Progress, read_progress};
 use crate::features::JsonObject;
 use crate::server::handshake::{self, ServerInfo};
-use followed::FollowedResources;
 use http::channel::HttpChannel;
 use link::LinkChannel;
 use result_cache::{ResultCache, time_to_live};
@@ -98,8 +97,8 @@ struct OpenExchanges {
     questions: HashMap<RequestId, CancellationToken>,
     /// The running calls by their progress tokens. Only the latest progress of each is kept.
     progress: HashMap<u64, watch::Sender<Progress>>,
-    /// The resources that are followed.
-    resources: FollowedResources,
+    /// The resources that are followed, by their URIs, and whether they have changed.
+    resources: HashMap<String, watch::Sender<bool>>,
     /// The results that a notification may make outdated.
     results: ResultCache,
 }

@@ -49,7 +49,7 @@ pub(super) struct ClientCaps {
     pub(super) subagents: bool,
     /// The client shows prompts that the user may want to send next (R-SUGG-1).
     pub(super) suggestions: bool,
-    /// The client has a kind of command for skills (R-SKILL-1).
+    /// The client shows skills as a kind of command of their own (R-SKILL-1).
     pub(super) skills: bool,
 }
 

@@ -62,7 +62,7 @@ pub(super) struct Connection {
     pub(super) allows_v2: bool,
     /// The prompts of version 2.
     pub(super) prompts: PromptLedger,
-    /// The helpers, and in version 2 the states, that the client was told.
+    /// The helpers and, in version 2, the states that the client was told of.
     pub(super) told: ToldSessions,
     /// The sessions, if the connection may be lost: those of a pipe end with it.
     pub(super) remote: Option<RemoteSessions>,

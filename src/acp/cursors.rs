@@ -1,6 +1,6 @@
-//! Cursors, the places at which a client may fork a session (R-CUR-1 to R-CUR-5). In version 2 each names the user's
-//! message or the compaction that it is at. A client of version 1 does not learn the ids of what its user says, so
-//! there a cursor before a prompt is after what the agent has said last.
+//! Cursors, the places at which a client may fork a session (R-CUR-1 to R-CUR-5). In version 2 the anchor of each is
+//! the user's message or the compaction next to it. A client of version 1 does not learn the ids of the user's
+//! messages, so there a cursor before a prompt is placed after the agent's last text.
 
 use std::collections::HashSet;
 
@@ -40,13 +40,13 @@ pub(super) fn anchor(place: CursorPlace, at: &MessageId) -> CursorAnchor {
 /// The cursors of a session that a client of version 1 knows.
 #[derive(Debug, Default)]
 pub(super) struct KnownCursors {
-    /// The place of a new cursor, if the client knows the id of something there.
+    /// The anchor for a new cursor, if the client knows the id of a message or compaction there.
     here: Option<CursorAnchor>,
     announced: HashSet<MessageId>,
 }
 
 impl KnownCursors {
-    /// Notes an update. Returns the one to send if it is about a cursor that the client knows or can place.
+    /// Notes an update. If it is about a cursor that the client knows or can place, returns what to send.
     pub(super) fn note(&mut self, update: &Update, caps: ClientCaps) -> Option<SessionUpdate> {
         if !caps.cursors {
             return None;
@@ -123,12 +123,12 @@ mod tests {
         let after = json!({ "type": "agent_message", "messageId": "2", "position": "after" });
         let before = json!({ "type": "user_message", "messageId": "1", "position": "before" });
         assert_eq!(sent(&[cursor("1"), said("2"), cursor("3")], true), [announced("3", &after)]);
-        // The words of the agent come before those between.
+        // There is no text of the agent between the two cursors.
         assert_eq!(sent(&[said("2"), cursor("3"), cursor("4")], true), [announced("3", &after)]);
         assert_eq!(sent(&[shown("1"), cursor("1")], true), [announced("1", &before)]);
-        // A replay says the same as the turn did.
+        // A replay gives the same anchor as the turn did.
         assert_eq!(sent(&[said("2"), shown("3"), cursor("3")], true), [announced("3", &after)]);
-        // Words that no turn has read have no cursor, and are not before the next one.
+        // A message that no turn has read has no cursor, and is no anchor for the next one.
         let unread = [said("2"), shown("steering-7"), shown("1"), cursor("1")];
         assert_eq!(sent(&unread, true), [announced("1", &before)]);
     }

@@ -10,7 +10,7 @@ use turnwright_workspace::files::{read_picture, usual_base64};
 /// Converts a prompt. An unknown kind of block is refused, because leaving it out would change what the
 /// user says (R-TURN-11). The session decides whether it accepts images and audio.
 ///
-/// Some blocks may stand for skills, whose names are given by the index of the block.
+/// Some blocks may stand for skills. `skills` has their names by the indexes of these blocks.
 pub(super) fn prompt(
     blocks: Vec<ContentBlock>,
     mut skills: HashMap<usize, String>,

@@ -1,7 +1,7 @@
 //! Helpers as child sessions. The client is told of each on the session that has started it, gets the conversation
 //! under an id of its own, and may cancel the helper and do nothing else to it (R-SUB-1 to R-SUB-6, R-TWO-23 to
 //! R-TWO-25). In version 1 only clients with the capability `subagents` are told of any. In version 2 the states of
-//! sessions name helpers in the background, and other work that goes on beside the turns (R-TWO-26).
+//! sessions list helpers in the background, and other work that goes on beside the turns (R-TWO-26).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -44,12 +44,12 @@ struct SessionStates {
 }
 
 impl SessionStates {
-    /// The last state of a session. One of which the client was told none has only work in the background.
+    /// The last state of a session. If the client was told none yet, it has only the work in the background.
     fn state(&mut self, session: &SessionId) -> &mut Value {
         self.states.entry(session.clone()).or_insert_with(|| json!({ "background": [] }))
     }
 
-    /// Notes the state of a session and completes it: it names the work that goes on beside the turn.
+    /// Notes the state of a session, and adds the list of work that goes on beside the turn.
     fn note_state(&mut self, session: &SessionId, mut state: Value) -> Value {
         let last = self.state(session);
         last["state"] = state["state"].clone();
@@ -125,7 +125,7 @@ impl ToldSessions {
         all.retain(|other| *other != work);
         all.extend(goes_on.then_some(work));
         let is_changed = all.len() != before;
-        // A client that takes over is told the state later.
+        // A client that takes over the session gets the state later.
         if is_changed && !state["state"].is_null() {
             known.send_state(outbox, session, state);
         }
@@ -139,7 +139,7 @@ pub(super) struct ChildSession {
     told: ToldSessions,
     parent: SessionId,
     id: SessionId,
-    /// True if the states of the parent name it, because no call waits for it.
+    /// True if the states of the parent list it, because no call waits for it.
     is_listed: bool,
     /// The calls that the client knows.
     calls: HashSet<CallId>,

@@ -73,7 +73,7 @@ pub(super) fn update(update: Update, caps: ClientCaps, cwd: &Path) -> Option<Ses
         | Update::ReplayComplete => return None,
         // The terminals of version 1 end with their cards.
         Update::TerminalEnded { .. } => return None,
-        // The client of each version finds the place of a cursor.
+        // The clients of each version make this update themselves, because its anchor differs.
         Update::Cursor { .. } => return None,
         Update::Mode(id) => SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(id)),
         Update::ContextUsage { used, size, cached, cost } => {
@@ -159,7 +159,7 @@ fn new_call(id: Arc<str>, name: String, view: CallView, caps: ClientCaps, cwd: &
 pub(super) fn prompt_block(part: PromptPart) -> ContentBlock {
     match part {
         PromptPart::Text(text) | PromptPart::Context(text) => text_block(text),
-        // Version 1 has none: it is shown as it would be typed.
+        // Version 1 has no skills: the block is shown as the user would type it.
         PromptPart::Skill(name) => text_block(format!("/{name} ")),
         PromptPart::Image(Media { mime, data }) => {
             ContentBlock::Image(ImageContent::new(data, mime))

@@ -81,7 +81,7 @@ impl RemoteTool {
         let state = self.server.state();
         let mut skills = state.tools.iter().filter_map(|listed| listed.tool.skill.as_ref());
         if self.listed.reads_resources && skills.any(|skill| skill.contains(uri)) {
-            return Err("This is a file of a skill, which a tool of its own loads.".into());
+            return Err("This is a file of a skill. Load it with that skill's own tool.".into());
         }
         let validator = &self.listed.arguments;
         let given = Value::Object(arguments.clone());
@@ -196,7 +196,7 @@ struct RemoteToolCall {
     validation: Option<Result<(), ToolRefusal>>,
     /// The comparison of the tool with the user's permission.
     pin_check: PinCheck,
-    /// The path and the text of the file of a skill that the user is asked about and the model is to get.
+    /// The file of a skill that the user is asked about and the model will get: its path and its text.
     file: Option<Arc<(String, String)>>,
 }
 
@@ -280,7 +280,7 @@ impl RemoteToolCall {
             let tool = Arc::clone(&self.tool);
             let listed = Arc::clone(&current);
             let env = Arc::clone(&ctx.env);
-            // With the text, its difference is known too.
+            // Once the text is loaded, its differences can be shown, too.
             let checking = spawn_blocking(move || {
                 ToolPins::of(&tool.server.spec, &listed, Some(&file), &env).check()
             });
@@ -293,10 +293,10 @@ impl RemoteToolCall {
         let spec = &self.tool.server.spec;
         let mut content = question_content(spec, &current, &self.arguments, change.as_deref());
         content.extend(self.file.as_ref().map(|file| {
-            // Whole, so that no part of what the user allows is hidden.
+            // The whole text, so that the user sees everything that is allowed.
             let mut shown = file.1.clone();
             redact::redact_in_place(&mut shown);
-            CallContent::Text(format!("The model is to get this text:\n\n{}", fenced(&shown)))
+            CallContent::Text(format!("The model will get this text:\n\n{}", fenced(&shown)))
         }));
         Ok(content)
     }
@@ -418,7 +418,7 @@ fn question_content(
     if listed.reads_resources {
         lines.push("reads a resource of the server, or lists its resources".to_owned());
     } else if let Some(skill) = &tool.skill {
-        lines.push("loads a skill: instructions by the server, which permit nothing".to_owned());
+        lines.push("loads a skill: instructions from the server, which permit nothing".to_owned());
         lines.extend(description(&skill.description));
     } else {
         lines.extend(tool.description.as_deref().and_then(description));

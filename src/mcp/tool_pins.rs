@@ -22,7 +22,7 @@ use turnwright_workspace::memory::find_secret;
 /// The bytes of a definition, and of each of its parts, that are kept for comparison.
 const MAX_SUMMARY_BYTES: usize = 12 * 1024;
 const MAX_PART_BYTES: usize = 4 * 1024;
-/// The part of the digest of a skill's file that is kept to be shown.
+/// The length of the part of a file's digest that is kept to be shown.
 const MAX_DIGEST_BYTES: usize = 8;
 /// A word is taken for a token from this length and this number of digits on.
 const MIN_TOKEN_BYTES: usize = 12;
@@ -155,7 +155,7 @@ impl<'a> ToolPins<'a> {
         for (kind, place) in [("argument", "/input/properties"), ("file", "/skill/files")] {
             let named = parts.pointer_mut(place).map(Value::take);
             for (name, value) in named.iter().filter_map(Value::as_object).flatten() {
-                // A whole digest looks like a secret.
+                // A whole digest would be taken for a secret.
                 let shown = value.as_str().map(|digest| text::prefix(digest, MAX_DIGEST_BYTES));
                 parts[format!("{kind} {name}")] = shown.map_or_else(|| value.clone(), Value::from);
             }
@@ -278,8 +278,9 @@ fn definition(tool: &Tool) -> Value {
     definition
 }
 
-/// The parts in lines of text: each begins with its name, and its other lines with no letter. Nothing in them looks like
-/// a secret. Servers put tokens into descriptions; none is kept, but the digest still shows when one changes.
+/// Writes the parts as lines of text. Each part begins with its name, and its other lines do not begin with a letter.
+/// Nothing that looks like a secret is kept, because servers put tokens into descriptions; the digest still shows when
+/// one changes.
 fn summary(parts: &Value) -> String {
     let mut text = String::new();
     for (name, value) in parts.as_object().into_iter().flatten() {
@@ -347,7 +348,7 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
     let now = parts(new_summary);
     let mut changed = Vec::new();
     let mut lines = Vec::new();
-    // First the parts of which there is only one, so that many arguments cannot hide them.
+    // Parts that exist only once come first, so that many arguments cannot hide them.
     let names: BTreeSet<_> =
         before.keys().chain(now.keys()).map(|name| (name.contains(' '), *name)).collect();
     for (_, name) in names {
@@ -355,7 +356,7 @@ fn diff(old_summary: &str, new_summary: &str) -> String {
         let new = now.get(name).copied().unwrap_or_default();
         let how = match (old, new) {
             _ if old == new => continue,
-            // The text of a skill is known only while it is loaded.
+            // A skill's text is known only if it was loaded.
             ("", _) | (_, "") if name.starts_with("text") => continue,
             ("", _) => "added",
             (_, "") => "removed",

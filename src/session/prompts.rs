@@ -228,7 +228,7 @@ impl SessionActor {
         PromptWork { turn: Box::pin(turn), steering: Some(steering) }
     }
 
-    /// Checks the skills that a prompt invokes. The menu must have them, and no command may be typed, too.
+    /// Checks the skills that a prompt invokes. The menu must have them, and no command may be typed with them.
     pub(super) fn check_skills(&self, prompt: &UserMessage) -> Result<(), Error> {
         if prompt.skills().next().is_none() {
             return Ok(());

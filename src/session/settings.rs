@@ -123,7 +123,7 @@ async fn choose(host: Arc<SessionHost>, name: String) -> Result<ChosenModel, Err
     Ok((model, doubt))
 }
 
-/// Returns the model that the client wants from the start, if it names one and that is found.
+/// Returns the initial model that the client wants, if it names one that is found.
 pub(super) async fn initial_model(
     host: &Arc<SessionHost>,
     initial: &[(ConfigOptionId, String)],

@@ -175,7 +175,7 @@ pub struct HelperSet {
 struct HelperSetState {
     /// Cancels the helpers that are in the background now.
     background: Option<CancellationToken>,
-    /// Those that wait or work, by their sessions.
+    /// The helpers that wait or work, by their sessions.
     running: HashMap<SessionId, RunningHelper>,
     /// Texts for the model about helpers that have ended.
     news: Vec<String>,
@@ -190,9 +190,9 @@ struct HelperSetState {
 /// A helper that waits or works.
 struct RunningHelper {
     started: StartedHelper,
-    /// Cancels it alone.
+    /// Cancels only this helper.
     cancel: CancellationToken,
-    /// Its questions that are not answered.
+    /// The number of its open questions.
     questions: u32,
     /// Its conversation in the client, if that shows it.
     shown: Option<Box<dyn HelperView>>,
@@ -313,8 +313,8 @@ impl HelperSet {
         }
     }
 
-    /// Notes that a helper has asked the user something, or that a question is no longer open. It waits for the user
-    /// while any is.
+    /// Notes that a helper has asked the user something, or that a question is no longer open. The helper
+    /// waits for the user while any question is open.
     pub(crate) fn count_question(&self, session: &SessionId, is_open: bool) {
         let mut state = self.state.lock();
         let Some(helper) = state.running.get_mut(session) else { return };

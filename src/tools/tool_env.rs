@@ -79,7 +79,7 @@ pub struct ToolEnv {
     pub helpers: HelperSet,
     /// The stored log of the conversation.
     pub log: SessionLog,
-    /// The resources of MCP servers that the model has read, in words, and whether they have changed since.
+    /// The resources of MCP servers that the model has read, each with a description, and whether it has changed since.
     resources: watch::Sender<Vec<(String, watch::Receiver<bool>)>>,
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,

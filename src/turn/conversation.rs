@@ -144,7 +144,8 @@ impl Conversation {
         self.client().update(Update::Notice(text));
     }
 
-    /// Shows prompts that the user may want to send next in place of those before, if there are or were any.
+    /// Shows prompts that the user may want to send next. They replace the previous ones. If there are none now and
+    /// were none before, nothing is sent.
     pub(crate) fn suggest(&self, prompts: Vec<String>) {
         let before = std::mem::replace(&mut *self.told.suggestions(), prompts.clone());
         if !prompts.is_empty() || !before.is_empty() {
@@ -165,8 +166,8 @@ impl Conversation {
         }
     }
 
-    /// Tells a client that follows prompts that the user's words are a message of the conversation, and each client
-    /// that the session can be forked before them.
+    /// Tells a client that follows prompts that the user's message is now part of the conversation, and every client
+    /// that the session can be forked before it.
     pub(crate) fn report_message(
         &self,
         prompt: Option<PromptKey>,

@@ -52,7 +52,7 @@ impl SteeringQueue {
         if waiting.is_closed || waiting.messages.len() >= MAX_WAITING {
             return Err(message);
         }
-        // The entry is replaced once it is known where in the conversation the message stands.
+        // The entry is replaced once the message has its place in the conversation.
         let seq = log.reserve_seq();
         let entry = Entry::Message {
             id: MessageId::waiting(seq),

@@ -1,5 +1,5 @@
 //! Prompts that the user may want to send next. They are made without the model, from what a turn has left open: a
-//! check that fails, and steps of the plan.
+//! failed check, and steps of the plan that are not done.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ const MAX_CHARS: usize = 200;
 /// Words at the beginning of a command that tests, builds or checks a project.
 const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
                       pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
-/// The number of words in its beginning: `npm --prefix web test`.
+/// The number of words at the beginning of a command that are examined, as in `npm --prefix web test`.
 const FIRST_WORDS: usize = 4;
-/// Programs that take any word as a name.
+/// Programs for which these words may be names of files or branches.
 const TAKE_NAMES: &str = "cd chmod cp git ln mkdir mv rm rmdir tar touch";
 
 impl Turn {
@@ -42,12 +42,13 @@ impl Turn {
     }
 }
 
-/// Makes one line without keys. They are removed first, because half a key would not be found.
+/// Makes one short line without keys. Keys are removed before it is shortened, because part of a key would not be
+/// found.
 fn suggestion(words: &str) -> String {
     text::clip_within(escape_hidden_line(&text::one_line(&redact::text(words))), MAX_CHARS)
 }
 
-/// The line of the last check that a turn has run, if it has failed.
+/// The command line of the last check of a turn, if that check failed.
 fn failed_check(messages: &[Arc<Message>]) -> Option<&str> {
     let answers = messages.iter().filter_map(|message| message.as_assistant());
     let commands: Vec<_> =
@@ -57,7 +58,7 @@ fn failed_check(messages: &[Arc<Message>]) -> Option<&str> {
         let call = commands.iter().copied().find(|call| call.id == result.call)?;
         let Arguments::Object(arguments) = &call.arguments else { return None };
         let line = arguments.get("command").or_else(|| arguments.get("cmd"))?.as_str()?;
-        // Any other result is of a command that was refused, stopped or left running.
+        // Any other result means that the command was refused, stopped or left running.
         let has_ended = ["[exit ", "[killed by "].iter().any(|end| result.text.starts_with(end));
         (has_ended && is_check(line)).then_some((line, result.ok))
     });

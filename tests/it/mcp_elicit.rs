@@ -92,7 +92,7 @@ fn page(url: &Value) -> Value {
 fn m_13_a_page_is_shown_by_a_client_that_can_and_by_others_as_a_form_without_fields() {
     let address = "https://example.org:8443/login?x=\u{e9}";
     let shown = "https://example.org:8443/login?x=%C3%A9";
-    let question = "The MCP server forms asks you to visit a page of example.org:8443. It is not \
+    let question = "The MCP server forms asks you to visit a page on example.org:8443. It is not \
                     opened for you: accept when you have opened it yourself. The server says: Who \
                     are\u{241b}[2J you?";
     for modes in [json!({ "url": {} }), json!({ "form": {}, "url": {} }), json!({ "form": {} })] {

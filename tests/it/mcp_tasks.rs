@@ -67,7 +67,7 @@ fn m_50_a_task_of_a_server_without_the_extension_is_no_result_and_nothing_is_dec
         let mut agent = calling(&scenario).start();
         assert_eq!(agent.turn("go"), "end_turn");
         let result = call_result(&agent);
-        assert!(result.contains("a task of the call that cannot be used"), "{result}");
+        assert!(result.contains("a task that cannot be used"), "{result}");
         assert!(!agent.read("heard").contains(EXTENSION), "{is_modern}");
         assert!(heard(&agent, "tasks/get").is_empty());
     }
@@ -118,7 +118,7 @@ fn m_51_a_cancelled_turn_and_a_closed_session_cancel_the_task() {
 fn a_task_is_looked_for_again_after_its_server_was_restarted() {
     let unknown = json!({ "error": { "code": -32602, "message": "Task not found" } });
     let table =
-        [(completed(), "made it"), (unknown, "says nothing of the call's task any more: error")];
+        [(completed(), "made it"), (unknown, "no longer reports on the call's task: error")];
     for (later, expected) in table {
         let mut scenario = with_states(&json!([{ "status": "working" }, { "die": 3 }]));
         scenario["died"] = "died".into();

@@ -512,7 +512,7 @@ fn m_13_a_server_of_the_client_can_send_the_user_to_a_page_that_only_the_user_op
     assert_eq!(request["params"]["mode"], "url");
     assert_eq!(request["params"]["url"], "https://b%C3%BCcher.example@127.0.0.1:1/");
     let message = request["params"]["message"].as_str().unwrap();
-    let expected = "The MCP server near asks you to visit a page of 127.0.0.1:1. The user name before \
+    let expected = "The MCP server near asks you to visit a page on 127.0.0.1:1. The user name before \
                     the host says nothing about where the page is. ";
     assert!(message.starts_with(expected), "{message}");
     assert!(message.ends_with("The server says: Log in.\\nIt is safe."), "{message}");

@@ -11,10 +11,10 @@ pub(crate) struct TomlDocument<'a> {
     document: Document<&'a str>,
 }
 
-/// Said of a key that has a header of its own, or entries that begin with it.
+/// The error for a key that has a header of its own, or entries that begin with it.
 const IS_SECTION: &str =
     "is a section of the file. Name one of its settings, or use `turnwright config edit`";
-/// Said of a key for which no place in the text would give it the wanted value.
+/// The error if no place in the text would give the key the wanted value.
 const NO_PLACE: &str = "cannot be changed here. Use `turnwright config edit`";
 
 /// The parts of a dotted key, of which some may be quoted; `None` if it is not one.
@@ -35,7 +35,7 @@ pub(crate) fn string_text(text: &str) -> String {
     serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// The line end of a text.
+/// The line ending of a text.
 pub(crate) fn line_end(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }

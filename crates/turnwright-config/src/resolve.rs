@@ -36,8 +36,8 @@ pub(crate) struct ProviderSources<'a> {
     pub(crate) read_key_file: Box<KeyFileReader<'a>>,
 }
 
-/// The provider that a model's name refers to. A named one has a section in the file or is well known, and nobody
-/// knows an unknown one, with whose name that of the model begins.
+/// The provider that a model's name refers to. `Named` has a section in the file or is well known. `Unknown` is
+/// neither, although the model's name begins with its name.
 #[derive(Debug, PartialEq)]
 enum ProviderRef<'a> {
     Offline,

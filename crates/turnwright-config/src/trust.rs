@@ -78,7 +78,7 @@ fn is_not_found(error: &io::Error) -> bool {
 
 /// At most this many records are read to list or remove some.
 const MAX_RECORDS: usize = 10_000;
-/// The largest file of a record or an approved item.
+/// Maximum size of the file of a record or an approved item.
 const MAX_RECORD_BYTES: u64 = 64 * 1024;
 
 /// The contents that the user trusts.

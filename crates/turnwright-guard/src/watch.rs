@@ -443,8 +443,8 @@ impl CommandSite {
                 if watch.is_unconfined {
                     let changes = ChangingCall::begin(guard, [None]);
                     let ended = Arc::clone(job);
-                    // Not dropped on another thread: while it waited for one, changes by other commands would count as
-                    // this one's.
+                    // Dropped at once: if it had to wait for a thread, changes by other commands would count as this
+                    // command's.
                     guard.tracker.spawn(async move {
                         ended.wait_for_end().await;
                         drop(changes);

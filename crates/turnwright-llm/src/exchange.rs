@@ -203,7 +203,7 @@ impl ReplyContext {
         self.malformed_error(&format!("the body is neither a stream nor a {what}"))
     }
 
-    /// The error for JSON that is not what was expected: the one that it reports, if it does.
+    /// Returns the error for JSON of another kind than expected: the error that the JSON reports, if there is one.
     pub(super) fn other_document_error(&self, json: &str, expected: &str) -> LlmError {
         let value = serde_json::from_str::<Value>(json).unwrap_or_default();
         match error_body::find_message(&value) {

@@ -9,13 +9,13 @@
 //!   transport         our end of a connection: requests and their responses
 //!     process         the child process, and messages through its pipes; `line` classifies one line, and
 //!                     `program_setup` has its command line, environment and sandbox
-//!     followed        subscriptions to resources that were read
+//!     followed        subscriptions to resources that the model has read
 //!     link            messages to servers that run within the client
-//!     result_cache    results that are still fresh by the server's own account
+//!     result_cache    results that are used again for as long as the server calls them fresh
 //!     http            the HTTP client; `channel` carries messages with it, `reply` reads what it gets,
 //!                     `standard_headers` are sent with them, `login` obtains and keeps logins
 //!   call              one call in flight, its progress and its result
-//!     task            a call of which the server has made a task
+//!     task            a call that the server has turned into a task
 //!     server_requests what a server may request or notify, such as questions to the user
 //!   features          what a server offers, as types of the protocol
 //!     tools           the list of its tools, and their names in a session

@@ -304,11 +304,11 @@ async fn a_task_that_does_not_end_well_fails_its_call_and_is_cancelled_if_it_run
         (json!({ "status": "failed", "error": 7, "statusMessage": [] }), "as failed: 7", false),
         (json!({ "status": "cancelled", "statusMessage": "no time" }), "cancelled: no time", false),
         (json!({ "status": "completed" }), "it is not a tool result", false),
-        (unknown, "says nothing of the call's task any more: error -32602: Task not found", true),
-        (json!({ "refuse": error }), "says nothing of the call's task any more: error", true),
-        (json!({ "taskId": "t-2" }), "it spoke of another task", true),
-        (json!({ "taskId": 1 }), "it spoke of another task", true),
-        (json!("done"), "it spoke of another task", true),
+        (unknown, "no longer reports on the call's task: error -32602: Task not found", true),
+        (json!({ "refuse": error }), "no longer reports on the call's task: error", true),
+        (json!({ "taskId": "t-2" }), "it reported on another task", true),
+        (json!({ "taskId": 1 }), "it reported on another task", true),
+        (json!("done"), "it reported on another task", true),
         (json!({ "status": "done" }), "it does not say whether the call's task has ended", true),
         (json!({ "status": null }), "it does not say whether the call's task has ended", true),
         (json!({ "ttlMs": 3000 }), "it no longer keeps the call's task", true),
@@ -340,7 +340,7 @@ async fn a_task_that_does_not_end_well_fails_its_call_and_is_cancelled_if_it_run
 async fn a_task_whose_id_cannot_be_used_fails_its_call() {
     for id in [json!(null), json!(""), json!(7), json!("x".repeat(2000))] {
         let (result, methods, _) = task_outcome(&[state(json!({ "taskId": id }))], NEVER).await;
-        assert!(result.unwrap_err().contains("a task of the call that cannot be used"), "{id}");
+        assert!(result.unwrap_err().contains("a task that cannot be used"), "{id}");
         assert!(!methods.contains(&json!("tasks/get")), "{methods:?}");
     }
 }

@@ -75,7 +75,7 @@ use writer::queue::JobSender;
 pub enum StoreError {
     #[error("no such session")]
     NoSuchSession,
-    #[error("the session has no such `cursorId`, or cannot be forked there any more")]
+    #[error("the session has no such `cursorId`, or can no longer be forked there")]
     NoSuchCursor,
     /// Another process, or another session of this one, has the session open.
     #[error("the session is open in {0}")]

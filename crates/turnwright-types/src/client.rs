@@ -54,7 +54,7 @@ pub trait Client: Send + Sync + 'static {
         None
     }
 
-    /// The ways in which [`Client::show_form`] can ask.
+    /// The kinds of questions that [`Client::show_form`] can show.
     fn elicitation_modes(&self) -> ElicitationModes {
         ElicitationModes::default()
     }
@@ -84,7 +84,7 @@ pub struct StartedHelper {
     pub description: String,
     /// The task as the helper gets it.
     pub task: String,
-    /// No call waits for it.
+    /// True if no call waits for it.
     pub in_background: bool,
 }
 
@@ -92,19 +92,19 @@ pub struct StartedHelper {
 pub trait HelperView: Send + Sync {
     /// Sends an update of the conversation.
     fn update(&mut self, update: Update);
-    /// The helper begins to wait for the user, or goes on.
+    /// Shows that the helper waits for the user, or no longer does.
     fn set_waiting(&self, is_waiting: bool);
-    /// The helper has ended, with the answer that the session gets if there is one, or has failed for the reason given.
+    /// Shows that the helper has ended, with the answer for the session if there is one, or has failed for this reason.
     /// Nothing follows.
     fn end(&self, end: Result<StopReason, String>, answer: Option<&str>);
 }
 
-/// The ways in which a client can show what an MCP server asks its user.
+/// The kinds of an MCP server's questions that a client can show to its user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ElicitationModes {
-    /// As a form.
+    /// A form.
     pub form: bool,
-    /// As the address of a page that the user may visit.
+    /// The address of a page that the user may visit.
     pub url: bool,
 }
 
@@ -119,6 +119,8 @@ pub struct ServerForm {
     pub schema: Value,
     /// The address of the page. It is ASCII, and nobody but the user opens it.
     pub page: Option<String>,
+    /// True if it is for a helper in the background, for which no call waits.
+    pub in_background: bool,
 }
 
 /// The user's response to a [`ServerForm`].
@@ -152,6 +154,8 @@ pub struct PermissionRequest {
     /// True if the mode `auto` would not have asked: the project's folders and the sandbox bound what
     /// the call can do.
     pub is_bounded: bool,
+    /// True if a helper in the background asks, for which no call waits.
+    pub in_background: bool,
 }
 
 /// One possible answer to a [`PermissionRequest`].

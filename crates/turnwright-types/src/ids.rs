@@ -72,8 +72,8 @@ impl SessionId {
 }
 
 impl MessageId {
-    /// The id of words that wait for the running turn, in this place of the log. They get another one when the turn
-    /// reads them.
+    /// The temporary id of a message that waits for the running turn, at this place in the log. The message gets its
+    /// final id when the turn reads it.
     pub fn waiting(seq: u64) -> MessageId {
         MessageId::from(format!("steering-{seq}"))
     }

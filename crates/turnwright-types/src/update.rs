@@ -94,14 +94,14 @@ pub enum Update {
     },
     /// A piece of the summary that a compaction makes, to be appended to it.
     CompactionSummary { id: MessageId, text: String },
-    /// A place at which the session can be forked: a new one, after its message or compaction was sent, or one that no
-    /// longer exists because the conversation was rewound, or exists again.
+    /// A place at which the session can be forked: a new one, sent after its message or compaction, or one that was
+    /// lost because the conversation was rewound, or has come back.
     Cursor { place: CursorPlace, at: MessageId, can_fork: bool },
     /// The client has all of the conversation that it has asked for.
     ReplayComplete,
 }
 
-/// Where a cursor is, a place in a conversation that the client can name.
+/// The place of a cursor, by which a client names a point in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CursorPlace {
     /// Before a message of the user.

@@ -19,8 +19,8 @@ use turnwright_workspace::nofollow;
 #[cfg(unix)]
 use turnwright_workspace::nofollow::permission_bits as mode_of;
 
-/// Says to the user why a file was not restored. The texts of [`FileError`] itself are for the model and speak of a
-/// permission.
+/// Explains to the user why a file was not restored. The texts of [`FileError`] itself are for the model, and mention
+/// permissions.
 fn file_error_text(error: &FileError) -> String {
     match error {
         FileError::Stale => "it was changed at the last moment".to_owned(),

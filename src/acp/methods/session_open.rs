@@ -122,7 +122,7 @@ pub(super) fn find_options(
     let servers = Vec::new();
     let settings = Vec::new();
     let wanted = WantedSession { id, cwd, folders, servers, options: None, settings, origin };
-    // It is told nothing, in whichever version.
+    // It gets no updates, so one client does for both versions.
     let client = opening::client_side_v2(opening::client_v2(connection, &wanted));
     let version = connection.version;
     let caps = connection.client.unwrap_or_default();
@@ -164,8 +164,8 @@ fn wanted_stored(
     opening.into_wanted(connection, id, SessionOrigin::Stored { replay })
 }
 
-/// Reads the parameters of version 2, in which each initial value of an option has a type. Version 1 takes every text
-/// for an id, so a value of an unknown type is replaced by one that no option accepts.
+/// Reads the parameters of version 2, in which each initial value of an option has a type. The types of version 1 would
+/// take any text for an id, so a value of an unknown type is replaced by one that no option accepts.
 ///
 /// # Errors
 /// If a value or another parameter is malformed.
@@ -175,7 +175,7 @@ fn read_typed<T: DeserializeOwned>(method: &str, mut params: Value) -> Result<T,
         match (entry["type"].as_str(), entry.get("value")) {
             (Some("id"), Some(Value::String(_))) | (Some("boolean"), Some(Value::Bool(_))) => {}
             (None | Some("id" | "boolean"), _) | (_, None) => {
-                let text = "Each of `configOptions` must have a `type` and a `value` of that type";
+                let text = "An entry of `configOptions` needs a `type` and a `value` of that type";
                 return Err(Error::InvalidParams(text.to_owned()));
             }
             _ => {

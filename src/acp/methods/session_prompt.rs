@@ -73,8 +73,9 @@ pub(super) fn prompt_v2(
     handle.prompt(key, prompt, connection.at_prompt_end(&session, key, done));
 }
 
-/// Puts an empty text in the place of each skill, so that the types of version 1 can read the parameters. Returns the
-/// skills, too, by the index of their blocks. `None` if there are none, or if the parameters are malformed.
+/// Replaces each skill by an empty text, so that the types of version 1 can read the parameters. Returns the changed
+/// parameters, and the skills by the indexes of their blocks; `None` if there are none, or if the parameters are
+/// malformed.
 fn take_skills(params: &str) -> Option<(String, HashMap<usize, String>)> {
     // Most prompts need not be read twice.
     let may_have_any = params.contains("\"skill\"");

@@ -99,7 +99,7 @@ impl RemoteState {
     }
 }
 
-/// Says again that the command of a call goes on, for a client that lists the work in the background.
+/// Repeats that the command of a call goes on, for a client that lists the work in the background.
 fn still_runs(job: &CallId) -> Update {
     let mut update = CallUpdate::new(job.clone(), ToolCallStatus::InProgress);
     let exit = Some(TerminalExit::default());
@@ -131,7 +131,7 @@ impl RemoteClient {
     /// the store was read, otherwise what the previous client was not told.
     pub(in crate::acp) fn attach(&self, client: CurrentClient, replayed: &Replayed, replay: bool) {
         self.state.send_modify(|state| {
-            // Before the first state.
+            // Sent before the first state, which lists this work.
             for job in state.jobs.iter().filter(|_| client.client.follows_prompts()) {
                 client.client.update(still_runs(job));
             }

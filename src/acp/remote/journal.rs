@@ -230,7 +230,7 @@ impl JournalEntry {
         let is_known = match &self.update {
             Update::ToolCall { id, .. } => replayed.calls.contains(id),
             Update::Compaction { id, .. } => replayed.messages.contains(id),
-            // The replay is without the messages that were rewound.
+            // The replay leaves out the messages that were rewound.
             Update::Cursor { at, can_fork, .. } => replayed.messages.contains(at) == *can_fork,
             other => message_of(other).is_some_and(|id| replayed.messages.contains(id)),
         };

@@ -222,9 +222,9 @@ impl CommandTask {
         Ok(text)
     }
 
-    /// Rebuilds the model's history from the stored entries that still count, as after a restart. Tells the client of
-    /// the cursors at which the session can no longer be forked, or can be again. `before` are the entries that were
-    /// rewound until now.
+    /// Rebuilds the model's history from the stored entries that still count, as after a restart. Tells the client at
+    /// which cursors the session can no longer be forked, and at which it can be again. `before` has the entries that
+    /// were rewound until now.
     async fn reload(&mut self, before: RewoundEntries) -> Result<(), StoreError> {
         let context = self.context();
         let reading = context.read(move |connection, key| {

@@ -56,7 +56,7 @@ pub(super) struct LoadedSession {
 }
 
 impl SessionHost {
-    /// Loads everything that a session needs. Unless the session `is_opened`, nothing is locked or recorded. Blocks.
+    /// Loads everything that a session needs. Locks and records nothing unless the session `is_opened`. Blocks.
     pub(super) fn load_session(
         &self,
         wanted: WantedSession,

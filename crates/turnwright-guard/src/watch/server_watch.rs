@@ -183,7 +183,7 @@ impl ServerWatch {
         let is_call = guard.is_checking_now(true);
         if self.is_due {
             let known = self.take_away_traps();
-            // Other changes during a call are told with its result.
+            // Other changes during a call are reported with its result.
             if !is_call {
                 self.tell_changes(&known);
             }
@@ -203,15 +203,15 @@ impl ServerWatch {
         has_run
     }
 
-    /// Takes away what has come. Returns the paths that were there before.
+    /// Takes away entries that are new. Returns the paths that were there before.
     fn take_away_traps(&self) -> Vec<PathBuf> {
         let known: Vec<_> = self.snapshot.files().collect();
         self.take_away_new(&self.snapshot, &known);
         known
     }
 
-    /// Tells what has changed or is gone. What has come since traps were taken away is not told as a change: it would
-    /// be known then, and stay.
+    /// Reports what has changed or is gone. An entry that appeared after traps were taken away is not reported as a
+    /// change, because it would count as known from then on, and stay.
     fn tell_changes(&self, known: &[PathBuf]) {
         let is_old = |path: &Path| {
             known.iter().any(|file| path.starts_with(file)) || path.symlink_metadata().is_err()
@@ -408,7 +408,7 @@ mod tests {
         watch.active.add(from, SystemTime::now());
         watch.tell_changes(&known);
         assert!(trap.exists());
-        // Told as a change, it would be known.
+        // If it were reported as a change, it would count as known.
         assert_eq!(site.guard.state.lock().server_report, "");
         watch.take_away_traps();
         assert!(!trap.exists());

@@ -204,7 +204,7 @@ struct CallInFlight<'a> {
     peer: (Peer, u64),
     caller: &'a WaitingCall,
     deadline: Instant,
-    /// Moved by each progress.
+    /// Moved each time there is progress.
     idle_deadline: Instant,
     latest: watch::Receiver<Progress>,
     /// The progress to show next. Only the latest is shown.
@@ -312,7 +312,7 @@ pub(crate) fn read_progress(params: &Value) -> Option<(u64, Progress)> {
     Some((token, (done, progress_text(done, params["total"].as_f64(), &message))))
 }
 
-/// The text of a server as one line.
+/// A server's text as one line.
 fn one_line(said: &str, max_chars: usize) -> String {
     bounded_text(&escape_hidden_line(said), max_chars)
 }

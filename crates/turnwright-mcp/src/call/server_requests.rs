@@ -182,7 +182,13 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
     let mut shown = Value::Object(schema.clone());
     escape_texts(&mut shown);
     let address = page.as_ref().map(Url::to_string);
-    let form = ServerForm { call: call.call.clone(), message, schema: shown, page: address };
+    let form = ServerForm {
+        call: call.call.clone(),
+        message,
+        schema: shown,
+        page: address,
+        in_background: false,
+    };
     let outcome = tokio::select! {
         biased;
         // First, so that a question that waited behind another is not shown after the call's end.
@@ -201,8 +207,8 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
     }
 }
 
-/// Asks the user of a call to visit the pages that its refusal requires, if it is for them. Returns true if the user
-/// has visited all of them, so that the call can be sent again.
+/// Asks the user to visit pages, if a call was refused because the server requires that first. Returns true if the
+/// user has visited all of them, so that the call can be sent again.
 pub(crate) async fn visit_pages(server: &str, call: &WaitingCall, refusal: &RpcError) -> bool {
     let data = refusal.data.as_ref().filter(|_| refusal.code == PAGES_REQUIRED);
     let pages = data.and_then(|data| data["elicitations"].as_array());
@@ -215,15 +221,16 @@ pub(crate) async fn visit_pages(server: &str, call: &WaitingCall, refusal: &RpcE
     pages.is_some_and(|pages| !pages.is_empty())
 }
 
-/// Parses the address of a page that a user may be sent to. One with an API key in it is none.
+/// Parses the address of a page that a user may be sent to. Returns `None` for any other address, and for one that
+/// contains an API key.
 fn web_page(address: &str) -> Option<Url> {
     let page = Url::parse(address).ok().filter(|page| matches!(page.scheme(), "http" | "https"))?;
     let is_short = page.as_str().len() <= MAX_ADDRESS_BYTES;
     (is_short && redact::text(page.as_str()) == page.as_str()).then_some(page)
 }
 
-/// The question whether the user wants to visit a page. It begins with the host and with everything that may mislead
-/// about it, and the server's words cannot pass for a line of ours.
+/// The question whether the user wants to visit a page. The host comes first, with warnings of whatever in the address
+/// may mislead. The server's text follows on the same line, so that it cannot pass for a line of ours.
 fn page_message(server: &str, page: &Url, asked: &str) -> String {
     let host = page.host_str().unwrap_or_default();
     let port = page.port().map(|port| format!(":{port}")).unwrap_or_default();
@@ -237,7 +244,7 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
         possible.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect();
     let asked = escape_hidden_line(asked);
     format!(
-        "{SERVER_ASKS}{server} asks you to visit a page of {host}{port}.{warnings} It is not \
+        "{SERVER_ASKS}{server} asks you to visit a page on {host}{port}.{warnings} It is not \
          opened for you: accept when you have opened it yourself. The server says: {asked}"
     )
 }
@@ -267,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_question_about_a_page_names_the_real_host_and_what_may_mislead() {
-        let plain = "asks you to visit a page of ";
+        let plain = "asks you to visit a page on ";
         let table = [
             ("https://example.org/a?b#c", "example.org. It is not"),
             ("HTTPS://EXAMPLE.ORG:443", "example.org. It is not"),

@@ -1,5 +1,5 @@
-//! A call of which the server has made a task (the extension `io.modelcontextprotocol/tasks`). The server is asked
-//! for the task's state until the task has ended, also after its connection was lost.
+//! A call that the server has turned into a task (the extension `io.modelcontextprotocol/tasks`). The server is asked
+//! for the task's state until the task has ended, even after a lost connection.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,17 +16,17 @@ use crate::features::JsonObject;
 use crate::server::{Server, handshake::ServerInfo};
 use crate::transport::PeerError;
 
-/// The delay before a task is looked at if the server suggests none.
+/// The delay between two requests for a task's state if the server suggests none.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(30);
-/// How often a request that failed in transport is sent again. The delay doubles each time.
+/// Maximum number of times that a request is sent again after a failure in transport. The delay doubles each time.
 const MAX_RETRIES: u32 = 8;
 /// Maximum number of input requests of one task.
 const MAX_INPUT_REQUESTS: usize = 32;
 /// Maximum length of a task's id.
 const MAX_ID_BYTES: usize = 1024;
-/// How long the cancellation of a task may take, with the time until the next connection if that is waited for.
+/// The time that the cancellation of a task may take, including the wait for the next connection.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A task of a server. Dropping this cancels the task, unless it has ended.
@@ -46,7 +46,7 @@ pub(super) async fn follow(
     let is_declared = call.peer.0.info().is_some_and(ServerInfo::has_tasks);
     let id = state["taskId"].as_str().unwrap_or_default().to_owned();
     if !is_declared || id.is_empty() || id.len() > MAX_ID_BYTES {
-        return Err(unusable("it made a task of the call that cannot be used").into());
+        return Err(unusable("it turned the call into a task that cannot be used").into());
     }
     let mut task = RunningTask { call, id, created: Instant::now(), has_ended: false };
     let mut known = (Value::Null, String::new());
@@ -102,7 +102,7 @@ impl RunningTask<'_, '_> {
         }
         let state = self.request("tasks/get", JsonObject::new()).await?;
         if state["taskId"] != self.id.as_str() {
-            return Err(unusable("it spoke of another task than that of the call").into());
+            return Err(unusable("it reported on another task").into());
         }
         let status = state["status"].as_str().unwrap_or_default();
         self.has_ended = matches!(status, "completed" | "failed" | "cancelled");
@@ -116,7 +116,7 @@ impl RunningTask<'_, '_> {
         Ok(state)
     }
 
-    /// Sends a request about the task. It is sent again if it was lost, which does no harm.
+    /// Sends a request about the task, again if it was lost. Sending it twice does no harm.
     async fn request(
         &mut self,
         method: &'static str,
@@ -146,7 +146,7 @@ impl RunningTask<'_, '_> {
                 }
                 Err(error) => {
                     let error = one_line(&error.to_string(), MAX_ERROR_CHARS);
-                    let why = format!("it says nothing of the call's task any more: {error}");
+                    let why = format!("it no longer reports on the call's task: {error}");
                     return Err(unusable(&why).into());
                 }
             }

@@ -62,7 +62,7 @@ pub struct Tool {
     pub output_schema: Option<SchemaText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub annotations: Option<ToolAnnotations>,
-    /// The skill that it loads, if it is such a tool of ours.
+    /// The skill that it loads, if it is one of our own tools for skills.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skill: Option<Box<ServerSkill>>,
 }

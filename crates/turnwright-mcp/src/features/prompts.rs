@@ -36,7 +36,7 @@ const MAX_TEXT_BYTES: usize = 128 * 1024;
 const MAX_MEDIA_BYTES: usize = 8 * 1024 * 1024;
 /// Maximum number of messages of one prompt.
 const MAX_MESSAGES: usize = 100;
-/// How long suggestions for an argument may take.
+/// The time that suggestions for an argument may take.
 const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of suggestions that are shown.
 const MAX_SUGGESTIONS: usize = 10;
@@ -157,7 +157,8 @@ impl PromptRequest {
     }
 }
 
-/// The server's suggestions for an argument that is missing, as another sentence. `None` if there are none in time.
+/// Asks the server to suggest values for a missing argument. Returns them as a sentence to append, or `None` if there
+/// are none in time.
 async fn suggestions(
     peer: &Peer,
     prompt: &Prompt,

@@ -1,5 +1,5 @@
 //! The skills of a server (its extension `io.modelcontextprotocol/skills`), each with a tool of ours that loads it.
-//! Before that only its name and description are known. What is loaded must be exactly what was listed.
+//! Until then only its name and description are known. A file is loaded only if it is exactly the listed one.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(5);
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of skills of one server.
 const MAX_SKILLS: usize = 100;
-/// Maximum size of what is listed of a skill, and of a file that is loaded.
+/// Maximum size of a skill's entry in the list, and of a file that is loaded.
 const MAX_ENTRY_BYTES: usize = 32 * 1024;
 const MAX_FILE_BYTES: usize = 64 * 1024;
 /// Maximum length of a skill's URI, which its tool may be named after.
@@ -76,7 +76,7 @@ impl ServerSkill {
     /// Loads the skill's text without front matter, or another of its files by its path. Hidden characters are escaped.
     ///
     /// # Errors
-    /// If that cannot be done or is not what was listed; the text is for the model.
+    /// If the file cannot be loaded or is not the listed one; the text is for the model.
     pub async fn load(&self, peer: &Peer, path: &str) -> Result<String, String> {
         let name = &self.name;
         let uri = format!("{}{}", self.folder, if path.is_empty() { TEXT_FILE } else { path });
@@ -96,13 +96,13 @@ impl ServerSkill {
             _ => Some(text),
         });
         let Some(body) = body else {
-            // The present text must be listed, shown and allowed first, even if what is kept still counts as fresh.
+            // The current text must be listed, shown and allowed first, even if the kept results still count as fresh.
             peer.forget_results("skills/");
             peer.forget_results("resources/");
             peer.handler().changed.notify_one();
             return Err(format!(
-                "The skill {name} was not loaded: this is not the text of at most 64 KiB that the \
-                 server has listed. The skills are listed again now."
+                "The skill {name} was not loaded: the file is not the one that the server has \
+                 listed, or is longer than 64 KiB. The skills are being listed again."
             ));
         };
         Ok(escape_hidden(body.trim()))
@@ -132,8 +132,8 @@ pub(crate) async fn list_skills(peer: &Peer, start_timeout: Duration) -> Vec<Ser
     listed.ok().and_then(Result::ok).unwrap_or_default().0
 }
 
-/// Makes the tools that load these skills. Those of skills of the same name are named after their folders, and none
-/// gets a name that is taken.
+/// Makes the tools that load these skills. If skills have the same name, their tools are named after their folders. No
+/// tool gets a name that is taken.
 pub(crate) fn tools(server: &str, skills: &[ServerSkill], mut taken: HashSet<String>) -> Vec<Tool> {
     let file = json!({ "type": "string", "description": "Another file, as its text names it" });
     let tools = skills.iter().filter_map(|skill| {

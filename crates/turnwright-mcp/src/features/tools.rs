@@ -23,7 +23,7 @@ use turnwright_types::hash::sha256_hex;
 
 /// Maximum number of pages. The rest of the list is ignored.
 const MAX_PAGES: usize = 100;
-/// The same for lists of other things.
+/// The same for other lists.
 const MAX_ITEM_PAGES: usize = 20;
 /// Maximum number of tools of one server.
 const MAX_TOOLS: usize = 1000;
@@ -43,7 +43,7 @@ const MAX_NAME_BYTES: usize = 256;
 /// Maximum size of a schema that is kept.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 
-/// Lists and prepares all tools of a server, and ours that load these skills.
+/// Lists and prepares all tools of a server, and adds our own, which read resources and load these skills.
 pub(crate) async fn list_tools(
     peer: &Peer,
     skills: &[ServerSkill],
@@ -103,7 +103,7 @@ pub(crate) async fn list_tools(
     Ok(tools)
 }
 
-/// Makes the tools of ours that read resources and load skills. Those of the server have the names that are taken.
+/// Makes our own tools, which read resources and load skills. The names in `taken` are those of the server's tools.
 fn own_tools(peer: &Peer, skills: &[ServerSkill], mut taken: HashSet<String>) -> Vec<ListedTool> {
     let reader = resources::tool(peer, |name| taken.contains(name));
     taken.extend(reader.iter().map(|tool| tool.name.clone()));
@@ -124,7 +124,7 @@ async fn request_page<T>(
 ) -> Result<(Vec<T>, Option<String>), PeerError> {
     let params: JsonObject =
         cursor.map(|cursor| ("cursor".to_owned(), cursor.into())).into_iter().collect();
-    // The list has changed if one of its pages cannot be had any more.
+    // A refused page may mean that the list has changed.
     let page = peer.request(method, params).await.inspect_err(|_| peer.forget_results(method))?;
     parse_page(page, key, read).ok_or(PeerError::Malformed)
 }

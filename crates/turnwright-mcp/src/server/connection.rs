@@ -253,7 +253,7 @@ impl Connection {
 
     /// Ends the connection. The stdin of a process is closed first, as the protocol requires.
     pub(crate) async fn close(mut self) {
-        // The cancellation of a task must still be sent. One for a process is in its queue already.
+        // The cancellation of a task must still be sent. For a process, it is in the queue already.
         if !matches!(self.kind, ConnectionKind::Process(_)) {
             timeout(CLOSE_TIMEOUT, self.peer.tasks_ended()).await.ok();
         }

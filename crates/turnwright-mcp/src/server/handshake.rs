@@ -53,7 +53,7 @@ impl ServerInfo {
         self.capabilities[capability].is_object()
     }
 
-    /// True if the server may make tasks of calls. The versions with a handshake do not have this extension.
+    /// True if the server may turn calls into tasks. The versions with a handshake do not have this extension.
     pub(crate) fn has_tasks(&self) -> bool {
         !self.has_handshake() && self.has_extension(TASKS)
     }
@@ -67,7 +67,7 @@ impl ServerInfo {
         self.capabilities["tools"]["listChanged"] == true
     }
 
-    /// True if the server tells of changes of the resources that it is asked to watch.
+    /// True if the server announces changes of the resources that a client subscribes to.
     pub(crate) fn announces_resources(&self) -> bool {
         self.capabilities["resources"]["subscribe"] == true
     }

@@ -198,8 +198,8 @@ impl Server {
         Err(format!("The server {} {why}", self.spec.name))
     }
 
-    /// Waits for another connection than this one, which was lost. Returns its peer and its number; `None` if the
-    /// server is not connected again by itself.
+    /// Waits until the server is connected again after this connection was lost. Returns the new peer and the number of
+    /// its connection; `None` if the server is not reconnected automatically.
     pub(crate) async fn reconnected(mut watch: StateWatch, lost: u64) -> Option<(Peer, u64)> {
         let over = watch.wait_for(|state| match &state.peer {
             Some(_) => state.connection != lost,

@@ -1,5 +1,6 @@
-//! The resources that conversations have read, and whose changes the server is asked to tell: with one subscription for
-//! each, which ends when nobody waits for it any more. One that is lost is opened again, once for each connection.
+//! Subscriptions to resources that conversations have read, so that the server announces their changes. Each resource
+//! has one subscription, which ends when no conversation follows it any more. One that is lost is opened again, once
+//! for each connection.
 
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use turnwright_types::patience::timeout;
 const MAX_FOLLOWED: usize = 16;
 /// A resource with a longer URI is not followed.
 const MAX_URI_BYTES: usize = 2_000;
-/// How long the end of a subscription may take.
+/// The time that ending a subscription may take.
 const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Peer {
     /// Follows a resource. The value becomes true when the server says that it has changed, and the subscription ends
-    /// with the last receiver. Returns `None` if the server does not tell of changes, or if too many are followed.
+    /// with the last receiver. Returns `None` if the server does not announce changes, or if too many are followed.
     pub fn follow(&self, uri: &str) -> Option<watch::Receiver<bool>> {
         self.info().filter(|info| info.announces_resources() && uri.len() <= MAX_URI_BYTES)?;
         let mut open = self.0.open.lock();
@@ -47,7 +48,7 @@ impl Peer {
         }
     }
 
-    /// Tells whoever follows a resource that it has changed. The URI may be that of a part of it.
+    /// Tells whoever follows a resource that it has changed. The URI may be that of a part of the resource.
     pub(super) fn mark_changed(&self, changed: &str) {
         self.0.open.lock().resources.retain(|uri, followed| {
             let rest = changed.strip_prefix(uri.as_str());

@@ -1,4 +1,4 @@
-//! The results of a server that are still fresh, as it has said itself with `ttlMs`. They belong to one connection and
+//! Results that are still fresh according to the server, which says so with `ttlMs`. They belong to one connection and
 //! to one login, so it makes no difference whether the server calls them public or private.
 
 use std::collections::HashMap;
@@ -51,7 +51,8 @@ impl ResultCache {
     }
 }
 
-/// How long a result is fresh, by its own account. One that asks for input, or that is too large, is not kept.
+/// The time for which a result is fresh, as it says itself. Returns `None` if it must not be kept: for example because
+/// it asks for input or is too large.
 pub(super) fn time_to_live(result: &str) -> Option<Duration> {
     let result = Some(result).filter(|result| result.len() <= MAX_BYTES)?;
     let fields: HashMap<String, &RawValue> = serde_json::from_str(result).ok()?;
@@ -76,8 +77,8 @@ mod tests {
     use crate::transport::link::{LinkChannel, LinkError, LinkEvent, LinkedServer, ServerLink};
     use crate::transport::{Channel, Peer};
 
-    /// Numbers its answers, which are fresh for a second. Before each but the first, it sends a notification. It knows
-    /// no cursor.
+    /// Numbers its answers, which are fresh for a second. Before each but the first, it sends this notification. It
+    /// refuses every cursor.
     #[derive(Clone, Debug)]
     struct NumberingLink(Arc<AtomicUsize>, &'static str);
 

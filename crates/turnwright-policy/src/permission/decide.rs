@@ -411,7 +411,7 @@ impl Decider<'_> {
         )
     }
 
-    /// The ruling of the strictest of these rules that denies or asks; `None` without one.
+    /// The strictest ruling of these rules that denies or asks; `None` if there is none.
     fn restriction(&self, matches: impl Fn(&Rule) -> bool) -> Option<Ruling> {
         let ruling = self.apply_rules(
             |rule| rule.action != RuleAction::Allow && matches(rule),

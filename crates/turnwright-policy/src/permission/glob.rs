@@ -71,7 +71,7 @@ impl Glob {
     /// should use `ignore_case`, because some file systems ignore case.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The error says what is wrong with the text.
     pub fn parse(text: &str, ignore_case: bool) -> Result<Glob, String> {
         let (base, tail) = split(text)?;
         let matcher = Some(Arc::new(Matcher::new(&tail, ignore_case)?));

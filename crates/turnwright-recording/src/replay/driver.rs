@@ -46,7 +46,7 @@ pub(super) struct ReplayDriver {
     session: (Value, Value),
     /// The client's prompts that are not answered.
     prompts: HashSet<String>,
-    /// The agent's messages to the model as digests, and of each of its requests the new ones, by the number of the
+    /// Digests of the agent's messages to the model, and the new ones of each of its requests by the number of the
     /// recorded request.
     sent: Vec<u64>,
     asked: HashMap<u64, Vec<Value>>,

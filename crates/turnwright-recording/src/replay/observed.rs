@@ -70,13 +70,14 @@ pub(super) struct Observer {
     cards: HashMap<String, Map<String, Value>>,
     /// The methods of the client's requests, by their ids.
     methods: HashMap<String, String>,
-    /// The sessions of helpers that the client was told of. A recording has nothing of these.
+    /// The sessions of helpers that the client was told of. They are not in the recording.
     helpers: HashSet<String>,
     /// The last state of the session in version 2.
     state: Value,
 }
 
-/// Returns true if a message is of the session of a helper. Adds the session of which it tells to `helpers`.
+/// Returns true if a message belongs to a helper's session. Adds the session of a helper that it announces to
+/// `helpers`.
 pub(super) fn is_of_helper(helpers: &mut HashSet<String>, message: &Value) -> bool {
     let update = &message["params"]["update"];
     if update["sessionUpdate"] == "subagent_update" {
@@ -85,9 +86,9 @@ pub(super) fn is_of_helper(helpers: &mut HashSet<String>, message: &Value) -> bo
     message["params"]["sessionId"].as_str().is_some_and(|session| helpers.contains(session))
 }
 
-/// Updates that say what is on the disk of the client, how much the model was told, where the session can be forked
-/// (their ids depend on what was before the recording), or which helpers work: the order in which they end depends on
-/// chance, and their cards are compared.
+/// Updates that are not compared, because they depend on the client's disk, on the size of the requests to the model,
+/// on what happened before the recording (the ids of cursors), or on chance (the order in which helpers end; their
+/// cards are compared).
 const IGNORED_UPDATES: [&str; 5] = [
     "available_commands_update",
     "config_option_update",
@@ -207,7 +208,7 @@ impl Observer {
                 vec![Observation { stream: ObservedStream::Text, piece, request: None }]
             }
             "tool_call" | "tool_call_update" => self.on_card(update),
-            // It is told again when work in the background begins or ends.
+            // The state is sent again when work in the background begins or ends.
             "state_update" if update["state"] == self.state => Vec::new(),
             _ => {
                 if let Some(fields) = update.as_object_mut().filter(|_| kind == "state_update") {

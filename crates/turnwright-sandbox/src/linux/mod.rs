@@ -94,8 +94,9 @@ const STEPS: &[SetupStep] = &[
 ];
 
 impl LinuxSandbox {
-    /// Prepares a sandbox for the profile, in the parent process. Its program shares the network of the session,
-    /// unless the profile gives it the machine's. Without one, a private network is not shared with any other program.
+    /// Prepares a sandbox for the profile, in the parent process. The program in it shares `session_network`, unless
+    /// the profile gives it the network of the machine. Without a session's network, it shares a private network with
+    /// nobody.
     ///
     /// # Errors
     /// When it cannot be built. The command must not be run then.

@@ -57,7 +57,7 @@ fn status_number(status: &[u8], name: &str, position: usize) -> Option<u32> {
     str::from_utf8(value).ok()?.parse().ok()
 }
 
-/// Opens a file or folder that `/proc` has of a thread.
+/// Opens a file or folder in a thread's part of `/proc`.
 pub(super) fn open_in_proc(thread: Pid, name: impl Display, how: OFlags) -> io::Result<OwnedFd> {
     let mut path_bytes = [0; 48];
     let path = format_path(&mut path_bytes, format_args!("/proc/{}/{name}", thread.as_raw_pid()))?;

@@ -98,7 +98,7 @@ impl TimeSpent {
         self.tools + self.waiting + self.model
     }
 
-    /// How long each part took, for people.
+    /// The time that each part took, for people.
     pub fn parts(self) -> String {
         let [model, tools, waiting] = [self.model, self.tools, self.waiting].map(short_duration);
         format!("model {model}, tools {tools}, waiting {waiting}")

@@ -44,8 +44,7 @@ pub(super) const STEPS: &[(&str, ScriptStep)] = &[
     ("load", AcpScript::load),
 ];
 
-/// How questions are answered: by the option of this kind. Without one, the turn is cancelled while the question is
-/// there.
+/// The kind of the option that answers questions. Without one, the turn is cancelled while a question is open.
 type QuestionReply = Option<&'static str>;
 const ALLOW: QuestionReply = Some("allow_once");
 const REJECT: QuestionReply = Some("reject_once");

@@ -17,7 +17,7 @@ impl Rule {
     /// Parses a rule such as `exec(cargo test)`.
     ///
     /// # Errors
-    /// What is wrong with the text, after the rule and a colon.
+    /// The error says what is wrong with the text, after the rule and a colon.
     pub fn parse(text: &str, action: RuleAction, scope: Scope) -> Result<Rule, String> {
         Ok(Rule::new(action, Pattern::parse(text, action)?, scope))
     }
@@ -28,7 +28,7 @@ impl Pattern {
     /// case-insensitive.
     ///
     /// # Errors
-    /// What is wrong with the text, after the rule and a colon.
+    /// The error says what is wrong with the text, after the rule and a colon.
     pub fn parse(text: &str, action: RuleAction) -> Result<Pattern, String> {
         if text.len() > MAX_RULE_BYTES {
             return Err(format!("it is longer than {MAX_RULE_BYTES} bytes"));

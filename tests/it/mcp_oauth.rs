@@ -456,3 +456,52 @@ fn m_42_a_response_that_another_server_has_sent_ends_the_login() {
         assert!(expected != wrong || !stderr.contains("access_denied"), "{shown}");
     }
 }
+
+#[test]
+fn a_login_is_not_sent_to_an_endpoint_without_encryption() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    let far = json!("http://192.0.2.1/x");
+    for name in ["authorization_endpoint", "token_endpoint", "registration_endpoint"] {
+        auth.lock().unwrap().metadata = vec![(name, far.clone())];
+        let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let is_told = stderr.contains("not sent without encryption") && stderr.contains(name);
+        assert!(!output.status.success() && is_told, "{stderr}");
+        assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    assert!(stub.requests().iter().all(|it| it.path != "/register"));
+    // Neither is a renewal.
+    auth.lock().unwrap().metadata.clear();
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().metadata = vec![("token_endpoint", far)];
+    let mut agent = calling(&stub, home.path()).start();
+    agent.turn("go");
+    let log = client_log(&agent);
+    assert!(log.contains("not sent without encryption"), "{log}");
+}
+
+#[test]
+fn m_42_a_repeated_parameter_ends_the_login_before_the_browser_reads_of_success() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    let own = format!("http://{}", stub.host());
+    for (name, value) in [("iss", "https://evil.example"), ("state", "evil"), ("code", "evil")] {
+        let login = PendingLogin::start(home.path(), &stub.url());
+        let state = login.parameter("state");
+        let good = [("code", "code-1"), ("state", state.as_str()), ("iss", own.as_str())];
+        let page = login.redirect(&[&good[..], &[(name, value)]].concat());
+        assert!(page.starts_with("HTTP/1.1 400"), "{page}");
+        let (ok, stderr) = end(login.child);
+        assert!(!ok && stderr.contains("the response repeats a parameter"), "{stderr}");
+    }
+    assert!(stub.requests().iter().all(|it| it.path != "/token"));
+
+    let fixed = format!("{own}/authorize?state=fixed");
+    auth.lock().unwrap().metadata = vec![("authorization_endpoint", json!(fixed))];
+    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && stderr.contains("repeats `state`"), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert!(logins(home.path()).is_empty());
+}

@@ -1,6 +1,8 @@
 //! Links to files as editors write them: `file://` URIs and paths, with lines and a symbol behind them,
 //! such as `file:///ws/a.rs?symbol=main#L10:20`. No I/O.
 
+use crate::text::percent_decoded;
+
 /// A parsed link to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLink {
@@ -103,16 +105,7 @@ fn parse_line(text: &str) -> Option<u32> {
 
 /// Decodes `%20` and the like. A text that would not be UTF-8 stays as it is.
 fn decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let digits = tail.get(..2).filter(|_| *first == b'%');
-        let code = digits
-            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
-        bytes.push(code.unwrap_or(*first));
-        rest = &tail[if code.is_some() { 2 } else { 0 }..];
-    }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+    String::from_utf8(percent_decoded(text.as_bytes())).unwrap_or_else(|_| text.to_owned())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Parts of texts that end between characters, and short forms of texts. Lengths are in characters unless they are said
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
-//! Sizes are put into words here, too.
+//! Sizes are put into words here, too, and percent-encoding is decoded.
 
 // `str::floor_char_boundary` and its counterpart need Rust 1.91, which is newer than the version that `Cargo.toml` declares.
 
@@ -163,6 +163,20 @@ pub fn format_bytes(bytes: u64) -> String {
         (whole, 0) => format!("{whole} {name}"),
         (whole, tenth) => format!("{whole}.{tenth} {name}"),
     }
+}
+
+/// Decodes `%20` and the like once. The result need not be UTF-8.
+pub fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((first, tail)) = rest.split_first() {
+        let digits = tail.get(..2).filter(|_| *first == b'%');
+        let code = digits
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(code.unwrap_or(*first));
+        rest = &tail[if code.is_some() { 2 } else { 0 }..];
+    }
+    bytes
 }
 
 #[cfg(test)]

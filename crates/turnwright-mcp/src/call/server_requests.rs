@@ -222,11 +222,26 @@ pub(crate) async fn visit_pages(server: &str, call: &WaitingCall, refusal: &RpcE
 }
 
 /// Parses the address of a page that a user may be sent to. Returns `None` for any other address, and for one that
-/// contains an API key.
+/// contains an API key, however often it is percent-encoded.
 fn web_page(address: &str) -> Option<Url> {
     let page = Url::parse(address).ok().filter(|page| matches!(page.scheme(), "http" | "https"))?;
     let is_short = page.as_str().len() <= MAX_ADDRESS_BYTES;
-    (is_short && redact::text(page.as_str()) == page.as_str()).then_some(page)
+    (is_short && !contains_key(page.as_str())).then_some(page)
+}
+
+/// Returns true if an address contains an API key, as it is or decoded.
+fn contains_key(address: &str) -> bool {
+    let mut bytes = address.as_bytes().to_vec();
+    loop {
+        if redact::bytes(&bytes).is_some() {
+            return true;
+        }
+        let decoded = text::percent_decoded(&bytes);
+        if decoded == bytes {
+            return false;
+        }
+        bytes = decoded;
+    }
 }
 
 /// The question whether the user wants to visit a page. The host comes first, with warnings of whatever in the address
@@ -303,5 +318,19 @@ mod tests {
         for address in ["", "/a", "ftp://example.org/", "javascript:x", "data:,x", "https://a b/"] {
             assert_eq!(web_page(address), None, "{address}");
         }
+    }
+
+    #[test]
+    fn a_page_whose_address_contains_a_key_is_declined_however_it_is_encoded() {
+        let key = "Hidden-4127-in-an-address";
+        redact::register_keys([key.to_owned()]).unwrap();
+        let mut encoded = key.to_owned();
+        for _ in 0..4 {
+            let address = format!("https://example.org/%ff?a={encoded}&b=%");
+            assert_eq!(web_page(&address), None, "{address}");
+            encoded =
+                encoded.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat();
+        }
+        assert!(web_page("https://example.org/%ff?a=%2548idden-4127&b=%").is_some());
     }
 }

@@ -4,6 +4,7 @@
 //! The logins are stored: one file for each exact address, readable only by its owner. A login is locked while it
 //! is renewed, so that two processes never use the same refresh token.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use rmcp::transport::auth::{
-    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataSource,
-    AuthorizationRequest, AuthorizationSession, CredentialStore, StoredCredentials,
+    AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataResolution,
+    AuthorizationMetadataSource, AuthorizationRequest, AuthorizationSession, CredentialStore,
+    StoredCredentials,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,6 +66,12 @@ pub async fn log_in(
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https"))
         .ok_or("the server gives no valid address for its login page")?;
+    if let Some(name) = repeated_parameter(&address) {
+        return Err(display_line(&format!(
+            "the address of the login page repeats `{name}`: the server's \
+             `authorization_endpoint` has one of its own"
+        )));
+    }
     let state =
         parameter(&address, "state").ok_or("the address of the login page has no `state`")?;
     show(address.as_str());
@@ -86,9 +94,8 @@ async fn start_session(
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
     let mut manager = login.manager().await.map_err(|error| describe_error(&error))?;
-    let found = manager.resolve_metadata().await.map_err(|error| describe_error(&error))?;
+    let found = discover(&mut manager).await.map_err(|error| describe_error(&error))?;
     let is_advertised = found.source != AuthorizationMetadataSource::LegacyEndpointFallback;
-    manager.set_metadata(found.metadata.clone());
     let mut request = AuthorizationRequest::new(redirect)
         .with_client_name("turnwright")
         .with_initial_scope_selection()
@@ -113,13 +120,55 @@ async fn start_session(
     Ok((session, found.metadata))
 }
 
+/// Discovers where this server's login is sent, and prepares the manager for it.
+async fn discover(
+    manager: &mut AuthorizationManager,
+) -> Result<AuthorizationMetadataResolution, AuthError> {
+    let found = manager.resolve_metadata().await?;
+    check_endpoints(&found.metadata)?;
+    manager.set_metadata(found.metadata.clone());
+    Ok(found)
+}
+
+/// Refuses a server whose login would be sent over a connection that is neither encrypted nor local.
+fn check_endpoints(server: &AuthorizationMetadata) -> Result<(), AuthError> {
+    let endpoints = [
+        ("authorization_endpoint", Some(&server.authorization_endpoint)),
+        ("token_endpoint", Some(&server.token_endpoint)),
+        ("registration_endpoint", server.registration_endpoint.as_ref()),
+        // The authorization server, whose metadata could be changed on the way.
+        ("issuer", server.issuer.as_ref()),
+    ];
+    for (name, endpoint) in endpoints {
+        let Some(address) = endpoint else { continue };
+        if !Url::parse(address).is_ok_and(|url| is_encrypted_or_local(&url)) {
+            return Err(AuthError::MetadataError(format!(
+                "the login is not sent without encryption, and the server's `{name}` is neither \
+                 `https` nor on this machine ({address})"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_encrypted_or_local(url: &Url) -> bool {
+    let is_local = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    url.scheme() == "https" || is_local
+}
+
 /// Returns true if the response names the issuer of this server, letter by letter, or may do without a name
-/// (RFC 9207). An error is shown only then; for a code, rmcp checks it again.
+/// (RFC 9207). Any value but `false` in the metadata promises a name. An error is shown only then; for a code,
+/// rmcp checks it again.
 fn is_from(server: &AuthorizationMetadata, response: &Url) -> bool {
     let promised = server.additional_fields.get("authorization_response_iss_parameter_supported");
     match parameter(response, "iss") {
         Some(named) => server.issuer.as_ref() == Some(&named),
-        None => promised != Some(&Value::Bool(true)),
+        None => matches!(promised, None | Some(Value::Bool(false))),
     }
 }
 
@@ -144,6 +193,13 @@ fn describe_error(error: &AuthError) -> String {
 
 fn parameter(url: &Url, name: &str) -> Option<String> {
     url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+}
+
+/// Returns the first parameter that occurs twice, which OAuth forbids: two readers could each take another value.
+fn repeated_parameter(url: &Url) -> Option<String> {
+    let mut seen = HashSet::new();
+    let (name, _) = url.query_pairs().find(|(name, _)| !seen.insert(name.clone()))?;
+    Some(name.into_owned())
 }
 
 /// Waits for the browser to be redirected back from this login.
@@ -185,8 +241,14 @@ async fn handle_connection(
             .await?;
         return Ok(None);
     };
-    if !is_from(server, &url) {
-        let why = "the response is not from the server of this login (`iss` is missing or wrong)";
+    let fault = if repeated_parameter(&url).is_some() {
+        Some("the response repeats a parameter")
+    } else if is_from(server, &url) {
+        None
+    } else {
+        Some("the response is not from the server of this login (`iss` is missing or wrong)")
+    };
+    if let Some(why) = fault {
         respond(&mut stream, "400 Bad Request", why).await?;
         return Ok(Some(Err(why.to_owned())));
     }
@@ -262,16 +324,11 @@ impl LoginStore {
     /// Returns the login for an address; `None` if a token must not be sent there, because the
     /// connection is neither encrypted nor local.
     pub fn login_for(&self, url: &Url) -> Option<ServerLogin> {
-        let is_local = match url.host()? {
-            Host::Domain(name) => name == "localhost",
-            Host::Ipv4(address) => address.is_loopback(),
-            Host::Ipv6(address) => address.is_loopback(),
-        };
         let mut url = url.clone();
         url.set_fragment(None);
         let name = sha256_hex(url.as_str().as_bytes());
         let file = self.0.join(format!("{name}.json"));
-        (url.scheme() == "https" || is_local).then_some(ServerLogin { url, file })
+        is_encrypted_or_local(&url).then_some(ServerLogin { url, file })
     }
 }
 
@@ -310,6 +367,7 @@ impl ServerLogin {
                 return Ok(token);
             }
             let mut manager = self.manager().await?;
+            discover(&mut manager).await?;
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
@@ -471,6 +529,47 @@ mod tests {
             .unwrap();
             let response = Url::parse(&format!("http://127.0.0.1/callback?{query}")).unwrap();
             assert_eq!(is_from(&metadata, &response), expected, "{issuer:?} {query}");
+        }
+    }
+
+    /// Metadata whose endpoints and issuer are at this address.
+    fn metadata_at(address: &str) -> Value {
+        json!({
+            "authorization_endpoint": address,
+            "token_endpoint": address,
+            "registration_endpoint": address,
+            "issuer": address,
+        })
+    }
+
+    #[test]
+    fn m_42_a_promise_of_a_name_that_is_not_a_boolean_counts() {
+        let response = Url::parse("http://127.0.0.1/callback?code=1").unwrap();
+        for promise in [json!("true"), json!("false"), json!(1), json!(0), json!([])] {
+            let mut metadata = metadata_at("https://a.example");
+            metadata["authorization_response_iss_parameter_supported"] = promise;
+            let server = serde_json::from_value(metadata).unwrap();
+            assert!(!is_from(&server, &response), "{server:?}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_sent_only_to_encrypted_or_local_endpoints() {
+        let good = ["https://a.example", "http://localhost:1", "http://127.0.0.2", "http://[::1]/"];
+        for address in good {
+            let server = serde_json::from_value(metadata_at(address)).unwrap();
+            assert!(check_endpoints(&server).is_ok(), "{address}");
+        }
+        let names = ["authorization_endpoint", "token_endpoint", "registration_endpoint", "issuer"];
+        let bad = ["http://a.example/", "http://192.0.2.1/", "http://localhost.a.example/", "/x"];
+        for address in bad {
+            for name in names {
+                let mut metadata = metadata_at("https://a.example");
+                metadata[name] = json!(address);
+                let server = serde_json::from_value(metadata).unwrap();
+                let why = check_endpoints(&server).unwrap_err().to_string();
+                assert!(why.contains(&format!("`{name}`")), "{address}: {why}");
+            }
         }
     }
 

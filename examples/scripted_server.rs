@@ -39,6 +39,7 @@
 //! - `"prompts"`, `"resources"`, `"skills"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
 //!   resource, the result of `prompts/get` and `resources/read`. `"completions"`: by the name of an argument,
 //!   the result of `completion/complete`, or `null` for no answer.
+//! - `"mute"`: the methods that are never answered.
 //! - `"subscribes": true`: the client can subscribe to resources.
 //! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
 //!   file. `"first"`: lines on stdout before that.

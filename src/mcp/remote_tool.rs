@@ -13,21 +13,23 @@ use tokio::task::spawn_blocking;
 use super::tool_outcome;
 use super::tool_pins::{PinCheck, ToolPins, server_location};
 use crate::tools::{
-    AnyTool, CallPlan, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome, repair_arguments,
+    AnyTool, CallPlan, HAS_CHANGED, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
+    repair_arguments,
 };
 use turnwright_guard::RemoteCallGuard;
 use turnwright_mcp::{
     CallError, JsonObject, ListedTool, Server, ServerSource, ServerSpec, ServerTransport, Tool,
     WaitingCall, call, resources,
 };
-use turnwright_policy::permission::{Mode, Pass, escape_markdown, markdown_code};
+use turnwright_policy::permission::{Mode, Pass, markdown_code};
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
 };
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
-use turnwright_types::{redact, text};
+use turnwright_types::redact;
+use turnwright_types::text::{self, escape_markdown};
 use turnwright_workspace::checkpoint::ExpectedChange;
 
 /// Maximum length of an argument in a title.
@@ -38,9 +40,6 @@ const MAX_NAMED_ARGUMENTS: usize = 12;
 /// For the model, if the snapshot of the protected files has failed.
 const NOT_GUARDED: &str = "The server was not called: because of a bug in turnwright the protected files could \
                     not be recorded before the call.";
-/// For the model, if another tool than the one that was judged would be called.
-const HAS_CHANGED: &str = "The server has changed this tool while the call was on its way, so it was not called. \
-                    Call it again if it is still right.";
 /// Maximum number of arguments that are listed. The client also receives all of them as the raw input.
 const MAX_ARGUMENTS: usize = 12;
 /// Maximum length of the server's description.

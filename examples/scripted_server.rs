@@ -177,6 +177,7 @@ impl ScriptedServer {
             return None;
         }
         let result = match method {
+            _ if self.is_mute(method) => return None,
             "initialize" | "server/discover" if self.scenario["refuses"].is_object() => {
                 Err(self.scenario["refuses"].clone())
             }
@@ -238,6 +239,11 @@ impl ScriptedServer {
 
     fn is_modern(&self) -> bool {
         self.scenario["modern"] == true
+    }
+
+    fn is_mute(&self, method: &str) -> bool {
+        let methods = self.scenario["mute"].as_array();
+        methods.is_some_and(|methods| methods.iter().any(|known| known == method))
     }
 
     fn has_tasks(&self) -> bool {

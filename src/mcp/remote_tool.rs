@@ -224,7 +224,7 @@ impl PreparedCall for RemoteToolCall {
         &'a mut self,
         ctx: &'a ToolCtx,
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
-        self.question(ctx).boxed()
+        async move { self.question(ctx).await.map_err(escaped) }.boxed()
     }
 
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
@@ -353,7 +353,7 @@ impl RemoteToolCall {
         let _waiting = server.callers.add(caller.clone());
         let (peer, connection) = match server.peer().await {
             Ok(found) => found,
-            Err(why) => return ToolOutcome::failed(why),
+            Err(why) => return ToolOutcome::failed(escaped(why)),
         };
         let result = if listed.reads_resources {
             // Followed first, so that no change between the two is missed.
@@ -374,9 +374,10 @@ impl RemoteToolCall {
         };
         let result = match result {
             Ok(result) => result,
-            Err(CallError::Failed(why)) => return ToolOutcome::failed(why),
+            Err(CallError::Failed(why)) => return ToolOutcome::failed(escaped(why)),
             Err(CallError::ConnectionLost) => {
-                return ToolOutcome::failed(server.lost_call_message(connection).await);
+                let why = server.lost_call_message(connection).await;
+                return ToolOutcome::failed(escaped(why));
             }
         };
         let folder = ctx.env.output_folder();
@@ -388,6 +389,12 @@ impl RemoteToolCall {
             spawn_blocking(move || tool_outcome::outcome(result, listed.results.as_ref(), &file));
         converting.await.unwrap_or_else(|error| ToolOutcome::failed(error.to_string()))
     }
+}
+
+/// Escapes the words of the server in what the user is shown of a failure.
+fn escaped(failure: impl Into<ToolRefusal>) -> ToolRefusal {
+    let failure = failure.into();
+    ToolRefusal { for_user: escape_markdown(&failure.for_user), ..failure }
 }
 
 /// The first text argument, shortened, to tell calls apart in their titles.

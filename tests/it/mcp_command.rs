@@ -71,7 +71,7 @@ fn a_download_that_takes_too_long_can_clean_up_and_the_user_is_told_what_to_do()
 #[test]
 fn one_server_is_described_with_its_tools_and_their_annotations() {
     let tools = json!([
-        { "name": "look", "description": "Looks.\nAt length.", "annotations": { "readOnlyHint": true } },
+        { "name": "look", "description": "Looks ![i](x).\nAt length.", "annotations": { "readOnlyHint": true } },
         { "name": "break", "description": "", "annotations": { "destructiveHint": true } },
         { "name": "hidden" },
     ]);
@@ -83,7 +83,7 @@ fn one_server_is_described_with_its_tools_and_their_annotations() {
     let text = agent.turn_text("/mcp notes");
     for expected in [
         "2 tools of 3",
-        "* `mcp(notes/look)` – Looks. (says that it only reads)\n",
+        "* `mcp(notes/look)` – Looks \\!\\[i\\](x). (says that it only reads)\n",
         "* `mcp(notes/break)` (says that it may destroy something)\n",
         "Prompts: `/notes:greet`.",
     ] {

@@ -99,8 +99,11 @@ fn m_25_a_missing_argument_is_answered_with_what_the_server_suggests() {
     let many: Vec<_> = (0..100).map(|number| format!("v{number}")).collect();
     let completion = |values: Value| json!({ "who": { "completion": { "values": values } } });
     let table = [
-        (completion(json!(["Ada\u{1b}[2J", "Bo\nb"])), " The server suggests: “Ada\\\\u{1b}\\[2J”, “Bo”."),
-        (completion(json!(many)), "“v4”, “v5”, “v6”, “v7”, “v8”, “v9”."),
+        (
+            completion(json!(["Ada\u{1b}[2J", "Bo\nb"])),
+            " The server suggests: “Ada\\\\u{1b}\\[2J”, “Bo”.",
+        ),
+        (completion(json!(many)), ": “v0”, “v1”, “v2”, “v3”, “v4”, “v5”, “v6”, “v7”, “v8”, “v9”."),
         (completion(json!([])), "\\[how\\]"),
         (completion(json!([3, null])), "\\[how\\]"),
         (completion(json!("Ada")), "\\[how\\]"),

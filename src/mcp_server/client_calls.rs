@@ -295,6 +295,7 @@ mod tests {
                 choice(ChoiceKind::RejectOnce, "Reject"),
             ],
             is_bounded: false,
+            in_background: false,
         }
     }
 

@@ -133,7 +133,7 @@ impl SessionActor {
                 },
                 () = offers.notified() => self.update_commands(),
                 change = self.attachment.changed() => match change {
-                    Some(replayed) => self.finish_takeover(replayed).await,
+                    Some(step) => self.continue_takeover(step).await,
                     None => break,
                 },
                 () = wait_until(announce_at) => {

@@ -72,8 +72,13 @@ impl Replayed {
     }
 }
 
-/// The replayed parts, and the initial model that the client wants.
-type ReplayResult = Result<(Replayed, Option<ChosenModel>), StoreError>;
+/// A step of a takeover that has ended.
+pub(super) enum TakeoverStep {
+    /// The initial model that the client wants was looked for.
+    ModelFound(Option<ChosenModel>),
+    /// The client has the stored conversation, or it could not be read.
+    Replayed(Result<Replayed, StoreError>),
+}
 
 /// The connection of a session to its client.
 #[derive(Default)]
@@ -82,21 +87,21 @@ pub(super) enum Attachment {
     Attached,
     /// The client is gone. The session ends when nothing runs any more, or at this moment.
     Detached { until: Instant },
-    /// A client is getting the stored conversation.
-    TakenOver { takeover: Takeover, replaying: BoxFuture<'static, ReplayResult> },
+    /// A client is taking over the session.
+    TakenOver { takeover: Takeover, step: BoxFuture<'static, TakeoverStep> },
 }
 
 impl Attachment {
-    /// Waits until something has to be done: the time of a detached session is over (`None`), or a replay
-    /// has ended.
-    pub(super) async fn changed(&mut self) -> Option<ReplayResult> {
+    /// Waits until something has to be done: the time of a detached session is over (`None`), or a step of a
+    /// takeover has ended.
+    pub(super) async fn changed(&mut self) -> Option<TakeoverStep> {
         match self {
             Attachment::Attached => pending().await,
             Attachment::Detached { until } => {
                 sleep_until(*until).await;
                 None
             }
-            Attachment::TakenOver { replaying, .. } => Some(replaying.await),
+            Attachment::TakenOver { step, .. } => Some(step.await),
         }
     }
 }
@@ -113,34 +118,47 @@ impl SessionActor {
         is_detached && self.running.is_none() && self.queue.is_empty()
     }
 
-    /// Begins to send the stored conversation to the session's new client.
+    /// Begins a takeover by looking for the model that the session's new client wants.
     pub(super) fn take_over(&mut self, mut takeover: Takeover) {
         self.initial = std::mem::take(&mut takeover.settings);
         let initial = self.initial.clone();
         let host = Arc::clone(&self.host);
-        let id = self.conversation.env.session.clone();
-        let client = Arc::clone(&takeover.client);
-        let replay = takeover.replay;
-        let replaying = Box::pin(async move {
-            let model = initial_model(&host, &initial).await;
-            if replay {
-                let replayed = replay_session(host.store(), &id, client.as_ref()).await?;
-                client.update(Update::ReplayComplete);
-                Ok((replayed, model))
-            } else {
-                Ok((Replayed::default(), model))
-            }
-        });
-        self.attachment = Attachment::TakenOver { takeover, replaying };
+        let step = async move { TakeoverStep::ModelFound(initial_model(&host, &initial).await) };
+        self.attachment = Attachment::TakenOver { takeover, step: Box::pin(step) };
     }
 
-    /// The new client has the stored conversation, and gets everything else from now on.
-    pub(super) async fn finish_takeover(&mut self, replayed: ReplayResult) {
+    /// Takes the next step of a takeover: the options get the values that the client wants before it is sent the
+    /// stored conversation (R-OPT-2).
+    pub(super) async fn continue_takeover(&mut self, ended: TakeoverStep) {
         let Attachment::TakenOver { takeover, .. } = std::mem::take(&mut self.attachment) else {
             return;
         };
+        match ended {
+            TakeoverStep::ModelFound(model) => {
+                self.apply_initial(model).await;
+                let host = Arc::clone(&self.host);
+                let id = self.conversation.env.session.clone();
+                let client = takeover.replay.then(|| Arc::clone(&takeover.client));
+                let step = async move {
+                    let Some(client) = client else {
+                        return TakeoverStep::Replayed(Ok(Replayed::default()));
+                    };
+                    let replayed = replay_session(host.store(), &id, client.as_ref()).await;
+                    if replayed.is_ok() {
+                        client.update(Update::ReplayComplete);
+                    }
+                    TakeoverStep::Replayed(replayed)
+                };
+                self.attachment = Attachment::TakenOver { takeover, step: Box::pin(step) };
+            }
+            TakeoverStep::Replayed(replayed) => self.finish_takeover(takeover, replayed),
+        }
+    }
+
+    /// The new client has the stored conversation, and gets everything else from now on.
+    fn finish_takeover(&mut self, takeover: Takeover, result: Result<Replayed, StoreError>) {
         let Takeover { client, attach, mut follow, servers, done, .. } = takeover;
-        let (mut replayed, model) = match replayed {
+        let mut replayed = match result {
             Ok(replayed) => replayed,
             Err(error) => {
                 // As if it had been lost again: another attempt may succeed.
@@ -148,7 +166,6 @@ impl SessionActor {
                 return done.complete(Err(Error::Store(error)));
             }
         };
-        self.apply_initial(model).await;
         if let Some(turn) = &mut self.running {
             replayed.running = Some(turn.key);
             turn.done = self.conversation.submissions.watch(turn.key, follow(turn.key, true));

@@ -24,7 +24,6 @@ use super::actor::SessionActor;
 use super::announcements::Announcements;
 use super::prompts::{MAX_QUEUED_PROMPTS, too_many};
 use super::servers::ServerLaunch;
-use super::stored_sessions::map_missing;
 use super::{
     MAILBOX_CAPACITY, PromptKey, SessionHost, SessionMessage, TOO_MANY_REQUESTS, settings,
 };
@@ -34,7 +33,6 @@ use crate::tools::ToolEnv;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::Modalities;
 use turnwright_mcp::{ServerEnv, ServerSpec};
-use turnwright_store::read;
 use turnwright_types::client::{Client, ClientTerminals, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::StopReason;
@@ -43,6 +41,7 @@ use turnwright_workspace::real_path;
 
 use client_options::ClientOptions;
 use lifecycle::{CancelFlag, Lifecycle};
+use restore::read_row;
 
 /// A request to open a session.
 pub(crate) struct OpenRequest {
@@ -194,11 +193,7 @@ async fn look_at_options(
     let lifecycle = Lifecycle::new(host.stop_token(), CancelFlag::default(), None);
     let mut actor = SessionActor::new(Arc::clone(&host), conversation, announcements, lifecycle);
     if is_stored {
-        // The session may be open, or have been open a moment ago.
-        host.store().flush().await.ok();
-        let name = id.clone();
-        let reading = host.store().read(move |connection| read::session(connection, &name));
-        let row = map_missing(reading.await, &id)?;
+        let (row, _) = read_row(host.store(), &id).await?;
         actor.restore_settings(&row).await;
     }
     actor.commands.rescan(&actor.conversation.env).await;

@@ -218,3 +218,41 @@ fn cur_5_what_a_client_does_not_know_is_not_gone_for_it() {
         assert!(told.iter().all(|cursor| cursor.0 != second), "{told:?}");
     }
 }
+
+#[test]
+fn cur_5_what_the_resume_command_copies_has_ids_and_cursors_that_the_client_does_not_know() {
+    for (client, is_v2) in clients() {
+        let mut agent = client.model(json!([says("One."), says("Two."), says("Three.")])).start();
+        assert_eq!(agent.turn("first"), "end_turn");
+        assert_eq!(agent.turn("second"), "end_turn");
+        agent.session = agent.new_session();
+        assert_eq!(agent.turn("/help"), "end_turn");
+        assert_eq!(agent.turn("/help"), "end_turn");
+        let before = agent.updates();
+        let gone = cursors(&agent);
+        assert!(!gone.is_empty());
+        assert_eq!(agent.turn("/resume 1"), "end_turn");
+        let copied = agent.updates().split_off(before.len());
+        let chunks: Vec<_> = copied
+            .iter()
+            .filter(|it| it["content"]["text"].is_string() && it["messageId"].is_string())
+            .collect();
+        assert!(chunks.iter().any(|it| it["content"]["text"] == "Two."), "{copied:?}");
+        for chunk in chunks {
+            let is_known = before.iter().any(|it| it["messageId"] == chunk["messageId"]);
+            assert!(!is_known, "{chunk}");
+        }
+        let (own, withdrawn): (Vec<_>, Vec<_>) =
+            cursors(&agent).into_iter().partition(|cursor| cursor.1);
+        assert!(gone.iter().all(|cursor| withdrawn.iter().any(|it| it.0 == cursor.0)), "{gone:?}");
+        let params = fork_params(&agent, &json!(gone[0].0));
+        assert_eq!(code(&agent.call("session/fork", &params)), -32602);
+        replay(&mut agent, is_v2);
+        let again = cursors(&agent);
+        assert!(own.iter().all(|cursor| again.contains(cursor)), "{own:?}: {again:?}");
+        fork(&mut agent, &own.last().unwrap().0);
+        assert_eq!(agent.turn("and now"), "end_turn");
+        let history = agent.model_transcript(2).join("\n");
+        assert!(history.contains("first") && !history.contains("second"), "{history}");
+    }
+}

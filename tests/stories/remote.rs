@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use turnwright_testing::cards::call;
 use turnwright_testing::session_requests::{opening_params, result, session_params};
 
 use crate::agent::{LIMIT, calls, eventually, prompt, says};
@@ -162,6 +163,34 @@ fn r_opt_2_who_takes_a_session_over_may_set_its_options_while_its_turn_runs() {
     agent.model().release();
     wait_for_text(&mut agent, "second");
     assert_eq!(agent.text(), "first half, second half");
+}
+
+#[test]
+fn r_opt_2_the_options_are_set_before_who_takes_a_session_over_has_read_the_conversation() {
+    let write = call("write_file", &json!({ "path": "a", "content": "x" }));
+    let replies = json!([[{ "text": "Hm" }, { "hold": true }, write], says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).start();
+    // More than a connection takes that nobody reads.
+    let long = format!("/clear {}", "x".repeat(1 << 20));
+    for _ in 0..12 {
+        assert_eq!(agent.turn(&long), "end_turn");
+    }
+    agent.prompt("go");
+    wait_for_text(&mut agent, "Hm");
+    agent.break_off(SocketAgent::lose);
+    let url = agent.transport().url().to_owned();
+    let mut client = PlainClient::connect(&url, 1);
+    let mut params = opening_params(&agent, &agent.session);
+    params["configOptions"] = json!([{ "configId": "mode", "value": "auto-edit" }]);
+    let mut id = 0;
+    eventually("the replay begins", || {
+        id = client.request("session/load", &params);
+        client.until(|it| it["id"] == id || it["method"] == "session/update")["id"].is_null()
+    });
+    agent.model().release();
+    eventually("the turn edits without a question", || agent.path("a").exists());
+    let opened = client.until(|it| it["id"] == id && it["method"].is_null());
+    assert_eq!(opened["result"]["modes"]["currentModeId"], "auto-edit", "{opened}");
 }
 
 #[test]

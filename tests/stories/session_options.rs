@@ -6,7 +6,7 @@ use turnwright_testing::session_requests::{code, open, opening_params, result, s
 
 use crate::agent::{TestAgent, says};
 use crate::models::two;
-use crate::provider::{Provider, configured, current_values, set};
+use crate::provider::{List, Provider, configured, current_values, set};
 
 /// Asks for the options of a new session in the workspace, or of this one.
 fn look(agent: &mut TestAgent, session: &Value) -> Value {
@@ -144,6 +144,26 @@ fn r_opt_2_initial_values_are_set_before_the_answer_and_without_an_update() {
         assert_eq!(current_values(&opened).join(" "), expected, "{method}");
         assert!(agent.updates_of("config_option_update").is_empty(), "{method}");
     }
+}
+
+#[test]
+fn r_opt_2_a_conversation_is_replayed_when_the_initial_values_are_set() {
+    let provider = Provider::of(&[]);
+    let mut agent = configured(&two(&provider)).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    agent.restart();
+    provider.lists(List::Hangs);
+    let asked = provider.list_request_count();
+    let mut params = opening_params(&agent, &agent.session);
+    params["configOptions"] = json!([{ "configId": "model", "value": "p/c" }]);
+    let opening = agent.request("session/load", &params);
+    provider.wait_for_listings(asked + 1);
+    agent.sync();
+    assert!(agent.updates_of("user_message_chunk").is_empty(), "{:?}", agent.updates());
+    provider.lists(List::Of(vec!["c"]));
+    let opened = result(agent.answer_to(&opening));
+    assert_eq!(current_values(&opened)[0], "model=p/c");
+    assert_eq!(agent.updates_of("user_message_chunk").len(), 1);
 }
 
 #[test]

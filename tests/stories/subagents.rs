@@ -372,6 +372,30 @@ fn sub_2_a_helper_whose_question_is_withdrawn_requires_no_action() {
 }
 
 #[test]
+fn v2_background_a_turn_goes_on_while_a_helper_that_no_call_waits_for_asks() {
+    let replies = json!([
+        [in_background("the task")],
+        [{ "text": "Hm" }, { "hold": true }, { "text": "." }],
+        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+        when("the task", says("Written.")),
+    ]);
+    let mut agent = v2(replies).start();
+    let id = agent.prompt("go");
+    let child = announced(&mut agent, "general: the task");
+    let question = agent.wait_for_request("session/request_permission");
+    assert_eq!(states(&agent, &child), ["running", "requires_action"]);
+    agent.choose(&question, "allow_once");
+    let is_done = |it: &Value| it["params"]["update"]["state"]["state"] == "idle";
+    agent.wait_for("the end of the helper", is_done);
+    assert_eq!(states(&agent, &child), ["running", "requires_action", "running", "idle"]);
+    agent.model().release();
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    assert_eq!(agent.read("a"), "x");
+    let told = agent.updates_of("state_update");
+    assert!(told.iter().all(|it| it["state"] != "requires_action"), "{told:?}");
+}
+
+#[test]
 fn v2_background_a_helper_that_no_call_waits_for_is_in_the_states_until_it_is_idle() {
     let held = json!([{ "text": "Hm" }, { "hold": true }, { "text": "." }]);
     let replies = json!([

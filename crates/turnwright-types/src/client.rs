@@ -119,6 +119,8 @@ pub struct ServerForm {
     pub schema: Value,
     /// The address of the page. It is ASCII, and nobody but the user opens it.
     pub page: Option<String>,
+    /// True if it is for a helper in the background, for which no call waits.
+    pub in_background: bool,
 }
 
 /// The user's response to a [`ServerForm`].
@@ -152,6 +154,8 @@ pub struct PermissionRequest {
     /// True if the mode `auto` would not have asked: the project's folders and the sandbox bound what
     /// the call can do.
     pub is_bounded: bool,
+    /// True if a helper in the background asks, for which no call waits.
+    pub in_background: bool,
 }
 
 /// One possible answer to a [`PermissionRequest`].

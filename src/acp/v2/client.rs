@@ -127,13 +127,15 @@ impl AcpClientV2 {
         encode::send_update(self.peer.outbox(), &self.session, update);
     }
 
-    /// The turn waits for the user until the returned value is dropped (R-TWO-8).
-    fn wait_for_user(&self) -> UserWait<'_> {
-        let is_running = self.prompts.is_running(self.running_prompt.load(Ordering::Relaxed));
-        if is_running {
+    /// The turn waits for the user until the returned value is dropped (R-TWO-8). It does not wait for the answer to
+    /// a helper in the background.
+    fn wait_for_user(&self, in_background: bool) -> UserWait<'_> {
+        let running = self.running_prompt.load(Ordering::Relaxed);
+        let is_blocked = !in_background && self.prompts.is_running(running);
+        if is_blocked {
             self.send_state("requires_action");
         }
-        UserWait { client: self, is_running }
+        UserWait { client: self, is_blocked }
     }
 
     /// Records that a call is a command, and its line and its folder, which the update of its terminal contains.
@@ -291,15 +293,16 @@ fn leave_out_shown_output(update: &mut CallUpdate) {
     }
 }
 
-/// A turn that waits for the user.
+/// A question to the user.
 struct UserWait<'a> {
     client: &'a AcpClientV2,
-    is_running: bool,
+    /// True if a turn waits for the answer.
+    is_blocked: bool,
 }
 
 impl Drop for UserWait<'_> {
     fn drop(&mut self) {
-        if self.is_running {
+        if self.is_blocked {
             self.client.send_state("running");
         }
     }
@@ -359,16 +362,18 @@ impl Client for AcpClientV2 {
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {
         let offered: Vec<_> = request.choices.iter().map(|choice| choice.kind).collect();
+        let in_background = request.in_background;
         let session = schema::SessionId::new(self.session.to_arc());
         let params = encode::permission_request(session, request);
         Box::pin(async move {
-            let permission = self.questions.permission(&params, &offered, || self.wait_for_user());
+            let permission =
+                self.questions.permission(&params, &offered, || self.wait_for_user(in_background));
             not_cancelled(permission.await)
         })
     }
 
     fn ask_user(&self, question: UserQuestion) -> BoxFuture<'_, UserReply> {
-        Box::pin(self.questions.ask(question, || self.wait_for_user()))
+        Box::pin(self.questions.ask(question, || self.wait_for_user(false)))
     }
 
     fn show_helper(&self, helper: &StartedHelper) -> Option<Box<dyn HelperView>> {
@@ -392,7 +397,8 @@ impl Client for AcpClientV2 {
     }
 
     fn show_form(&self, form: ServerForm) -> BoxFuture<'_, FormOutcome> {
-        Box::pin(self.questions.show_form(form, || self.wait_for_user()))
+        let in_background = form.in_background;
+        Box::pin(self.questions.show_form(form, move || self.wait_for_user(in_background)))
     }
 }
 

@@ -82,12 +82,14 @@ impl CommandTask {
         let conversation = &self.conversation;
         let from = source.id.clone();
         let to = conversation.env.session.clone();
+        let minted = self.history.minted;
         conversation.log().flush().written().await;
         let copying = store.write(Durability::ProcessCrash, move |connection| {
-            sessions::copy_into_empty(connection, &from, &to)
+            sessions::copy_into_empty(connection, &from, &to, minted)
         });
-        if !copying.await? {
-            return Ok(None);
+        let Some(withdrawn) = copying.await? else { return Ok(None) };
+        for cursor in withdrawn {
+            conversation.client().update(cursor);
         }
         let id = &conversation.env.session;
         let restored = match restore_session(store, conversation, id, true, &self.cancel).await {

@@ -32,8 +32,20 @@ pub(in crate::session) struct RestoredSession {
     pub(in crate::session) unfinished: Option<UnfinishedTurn>,
     /// The line that tells the model what has ended since then.
     pub(in crate::session) ended_work: Option<String>,
-    /// The options that the client asked for when the session was created, as JSON.
-    pub(in crate::session) client_options: Option<String>,
+}
+
+/// Reads the row of a stored session, and the options that the client asked for when it was created, as JSON.
+pub(in crate::session) async fn read_row(
+    store: &Store,
+    id: &SessionId,
+) -> Result<(SessionRow, Option<String>), Error> {
+    // The session may be open, or have been open a moment ago.
+    store.flush().await.ok();
+    let name = id.clone();
+    let reading = store.read(move |connection| {
+        Ok((read::session(connection, &name)?, sessions::client_options(connection, &name)?))
+    });
+    map_missing(reading.await, id)
 }
 
 /// Restores a session. With `replay`, the client is sent the whole conversation.
@@ -121,17 +133,16 @@ async fn read_session(
     store.flush().await?;
     let (minted, is_interrupted) = recover(store, conversation).await?;
     let name = id.clone();
-    let (row, key, rewound, usage, stop, client_options, spent, submissions) = store
+    let (row, key, rewound, usage, stop, spent, submissions) = store
         .read(move |connection| {
             let row = read::session(connection, &name)?;
             let key = read::session_key(connection, &name)?;
             let rewound = RewoundEntries::load(connection, key)?;
             let usage = read::last_usage(connection, key)?;
-            let client_options = sessions::client_options(connection, &name)?;
             let stop = last_stop(connection, key)?;
             let spent = read::session_spending(connection, key)?;
             let submissions = read::submissions(connection, key)?;
-            Ok((row, key, rewound, usage, stop, client_options, spent, submissions))
+            Ok((row, key, rewound, usage, stop, spent, submissions))
         })
         .await?;
     for (message, submission) in submissions {
@@ -169,7 +180,7 @@ async fn read_session(
         conversation.push_hidden(&mut history, note);
     }
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
-    Ok(RestoredSession { row, history, unfinished, ended_work, client_options })
+    Ok(RestoredSession { row, history, unfinished, ended_work })
 }
 
 /// Tells the client the usage of the context window as it was counted last: tokens in use, the size and cached tokens. A

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::client_options::ClientOptions;
-use super::restore::{RestoredSession, restore_session};
+use super::restore::{RestoredSession, read_row, restore_session};
 use crate::error::{Error, error_chain};
 use crate::session::SessionOrigin;
 use crate::session::actor::SessionActor;
@@ -106,21 +106,23 @@ impl SessionActor {
         let conversation = self.conversation.clone();
         let id = conversation.env.session.clone();
         let stop = self.lifecycle.stop.clone();
+        let (row, client_options) = read_row(host.store(), &id).await?;
+        self.conversation.log().set_session_row(row.clone());
+        self.apply_client_options(client_options.as_deref(), options)?;
+        self.restore_settings(&row).await;
+        // Before the client sees anything of the conversation (R-OPT-2).
+        let model = initial_model(&host, &self.initial).await;
+        self.apply_initial(model).await;
         let restored = restore_session(host.store(), &conversation, &id, replay, &stop).await?;
-        let RestoredSession { row, history, unfinished, ended_work, client_options } = restored;
+        let RestoredSession { history, unfinished, ended_work, .. } = restored;
         self.unfinished = unfinished;
         self.conversation.told.add_unsent(ended_work);
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.conversation.env.jobs.continue_numbering_after(history.minted);
         self.history = history;
-        self.conversation.log().set_session_row(row.clone());
-        self.apply_client_options(client_options.as_deref(), options)?;
         self.title.is_set = row.title.is_some();
         self.save_new_folders(&row).await;
         self.conversation.told.set_undo_news(undo_news(host.store(), &id).await);
-        self.restore_settings(&row).await;
-        let model = initial_model(&host, &self.initial).await;
-        self.apply_initial(model).await;
         self.conversation.restore_announced_mode(&self.history);
         if replay {
             let title = row.title.clone();

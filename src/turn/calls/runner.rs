@@ -454,6 +454,7 @@ impl PendingCall {
             raw_input: self.raw_input.clone(),
             choices: request.choices(),
             is_bounded: false,
+            in_background: false,
         }
     }
 

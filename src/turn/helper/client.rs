@@ -130,6 +130,7 @@ impl HelperClient {
         let Some(turn) = self.session.helpers.join_turn() else { return nobody_to_ask() };
         let number = self.questions.fetch_add(1, Ordering::Relaxed);
         request.call = CallId::from(format!("{}-question-{number}", self.call));
+        request.in_background = true;
         let client = &self.session.client;
         client.update(Update::ToolCall {
             id: request.call.clone(),
@@ -284,6 +285,7 @@ impl Client for HelperClient {
         if !self.in_background {
             return Box::pin(self.wait_for_user(self.session.client.show_form(form)));
         }
+        form.in_background = true;
         Box::pin(async {
             let Some(turn) = self.session.helpers.join_turn() else { return FormOutcome::Declined };
             let showing = self.wait_for_user(self.session.client.show_form(form));

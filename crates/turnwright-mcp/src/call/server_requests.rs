@@ -182,7 +182,13 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
     let mut shown = Value::Object(schema.clone());
     escape_texts(&mut shown);
     let address = page.as_ref().map(Url::to_string);
-    let form = ServerForm { call: call.call.clone(), message, schema: shown, page: address };
+    let form = ServerForm {
+        call: call.call.clone(),
+        message,
+        schema: shown,
+        page: address,
+        in_background: false,
+    };
     let outcome = tokio::select! {
         biased;
         // First, so that a question that waited behind another is not shown after the call's end.

@@ -9,13 +9,16 @@ use std::time::SystemTime;
 use rusqlite::{Connection, OptionalExtension, params, params_from_iter};
 
 use crate::read::{
-    SESSION_COLUMNS, entries_page, path_to_value, session_key, session_row, to_millis,
+    SESSION_COLUMNS, each_entry, entries_page, path_to_value, session_key, session_row, to_millis,
     unfinished_calls,
 };
 use crate::rows::finish_call;
 use crate::{CallOutcome, CallRow, CallStatus, RewoundEntries, SessionRow, StoreError};
 use turnwright_types::ids::{MessageId, SessionId};
 use turnwright_types::update::{CursorPlace, Update};
+
+/// The number of entries that are read at a time.
+const PAGE_SIZE: usize = 64;
 
 /// Which sessions to list.
 #[derive(Clone, Debug, Default)]
@@ -267,27 +270,44 @@ fn find_cursor(connection: &Connection, session: i64, id: &str) -> Result<(u64, 
     }
 }
 
-/// Copies the conversation of session `from` into session `to`, with its title, and returns true. If `to`
-/// has had a prompt it is not changed.
+/// Copies the conversation of session `from` into session `to`, with its title. Returns updates that withdraw the
+/// cursors of what `to` had, or `None` if `to` has had a prompt: then it is not changed. The client of `to` knows
+/// ids up to the number `minted`, so the ids of the copied messages differ from those.
 pub fn copy_into_empty(
     connection: &Connection,
     from: &SessionId,
     to: &SessionId,
-) -> Result<bool, StoreError> {
+    minted: u64,
+) -> Result<Option<Vec<Update>>, StoreError> {
     let original = session_key(connection, from)?;
     let copy = session_key(connection, to)?;
     let query = "SELECT EXISTS (SELECT 1 FROM turns WHERE session = ? AND kind = 'prompt')";
     if connection.query_row(query, [copy], |row| row.get(0))? {
-        return Ok(false);
+        return Ok(None);
     }
+    let rewound = RewoundEntries::load(connection, copy)?;
+    let mut withdrawn = Vec::new();
+    each_entry::<StoreError>(connection, copy, PAGE_SIZE, &rewound, |stored| {
+        withdrawn.extend(stored.cursor(false));
+        Ok(())
+    })?;
     delete_conversation(connection, copy)?;
     connection.execute(
-        "UPDATE sessions SET (title, title_is_final, minted, parent) = \
-         (SELECT title, title_is_final, minted, id FROM sessions WHERE key = ?) WHERE key = ?",
-        [original, copy],
+        "UPDATE sessions SET (title, title_is_final, minted, parent) = (SELECT title, \
+         title_is_final, max(minted, ?), id FROM sessions WHERE key = ?) WHERE key = ?",
+        params![minted, original, copy],
     )?;
     copy_conversation(connection, (original, None), copy, to_millis(SystemTime::now()))?;
-    Ok(true)
+    let suffix = format!("-{minted}");
+    connection.execute(
+        "UPDATE entries SET message_id = message_id || ?1, \
+         body = json_set(body, '$.id', message_id || ?1) \
+         WHERE session = ?2 AND message_id IS NOT NULL AND json_valid(body)",
+        params![suffix, copy],
+    )?;
+    let rename = "UPDATE calls SET message_id = message_id || ? WHERE session = ?";
+    connection.execute(rename, params![suffix, copy])?;
+    Ok(Some(withdrawn))
 }
 
 /// Takes a copied conversation out of the session again, because it could not be shown.

@@ -195,10 +195,15 @@ fn only_a_session_without_a_prompt_gets_a_copy_and_it_can_be_taken_out_again() {
     };
     let title = || super::super::read::session(&connection, &id(1)).unwrap().title;
     let of_others = turns(0);
-    assert!(!copy_into_empty(&connection, &id(0), &id(1)).unwrap());
+    let named = |name: &str| Entry::Note { id: name.into(), text: "x".to_owned() };
+    insert_entry(&connection, 0, (1, 1, 0), &named("msg-1")).unwrap();
+    assert_eq!(copy_into_empty(&connection, &id(0), &id(1), 7).unwrap(), None);
     connection.execute("DELETE FROM turns WHERE session = 1", []).unwrap();
     for _ in 0..2 {
-        assert!(copy_into_empty(&connection, &id(0), &id(1)).unwrap());
+        assert_eq!(copy_into_empty(&connection, &id(0), &id(1), 7).unwrap(), Some(Vec::new()));
+        let (page, _) = entries_page(&connection, 1, (0, 9), &RewoundEntries::default()).unwrap();
+        let copied: Vec<_> = page.into_iter().map(|stored| stored.entry).collect();
+        assert_eq!(copied, [named("msg-1-7")]);
         assert_eq!((turns(1), title().as_deref()), (of_others, Some("first")));
         remove_copy(&connection, &id(1)).unwrap();
         assert_eq!((turns(0), turns(1), title()), (of_others, 0, None));

@@ -95,8 +95,8 @@ pub fn json(value: Value) -> Value {
         }
         Value::Array(items) => items.into_iter().map(json).collect(),
         Value::Object(fields) => {
-            let clean = fields.into_iter().map(|field| (text(&field.0).into_owned(), json(field.1)));
-            clean.collect()
+            let entries = fields.into_iter();
+            entries.map(|(name, value)| (text(&name).into_owned(), json(value))).collect()
         }
         value => value,
     }

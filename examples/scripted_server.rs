@@ -39,6 +39,7 @@
 //! - `"prompts"`, `"resources"`, `"skills"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
 //!   resource, the result of `prompts/get` and `resources/read`. `"completions"`: by the name of an argument,
 //!   the result of `completion/complete`, or `null` for no answer.
+//! - `"mute"`: the methods that are never answered.
 //! - `"subscribes": true`: the client can subscribe to resources.
 //! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
 //!   file. `"first"`: lines on stdout before that.
@@ -176,6 +177,7 @@ impl ScriptedServer {
             return None;
         }
         let result = match method {
+            _ if self.is_mute(method) => return None,
             "initialize" | "server/discover" if self.scenario["refuses"].is_object() => {
                 Err(self.scenario["refuses"].clone())
             }
@@ -237,6 +239,11 @@ impl ScriptedServer {
 
     fn is_modern(&self) -> bool {
         self.scenario["modern"] == true
+    }
+
+    fn is_mute(&self, method: &str) -> bool {
+        let methods = self.scenario["mute"].as_array();
+        methods.is_some_and(|methods| methods.iter().any(|known| known == method))
     }
 
     fn has_tasks(&self) -> bool {

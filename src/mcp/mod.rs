@@ -28,13 +28,16 @@ use turnwright_mcp::{
     ServerTransport, ToolNames, described_server, prompts, server_json,
 };
 use turnwright_recording::outside::{Outside, in_session};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::SessionId;
-use turnwright_types::text;
+use turnwright_types::text::{self, escape_markdown};
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::exec::ProgramActivity;
 
 /// The most characters about a skill that are listed for people.
 const MAX_SKILL_CHARS: usize = 300;
+/// The most characters of a failure's text.
+const MAX_FAILURE_CHARS: usize = 1000;
 
 /// The servers of a session. Dropping it releases them.
 #[derive(Debug)]
@@ -156,7 +159,8 @@ impl SessionServers {
             let tools =
                 used_tools(&spec, &state.tools).filter(|listed| listed.tool.skill.is_some());
             let texts = tools.map(|listed| text::one_line(&listed.description));
-            lines.extend(texts.map(|text| format!("* {}\n", text::clip(text, MAX_SKILL_CHARS))));
+            let shown = texts.map(|text| escape_markdown(&text::clip(text, MAX_SKILL_CHARS)));
+            lines.extend(shown.map(|text| format!("* {text}\n")));
         }
         if lines.is_empty() { lines } else { format!("\nOf MCP servers:\n\n{lines}") }
     }
@@ -253,11 +257,19 @@ fn server_status(server: &Server, state: &ServerState) -> Option<ServerStatus> {
         ServerPhase::Ready => {
             Some(ServerStatus::Ready(used_tools(&server.spec, &state.tools).count()))
         }
-        ServerPhase::Failed(why) if !state.is_restarting => Some(ServerStatus::Failed(why.clone())),
-        ServerPhase::Failed(why) => Some(ServerStatus::Down(why.clone())),
+        ServerPhase::Failed(why) if !state.is_restarting => {
+            Some(ServerStatus::Failed(failure_text(why)))
+        }
+        ServerPhase::Failed(why) => Some(ServerStatus::Down(failure_text(why))),
         ServerPhase::NeedsLogin => Some(ServerStatus::Failed(server.spec.login_instructions())),
         ServerPhase::Stopped => Some(ServerStatus::Down("it was stopped".to_owned())),
     }
+}
+
+/// Why a server has failed, as Markdown. Its own words may be among these.
+pub(crate) fn failure_text(why: &str) -> String {
+    let line = text::one_line(text::first_chars(why, MAX_FAILURE_CHARS));
+    escape_markdown(&escape_hidden_line(&line))
 }
 
 /// The tools of one server. An unchanged tool stays the same object.

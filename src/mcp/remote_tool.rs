@@ -13,21 +13,23 @@ use tokio::task::spawn_blocking;
 use super::tool_outcome;
 use super::tool_pins::{PinCheck, ToolPins, server_location};
 use crate::tools::{
-    AnyTool, CallPlan, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome, repair_arguments,
+    AnyTool, CallPlan, HAS_CHANGED, OfferContext, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
+    repair_arguments,
 };
 use turnwright_guard::RemoteCallGuard;
 use turnwright_mcp::{
     CallError, JsonObject, ListedTool, Server, ServerSource, ServerSpec, ServerTransport, Tool,
     WaitingCall, call, resources,
 };
-use turnwright_policy::permission::{Mode, Pass, escape_markdown, markdown_code};
+use turnwright_policy::permission::{Mode, Pass, markdown_code};
 use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
 };
 use turnwright_types::message::ToolSpec;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::update::Update;
-use turnwright_types::{redact, text};
+use turnwright_types::redact;
+use turnwright_types::text::{self, escape_markdown};
 use turnwright_workspace::checkpoint::ExpectedChange;
 
 /// Maximum length of an argument in a title.
@@ -38,9 +40,6 @@ const MAX_NAMED_ARGUMENTS: usize = 12;
 /// For the model, if the snapshot of the protected files has failed.
 const NOT_GUARDED: &str = "The server was not called: because of a bug in turnwright the protected files could \
                     not be recorded before the call.";
-/// For the model, if another tool than the one that was judged would be called.
-const HAS_CHANGED: &str = "The server has changed this tool while the call was on its way, so it was not called. \
-                    Call it again if it is still right.";
 /// Maximum number of arguments that are listed. The client also receives all of them as the raw input.
 const MAX_ARGUMENTS: usize = 12;
 /// Maximum length of the server's description.
@@ -225,7 +224,7 @@ impl PreparedCall for RemoteToolCall {
         &'a mut self,
         ctx: &'a ToolCtx,
     ) -> BoxFuture<'a, Result<Vec<CallContent>, ToolRefusal>> {
-        self.question(ctx).boxed()
+        async move { self.question(ctx).await.map_err(escaped) }.boxed()
     }
 
     fn expected_changes(&self) -> Vec<ExpectedChange<'_>> {
@@ -354,7 +353,7 @@ impl RemoteToolCall {
         let _waiting = server.callers.add(caller.clone());
         let (peer, connection) = match server.peer().await {
             Ok(found) => found,
-            Err(why) => return ToolOutcome::failed(why),
+            Err(why) => return ToolOutcome::failed(escaped(why)),
         };
         let result = if listed.reads_resources {
             // Followed first, so that no change between the two is missed.
@@ -375,9 +374,10 @@ impl RemoteToolCall {
         };
         let result = match result {
             Ok(result) => result,
-            Err(CallError::Failed(why)) => return ToolOutcome::failed(why),
+            Err(CallError::Failed(why)) => return ToolOutcome::failed(escaped(why)),
             Err(CallError::ConnectionLost) => {
-                return ToolOutcome::failed(server.lost_call_message(connection).await);
+                let why = server.lost_call_message(connection).await;
+                return ToolOutcome::failed(escaped(why));
             }
         };
         let folder = ctx.env.output_folder();
@@ -389,6 +389,12 @@ impl RemoteToolCall {
             spawn_blocking(move || tool_outcome::outcome(result, listed.results.as_ref(), &file));
         converting.await.unwrap_or_else(|error| ToolOutcome::failed(error.to_string()))
     }
+}
+
+/// Escapes the words of the server in what the user is shown of a failure.
+fn escaped(failure: impl Into<ToolRefusal>) -> ToolRefusal {
+    let failure = failure.into();
+    ToolRefusal { for_user: escape_markdown(&failure.for_user), ..failure }
 }
 
 /// The first text argument, shortened, to tell calls apart in their titles.

@@ -185,7 +185,7 @@ fn raw(blocks: &[ResultBlock], structured: Option<&Value>, is_error: bool) -> Va
     if is_error {
         raw.insert("isError".to_owned(), true.into());
     }
-    redact_value(Value::Object(raw))
+    redact::json(Value::Object(raw))
 }
 
 fn raw_block(block: &ResultBlock, remaining: &mut usize) -> Value {
@@ -219,20 +219,6 @@ fn take_text(text: &str, remaining: &mut usize) -> String {
 
 fn media_summary(kind: &str, mime: &str, data: &str) -> Value {
     json!({ "type": kind, "mimeType": one_line(mime), "bytes": data.len() / 4 * 3 })
-}
-
-fn redact_value(value: Value) -> Value {
-    match value {
-        Value::String(mut text) => {
-            redact::redact_in_place(&mut text);
-            text.into()
-        }
-        Value::Array(items) => items.into_iter().map(redact_value).collect(),
-        Value::Object(fields) => {
-            fields.into_iter().map(|(key, value)| (key, redact_value(value))).collect()
-        }
-        value => value,
-    }
 }
 
 /// Returns true if the texts of a result repeat all of its structured content. A server wraps a value that is not

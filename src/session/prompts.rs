@@ -207,7 +207,8 @@ impl SessionActor {
                     let stop = match refused {
                         Some(Err(why)) => {
                             let message = history.mint_message_id();
-                            conversation.say(message, why);
+                            // It contains words of the server.
+                            conversation.say(message, text::escape_markdown(&why));
                             StopReason::EndTurn
                         }
                         _ => StopReason::Cancelled,

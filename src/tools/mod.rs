@@ -68,6 +68,10 @@ pub(crate) use tool_env::{
     UserFolders,
 };
 
+/// For the model, if another tool of a server than the one that was judged would be called.
+pub(crate) const HAS_CHANGED: &str = "The server has changed this tool while the call was on its way, so it was not \
+                                      called. Call it again if it is still right.";
+
 /// All built-in tools, in the order in which error messages list them.
 pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
     vec![

@@ -20,6 +20,7 @@ use super::AnyTool;
 use super::arguments::letters_and_digits;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
+use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
@@ -182,7 +183,7 @@ impl Toolbox {
         let mut all = self.built_in_specs(offer, window);
         let (revision, remote) = self.remote.advertised(budget, &self.search);
         all.extend(remote.iter().filter_map(|tool| tool.spec(offer)));
-        let specs = Arc::new(all);
+        let specs: ToolSpecs = Arc::new(all.into_iter().map(without_keys).collect());
         *advertised = Some(AdvertisedSpecs {
             offer: offer.clone(),
             budget,
@@ -312,6 +313,16 @@ impl Toolbox {
 /// Returns true if a built-in tool is advertised to a model with this context window (in tokens).
 fn fits_window(name: &str, window: Option<u64>) -> bool {
     window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
+}
+
+/// Removes our API keys from what a server says about its tool.
+fn without_keys(spec: Arc<ToolSpec>) -> Arc<ToolSpec> {
+    let clean = ToolSpec {
+        name: spec.name.clone(),
+        description: redact::text(&spec.description).into_owned(),
+        parameters: redact::json(spec.parameters.clone()),
+    };
+    if clean == *spec { spec } else { Arc::new(clean) }
 }
 
 /// The weight of the tools that are advertised even to a model with a small window.

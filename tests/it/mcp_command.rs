@@ -26,7 +26,7 @@ fn each_server_is_listed_with_its_state_and_its_origin() {
         .start();
     agent.turn("hi");
     let expected = [
-        "* `good` (editor) – ready: nice\\u{202e} 1, revision 2025-11-25, 1 tool, 1 prompt\n",
+        "* `good` (editor) – ready: nice\\\\u{202e} 1, revision 2025-11-25, 1 tool, 1 prompt\n",
         "* `dead` (settings) – failed: it was not ready within 1 s",
         "* `slow` (settings) – starting\n",
         "* `off` (settings) – turned off\n",
@@ -64,14 +64,14 @@ fn a_download_that_takes_too_long_can_clean_up_and_the_user_is_told_what_to_do()
     eventually("the failure is told", || {
         let text = agent.turn_text("/mcp");
         assert!(!text.contains("sk-1"), "{text}");
-        text.contains(expected)
+        text.replace('\\', "").contains(expected)
     });
 }
 
 #[test]
 fn one_server_is_described_with_its_tools_and_their_annotations() {
     let tools = json!([
-        { "name": "look", "description": "Looks.\nAt length.", "annotations": { "readOnlyHint": true } },
+        { "name": "look", "description": "Looks ![i](x).\nAt length.", "annotations": { "readOnlyHint": true } },
         { "name": "break", "description": "", "annotations": { "destructiveHint": true } },
         { "name": "hidden" },
     ]);
@@ -83,7 +83,7 @@ fn one_server_is_described_with_its_tools_and_their_annotations() {
     let text = agent.turn_text("/mcp notes");
     for expected in [
         "2 tools of 3",
-        "* `mcp(notes/look)` – Looks. (says that it only reads)\n",
+        "* `mcp(notes/look)` – Looks \\!\\[i\\](x). (says that it only reads)\n",
         "* `mcp(notes/break)` (says that it may destroy something)\n",
         "Prompts: `/notes:greet`.",
     ] {

@@ -99,14 +99,17 @@ fn m_25_a_missing_argument_is_answered_with_what_the_server_suggests() {
     let many: Vec<_> = (0..100).map(|number| format!("v{number}")).collect();
     let completion = |values: Value| json!({ "who": { "completion": { "values": values } } });
     let table = [
-        (completion(json!(["Ada\u{1b}[2J", "Bo\nb"])), " The server suggests: Ada\\u{1b}[2J, Bo."),
-        (completion(json!(many)), ": v0, v1, v2, v3, v4, v5, v6, v7, v8, v9."),
-        (completion(json!([])), "[how]"),
-        (completion(json!([3, null])), "[how]"),
-        (completion(json!("Ada")), "[how]"),
-        (json!({ "who": { "completion": 3 } }), "[how]"),
-        (json!({ "who": null }), "[how]"),
-        (json!(null), "[how]"),
+        (
+            completion(json!(["Ada\u{1b}[2J", "Bo\nb"])),
+            " The server suggests: “Ada\\\\u{1b}\\[2J”, “Bo”.",
+        ),
+        (completion(json!(many)), ": “v0”, “v1”, “v2”, “v3”, “v4”, “v5”, “v6”, “v7”, “v8”, “v9”."),
+        (completion(json!([])), "\\[how\\]"),
+        (completion(json!([3, null])), "\\[how\\]"),
+        (completion(json!("Ada")), "\\[how\\]"),
+        (json!({ "who": { "completion": 3 } }), "\\[how\\]"),
+        (json!({ "who": null }), "\\[how\\]"),
+        (json!(null), "\\[how\\]"),
     ];
     for (completions, expected) in table {
         let scenario = json!({
@@ -115,7 +118,7 @@ fn m_25_a_missing_argument_is_answered_with_what_the_server_suggests() {
         let mut agent =
             TestAgent::builder().server("notes", &scenario).model(json!([says("Hello.")])).start();
         let answer = agent.turn_text("/notes:greet how=kindly");
-        assert!(answer.contains("Missing arguments: who. Usage: who [how]"), "{answer}");
+        assert!(answer.contains("Missing arguments: who. Usage: who \\[how\\]"), "{answer}");
         assert!(answer.trim_end().ends_with(expected), "{completions}: {answer}");
         let heard = agent.read("heard");
         let asked = heard.lines().find(|it| it.contains("completion/complete"));

@@ -204,6 +204,19 @@ fn m_60_bad_input_in_the_list_of_skills_hides_no_tool_and_no_other_skill() {
 }
 
 #[test]
+fn m_60_a_list_of_skills_that_never_comes_costs_no_tool() {
+    let mut scenario = shop(&text_of(BODY));
+    scenario["mute"] = json!(["skills/list"]);
+    let mut agent = agent_with(&scenario);
+    agent.model().push(says("Hello.")).unwrap();
+    assert_eq!(agent.turn("hello"), "end_turn");
+    let tools = agent.server_tools(0);
+    assert!(tools.contains(&"mcp__shop__swap".to_owned()), "{tools:?}");
+    let text = agent.turn_text("/mcp shop");
+    assert!(text.contains("Not listed in time: skills."), "{text}");
+}
+
+#[test]
 fn m_60_a_server_lists_at_most_100_skills() {
     let many: Vec<_> = (0..150)
         .map(|number| {

@@ -44,12 +44,13 @@ fn completed() -> Value {
 
 #[test]
 fn m_50_a_call_that_became_a_task_has_the_result_of_its_end() {
-    let working = json!({ "status": "working", "statusMessage": "half way" });
+    let working = json!({ "status": "working", "statusMessage": "*half way*" });
     let mut agent = calling(&with_states(&json!([working, working, completed()]))).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(call_result(&agent).contains("made it"), "{}", call_result(&agent));
     let updates = format!("{:?}", agent.updates());
-    assert!(updates.contains("begun") && updates.contains("half way"), "{updates}");
+    assert!(updates.contains("s: begun"), "{updates}");
+    assert!(updates.contains(r"s: \\*half way\\*"), "{updates}");
     assert_eq!(heard(&agent, "tasks/get").len(), 3);
     assert!(heard(&agent, "tasks/cancel").is_empty());
     let table = [("tools/list", false), ("tools/call", true), ("tasks/get", true)];
@@ -155,6 +156,16 @@ fn m_55_a_task_in_place_of_another_result_is_an_invalid_response() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(call_result(&agent).contains("the result is malformed"), "{}", call_result(&agent));
     assert!(heard(&agent, "tasks/get").is_empty());
+}
+
+#[test]
+fn m_55_a_task_in_place_of_the_result_of_a_task_is_an_invalid_response() {
+    let task = json!({ "resultType": "task", "taskId": "t-2", "status": "working" });
+    let state = json!({ "status": "completed", "result": task });
+    let mut agent = calling(&with_states(&json!([state]))).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let result = call_result(&agent);
+    assert!(result.contains("the call's task has ended without its result"), "{result}");
 }
 
 /// Answers as a server over HTTP that makes a task of each call. Returns false for what it leaves to the test.

@@ -15,6 +15,7 @@ use base64::prelude::{
 };
 use parking_lot::RwLock;
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -82,6 +83,22 @@ pub fn text(text: &str) -> Cow<'_, str> {
 pub fn redact_in_place(value: &mut String) {
     if let Cow::Owned(clean) = text(value) {
         *value = clean;
+    }
+}
+
+/// Replaces all keys in the texts of a JSON value and in the names of its fields.
+pub fn json(value: Value) -> Value {
+    match value {
+        Value::String(mut string) => {
+            redact_in_place(&mut string);
+            string.into()
+        }
+        Value::Array(items) => items.into_iter().map(json).collect(),
+        Value::Object(fields) => {
+            let entries = fields.into_iter();
+            entries.map(|(name, value)| (text(&name).into_owned(), json(value))).collect()
+        }
+        value => value,
     }
 }
 

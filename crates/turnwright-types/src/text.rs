@@ -102,6 +102,18 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the text with all characters escaped that have a meaning in Markdown.
+pub fn escape_markdown(text: &str) -> String {
+    with_backslashes(text, "\\`*_[]<>#|~!&")
+}
+
+/// Returns the text with a backslash in front of each special character.
+pub fn with_backslashes(text: &str, special: &str) -> String {
+    text.chars()
+        .flat_map(|char| special.contains(char).then_some('\\').into_iter().chain([char]))
+        .collect()
+}
+
 /// Returns the first line of a text that is not blank. White space at its end belongs to it only if more lines follow.
 pub fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
-use crate::mcp::{SessionServers, used_tools};
+use crate::mcp::{SessionServers, failure_text, used_tools};
 use turnwright_config::McpSettings;
 use turnwright_mcp::{
     ListedTool, ServerPhase, ServerSource, ServerSpec, ServerState, ServerTransport,
 };
-use turnwright_types::effect::{escape_hidden, escape_hidden_line};
-use turnwright_types::text;
+use turnwright_policy::permission::markdown_code;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::text::{self, escape_markdown};
 
 /// The most tools, prompts or servers that are listed.
 const MAX_LISTED: usize = 200;
 /// The most characters of a server's text about one thing.
 const MAX_LINE_CHARS: usize = 160;
-/// The most characters of a failure's text.
-const MAX_FAILURE_CHARS: usize = 1000;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
@@ -30,7 +29,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let prompts = servers.map(SessionServers::commands).unwrap_or_default();
     let host = Arc::clone(&session.host);
     answer_from_files(session, message, cancel, move || match restarted {
-        Some((name, true)) => format!("Restarting {}.", escape_hidden_line(&name)),
+        Some((name, true)) => format!("Restarting {}.", short_line(&name)),
         Some((name, false)) => unknown_server(&name),
         None if words.is_empty() => overview(&states, &host.config().snapshot().mcp_settings()),
         None => match states.iter().find(|(spec, _)| spec.name == words) {
@@ -46,7 +45,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
 }
 
 fn unknown_server(name: &str) -> String {
-    format!("This session has no MCP server `{}`. Run `/mcp` to list them.", short_line(name))
+    format!("This session has no MCP server {}. Run `/mcp` to list them.", markdown_code(name))
 }
 
 fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -> String {
@@ -73,7 +72,7 @@ fn overview(states: &[(ServerSpec, Arc<ServerState>)], settings: &McpSettings) -
 }
 
 fn settings_line(name: &str, what: &str) -> String {
-    format!("* `{}` (settings) – {what}\n", escape_hidden_line(name))
+    format!("* {} (settings) – {what}\n", markdown_code(name))
 }
 
 fn summary(spec: &ServerSpec, state: &ServerState) -> String {
@@ -92,7 +91,8 @@ fn summary(spec: &ServerSpec, state: &ServerState) -> String {
     };
     let failure = state.last_end.as_ref().filter(|_| state.phase == ServerPhase::Ready);
     let trouble = failure.map(|why| format!("; before that it failed: {}", failure_text(why)));
-    format!("* `{}` ({from}) – {phase}{}\n", short_line(&spec.name), trouble.unwrap_or_default())
+    let name = markdown_code(&spec.name);
+    format!("* {name} ({from}) – {phase}{}\n", trouble.unwrap_or_default())
 }
 
 fn ready(spec: &ServerSpec, state: &ServerState) -> String {
@@ -121,6 +121,9 @@ fn counted(number: usize, one: &str) -> String {
 
 fn details(spec: &ServerSpec, state: &ServerState, prompts: &[String]) -> String {
     let mut text = summary(spec, state);
+    if !state.late.is_empty() {
+        text.push_str(&format!("\nNot listed in time: {}.\n", state.late.join(", ")));
+    }
     let tools: Vec<_> = used_tools(spec, &state.tools).collect();
     if !tools.is_empty() {
         text.push_str("\nTools, as permission rules name them:\n\n");
@@ -151,14 +154,11 @@ fn client_state(server: &str, listed: &ListedTool) -> String {
         _ => "",
     };
     let dash = if said.is_empty() { "" } else { " – " };
-    format!("* `mcp({}/{})`{dash}{said}{claim}\n", short_line(server), short_line(&tool.name))
+    let rule = markdown_code(&format!("mcp({server}/{})", tool.name));
+    format!("* {rule}{dash}{said}{claim}\n")
 }
 
-/// A bounded, visible line of text from a server.
+/// A bounded, visible line of text from a server, as Markdown.
 fn short_line(text: &str) -> String {
-    escape_hidden_line(&text::clip(text, MAX_LINE_CHARS))
-}
-
-fn failure_text(why: &str) -> String {
-    escape_hidden(text::first_chars(why, MAX_FAILURE_CHARS))
+    escape_markdown(&escape_hidden_line(&text::clip(text, MAX_LINE_CHARS)))
 }

@@ -25,7 +25,9 @@ use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
 use super::records::{RecordedCall, abridged_arguments, settled_call};
-use crate::tools::{AnyTool, CallPlan, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome};
+use crate::tools::{
+    AnyTool, CallPlan, HAS_CHANGED, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
+};
 use crate::turn::SharedGrants;
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{self, ApprovalRequest, Judgement, Mode, Pass, PolicyRules};
@@ -387,7 +389,11 @@ impl PendingCall {
     /// Plans the call again and fails if the effects are no longer those that the user has allowed.
     async fn plan_unchanged(self, pass: &Pass) -> Result<PendingCall, ToolRefusal> {
         let call = self.plan_again().await?;
-        if call.plan.effects == pass.effects() { Ok(call) } else { Err(TARGETS_CHANGED.into()) }
+        if call.plan.effects == pass.effects() {
+            return Ok(call);
+        }
+        let is_remote = call.plan.effects.iter().any(|effect| matches!(effect, Effect::Remote(_)));
+        Err(if is_remote { HAS_CHANGED } else { TARGETS_CHANGED }.into())
     }
 
     /// The change that the call was going to make, which its card keeps if it is not made.

@@ -14,10 +14,9 @@ use crate::servers::{VariableLookup, expand_all, expand_values};
 use crate::trust::{self, TrustStore};
 use crate::{ConfigError, SettingsSnapshot, jsonc};
 use turnwright_mcp::{ServerSource, ServerSpec, ServerTransport};
-use turnwright_policy::permission::escape_markdown;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::json_error_text;
-use turnwright_types::text;
+use turnwright_types::text::{self, escape_markdown};
 use turnwright_workspace::exec::Environment;
 
 /// The project's file of MCP servers.

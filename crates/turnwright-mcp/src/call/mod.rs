@@ -20,6 +20,7 @@ use crate::transport::{Peer, PeerError, Response};
 use server_requests::{ServerMessageHandler, WaitingCall};
 use turnwright_types::effect::{CallContent, escape_hidden, escape_hidden_line};
 use turnwright_types::patience::{sleep_until, timeout};
+use turnwright_types::text::escape_markdown;
 use turnwright_types::update::{CallUpdate, ToolCallStatus, Update};
 
 /// The minimum delay between the first progress updates of a call.
@@ -83,7 +84,13 @@ pub async fn call(
                 answers = answer_input_requests(result, peer.handler(), caller).await?;
                 continue;
             }
-            Some("task") => result = task::follow(result, &mut call).await?,
+            Some("task") => {
+                result = task::follow(result, &mut call).await?;
+                let kind = &result["resultType"];
+                if !kind.is_null() && kind != "complete" {
+                    return Err(unusable("the call's task has ended without its result").into());
+                }
+            }
             _ => {}
         }
         return ToolResult::parse(result).ok_or_else(|| unusable("it is not a tool result").into());
@@ -286,7 +293,9 @@ impl<'a> CallInFlight<'a> {
         // A client that does not read misses progress, but not the result.
         if self.caller.client.wait_for_capacity().now_or_never().is_some() {
             let mut update = CallUpdate::new(self.caller.call.clone(), ToolCallStatus::InProgress);
-            update.content = Some(vec![CallContent::Text(text)]);
+            let server = escape_hidden_line(&self.server.spec.name);
+            let said = escape_markdown(&format!("{server}: {text}"));
+            update.content = Some(vec![CallContent::Text(said)]);
             self.caller.client.update(Update::CallUpdate(Box::new(update)));
         }
     }

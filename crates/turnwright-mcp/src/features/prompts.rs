@@ -41,15 +41,14 @@ const SUGGESTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of suggestions that are shown.
 const MAX_SUGGESTIONS: usize = 10;
 
-/// Lists all prompts. Returns none if the server has none or takes too long, because its tools must not
-/// wait for its prompts: at most half of `start_timeout`.
-pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Vec<Prompt> {
+/// Lists all prompts. Returns `None` if the server takes too long: at most half of `start_timeout`.
+pub(crate) async fn list_prompts(peer: &Peer, start_timeout: Duration) -> Option<Vec<Prompt>> {
     if peer.info().is_none_or(|info| !info.has("prompts")) {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let listing = list_items(peer, ("prompts/list", "prompts"), MAX_PROMPTS, parse_prompt);
-    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), listing).await;
-    listed.ok().and_then(Result::ok).unwrap_or_default().0
+    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), listing).await.ok()?;
+    Some(listed.unwrap_or_default().0)
 }
 
 /// Reads a prompt, and shortens the texts that are shown in a line. Returns `None` if it is still too large.
@@ -123,7 +122,7 @@ impl PromptRequest {
         let state = self.server.state();
         let Some(peer) = state.peer.clone() else {
             let why = match &state.phase {
-                ServerPhase::Failed(why) => format!(": {}", escape_hidden(why)),
+                ServerPhase::Failed(why) => format!(": {}", escape_hidden_line(why)),
                 _ => String::new(),
             };
             return Err(format!("The MCP server {server} is not connected{why}."));
@@ -136,7 +135,7 @@ impl PromptRequest {
         if let [first, ..] = missing.as_slice() {
             let suggested = suggestions(&peer, prompt, first, &assigned).await;
             let names = escape_hidden_line(&missing.join(", "));
-            let all = escape_hidden_line(&usage(arguments(prompt)));
+            let all = usage(arguments(prompt));
             let why = format!("Missing arguments: {names}. Usage: {all}");
             return Err(why + &suggested.unwrap_or_default());
         }
@@ -174,7 +173,8 @@ async fn suggestions(
     let asking = peer.request::<Value>("completion/complete", params);
     let result = timeout(SUGGESTION_TIMEOUT, asking).await.ok()?.ok()?;
     let values = result["completion"]["values"].as_array()?.iter().filter_map(Value::as_str);
-    let shown: Vec<_> = values.take(MAX_SUGGESTIONS).map(line).collect();
+    let shown: Vec<_> =
+        values.take(MAX_SUGGESTIONS).map(|value| format!("“{}”", line(value))).collect();
     (!shown.is_empty()).then(|| format!(". The server suggests: {}.", shown.join(", ")))
 }
 
@@ -194,7 +194,7 @@ fn usage(arguments: &[PromptArgument]) -> String {
         Some(true) => argument.name.clone(),
         _ => format!("[{}]", argument.name),
     });
-    placeholders.collect::<Vec<_>>().join(" ")
+    escape_hidden_line(&placeholders.collect::<Vec<_>>().join(" "))
 }
 
 /// The unique words for the servers in commands: the part before the colon.

@@ -121,15 +121,15 @@ impl ServerSkill {
     }
 }
 
-/// Lists the skills. Returns none if the server has none or takes too long: at most a quarter of `start_timeout`.
-pub(crate) async fn list_skills(peer: &Peer, start_timeout: Duration) -> Vec<ServerSkill> {
+/// Lists the skills. Returns `None` if the server takes too long: at most half of `start_timeout`.
+pub(crate) async fn list_skills(peer: &Peer, start_timeout: Duration) -> Option<Vec<ServerSkill>> {
     if peer.info().is_none_or(|info| !info.has_extension(EXTENSION)) {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let listing =
         list_items(peer, ("skills/list", "skills"), MAX_SKILLS, |entry| ServerSkill::parse(&entry));
-    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 4), listing).await;
-    listed.ok().and_then(Result::ok).unwrap_or_default().0
+    let listed = timeout(LIST_TIMEOUT.min(start_timeout / 2), listing).await.ok()?;
+    Some(listed.unwrap_or_default().0)
 }
 
 /// Makes the tools that load these skills. If skills have the same name, their tools are named after their folders. No

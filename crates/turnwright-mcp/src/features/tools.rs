@@ -43,11 +43,8 @@ const MAX_NAME_BYTES: usize = 256;
 /// Maximum size of a schema that is kept.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 
-/// Lists and prepares all tools of a server, and adds our own, which read resources and load these skills.
-pub(crate) async fn list_tools(
-    peer: &Peer,
-    skills: &[ServerSkill],
-) -> Result<Vec<Arc<ListedTool>>, String> {
+/// Lists and prepares all tools of a server.
+pub(crate) async fn list_tools(peer: &Peer) -> Result<Vec<Arc<ListedTool>>, String> {
     let mut tools = Vec::new();
     let mut names = HashSet::new();
     let mut size = 0;
@@ -99,20 +96,24 @@ pub(crate) async fn list_tools(
     if let Channel::Http(http) = peer.channel() {
         http.set_header_arguments(marked);
     }
-    tools.extend(own_tools(peer, skills, names).into_iter().map(Arc::new));
     Ok(tools)
 }
 
-/// Makes our own tools, which read resources and load skills. The names in `taken` are those of the server's tools.
-fn own_tools(peer: &Peer, skills: &[ServerSkill], mut taken: HashSet<String>) -> Vec<ListedTool> {
+/// Adds our own tools to those of a server: they read resources and load these skills.
+pub(crate) fn add_own_tools(
+    peer: &Peer,
+    skills: &[ServerSkill],
+    listed: &mut Vec<Arc<ListedTool>>,
+) {
+    let mut taken: HashSet<_> = listed.iter().map(|known| known.tool.name.clone()).collect();
     let reader = resources::tool(peer, |name| taken.contains(name));
     taken.extend(reader.iter().map(|tool| tool.name.clone()));
     let loaders = skills::tools(&peer.handler().server, skills, taken);
     let tools = reader.into_iter().chain(loaders).map(|tool| {
         let reads_resources = tool.skill.is_none();
-        ListedTool { reads_resources, ..ListedTool::new(tool) }
+        Arc::new(ListedTool { reads_resources, ..ListedTool::new(tool) })
     });
-    tools.collect()
+    listed.extend(tools);
 }
 
 /// Requests one page of the list that the method returns under this key. Returns its items and the next cursor.

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::join3;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
@@ -18,7 +20,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::call::server_requests::WaitingCalls;
 use crate::features::skills::list_skills;
-use crate::features::tools::{ListedTool, list_tools};
+use crate::features::tools::{ListedTool, add_own_tools, list_tools};
 use crate::features::{JsonObject, Prompt, prompts};
 use crate::transport::Peer;
 use connection::{ConnectFailure, ConnectRequest, Connection};
@@ -40,6 +42,8 @@ const LOGIN_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const RESTART_WAIT: Duration = Duration::from_secs(2);
 /// How long to wait for the exit of a server that did not become ready.
 const EXIT_WAIT: Duration = Duration::from_millis(200);
+/// How long the first tools of a connection wait for its prompts and skills.
+const LATE_LISTS_WAIT: Duration = Duration::from_secs(1);
 
 /// The delay between two lists: at least, as a multiple of how long the last list took, and at most.
 const LIST_INTERVAL: (Duration, u32, Duration) =
@@ -67,6 +71,8 @@ pub struct ServerState {
     pub is_restarting: bool,
     pub tools: Arc<Vec<Arc<ListedTool>>>,
     pub prompts: Arc<Vec<Prompt>>,
+    /// What the server has not listed in time.
+    pub late: Vec<&'static str>,
     /// Incremented with each list of tools and prompts.
     pub tools_version: u64,
     /// Incremented with each connection.
@@ -256,8 +262,12 @@ struct ServerTask {
     activity: ProgramActivity,
 }
 
-/// The tools and prompts of a server.
-type Lists = (Vec<Arc<ListedTool>>, Vec<Prompt>);
+/// The tools and prompts of a server, and what it has not listed in time.
+struct Lists {
+    tools: Vec<Arc<ListedTool>>,
+    prompts: Vec<Prompt>,
+    late: Vec<&'static str>,
+}
 
 /// Why a connection has ended or could not be opened.
 enum ConnectionEnd {
@@ -398,14 +408,19 @@ impl ServerTask {
             .map_err(|error| ConnectFailure::Lasting(error.to_string()))?;
         let mut connection = Connection::open(&request).await?;
         let peer = connection.peer().clone();
+        let patience = LATE_LISTS_WAIT.min(self.spec.start_timeout() / 4);
         let listing = async {
             tokio::select! {
                 why = connection.ended() => Err(why),
-                listed = self.list(&peer) => listed,
+                listed = self.list(&peer, patience) => listed,
             }
         };
         let why = match request.until_deadline(listing).await {
             Ok(Ok(lists)) => {
+                if !lists.late.is_empty() {
+                    // Everything is listed again at once, and then awaited.
+                    self.changed.notify_one();
+                }
                 peer.follow_those_of(self.lost.send_replace(None));
                 self.publish_ready(&connection, lists);
                 return Ok(connection);
@@ -425,13 +440,28 @@ impl ServerTask {
         })
     }
 
-    async fn list(&self, peer: &Peer) -> Result<Lists, String> {
-        let prompts = Box::pin(prompts::list_prompts(peer, self.spec.start_timeout())).await;
-        let skills = Box::pin(list_skills(peer, self.spec.start_timeout())).await;
-        Ok((list_tools(peer, &skills).await?, prompts))
+    /// Lists everything at the same time. Once there are tools, waits this long for prompts and skills.
+    async fn list(&self, peer: &Peer, patience: Duration) -> Result<Lists, String> {
+        let limit = self.spec.start_timeout();
+        let has_tools = CancellationToken::new();
+        let listing = join3(
+            Box::pin(list_tools(peer).inspect(|_| has_tools.cancel())),
+            Box::pin(unless_late(prompts::list_prompts(peer, limit), &has_tools, patience)),
+            Box::pin(unless_late(list_skills(peer, limit), &has_tools, patience)),
+        );
+        let (listed, prompts, skills) = listing.await;
+        let mut tools = listed?;
+        let late = [("prompts", prompts.is_none()), ("skills", skills.is_none())];
+        add_own_tools(peer, &skills.unwrap_or_default(), &mut tools);
+        Ok(Lists {
+            tools,
+            prompts: prompts.unwrap_or_default(),
+            late: late.into_iter().filter(|entry| entry.1).map(|entry| entry.0).collect(),
+        })
     }
 
-    fn publish_ready(&self, connection: &Connection, (tools, prompts): Lists) {
+    fn publish_ready(&self, connection: &Connection, lists: Lists) {
+        let Lists { tools, prompts, late } = lists;
         let peer = connection.peer().clone();
         let (title, revision) = connection.server_info();
         let server = &self.spec.name;
@@ -445,6 +475,7 @@ impl ServerTask {
                 tools_version: state.tools_version + 1,
                 connection: state.connection + 1,
                 prompts: Arc::new(prompts),
+                late,
                 title,
                 revision,
                 last_end: state.last_end.take(),
@@ -494,17 +525,19 @@ impl ServerTask {
                 () = sleep_until(next) => {}
             }
             let started = Instant::now();
+            let limit = self.spec.start_timeout();
             let listed = tokio::select! {
                 why = connection.ended() => return why,
-                listed = timeout(self.spec.start_timeout(), self.list(&peer)) => listed,
+                listed = timeout(limit, self.list(&peer, limit)) => listed,
             };
             // A server that announces changes all the time is not listed all the time.
             let (min, factor, max) = LIST_INTERVAL;
             next = Instant::now() + (started.elapsed() * factor).clamp(min, max);
             match listed {
-                Ok(Ok((tools, prompts))) => self.publish(|state| {
-                    state.tools = Arc::new(tools);
-                    state.prompts = Arc::new(prompts);
+                Ok(Ok(lists)) => self.publish(|state| {
+                    state.tools = Arc::new(lists.tools);
+                    state.prompts = Arc::new(lists.prompts);
+                    state.late = lists.late;
                     state.tools_version += 1;
                 }),
                 Ok(Err(why)) => tracing::warn!(
@@ -518,6 +551,22 @@ impl ServerTask {
                 ),
             }
         }
+    }
+}
+
+/// Waits for a list, but no longer than `patience` once there are tools.
+async fn unless_late<T>(
+    list: impl Future<Output = Option<T>>,
+    has_tools: &CancellationToken,
+    patience: Duration,
+) -> Option<T> {
+    let end = async {
+        has_tools.cancelled().await;
+        tokio::time::sleep(patience).await;
+    };
+    tokio::select! {
+        listed = list => listed,
+        () = end => None,
     }
 }
 

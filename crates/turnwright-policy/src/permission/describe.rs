@@ -12,7 +12,7 @@ use crate::shell::{self, SimpleCommand};
 use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, ShellCommand, escape_hidden_line, is_secret_path,
 };
-use turnwright_types::text;
+use turnwright_types::text::{self, escape_markdown};
 
 /// The maximum number of simple commands that are listed. The whole line is shown in the title.
 const MAX_COMMANDS: usize = 6;
@@ -393,18 +393,6 @@ pub fn markdown_code(text: &str) -> String {
     let fence = "`".repeat(longest + 1);
     let gap = if longest > 0 || text.is_empty() { " " } else { "" };
     format!("{fence}{gap}{text}{gap}{fence}")
-}
-
-/// Text with all characters escaped that have a meaning in Markdown.
-pub fn escape_markdown(text: &str) -> String {
-    with_backslashes(text, "\\`*_[]<>#|~!&")
-}
-
-/// Text with a backslash in front of each special character.
-pub(super) fn with_backslashes(text: &str, special: &str) -> String {
-    text.chars()
-        .flat_map(|char| special.contains(char).then_some('\\').into_iter().chain([char]))
-        .collect()
 }
 
 /// Part of a title: the command gets the network.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::decide::decide;
-use super::describe::{access_nouns, access_of_command, listed, with_backslashes};
+use super::describe::{access_nouns, access_of_command, listed};
 use super::grants::{AccessGrant, GrantedCommands, commands_with_access, is_understood};
 use super::rule::{PathBases, Pattern, Rule, RuleAction, Scope};
 use super::{Finding, Grants, JudgedCall, Mode, PolicyRules, Reason, Verdict};
@@ -14,6 +14,7 @@ use turnwright_types::effect::{
     Effect, ExtraAccess, PathScope, RemoteCall, ResolvedPath, ShellCommand, escape_hidden_line,
     is_secret_path,
 };
+use turnwright_types::text::with_backslashes;
 
 /// The maximum length of a server's or tool's name in a rule, in bytes.
 const MAX_NAME_BYTES: usize = 200;

@@ -37,9 +37,7 @@ use turnwright_types::refusal::ToolRefusal;
 pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
 pub use decide::decide;
-pub use describe::{
-    Explanation, describe_effect, describe_reason, escape_markdown, markdown_code, verdict_name,
-};
+pub use describe::{Explanation, describe_effect, describe_reason, markdown_code, verdict_name};
 pub use glob::Glob;
 pub use grants::{AccessGrant, Grants};
 pub use lasting_grant::suggest_pattern;

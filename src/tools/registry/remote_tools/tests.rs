@@ -12,6 +12,7 @@ use crate::tools::{
 };
 use turnwright_types::effect::CallView;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
+use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 
 #[derive(Debug)]
@@ -136,6 +137,22 @@ fn an_unknown_name_is_answered_shortly_however_many_tools_there_are() {
     specs(&tools);
     let why = tools.find("fly").unwrap_err().for_model;
     assert!(why.ends_with("exit_plan, and 400 more by tool_search."), "{why}");
+}
+
+#[test]
+fn our_keys_do_not_reach_the_model_with_the_words_of_a_server() {
+    let key = "canary-Kf83-of-tool-specs-Zq27";
+    redact::register_keys([key.to_owned()]).unwrap();
+    let name = "mcp__a__t".into();
+    let parameters = json!({ "type": "object", "properties": { key: { "type": "string",
+        "description": format!("not {key}"), "enum": [key] } } });
+    let spec = ToolSpec { name, description: format!("Sends {key}."), parameters };
+    let tools = toolbox();
+    tools.remote_tools().set_tools(vec![Arc::new(FakeRemoteTool(Arc::new(spec)))]);
+    let specs = specs(&tools);
+    let last = format!("{:?}", specs.last().unwrap());
+    assert!(!last.contains(key), "{last}");
+    assert_eq!(last.matches("[hidden:").count(), 4, "{last}");
 }
 
 #[test]

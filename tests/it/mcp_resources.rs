@@ -1,6 +1,9 @@
 //! Resources of MCP servers: the agent adds a tool to those of the server, which lists and reads them.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde_json::{Value, json};
+use turnwright_testing::mcp_http_stub::{McpHttpStub, answer, answer_json};
 
 use crate::agent::{TestAgent, calls, eventually, says};
 
@@ -139,6 +142,71 @@ fn m_26_the_model_is_told_once_with_the_next_request_that_a_resource_has_changed
             eventually("the end of the subscription", || agent.read("heard").contains(ended));
         }
     }
+}
+
+#[test]
+fn m_26_a_server_that_was_restarted_is_asked_for_changes_again() {
+    let table = [
+        (false, r#""method":"resources/subscribe""#),
+        (true, r#""notifications":{"resourceSubscriptions":["notes://1"]}"#),
+    ];
+    for (modern, subscription) in table {
+        let mut scenario = scenario();
+        scenario["modern"] = modern.into();
+        scenario["subscribes"] = true.into();
+        scenario["log"] = "heard".into();
+        scenario["answers"] = json!({ "echo": [{ "die": 3 }] });
+        let read = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+        let echo = calls("mcp__notes__echo", &json!({}));
+        let mut agent = TestAgent::builder()
+            .model(json!([read, says("one"), echo, says("two")]))
+            .permission("allow_once")
+            .server("notes", &scenario)
+            .start();
+        let count = |agent: &TestAgent| agent.read("heard").matches(subscription).count();
+        assert_eq!(agent.turn("read"), "end_turn");
+        eventually("the subscription", || count(&agent) == 1);
+        assert_eq!(agent.turn("end the server"), "end_turn");
+        eventually("the next subscription", || count(&agent) == 2);
+    }
+}
+
+#[test]
+fn m_26_a_server_over_http_that_has_forgotten_the_session_is_asked_for_changes_again() {
+    let forgot = AtomicBool::new(false);
+    let stub = McpHttpStub::start(move |request, stream| {
+        let result = match request.method() {
+            "initialize" => json!({ "protocolVersion": request.body["params"]["protocolVersion"],
+                "capabilities": { "tools": {}, "resources": { "subscribe": true } },
+                "serverInfo": { "name": "stub", "version": "1" } }),
+            "resources/read" => json!({ "contents": [{ "uri": "notes://1", "text": "milk" }] }),
+            "resources/subscribe" => json!({}),
+            "tools/call" if !forgot.swap(true, Ordering::Relaxed) => {
+                answer(stream, "404 Not Found", "", "");
+                return true;
+            }
+            _ => return false,
+        };
+        answer_json(stream, "mcp-session-id: session-1\r\n", &request.result(&result));
+        true
+    });
+    let read = calls("mcp__notes__read_resource", &json!({ "uri": "notes://1" }));
+    let echo = calls("mcp__notes__echo", &json!({}));
+    let mut agent = TestAgent::builder()
+        .model(json!([read, says("one"), echo, says("two")]))
+        .permission("allow_once")
+        .server_as(stub.server("notes", &[]))
+        .start();
+    assert_eq!(agent.turn("read"), "end_turn");
+    stub.wait_for("the subscription", |sent| sent.method() == "resources/subscribe");
+    assert_eq!(agent.turn("call"), "end_turn");
+    let sent = |method: &str| {
+        let requests = stub.requests().into_iter().enumerate();
+        let matching = requests.filter(|(_, request)| request.method() == method);
+        matching.map(|(number, _)| number).collect::<Vec<_>>()
+    };
+    eventually("the next subscription", || sent("resources/subscribe").len() == 2);
+    assert!(sent("notifications/initialized")[1] < sent("resources/subscribe")[1]);
 }
 
 #[test]

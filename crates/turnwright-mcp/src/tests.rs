@@ -8,7 +8,9 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallError, ToolResult, call};
@@ -27,9 +29,18 @@ use turnwright_types::client::{
 use turnwright_types::effect::CallContent;
 use turnwright_types::update::Update;
 
-/// A client that answers no question and keeps the texts of its cards.
+/// A client that answers no question. It keeps the texts of its cards, and `withdrawn` for each withdrawn form.
 #[derive(Default)]
 struct SilentClient(Mutex<Vec<String>>);
+
+/// An open form. Dropping it withdraws it.
+struct OpenForm<'a>(&'a SilentClient);
+
+impl Drop for OpenForm<'_> {
+    fn drop(&mut self) {
+        self.0.0.lock().push("withdrawn".to_owned());
+    }
+}
 
 impl Client for SilentClient {
     fn update(&self, update: Update) {
@@ -54,7 +65,10 @@ impl Client for SilentClient {
     }
 
     fn show_form(&self, _: ServerForm) -> BoxFuture<'_, FormOutcome> {
-        Box::pin(std::future::pending())
+        Box::pin(async move {
+            let _open = OpenForm(self);
+            std::future::pending().await
+        })
     }
 }
 
@@ -103,6 +117,12 @@ async fn play_server(pipe: DuplexStream, steps: u64, answers: bool, heard: Arc<M
 
 /// A server in this state, whose calls may take five seconds without progress and twenty in total.
 fn server(state: ServerState) -> Arc<Server> {
+    let (spec, env) = spec_and_env();
+    Server::unchanging(spec, env, state)
+}
+
+/// The configuration of such a server.
+fn spec_and_env() -> (ServerSpec, ServerEnv) {
     let nowhere = PathBuf::from("/nowhere");
     let env = ServerEnv {
         cwd: nowhere.clone(),
@@ -120,7 +140,7 @@ fn server(state: ServerState) -> Arc<Server> {
     let call = Duration::from_secs(5);
     let call_total = Duration::from_secs(20);
     spec.timeouts = ServerTimeouts { call, call_total, ..ServerTimeouts::default() };
-    Server::unchanging(spec, env, state)
+    (spec, env)
 }
 
 fn message_of(error: CallError) -> String {
@@ -357,6 +377,85 @@ async fn m_51_a_task_is_cancelled_over_the_connection_that_its_server_has_now() 
     let is_cancel = |message: &&Value| message["method"] == "tasks/cancel";
     assert_eq!(heard.lock().iter().filter(is_cancel).count(), 1);
     assert_eq!(heard_before.lock().iter().filter(is_cancel).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn m_51_a_task_is_cancelled_over_the_next_connection_if_that_comes_soon() {
+    for (seconds, count) in [(4, 1), (6, 0)] {
+        let states = [state(json!({}))];
+        let (lost, heard_before, _tasks) = connect_to_task(&states).await;
+        let (next, heard, _next_tasks) = connect_to_task(&states).await;
+        let reconnecting =
+            ServerState { connection: 1, is_restarting: true, ..ServerState::default() };
+        let (publisher, watched) = watch::channel(Arc::new(reconnecting));
+        let (spec, env) = spec_and_env();
+        let server = Server::new(spec, env, watched, CancellationToken::new());
+        let cancel = CancellationToken::new();
+        let caller = WaitingCall::new("c1".into(), Arc::new(SilentClient::default()), &cancel);
+        let calling = call(&server, (&lost, 1), ("t", JsonObject::new()), &caller);
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            lost.close();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            cancel.cancel();
+        };
+        let (result, ()) = tokio::join!(calling, cancelling);
+        assert!(message_of(result.unwrap_err()).starts_with("Cancelled by the user."));
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        let connected = ServerState { peer: Some(next), connection: 2, ..ServerState::default() };
+        publisher.send_replace(Arc::new(connected));
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let is_cancel = |message: &&Value| message["method"] == "tasks/cancel";
+        assert_eq!(heard.lock().iter().filter(is_cancel).count(), count, "{seconds}");
+        assert_eq!(heard_before.lock().iter().filter(is_cancel).count(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn m_54_the_result_of_a_task_that_has_ended_with_the_first_answer_is_asked_for_at_once() {
+    let done = state(json!({ "status": "completed", "pollIntervalMs": 30_000,
+        "result": { "content": [] } }));
+    let begun = Instant::now();
+    let (result, methods, _) = task_outcome(&[done], NEVER).await;
+    assert_eq!(result, Ok(ToolResult::default()));
+    assert_eq!(methods.iter().filter(|method| **method == "tasks/get").count(), 1);
+    // The helper itself waits for a second.
+    assert!(begun.elapsed() < Duration::from_millis(1_200), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn m_52_a_question_is_withdrawn_when_its_task_no_longer_requires_the_answer() {
+    let question = json!({ "method": "elicitation/create", "params": { "message": "Who?",
+        "requestedSchema": { "type": "object", "properties": {} } } });
+    let asking = state(json!({ "status": "input_required", "inputRequests": { "who": question } }));
+    let working = state(json!({}));
+    let goes_on = state(json!({ "statusMessage": "goes on" }));
+    let done = state(json!({ "status": "completed", "result": { "content": [] } }));
+    let failed = state(json!({ "status": "failed" }));
+    let unlisted = state(json!({ "status": "input_required" }));
+    let silent = json!({ "silent": true });
+    let withdrawn = &["withdrawn"][..];
+    let table = [
+        (vec![&asking, &asking, &done], "", withdrawn),
+        (vec![&asking, &failed], "ended as failed", withdrawn),
+        (vec![&asking, &working, &goes_on, &done], "", &["withdrawn", "goes on"][..]),
+        // The same question again is shown again, because it was not answered.
+        (vec![&asking, &working, &asking, &done], "", &["withdrawn", "withdrawn"][..]),
+        // While the user is asked, only the limit of the whole call counts.
+        (vec![&asking], "it ran for 20 s", withdrawn),
+        (vec![&asking, &unlisted], "it ran for 20 s", withdrawn),
+        (vec![&asking, &silent], "it ran for 20 s", withdrawn),
+    ];
+    for (states, expected, shown) in table {
+        let states: Vec<Value> = states.into_iter().cloned().collect();
+        let (result, methods, texts) = task_outcome(&states, NEVER).await;
+        match result {
+            Ok(_) => assert_eq!(expected, ""),
+            Err(why) => assert!(!expected.is_empty() && why.contains(expected), "{why}"),
+        }
+        assert_eq!(texts, shown, "{expected}");
+        assert!(!methods.contains(&json!("tasks/update")), "{methods:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

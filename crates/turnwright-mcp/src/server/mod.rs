@@ -81,6 +81,9 @@ pub struct ServerState {
     pub peer: Option<Peer>,
 }
 
+/// Receives the changes of a server's state.
+type StateWatch = watch::Receiver<Arc<ServerState>>;
+
 impl ServerState {
     fn is_about_to_connect(&self) -> bool {
         self.phase == ServerPhase::Starting || self.is_restarting
@@ -117,6 +120,7 @@ impl Server {
             environment,
             publisher,
             changed: Arc::default(),
+            lost: watch::Sender::default(),
             restart_requested: Arc::clone(&server.restart_requested),
             is_modern: AtomicBool::new(false),
             callers: server.callers.clone(),
@@ -138,7 +142,7 @@ impl Server {
         Arc::new(server)
     }
 
-    fn new(
+    pub(crate) fn new(
         spec: ServerSpec,
         env: ServerEnv,
         state: watch::Receiver<Arc<ServerState>>,
@@ -196,11 +200,10 @@ impl Server {
 
     /// Waits until the server is connected again after this connection was lost. Returns the new peer and the number of
     /// its connection; `None` if the server is not reconnected automatically.
-    pub(crate) async fn reconnected(&self, lost: u64) -> Option<(Peer, u64)> {
-        let mut watch = self.watch();
-        let over = watch.wait_for(|state| {
-            let is_new = state.connection != lost && state.peer.is_some();
-            is_new || state.phase != ServerPhase::Ready && !state.is_about_to_connect()
+    pub(crate) async fn reconnected(mut watch: StateWatch, lost: u64) -> Option<(Peer, u64)> {
+        let over = watch.wait_for(|state| match &state.peer {
+            Some(_) => state.connection != lost,
+            None => !state.is_about_to_connect(),
         });
         let state = over.await.ok()?;
         Some((state.peer.clone()?, state.connection))
@@ -244,6 +247,8 @@ struct ServerTask {
     publisher: watch::Sender<Arc<ServerState>>,
     /// Notified when the server's tools or prompts have changed.
     changed: Arc<Notify>,
+    /// The connection before, whose resources the next one goes on following.
+    lost: watch::Sender<Option<Peer>>,
     restart_requested: Arc<Notify>,
     /// Set once the server turns out to know only the protocol without a handshake.
     is_modern: AtomicBool,
@@ -278,6 +283,7 @@ impl ServerTask {
             self.publish_end(&end, is_down);
             // Closed only now, so that calls in flight find the reason in the state.
             if let Some(connection) = connection {
+                self.lost.send_replace(Some(connection.peer().clone()));
                 connection.close().await;
             }
             let continues = match end {
@@ -400,6 +406,7 @@ impl ServerTask {
         };
         let why = match request.until_deadline(listing).await {
             Ok(Ok(lists)) => {
+                peer.follow_those_of(self.lost.send_replace(None));
                 self.publish_ready(&connection, lists);
                 return Ok(connection);
             }

@@ -151,8 +151,9 @@ impl Peer {
 
     /// Fails all pending and later requests, and withdraws the server's questions.
     pub(super) fn close(&self) {
-        self.0.pending.fail_all();
+        // First, so that whoever waits for a request knows why it has failed.
         self.0.ended.cancel();
+        self.0.pending.fail_all();
         if let Channel::Pipes(outbox) = &self.0.channel {
             outbox.stop_accepting();
         }

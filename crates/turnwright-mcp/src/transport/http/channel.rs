@@ -193,6 +193,13 @@ impl HttpChannel {
         })
     }
 
+    /// Waits until the session has been opened again.
+    pub(crate) async fn session_renewed(&self) {
+        self.session.subscribe().changed().await.ok();
+        // The permit is free once the server was told that the session has begun.
+        self.renewing.acquire().await.ok();
+    }
+
     /// Posts a notification.
     pub(crate) async fn notify(&self, method: &str) -> Result<(), PeerError> {
         let message = json!({ "jsonrpc": "2.0", "method": method }).to_string().into_bytes();

@@ -8,20 +8,27 @@ use turnwright_llm::ErrorKind;
 use turnwright_rpc::RpcError;
 use turnwright_store::StoreError;
 use turnwright_types::error_text::json_error_text;
-use turnwright_types::text;
+use turnwright_types::{redact, text};
 
 /// The error code for a version below all of ours.
 const UNSUPPORTED_VERSION: i32 = -32022;
 
-/// Maximum length of a message. The whole text is in `data.details` (R-ERR-8).
+/// Maximum length of a message. `data.details` has more of a longer text (R-ERR-8).
 const MAX_MESSAGE_CHARS: usize = 500;
+/// Maximum length of a text in `data`. An error may repeat words of the client, however long they are.
+const MAX_DATA_CHARS: usize = 1_000;
+/// The part of a text that is searched for keys before it is shortened.
+const MAX_SCANNED_BYTES: usize = 64 * 1024;
 
 /// Converts an error for the client. Its message is a sentence that the user can act on. `data.details`
 /// says more where there is more to say; some clients show it in place of the message, so it is
 /// complete by itself.
 pub(super) fn to_rpc(error: &Error) -> RpcError {
     let (code, kind) = code_and_kind(error);
-    let whole = error_chain(error);
+    let chain = error_chain(error);
+    // A key that was cut in two would not be recognised any more.
+    let redacted = redact::text(text::prefix(&chain, MAX_SCANNED_BYTES));
+    let whole = text::clip(redacted, MAX_DATA_CHARS);
     let message = text::clip(whole.as_str(), MAX_MESSAGE_CHARS);
     let mut data = json!({ "kind": kind });
     if whole != message {
@@ -29,14 +36,14 @@ pub(super) fn to_rpc(error: &Error) -> RpcError {
     }
     match error {
         Error::SessionNotFound(id) => {
-            data["sessionId"] = json!(id);
+            data["sessionId"] = json!(text::clip(id, MAX_DATA_CHARS));
             // One client looks here for the first words, and opens another session then.
             let details = format!("{message}. It may have been deleted, or never had a prompt");
             data["details"] = json!(details);
         }
         Error::Llm(error) => {
             if let Some(host) = error.host() {
-                data["provider"] = json!(host);
+                data["provider"] = json!(text::clip(host, MAX_DATA_CHARS));
             }
             if let Some(status) = error.status() {
                 data["status"] = json!(status);

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::client::AcpClient;
@@ -28,7 +30,7 @@ use crate::session::{
     self, ClientOptions, ClientSide, OpenRequest, Replayed, SessionHandle, SessionOrigin,
     SystemPrompt, Takeover, WantedSession,
 };
-use turnwright_rpc::RequestId;
+use turnwright_rpc::{Params, RequestId};
 use turnwright_types::client::{Client, EditorBuffers};
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
@@ -38,6 +40,8 @@ use turnwright_types::update::{ConfigOption, ConfigOptionId};
 const MAX_PROMPT_BYTES: usize = 64 * 1024;
 /// The most tools that may be named.
 const MAX_TOOLS: usize = 1000;
+/// The most initial values of options.
+const MAX_INITIAL_VALUES: usize = 64;
 
 /// A request that opens a session.
 pub(super) trait OpeningRequest {
@@ -75,6 +79,22 @@ macro_rules! opening_requests {
 }
 
 opening_requests!(NewSessionRequest, LoadSessionRequest, ResumeSessionRequest, ForkSessionRequest);
+
+/// Checks the number of initial values of options before they are read, which would take many times the memory of
+/// their text.
+///
+/// # Errors
+/// If there are too many.
+pub(super) fn check_initial_values(params: &Params) -> Result<(), Error> {
+    let list = params.field("configOptions").map_or("[]", RawValue::get);
+    // Whatever has another form is refused when it is read.
+    let entries: Vec<IgnoredAny> = serde_json::from_str(list).unwrap_or_default();
+    if entries.len() <= MAX_INITIAL_VALUES {
+        return Ok(());
+    }
+    let text = format!("`configOptions` has more than {MAX_INITIAL_VALUES} entries");
+    Err(Error::InvalidParams(text))
+}
 
 /// The initial values of options. Those for unknown options and those of other types are left out (R-OPT-2).
 ///

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::connection::{Connection, MAX_UNANSWERED};
 use super::error::{invalid_params, to_rpc, unsupported_version};
 use super::methods::{INITIALIZE, NOTIFICATIONS, REQUESTS};
+use super::opening::check_initial_values;
 use super::responder::Responder;
 use super::versions::{self, Version};
 use crate::error::Error;
@@ -96,6 +98,18 @@ impl Connection {
 }
 
 impl IncomingRequest<'_> {
+    /// Like [`IncomingRequest::serve`], for a request that opens a session.
+    pub(super) fn serve_opening<R: Serialize + 'static>(
+        self,
+        handle: fn(&mut Connection, Value, Responder<R>),
+    ) {
+        if let Err(error) = check_initial_values(self.params) {
+            let outbox = self.connection.peer.outbox();
+            return outbox.respond::<()>(&self.id, Err(&to_rpc(&error)));
+        }
+        self.serve(handle);
+    }
+
     /// Reads the parameters and hands them to this handler. It must not wait: what takes time is left to a
     /// task or to the session, which gets the responder.
     pub(super) fn serve<P: DeserializeOwned, R: Serialize + 'static>(

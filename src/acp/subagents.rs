@@ -82,8 +82,8 @@ impl ToldSessions {
             return Ok(());
         }
         // Parameters that do not fit are the handler's to refuse.
-        let params = params.read::<Value>().unwrap_or_default();
-        let session = params["sessionId"].as_str().map(SessionId::from);
+        let session: Option<SessionId> =
+            params.field("sessionId").and_then(|id| serde_json::from_str(id.get()).ok());
         if session.is_none_or(|id| !self.0.lock().helpers.contains_key(&id)) {
             return Ok(());
         }

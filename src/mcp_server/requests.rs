@@ -13,11 +13,14 @@ use super::offered_tools::PAGE_SIZE;
 use turnwright_rpc::{
     LineReader, Outbox, Params, ParsedLine, Peer, RequestId, RpcError, RpcMessage,
 };
+use turnwright_types::text;
 
 /// Maximum size of the parameters of one message.
 const MAX_PARAMS_BYTES: usize = 8 * 1024 * 1024;
 /// How many requests may run at the same time. Calls have a lower limit of their own.
 const MAX_RUNNING: usize = 256;
+/// How much of an unsupported version an error repeats.
+const MAX_VERSION_CHARS: usize = 100;
 /// The versions of the protocol, oldest first. All but the newest begin with a handshake.
 const VERSIONS: [&str; 5] =
     ["2024-11-05", "2025-03-26", "2025-06-18", LAST_HANDSHAKE_VERSION, NEWEST_VERSION];
@@ -316,7 +319,8 @@ impl RequestLoop {
     ) -> Result<(String, Value, bool), RpcError> {
         let stated = meta[VERSION_KEY].as_str();
         if let Some(stated) = stated.filter(|version| !VERSIONS.contains(version)) {
-            let versions = json!({ "requested": stated, "supported": VERSIONS });
+            let requested = text::clip(stated, MAX_VERSION_CHARS);
+            let versions = json!({ "requested": requested, "supported": VERSIONS });
             let message = "Unsupported protocol version".to_owned();
             return Err(RpcError::application(UNSUPPORTED_VERSION, message, versions));
         }

@@ -238,6 +238,26 @@ fn an_invalid_request_is_an_error_and_a_failed_call_a_result() {
 }
 
 #[test]
+fn an_error_repeats_only_the_beginning_of_a_long_text() {
+    let mut server = Server::initialized(&[], &json!({}), &[]);
+    let long = "x".repeat(1_000_000);
+    let mut of_another_version = meta(&json!({}));
+    of_another_version["io.modelcontextprotocol/protocolVersion"] = json!(long);
+    let requests = [
+        (long.as_str(), json!({})),
+        ("tools/list", json!({ "_meta": of_another_version })),
+        ("tools/list", json!({ "cursor": long })),
+        ("tools/call", json!({ "name": long })),
+    ];
+    for (method, params) in requests {
+        let answer = server.ask(method, &params);
+        assert!(answer["error"].is_object(), "{}", &method[..10]);
+        assert!(answer.to_string().len() < 4096, "{}", &method[..10]);
+    }
+    server.close();
+}
+
+#[test]
 fn without_elicitation_a_refused_call_says_what_would_allow_it() {
     let mut server = Server::initialized(&[], &json!({}), &[]);
     let write = json!({ "path": "new", "content": "x" });

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use turnwright_testing::schema::walk;
-use turnwright_testing::session_requests::code;
+use turnwright_testing::session_requests::{code, opening_params, session_params};
 
 use crate::agent::{TestAgent, prompt, says};
 
@@ -213,6 +213,79 @@ fn r_err_8_an_error_message_is_one_short_line_even_for_a_long_input() {
         assert!(!message.contains(['\n', '\r']), "more than one line: {message}");
         assert!(message.len() < 600, "{} bytes: {message}", message.len());
     }
+}
+
+/// Sends these requests, whose errors must be short.
+fn assert_short_errors(agent: &mut TestAgent, requests: &[(&str, Value)]) {
+    for (method, params) in requests {
+        let answer = agent.call(method, params);
+        assert!(KNOWN.contains(&code(&answer)), "{method}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        let whole = answer.to_string().len();
+        assert!(message.len() < 600 && whole < 4096, "{method}: {whole} bytes");
+    }
+}
+
+#[test]
+fn r_err_8_an_error_repeats_only_the_beginning_of_a_long_text() {
+    let mut agent = TestAgent::builder().start();
+    let session = agent.session.clone();
+    let folder = agent.workspace().to_path_buf();
+    let long = "x".repeat(1_000_000);
+    let long_path = format!("/{long}");
+    let value = json!({ "configId": long, "value": "plan" });
+    let requests = [
+        ("authenticate", json!({ "methodId": long })),
+        ("session/new", json!({ "cwd": long })),
+        ("session/new", json!({ "cwd": long_path })),
+        ("session/new", json!({ "cwd": folder, "additionalDirectories": [long] })),
+        ("session/new", json!({ "cwd": folder, "additionalDirectories": [long_path] })),
+        ("session/new", json!({ "cwd": folder, "configOptions": [value, value] })),
+        ("session/load", opening_params(&agent, &long)),
+        ("session/resume", opening_params(&agent, &long)),
+        ("session/fork", opening_params(&agent, &long)),
+        ("session/fork", json!({ "sessionId": session, "cwd": folder, "cursorId": long })),
+        ("session/options", json!({ "cwd": long })),
+        ("session/options", json!({ "cwd": folder, "sessionId": long })),
+        ("session/status", session_params(&long)),
+        ("session/archive", session_params(&long)),
+        ("session/unarchive", session_params(&long)),
+        ("session/prompt", prompt(&long, "hi")),
+        ("session/set_mode", json!({ "sessionId": long, "modeId": "plan" })),
+        ("session/set_mode", json!({ "sessionId": session, "modeId": long })),
+        (
+            "session/set_config_option",
+            json!({ "sessionId": session, "configId": long, "value": "plan" }),
+        ),
+        (
+            "session/set_config_option",
+            json!({ "sessionId": session, "configId": "mode", "value": long }),
+        ),
+        ("_session/steering", prompt(&long, "hi")),
+        ("_turnwright/history", session_params(&long)),
+        (long.as_str(), json!({})),
+    ];
+    assert_short_errors(&mut agent, &requests);
+}
+
+#[test]
+fn v2_r_err_8_an_error_repeats_only_the_beginning_of_a_long_text() {
+    let mut agent = TestAgent::builder().v2().start();
+    let session = agent.session.clone();
+    let folder = agent.workspace().to_path_buf();
+    let long = "x".repeat(1_000_000);
+    let value = json!({ "configId": long, "type": "id", "value": "plan" });
+    let skill = json!({ "type": "skill", "name": long });
+    let requests = [
+        ("auth/login", json!({ "methodId": long })),
+        ("session/new", json!({ "cwd": folder, "configOptions": [value, value] })),
+        ("session/resume", opening_params(&agent, &long)),
+        ("session/prompt", json!({ "sessionId": session, "prompt": [skill] })),
+        ("tool_call/cancel", json!({ "sessionId": long, "toolCallId": "c" })),
+        ("tool_call/cancel", json!({ "sessionId": session, "toolCallId": long })),
+        ("terminal/cancel", json!({ "sessionId": session, "terminalId": long })),
+    ];
+    assert_short_errors(&mut agent, &requests);
 }
 
 #[test]

@@ -230,6 +230,27 @@ fn r_opt_2_malformed_and_repeated_entries_fail_the_request_and_open_nothing() {
     assert_eq!(agent.turn("still there?"), "end_turn");
 }
 
+fn unknown_options(count: usize) -> Value {
+    (0..count).map(|number| json!({ "configId": format!("k{number}"), "value": "v" })).collect()
+}
+
+#[test]
+fn r_opt_2_more_than_64_entries_are_refused_unread() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    assert_eq!(agent.turn("hi"), "end_turn");
+    for initial in [unknown_options(65), Value::from(vec![Value::Null; 65])] {
+        for method in ["session/new", "session/load", "session/resume", "session/fork"] {
+            let mut params = opening_params(&agent, &agent.session);
+            params["configOptions"] = initial.clone();
+            let answer = agent.call(method, &params);
+            assert_eq!(code(&answer), -32602, "{method}");
+            let message = answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains("more than 64 entries"), "{method}: {message}");
+        }
+    }
+    open_with(&mut agent, "session/new", &unknown_options(64));
+}
+
 #[test]
 fn v2_r_opt_2_each_value_has_a_type_and_one_that_we_do_not_have_is_ignored() {
     let mut agent = TestAgent::builder().v2().start();

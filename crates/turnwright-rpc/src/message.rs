@@ -1,6 +1,7 @@
 //! Parses and writes single JSON-RPC 2.0 messages, and decides which error a malformed line gets
 //! (R-TR-6…R-TR-10). No I/O.
 
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::de::{Deserializer, IgnoredAny};
@@ -107,6 +108,12 @@ impl Params {
     /// The JSON text of the parameters. Missing ones are an empty object.
     pub fn text(&self) -> &str {
         self.0.as_deref().map_or("{}", RawValue::get)
+    }
+
+    /// Returns a field of the parameters. Nothing in it or in the others is read.
+    pub fn field(&self, name: &str) -> Option<&RawValue> {
+        let fields: HashMap<String, &RawValue> = serde_json::from_str(self.text()).ok()?;
+        fields.get(name).copied()
     }
 
     /// The request that a notification withdraws.

@@ -26,10 +26,10 @@ use turnwright_types::effect::{
     CallContent, CallView, Effect, RemoteCall, escape_hidden_line, fenced, shorten_title,
 };
 use turnwright_types::message::ToolSpec;
-use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::Update;
 use turnwright_types::redact;
+use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text::{self, escape_markdown};
+use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ExpectedChange;
 
 /// Maximum length of an argument in a title.

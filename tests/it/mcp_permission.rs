@@ -200,7 +200,7 @@ fn d_10_a_tool_that_changes_during_its_permission_request_does_not_run() {
     agent.model().push(says("Done.")).unwrap();
     agent.choose(&question, "allow_once");
     assert_eq!(agent.stop_reason(&id), "end_turn");
-    assert!(result(&agent).contains("nothing was done"), "{}", result(&agent));
+    assert!(result(&agent).contains("so it was not called"), "{}", result(&agent));
     // The new definition has not been allowed yet.
     assert!(call(&mut agent, ECHO, "reject_once").is_some());
 }

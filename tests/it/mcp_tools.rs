@@ -258,7 +258,7 @@ fn m_11_progress_is_shown_while_the_tool_works() {
         .start();
     let id = agent.prompt("go");
     for number in ["1", "2"] {
-        let expected = format!("reading ({number} of 2)");
+        let expected = format!("s: reading ({number} of 2)");
         agent.wait_for("the progress", |message| {
             let update = &message["params"]["update"];
             update["status"] == "in_progress" && cards::card_text(update) == expected

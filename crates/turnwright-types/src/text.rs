@@ -102,9 +102,22 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the text with all characters escaped that have a meaning in Markdown.
+/// Returns the text with all characters escaped that have a meaning in Markdown. An underscore within a word has none.
 pub fn escape_markdown(text: &str) -> String {
-    with_backslashes(text, "\\`*_[]<>#|~!&")
+    let mut escaped = String::with_capacity(text.len());
+    let mut before = None;
+    let mut rest = text.chars().peekable();
+    while let Some(char) = rest.next() {
+        let is_within_word = char == '_'
+            && before.is_some_and(char::is_alphanumeric)
+            && rest.peek().is_some_and(|next| next.is_alphanumeric());
+        if "\\`*_[]<>#|~!&".contains(char) && !is_within_word {
+            escaped.push('\\');
+        }
+        escaped.push(char);
+        before = Some(char);
+    }
+    escaped
 }
 
 /// Returns the text with a backslash in front of each special character.

@@ -40,7 +40,7 @@ pub(in crate::session) async fn read_row(
     id: &SessionId,
 ) -> Result<(SessionRow, Option<String>), Error> {
     // The session may be open, or have been open a moment ago.
-    store.flush().await.ok();
+    store.flush().await.map_err(Error::Store)?;
     let name = id.clone();
     let reading = store.read(move |connection| {
         Ok((read::session(connection, &name)?, sessions::client_options(connection, &name)?))

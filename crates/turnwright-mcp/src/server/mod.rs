@@ -71,7 +71,7 @@ pub struct ServerState {
     pub is_restarting: bool,
     pub tools: Arc<Vec<Arc<ListedTool>>>,
     pub prompts: Arc<Vec<Prompt>>,
-    /// What the server has not listed in time.
+    /// The names of the lists that the server has not sent in time.
     pub late: Vec<&'static str>,
     /// Incremented with each list of tools and prompts.
     pub tools_version: u64,

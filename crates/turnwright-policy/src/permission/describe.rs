@@ -513,6 +513,7 @@ mod tests {
         assert_eq!(markdown_code("a`b"), "`` a`b ``");
         assert_eq!(markdown_code("`` x\n- ✓ y"), "``` `` x\\n- ✓ y ```");
         assert_eq!(escape_markdown("a *b* <c> `d`"), "a \\*b\\* \\<c\\> \\`d\\`");
+        assert_eq!(escape_markdown("_a_b_ c__d"), "\\_a_b\\_ c\\_\\_d");
     }
 
     fn described(policy: &PolicyRules, effects: &[Effect], findings: Vec<Finding>) -> String {

@@ -2,6 +2,8 @@
 //! to be in bytes. Neither are the columns of a terminal: a combining mark counts, and a wide character counts once.
 //! Sizes are put into words here, too, and percent-encoding is decoded.
 
+use crate::redact;
+
 // `str::floor_char_boundary` and its counterpart need Rust 1.91, which is newer than the version that `Cargo.toml` declares.
 
 /// Returns the last place between characters that is not behind this byte.
@@ -102,11 +104,14 @@ pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the text with all characters escaped that have a meaning in Markdown. An underscore within a word has none.
+/// Returns the text without keys, and with all characters escaped that have a meaning in Markdown. An underscore within
+/// a word has none.
 pub fn escape_markdown(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
+    // A key with backslashes in it would not be found any more.
+    let clean = redact::text(text);
+    let mut escaped = String::with_capacity(clean.len());
     let mut before = None;
-    let mut rest = text.chars().peekable();
+    let mut rest = clean.chars().peekable();
     while let Some(char) = rest.next() {
         let is_within_word = char == '_'
             && before.is_some_and(char::is_alphanumeric)
@@ -214,6 +219,14 @@ mod tests {
         assert_eq!(list_entries(list).collect::<Vec<_>>(), ["quince", "a medlar # ripe", "walnut"]);
         assert_eq!(list_entries("quince").collect::<Vec<_>>(), ["quince"]);
         assert_eq!(list_entries("").next(), None);
+    }
+
+    #[test]
+    fn escaping_hides_no_key_from_the_search_for_keys() {
+        redact::register_keys(["xyz8Q~AbC_-123dEf45".to_owned()]).unwrap();
+        let escaped = escape_markdown("*sent* xyz8Q~AbC_-123dEf45");
+        assert!(escaped.starts_with("\\*sent\\* "), "{escaped}");
+        assert!(!escaped.replace('\\', "").contains("xyz8Q"), "{escaped}");
     }
 
     /// Texts with characters of one to four bytes, a combining mark, and characters of two columns.

@@ -108,12 +108,12 @@ impl SessionActor {
         let stop = self.lifecycle.stop.clone();
         let (row, client_options) = read_row(host.store(), &id).await?;
         self.conversation.log().set_session_row(row.clone());
-        self.apply_client_options(client_options.as_deref(), options)?;
         self.restore_settings(&row).await;
         // Before the client sees anything of the conversation (R-OPT-2).
         let model = initial_model(&host, &self.initial).await;
         self.apply_initial(model).await;
         let restored = restore_session(host.store(), &conversation, &id, replay, &stop).await?;
+        self.apply_client_options(client_options.as_deref(), options)?;
         let RestoredSession { history, unfinished, ended_work, .. } = restored;
         self.unfinished = unfinished;
         self.conversation.told.add_unsent(ended_work);

@@ -266,10 +266,10 @@ fn server_status(server: &Server, state: &ServerState) -> Option<ServerStatus> {
     }
 }
 
-/// Why a server has failed, as Markdown. Its own words may be among these.
+/// Why a server has failed, as Markdown. Its own words may be among these, so that only code in backticks is left.
 pub(crate) fn failure_text(why: &str) -> String {
     let line = text::one_line(text::first_chars(why, MAX_FAILURE_CHARS));
-    escape_markdown(&escape_hidden_line(&line))
+    escape_markdown(&escape_hidden_line(&line)).replace("\\`", "`")
 }
 
 /// The tools of one server. An unchanged tool stays the same object.

@@ -438,7 +438,7 @@ async fn m_52_a_question_is_withdrawn_when_its_task_no_longer_requires_the_answe
     let table = [
         (vec![&asking, &asking, &done], "", withdrawn),
         (vec![&asking, &failed], "ended as failed", withdrawn),
-        (vec![&asking, &working, &goes_on, &done], "", &["withdrawn", "goes on"][..]),
+        (vec![&asking, &working, &goes_on, &done], "", &["withdrawn", "s: goes on"][..]),
         // The same question again is shown again, because it was not answered.
         (vec![&asking, &working, &asking, &done], "", &["withdrawn", "withdrawn"][..]),
         // While the user is asked, only the limit of the whole call counts.
@@ -466,7 +466,7 @@ async fn the_message_of_a_task_that_requires_input_is_shown() {
     let (result, methods, texts) = task_outcome(&[asking, done], NEVER).await;
     assert_eq!(result, Ok(ToolResult::default()));
     assert!(methods.contains(&json!("tasks/update")), "{methods:?}");
-    assert_eq!(texts, ["one question"]);
+    assert_eq!(texts, ["s: one question"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -480,6 +480,6 @@ async fn the_messages_of_a_task_are_shown_shortened_and_at_a_readable_rate() {
     let (result, methods, texts) = task_outcome(&states, NEVER).await;
     assert_eq!(result, Ok(ToolResult::default()));
     assert!(!methods.contains(&json!("tasks/cancel")), "{methods:?}");
-    assert!(texts[0].starts_with("xxx") && texts[0].chars().count() <= 301, "{}", texts[0].len());
+    assert!(texts[0].starts_with("s: xxx") && texts[0].chars().count() <= 304, "{}", texts[0]);
     assert!((5..=25).contains(&texts.len()), "{texts:?}");
 }

@@ -271,6 +271,8 @@ impl<'a> CallInFlight<'a> {
     /// Waits for new progress, and shows earlier progress as soon as the rate allows it.
     async fn changed(&mut self) {
         loop {
+            // A time in the past would be reached only when the timer of the runtime turns next.
+            let next_update = self.next_update.max(Instant::now());
             tokio::select! {
                 biased;
                 // An error means that the sender is gone: there will be no more progress.
@@ -278,7 +280,7 @@ impl<'a> CallInFlight<'a> {
                     let text = self.latest.borrow_and_update().1.clone();
                     return self.tell(text);
                 }
-                () = sleep_until(self.next_update), if self.unshown.is_some() => self.show(),
+                () = sleep_until(next_update), if self.unshown.is_some() => self.show(),
                 else => std::future::pending::<()>().await,
             }
         }

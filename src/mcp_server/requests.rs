@@ -19,7 +19,7 @@ use turnwright_types::text;
 const MAX_PARAMS_BYTES: usize = 8 * 1024 * 1024;
 /// How many requests may run at the same time. Calls have a lower limit of their own.
 const MAX_RUNNING: usize = 256;
-/// How much of an unsupported version an error repeats.
+/// The maximum length of an unsupported version that an error repeats.
 const MAX_VERSION_CHARS: usize = 100;
 /// The versions of the protocol, oldest first. All but the newest begin with a handshake.
 const VERSIONS: [&str; 5] =

@@ -426,7 +426,7 @@ fn m_42_a_response_that_another_server_has_sent_ends_the_login() {
     let code = ("code", "code-1");
     let refusal = ("error", "access_denied");
     let wrong = "the response is not from the server of this login";
-    // Whether the server says that it names itself, the response, the name in it, and what the user is told.
+    // Each row: the promise of the server to name itself, the response, the name in it, and the message to the user.
     let table = [
         (true, code, Some(own.as_str()), "Logged in"),
         (true, code, None, wrong),

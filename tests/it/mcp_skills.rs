@@ -97,7 +97,7 @@ fn m_60_of_a_skill_the_model_knows_its_name_and_description_until_it_loads_it() 
         assert!(loaded.contains("Ask for the\\u{200b} receipt."), "{loaded}");
         assert!(!loaded.contains("allowed-tools"), "{loaded}");
         assert_eq!(loaded.matches("</skill_content>").count(), 1, "{loaded}");
-        // What it says permits nothing.
+        // The words of a skill permit nothing.
         let file = json!({ "path": "made", "content": "x" });
         assert!(call(&mut agent, "write_file", &file, "reject_once").is_some());
         assert_eq!(agent.turn("/skills"), "end_turn");

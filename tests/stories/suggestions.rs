@@ -19,7 +19,7 @@ fn plan(steps: &[(&str, &str)]) -> Value {
 /// A turn that leaves a check and steps of its plan open, and one that does not.
 fn two_turns() -> TestAgentBuilder {
     let open = plan(&[("look", "completed"), ("act\nnow", "in_progress"), ("tell", "pending")]);
-    // Whether or not there is a `make`, it fails.
+    // The command fails, even where `make` is installed.
     let check = calls("exec", &json!({ "command": "make nothing-of-this" }));
     let done = plan(&[("look", "completed")]);
     let replies = json!([open, check, says("Stopped."), done, says("Done.")]);

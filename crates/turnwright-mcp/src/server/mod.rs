@@ -42,7 +42,7 @@ const LOGIN_POLL_INTERVAL: Duration = Duration::from_secs(2);
 const RESTART_WAIT: Duration = Duration::from_secs(2);
 /// How long to wait for the exit of a server that did not become ready.
 const EXIT_WAIT: Duration = Duration::from_millis(200);
-/// How long the first tools of a connection wait for its prompts and skills.
+/// The time that the first tools of a connection wait for its prompts and skills.
 const LATE_LISTS_WAIT: Duration = Duration::from_secs(1);
 
 /// The delay between two lists: at least, as a multiple of how long the last list took, and at most.

@@ -118,7 +118,7 @@ struct ScriptedServer {
     subscription: Option<Value>,
     /// The id of the call that is being answered.
     current_call: Value,
-    /// How often `tasks/get` was answered.
+    /// The number of answers to `tasks/get`.
     states_told: usize,
 }
 

@@ -28,6 +28,8 @@ use turnwright_types::ids;
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The name of the form's only field.
 const ANSWER_FIELD: &str = "answer";
+/// Follows the address of a page in a form. A client with the mode `url` opens the page itself.
+const OPEN_YOURSELF: &str = "It is not opened for you: accept when you have opened it yourself.";
 const NOT_OFFERED: &str = "the client chose an option that was not offered";
 
 /// The questions of a session to its user. Each method calls `begin` when its question can be shown, and
@@ -119,7 +121,7 @@ impl UserQuestions {
                 ElicitationUrlMode::new(scope, id, page).into()
             }
             page if self.modes.form => {
-                message.extend(page.map(|page| format!("\n\nAddress: {page}")));
+                message.extend(page.map(|page| format!("\n\nAddress: {page}\n{OPEN_YOURSELF}")));
                 let schema = serde_json::from_value::<ElicitationSchema>(form.schema).ok()?;
                 ElicitationFormMode::new(scope, schema).into()
             }

@@ -92,9 +92,11 @@ fn page(url: &Value) -> Value {
 fn m_13_a_page_is_shown_by_a_client_that_can_and_by_others_as_a_form_without_fields() {
     let address = "https://example.org:8443/login?x=\u{e9}";
     let shown = "https://example.org:8443/login?x=%C3%A9";
-    let question = "The MCP server forms asks you to visit a page on example.org:8443. It is not \
-                    opened for you: accept when you have opened it yourself. The server says: Who \
-                    are\u{241b}[2J you?";
+    let question = "The MCP server forms asks you to visit a page on example.org:8443. The server \
+                    says: Who are\u{241b}[2J you?";
+    let address_in_form = format!(
+        "Address: {shown}\nIt is not opened for you: accept when you have opened it yourself."
+    );
     for modes in [json!({ "url": {} }), json!({ "form": {}, "url": {} }), json!({ "form": {} })] {
         let mut agent = agent(&asking(&page(&address.into())))
             .capabilities(json!({ "elicitation": modes }))
@@ -109,7 +111,7 @@ fn m_13_a_page_is_shown_by_a_client_that_can_and_by_others_as_a_form_without_fie
             assert!(params["elicitationId"].as_str().is_some_and(|id| id != "1"), "{params}");
         } else {
             assert_eq!(params["mode"], "form");
-            assert_eq!(params["message"], format!("{question}\n\nAddress: {shown}"));
+            assert_eq!(params["message"], format!("{question}\n\n{address_in_form}"));
             assert_eq!(params["requestedSchema"]["properties"], json!({}));
         }
         assert!(params["toolCallId"].is_string(), "{params}");

@@ -259,8 +259,8 @@ fn page_message(server: &str, page: &Url, asked: &str) -> String {
         possible.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect();
     let asked = escape_hidden_line(asked);
     format!(
-        "{SERVER_ASKS}{server} asks you to visit a page on {host}{port}.{warnings} It is not \
-         opened for you: accept when you have opened it yourself. The server says: {asked}"
+        "{SERVER_ASKS}{server} asks you to visit a page on {host}{port}.{warnings} The server \
+         says: {asked}"
     )
 }
 
@@ -291,22 +291,22 @@ mod tests {
     fn the_question_about_a_page_names_the_real_host_and_what_may_mislead() {
         let plain = "asks you to visit a page on ";
         let table = [
-            ("https://example.org/a?b#c", "example.org. It is not"),
-            ("HTTPS://EXAMPLE.ORG:443", "example.org. It is not"),
-            ("https://example.org:8443/", "example.org:8443. It is not"),
+            ("https://example.org/a?b#c", "example.org. The server says"),
+            ("HTTPS://EXAMPLE.ORG:443", "example.org. The server says"),
+            ("https://example.org:8443/", "example.org:8443. The server says"),
             (
                 "http://example.org/",
-                "example.org. The connection to it is not encrypted. It is not",
+                "example.org. The connection to it is not encrypted. The server says",
             ),
             ("https://good.example@evil.example/", "evil.example. The user name before the host"),
             ("https://good.example:x@evil.example/", "evil.example. The user name before the host"),
-            ("https://good.example\\@evil.example/", "good.example. It is not"),
+            ("https://good.example\\@evil.example/", "good.example. The server says"),
             (
                 "https://\u{430}pple.com/",
                 "xn--pple-43d.com. What is written as `xn--…` can look like another name.",
             ),
-            ("https://0x7f.1/", "127.0.0.1. It is not"),
-            ("https://[::1]:9/", "[::1]:9. It is not"),
+            ("https://0x7f.1/", "127.0.0.1. The server says"),
+            ("https://[::1]:9/", "[::1]:9. The server says"),
         ];
         for (address, expected) in table {
             let page = web_page(address).unwrap();

@@ -158,7 +158,7 @@ fn is_encrypted_or_local(url: &Url) -> bool {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     };
-    url.scheme() == "https" || is_local
+    url.scheme() == "https" || url.scheme() == "http" && is_local
 }
 
 /// Returns true if the response names the issuer of this server, letter by letter, or may do without a name
@@ -561,7 +561,13 @@ mod tests {
             assert!(check_endpoints(&server).is_ok(), "{address}");
         }
         let names = ["authorization_endpoint", "token_endpoint", "registration_endpoint", "issuer"];
-        let bad = ["http://a.example/", "http://192.0.2.1/", "http://localhost.a.example/", "/x"];
+        let bad = [
+            "http://a.example/",
+            "http://192.0.2.1/",
+            "http://localhost.a.example/",
+            "javascript://localhost/",
+            "/x",
+        ];
         for address in bad {
             for name in names {
                 let mut metadata = metadata_at("https://a.example");

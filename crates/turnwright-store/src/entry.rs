@@ -133,29 +133,42 @@ impl TurnKind {
     }
 }
 
-/// The outcome of a call, for the model, for the user and for the record.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The settled outcome of a call, for the model, for the user and for the record. Its serialized form is the column
+/// `card`; the skipped fields have columns and tables of their own.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct CallOutcome {
     /// True if the call succeeded.
+    #[serde(skip)]
     pub is_success: bool,
-    /// True if the user has cancelled it or its turn, and it did not do all it was asked to do.
-    pub is_cancelled: bool,
+    #[serde(skip)]
     pub tool: String,
     /// The text that the model reads.
+    #[serde(skip)]
     pub text: String,
     /// Images that belong to the result.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Media>,
     /// How the client displays the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<CallView>,
     /// The content of its card.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<CallContent>,
     /// The structured result for the client.
+    #[serde(rename = "raw", skip_serializing_if = "Value::is_null")]
     pub raw_output: Value,
+    /// True if the user has cancelled it or its turn, and it did not do all it was asked to do.
+    #[serde(rename = "cancelled", skip_serializing_if = "std::ops::Not::not")]
+    pub is_cancelled: bool,
     /// How long the call ran; `None` if it did not run.
+    #[serde(skip)]
     pub duration: Option<Duration>,
     /// The file changes of the call.
+    #[serde(skip)]
     pub file_changes: Vec<FileChange>,
     /// Contents of these files, to be stored as blobs.
+    #[serde(skip)]
     pub file_contents: Vec<Arc<[u8]>>,
 }
 

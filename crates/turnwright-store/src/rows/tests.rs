@@ -7,8 +7,7 @@ use serde_json::json;
 
 use crate::database;
 use crate::rows;
-use crate::rows::CardJson;
-use crate::{Entry, SessionRow};
+use crate::{CallOutcome, Entry, SessionRow};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::Arguments;
@@ -79,13 +78,13 @@ fn the_stored_names_are_these() {
     }
     for kind in ["read", "edit", "delete", "move", "search", "fetch", "execute", "think", "other"] {
         let view = format!(r#"{{"view":{{"title":"t","kind":"{kind}","locations":[]}}}}"#);
-        assert_eq!(again::<CardJson>(&view), view);
+        assert_eq!(again::<CallOutcome>(&view), view);
     }
     for card in [
         r#"{"images":[{"mime":"m","data":"d"}],"content":[{"text":"t"},{"diff":{"path":"/a","old":null,"new":"n"}},{"diff":{"path":"/a","old":"o","new":"n"}},{"image":{"mime":"m","data":"d"}},{"terminal":"t"}],"raw":{"a":1}}"#,
         "{}",
     ] {
-        assert_eq!(again::<CardJson>(card), card);
+        assert_eq!(again::<CallOutcome>(card), card);
     }
     let arguments = r#"{"unusable":{"text":"t","reason":"r"}}"#;
     assert_eq!(again::<Arguments>(arguments), arguments);

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use turnwright_types::effect::{CallContent, CallView};
+use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
-use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
+use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall, ToolMessage};
 use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus, Update};
 
 /// Who a message is for.
@@ -173,6 +173,33 @@ pub struct CallOutcome {
 }
 
 impl CallOutcome {
+    /// Returns false if the call was denied, impossible, or cancelled before it ran.
+    pub fn has_run(&self) -> bool {
+        self.duration.is_some()
+    }
+
+    /// The outcome of a call of this tool for the log. Unless it has a view of its own, it gets that of the card; `None` if
+    /// there is no card. When the session is loaded again, the client shows no helper, and a terminal of it no longer
+    /// exists.
+    pub fn to_stored(&self, tool: &str, view: Option<&CallView>) -> CallOutcome {
+        let mut stored = self.clone();
+        tool.clone_into(&mut stored.tool);
+        stored.view = view.map(|view| self.view.as_ref().unwrap_or(view).clone());
+        stored.content.retain(|part| !matches!(part, CallContent::Session(_)));
+        let before = stored.content.len();
+        stored.content.retain(|part| !matches!(part, CallContent::Terminal(_)));
+        if stored.content.len() < before {
+            stored.content.push(CallContent::Text(fenced(&self.text)));
+        }
+        stored
+    }
+
+    /// The result that the model reads.
+    pub fn message(&self, call: &ToolCall) -> ToolMessage {
+        let images = self.images.clone();
+        ToolMessage { images, ..ToolMessage::new(call, &self.text, self.is_success) }
+    }
+
     /// The final update of the call's card. It repeats everything because some clients show only the last
     /// update.
     pub fn final_update(&self, id: &CallId) -> CallUpdate {

@@ -212,7 +212,9 @@ impl CallRunner {
         let id = call.ctx.call.clone();
         let name = call.name.clone();
         let view = call.view.clone();
-        let (mut outcome, changes) = call.execute(pass, was_asked).await;
+        let executed = call.execute(pass, was_asked).await;
+        let (mut outcome, changes) =
+            executed.unwrap_or_else(|why| (ToolOutcome::failed(why), CallChanges::default()));
         let duration = Some(started.elapsed());
         let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
         if !outcome.ok && !has_diff {
@@ -443,13 +445,14 @@ impl PendingCall {
 
     /// Runs the call to its outcome, also if it panics or is cancelled. Returns the outcome and the
     /// file changes.
-    async fn execute(mut self, pass: Pass, was_asked: bool) -> (ToolOutcome, CallChanges) {
+    async fn execute(
+        mut self,
+        pass: Pass,
+        was_asked: bool,
+    ) -> Result<(ToolOutcome, CallChanges), ToolRefusal> {
         // 8. Plan again.
         if was_asked {
-            match self.plan_unchanged(&pass).await {
-                Ok(same) => self = same,
-                Err(refusal) => return (ToolOutcome::failed(refusal), CallChanges::default()),
-            }
+            self = self.plan_unchanged(&pass).await?;
         }
         // 9. Run.
         let PendingCall { name, arguments, mut prepared, ctx, view, .. } = self;
@@ -459,10 +462,8 @@ impl PendingCall {
         let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
         if !reads_only && !is_played {
-            match FileChangeRecorder::begin(prepared, &pass, &ctx).await {
-                Some(begun) => (prepared, recorder) = begun,
-                None => return (ToolOutcome::failed(CRASHED), CallChanges::default()),
-            }
+            let begun = FileChangeRecorder::begin(prepared, &pass, &ctx).await;
+            (prepared, recorder) = begun.ok_or(CRASHED)?;
         }
         if view.is_some() {
             let update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
@@ -501,7 +502,7 @@ impl PendingCall {
             recorded.record_outcome(&outcome);
         }
         hidden_secrets::hide(&mut outcome);
-        (outcome, changes)
+        Ok((outcome, changes))
     }
 }
 

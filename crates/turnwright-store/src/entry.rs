@@ -180,6 +180,7 @@ impl CallOutcome {
 
     /// The outcome of a call of this tool for the log. Unless it has a view of its own, it gets that of the card, if
     /// there is one. When the session is loaded again, the client shows no helper, and a terminal of it no longer exists.
+    #[must_use]
     pub fn to_stored(&self, tool: &str, view: Option<&CallView>) -> CallOutcome {
         let mut stored = self.clone();
         tool.clone_into(&mut stored.tool);

@@ -20,13 +20,11 @@ use tokio::process::{ChildStdin, Command};
 use super::Environment;
 use super::command_process::{CommandProcess, ProcessMark};
 #[cfg(target_os = "linux")]
-use super::descendants::{adopt_orphans, has_running_member};
+use super::descendants::{MemoryMeter, adopt_orphans, has_running_member};
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
 #[cfg(unix)]
 use super::job::signal_name;
 use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
-#[cfg(target_os = "linux")]
-use super::memory_limit::MemoryMeter;
 #[cfg(unix)]
 use super::piped::{PipedProgram, ProcessPipes};
 #[cfg(unix)]

@@ -13,8 +13,6 @@ mod jobs;
 mod launch;
 #[cfg(unix)]
 mod launcher_link;
-#[cfg(target_os = "linux")]
-mod memory_limit;
 mod output;
 mod piped;
 #[cfg(unix)]
@@ -29,6 +27,7 @@ mod watchdog;
 mod windows_group;
 
 pub use default_caches::{DEFAULT_CACHES, DefaultCache, default_cache};
+pub use descendants::{MemoryMeter, default_memory_limit};
 pub use environment::{Environment, is_secret_name};
 pub use group::{CommandSpec, ProcessGroup, dialect};
 pub use job::{CommandExit, EndReason, Job, JobEnd, OutputSink, RunningCommand, Signal};
@@ -37,7 +36,6 @@ pub use jobs::{JobSlot, Jobs, RunningJobs};
 pub use launch::{LaunchError, LaunchSource, launch};
 #[cfg(unix)]
 pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
-pub use memory_limit::{MemoryMeter, default_memory_limit};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{ActivitySample, PipedProgram, ProcessPipes, ProgramActivity};
 #[cfg(unix)]
@@ -47,7 +45,7 @@ pub use terminal::{TerminalRun, TerminalStartError, is_editor_remote, launcher_p
 
 /// Systems other than Linux: none says what the processes of a command hold.
 #[cfg(not(target_os = "linux"))]
-mod memory_limit {
+mod descendants {
     /// There are no values of this type.
     pub use std::convert::Infallible as MemoryMeter;
 

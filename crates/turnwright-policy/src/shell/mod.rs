@@ -13,7 +13,6 @@
 //! is read and nothing is run.
 
 mod args;
-mod network;
 mod prefix;
 mod programs;
 mod project_edits;
@@ -117,7 +116,7 @@ pub fn command(
 
 /// Returns true if a command of a line fails without the network.
 pub(crate) fn fails_offline(script: &Script) -> bool {
-    script.commands.iter().any(network::fails_offline)
+    script.commands.iter().any(programs::fails_offline)
 }
 
 /// Classifies a simple command by its words.
@@ -137,7 +136,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         uses_rustup: programs::find(name).is_rustup_proxy,
         may_be_version_managed: !programs::find(name).version.is_empty(),
         danger: harm::danger(command),
-        fails_offline: network::fails_offline(command),
+        fails_offline: programs::fails_offline(command),
     }
 }
 

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use super::args::is_option;
 use super::harm::{self, ruin};
-use super::network::NetworkUse;
-use super::programs::{self, WordList, is_in};
+use super::programs::{self, NetworkUse, WordList, is_in};
 use super::read_only::Reads;
-use super::{SimpleCommand, Word, network};
+use super::{SimpleCommand, Word};
 use turnwright_types::text;
 
 /// The extent of a lasting permission for a program.
@@ -67,7 +66,7 @@ const CREATING_SUBCOMMANDS: WordList = "create init";
 pub fn suggest_prefix(command: &SimpleCommand) -> Option<(Vec<String>, bool)> {
     // `npx` may do without.
     let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
-    let is_useless = network::needs_network(command) && !is_runner;
+    let is_useless = programs::needs_network(command) && !is_runner;
     suggest(command).filter(|_| !is_useless)
 }
 

@@ -17,7 +17,7 @@ use super::args::{
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
-use super::{Script, SimpleCommand, Word, classify, network, read_only};
+use super::{Script, SimpleCommand, Word, classify, read_only};
 
 pub(in crate::shell) const CHANGES: &str = "throws away uncommitted changes";
 pub(in crate::shell) const PUBLISHES: &str = "publishes something";
@@ -279,8 +279,8 @@ pub(in crate::shell) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
 /// The path in `host:path`. Without one it is the home folder.
 fn path_on_host(word: &Word) -> &str {
     match word.text.split_once(':') {
-        Some((_, "")) if network::is_remote(word) => HOME,
-        Some((_, path)) if network::is_remote(word) => path,
+        Some((_, "")) if programs::is_remote(word) => HOME,
+        Some((_, path)) if programs::is_remote(word) => path,
         _ => &word.text,
     }
 }

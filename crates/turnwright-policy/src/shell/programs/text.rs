@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use crate::shell::OperandUse;
 use crate::shell::args::{self, Args};
 use crate::shell::args::{Argument, OptionTable, arguments};
-use crate::shell::network::NetworkUse;
 use crate::shell::read_only::Operands::Files;
 use crate::shell::read_only::{
     self, FilesRead, UnknownArgs, add_operand, add_path, add_value, command_after_exec,
 };
 use crate::shell::{SimpleCommand, Word};
 
-use super::{ANYTHING, Program, WordList, is_in, program, projects};
+use super::{ANYTHING, NetworkUse, Program, WordList, is_in, program, projects};
 use crate::shell::harm::{self, Danger};
 
 pub(super) const PROGRAMS: &[Program] = &[

@@ -280,7 +280,7 @@ impl NetworkUse {
         match self {
             NetworkUse::Never => false,
             NetworkUse::Always => true,
-            NetworkUse::Subcommand(known) => may_have_subcommand(words, known),
+            NetworkUse::Subcommand(known) => names_subcommand(words, known),
             NetworkUse::FirstOperand(known) => is_in(known, first_operand(words)),
             NetworkUse::Check(check) => check(words),
         }
@@ -288,7 +288,7 @@ impl NetworkUse {
 }
 
 /// True if the subcommand is one of these. The value of an option may precede it.
-pub(super) fn may_have_subcommand(words: Args<'_>, known: WordList) -> bool {
+pub(super) fn names_subcommand(words: Args<'_>, known: WordList) -> bool {
     let begins_with_option = words.first().is_some_and(|word| word.text.starts_with(['-', '+']));
     let tried = if begins_with_option { 2 } else { 1 };
     operands(words).take(tried).any(|word| is_in(known, &word.text))

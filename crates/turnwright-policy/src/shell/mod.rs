@@ -17,7 +17,6 @@ mod prefix;
 mod programs;
 mod project_edits;
 mod python_environment;
-mod read_only;
 mod harm;
 mod syntax;
 
@@ -122,11 +121,11 @@ pub(crate) fn fails_offline(script: &Script) -> bool {
 /// Classifies a simple command by its words.
 pub fn classify(command: &SimpleCommand) -> Classification {
     let name = args::name(command.program());
-    let reads = read_only::reads(command);
+    let reads = args::files_read(command);
     Classification {
         is_read_only: reads.is_some(),
         reads: reads.unwrap_or_default(),
-        reads_unknown_files: read_only::reads_unknown_files(command),
+        reads_unknown_files: args::reads_unknown_files(command),
         is_git: name == "git",
         git_folder: programs::git_folder(command),
         leads_elsewhere: programs::leads_elsewhere(command),

@@ -4,10 +4,9 @@
 
 use std::path::Path;
 
-use super::args::is_option;
+use super::args::{Reads, is_option};
 use super::harm::{self, ruin};
 use super::programs::{self, NetworkUse, WordList, is_in};
-use super::read_only::Reads;
 use super::{SimpleCommand, Word};
 use turnwright_types::text;
 
@@ -316,7 +315,7 @@ fn is_outside(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read_only::tests::simple;
+    use super::super::args::tests::simple;
     use super::*;
 
     #[track_caller]

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::args::{self, Args, OptionTable, first_operand, operands};
+use super::args::{FilesRead, Operands, Reads, UnknownArgs};
 use super::harm::{Danger, FindTargets};
 use super::prefix::{Form, Grant};
-use super::read_only::{FilesRead, Operands, Reads, UnknownArgs};
 use super::{OperandUse, SimpleCommand, Word};
 
 pub(super) use git::{starts_no_other, tracks_branches};
@@ -304,7 +304,7 @@ pub(super) fn is_remote(word: &Word) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read_only::tests::simple;
+    use super::super::args::tests::simple;
     use super::*;
 
     #[test]

@@ -2,9 +2,8 @@
 
 use crate::shell::OperandUse;
 use crate::shell::Word;
-use crate::shell::args::{Args, first_operand, operands};
+use crate::shell::args::{Args, FilesRead, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
-use crate::shell::read_only::FilesRead;
 
 use super::{NetworkUse, Program, WordList, is_in, names_subcommand, program};
 use crate::shell::harm::{DATA, Danger, PUBLISHES, has_subcommand};

@@ -62,7 +62,7 @@ impl HelperStory {
         let words = prompt(&story.agent.session, "What do the notes say?");
         let id = story.request("session/prompt", &words);
         let announced = story.agent.wait_for_update("subagent_update");
-        story.child = announced["sessionId"].as_str().unwrap().to_owned();
+        announced["sessionId"].as_str().unwrap().clone_into(&mut story.child);
         story.agent.wait_for("the progress of the helper", |message| {
             message["params"]["update"]["content"][0]["content"]["text"] == PROGRESS
         });

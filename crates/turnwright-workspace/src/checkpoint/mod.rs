@@ -360,8 +360,7 @@ impl ContentCache {
                 self.uncopied.push(file);
                 break;
             }
-            if usize::try_from(stat.size)
-                .map_or(true, |size| self.bytes + size > MAX_CACHED_BYTES)
+            if usize::try_from(stat.size).map_or(true, |size| self.bytes + size > MAX_CACHED_BYTES)
             {
                 too_large.push(file);
                 continue;

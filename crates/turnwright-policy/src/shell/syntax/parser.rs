@@ -49,14 +49,14 @@ pub(in crate::shell) fn parse(
     let mut state = LineState::new(folder);
     parse_list(&mut lexer, &mut state, &[])?;
     match lexer.expansion {
-        Some(expansion) if !only_reads(&state.commands) => Err(expansion),
+        Some(expansion) if !all_only_read(&state.commands) => Err(expansion),
         _ => Ok(state.commands),
     }
 }
 
 /// True if all commands only read. A line of such commands may contain loops, variables and
 /// substitutions: no words that these produce change what it does.
-fn only_reads(commands: &[SimpleCommand]) -> bool {
+fn all_only_read(commands: &[SimpleCommand]) -> bool {
     !commands.is_empty()
         && commands.iter().all(|command| {
             only_reads(command) && !command.redirects.iter().any(|redirect| redirect.is_write)

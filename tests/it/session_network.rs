@@ -121,6 +121,32 @@ fn a_server_of_the_user_is_reached_only_by_its_address() {
     }
 }
 
+/// Where the network is a session's own, a supervisor is told what is refused.
+#[test]
+fn a_system_call_that_was_refused_is_named_only_if_the_command_has_missed_it() {
+    if !can_test() {
+        return;
+    }
+    let run = |end: &str| {
+        let command = format!(
+            "python3 -c 'import ctypes
+if ctypes.CDLL(None).unshare(0x10000000): {end}'"
+        );
+        let replies = json!([calls("exec", &json!({ "command": command })), says("Done.")]);
+        let mut agent = auto().model(replies).start();
+        let result = cards::turn(&mut agent);
+        (result, cards::card_text(&cards::card(&agent, 0)))
+    };
+    let (result, shown) = run("raise SystemExit(\"no namespace\")");
+    let denial =
+        "[sandbox: commands may not make namespaces, as containers and sandboxes of browsers do";
+    assert!(result.contains(&format!("{denial}. If it is needed")), "{result}");
+    assert!(result.contains("\"escalate\": \"full\""), "{result}");
+    assert!(shown.contains(&format!("{denial}]")) && !shown.contains("escalate"), "{shown}");
+    let (result, _) = run("print(\"done without\")");
+    assert!(result.contains("done without") && !result.contains("[sandbox"), "{result}");
+}
+
 #[test]
 fn a_port_of_the_session_is_open_to_the_machine_while_its_command_runs() {
     if !can_test() {

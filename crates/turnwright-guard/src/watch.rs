@@ -28,7 +28,7 @@ use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
-use turnwright_sandbox::SandboxProfile;
+use turnwright_sandbox::{Refusal, SandboxProfile};
 use turnwright_types::effect::Effect;
 use turnwright_workspace::exec::{Job, JobEnd, Jobs};
 use turnwright_workspace::files::SessionTmp;
@@ -185,12 +185,22 @@ impl CommandWatch {
                 return Some(limit);
             }
         }
-        let refused = end.map(|end| end.refused_connections).unwrap_or_default();
-        let denial = sandbox_denial::refused_connections(&refused, self.has_network, !is_success);
-        denial.or_else(|| {
-            let named = sandbox_denial::unwritable_path(output).filter(|_| !is_success)?;
-            sandbox_denial::unwritable_place(Path::new(named), &self.writable)
-        })
+        let mut connections = Vec::new();
+        let mut calls = Vec::new();
+        for refusal in end.map(|end| end.refusals).unwrap_or_default() {
+            match refusal {
+                Refusal::Connection(address) => connections.push(address),
+                Refusal::Call(call) => calls.push(call),
+            }
+        }
+        sandbox_denial::refused_connections(&connections, self.has_network, !is_success)
+            .or_else(|| {
+                sandbox_denial::refused_calls(&calls, output, self.has_network, !is_success)
+            })
+            .or_else(|| {
+                let named = sandbox_denial::unwritable_path(output).filter(|_| !is_success)?;
+                sandbox_denial::unwritable_place(Path::new(named), &self.writable)
+            })
     }
 }
 

@@ -45,7 +45,7 @@ mod linux;
 mod other_systems;
 
 pub mod escape_tests;
-mod refused_connections;
+mod refusals;
 pub mod seatbelt;
 
 use std::ffi::OsString;
@@ -55,7 +55,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-pub use refused_connections::RefusedConnections;
+pub use refusals::{Refusal, Refusals, RefusedCall};
 use serde::{Deserialize, Serialize};
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    NamespaceProcesses, NamespaceSupport, PrivateLayer, RefusedConnections, SandboxProfile,
-    SandboxSupport, SetupError, seatbelt,
+    NamespaceProcesses, NamespaceSupport, PrivateLayer, Refusals, SandboxProfile, SandboxSupport,
+    SetupError, seatbelt,
 };
 
 /// A sandbox that is ready to be entered. On macOS [`wrap_command`](super::wrap_command) does all the work; elsewhere
@@ -61,7 +61,7 @@ impl OtherSandbox {
     }
 
     /// None on this system.
-    pub fn refused_connections(&self) -> Option<RefusedConnections> {
+    pub fn refusals(&self) -> Option<Refusals> {
         None
     }
 
@@ -135,7 +135,7 @@ mod tests {
         let sandbox = OtherSandbox(()).with_process_namespace().unwrap();
         sandbox.enter().unwrap();
         assert_eq!((sandbox.has_process_namespace(), sandbox.processes()), (false, None));
-        assert!(sandbox.refused_connections().is_none());
+        assert!(sandbox.refusals().is_none());
         let error = sandbox.explain(io::ErrorKind::NotFound.into());
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert_eq!(probe().seatbelt, probe_namespaces().mounts);

@@ -1,12 +1,13 @@
-//! Describes what the sandbox has denied to a command, from the connections that failed because of it and from the
-//! command's output. Only adds a hint; the command is never run again because of it, since it may have done
-//! part of its work.
+//! Describes what the sandbox has denied to a command, from the connections that failed because of it, the system calls
+//! that it has refused, and the command's output. Only adds a hint; the command is never run again because of it, since
+//! it may have done part of its work.
 
 use std::cmp::Reverse;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use turnwright_sandbox::RefusedCall;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
@@ -147,6 +148,89 @@ fn named(addresses: &[&SocketAddr]) -> String {
     names.join(", ")
 }
 
+/// Messages of programs that may not do something, in lower case.
+const NOT_PERMITTED: &[&str] = &["operation not permitted", "eperm"];
+
+/// The end of a sentence about what commands may not do.
+fn refused_action(call: RefusedCall) -> &'static str {
+    match call {
+        RefusedCall::NetworkSocket => "open sockets for the network, which is off",
+        RefusedCall::DatagramSocket => "open Unix sockets for datagrams",
+        RefusedCall::OtherSocket => "open sockets but of Unix, IPv4, IPv6 and NETLINK_ROUTE",
+        RefusedCall::PerfEvents => "count or record events of the system (perf_event_open)",
+        RefusedCall::Namespace => "make namespaces, as containers and sandboxes of browsers do",
+        RefusedCall::Mount => "mount anything",
+        RefusedCall::SetIdMode => "set the set-user-ID or set-group-ID bit of a file",
+        RefusedCall::IoUring => "use io_uring",
+        RefusedCall::Keyring => "use the keyrings of the kernel",
+        RefusedCall::Userfaultfd => "use userfaultfd",
+    }
+}
+
+/// The words of programs that miss a call, in lower case.
+fn words_about(call: RefusedCall) -> &'static [&'static str] {
+    match call {
+        RefusedCall::NetworkSocket => &["socket", "network", "resolve", "getaddrinfo", "eai_again"],
+        RefusedCall::DatagramSocket => &["socket", "datagram"],
+        RefusedCall::OtherSocket => &["socket", "netlink"],
+        RefusedCall::PerfEvents => &["perf"],
+        RefusedCall::Namespace => &["namespace", "unshare", "clone", "setns", "sandbox"],
+        RefusedCall::Mount => &["mount"],
+        RefusedCall::SetIdMode => &["chmod", "changing permissions", "setuid", "setgid"],
+        RefusedCall::IoUring => &["uring"],
+        RefusedCall::Keyring => &["keyring", "keyctl"],
+        RefusedCall::Userfaultfd => &["userfaultfd", "uffd"],
+    }
+}
+
+/// Returns true if a command with this output seems to have missed a call. Many programs just try one.
+fn is_missed(call: RefusedCall, output: &str, has_failed: bool) -> bool {
+    use RefusedCall::{Mount, PerfEvents, SetIdMode, Userfaultfd};
+    match call {
+        // Nobody just tries these.
+        PerfEvents => true,
+        Mount | SetIdMode | Userfaultfd if has_failed => true,
+        _ => output.lines().any(|line| is_missed_in(line, call, has_failed)),
+    }
+}
+
+/// Returns true if a line of the output is about a call.
+fn is_missed_in(line: &str, call: RefusedCall, has_failed: bool) -> bool {
+    let lower = line.to_lowercase();
+    let names_it = words_about(call).iter().any(|word| lower.contains(word));
+    let is_refused = NOT_PERMITTED.iter().any(|phrase| lower.contains(phrase));
+    // With a path, it is about a file. Every program of Node.js tries io_uring.
+    let may_mean_it = call != RefusedCall::IoUring && path_in(line).is_none();
+    names_it && has_failed || is_refused && (names_it || may_mean_it)
+}
+
+/// Describes the system calls that the sandbox has refused, as far as the command has missed them.
+pub(crate) fn refused_calls(
+    refused: &[RefusedCall],
+    output: &str,
+    has_network: bool,
+    has_failed: bool,
+) -> Option<ReachedLimit> {
+    let output = text::suffix(output, SEARCHED_BYTES);
+    let calls = refused.iter().copied().filter(|call| is_missed(*call, output, has_failed));
+    let missed: Vec<_> = calls.take(MAX_NAMED).collect();
+    if missed.is_empty() {
+        return None;
+    }
+    let actions: Vec<_> = missed.iter().map(|call| refused_action(*call)).collect();
+    let escalate = if missed.iter().all(|call| *call == RefusedCall::NetworkSocket) {
+        "network"
+    } else if missed.iter().any(|call| *call != RefusedCall::PerfEvents) {
+        "full"
+    } else if has_network {
+        "network,debug"
+    } else {
+        "debug"
+    };
+    let what = format!("commands may not {}", actions.join(" or "));
+    Some(ReachedLimit::denied(&what, escalate))
+}
+
 /// Messages of git and the programs that sign for it if they do not reach the key, in lower case.
 const FAILED_SIGNATURES: &[&str] = &[
     "failed to sign the data",
@@ -277,6 +361,54 @@ mod tests {
                 assert!(limit.for_user.ends_with(&format!("{end}]")), "{refused}: {limit:?}");
                 let advice = format!("\"escalate\": \"{escalate}\"; the user is asked.]");
                 assert!(limit.for_model.ends_with(&advice), "{refused}: {limit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_system_call_is_told_if_the_command_has_missed_it() {
+        use RefusedCall::{IoUring, Keyring, Mount, Namespace, NetworkSocket, PerfEvents};
+        let net = true;
+        let failed = true;
+        let refused_word = "unshare: unshare failed: Operation not permitted";
+        let refused_file = "Error: EPERM: operation not permitted, open '/usr/x'";
+        for (refused, output, has_network, has_failed, expected) in [
+            (&[][..], refused_word, !net, failed, None),
+            (&[PerfEvents], "", !net, !failed, Some(("(perf_event_open)", "debug"))),
+            (&[PerfEvents], "", net, failed, Some(("(perf_event_open)", "network,debug"))),
+            (&[Namespace], "", !net, failed, None),
+            (&[Namespace], "error: test failed", !net, failed, None),
+            (&[Namespace], refused_file, !net, failed, None),
+            (&[Namespace], "No usable sandbox!", !net, !failed, None),
+            (&[Namespace], "No usable sandbox!", !net, failed, Some(("browsers do", "full"))),
+            (&[Namespace], refused_word, net, !failed, Some(("browsers do", "full"))),
+            (&[Namespace], "[Errno 1] EPERM", !net, failed, Some(("browsers do", "full"))),
+            (&[Mount], "", !net, !failed, None),
+            (&[Mount], "", !net, failed, Some(("mount anything", "full"))),
+            (&[IoUring], "Error: kill EPERM", !net, failed, None),
+            (&[IoUring], "io_uring_setup: -1", !net, failed, Some(("use io_uring", "full"))),
+            (
+                &[NetworkSocket],
+                "curl: (6) Could not resolve host: a.example",
+                !net,
+                failed,
+                Some(("for the network, which is off", "network")),
+            ),
+            (
+                &[Keyring, PerfEvents],
+                "keyctl: EPERM",
+                !net,
+                failed,
+                Some(("kernel or count or record events of the system (perf_event_open)", "full")),
+            ),
+        ] {
+            let limit = refused_calls(refused, output, has_network, has_failed);
+            assert_eq!(limit.is_some(), expected.is_some(), "{refused:?}, {output}: {limit:?}");
+            if let (Some(limit), Some((end, escalate))) = (limit, expected) {
+                assert!(limit.for_user.starts_with("[sandbox: commands may not "), "{limit:?}");
+                assert!(limit.for_user.ends_with(&format!("{end}]")), "{limit:?}");
+                let advice = format!("\"escalate\": \"{escalate}\"; the user is asked.]");
+                assert!(limit.for_model.ends_with(&advice), "{limit:?}");
             }
         }
     }

@@ -43,8 +43,8 @@ use rustix::process::{Resource, Rlimit};
 use seccompiler::BpfProgram;
 
 use super::{
-    NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, RefusedConnections,
-    SandboxProfile, SandboxSupport, SetupError, namespace_support, sandbox_support,
+    NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, Refusals, SandboxProfile,
+    SandboxSupport, SetupError, namespace_support, sandbox_support,
 };
 use mount_namespace::MountNamespace;
 use outside_connections::OutsideConnections;
@@ -219,10 +219,10 @@ impl LinuxSandbox {
         self.process_namespace.as_ref()?.processes()
     }
 
-    /// The connections of the program that failed because of its sandbox; `None` if nobody supervises them.
-    pub fn refused_connections(&self) -> Option<RefusedConnections> {
+    /// What the sandbox refuses to the program; `None` if nobody supervises it.
+    pub fn refusals(&self) -> Option<Refusals> {
         let supervisor = self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor)?;
-        supervisor.refused().map(RefusedConnections::new).ok()
+        supervisor.refusals().map(Refusals::new).ok()
     }
 
     /// Confines the calling process, for good. It is made to be called in a child, between `fork`

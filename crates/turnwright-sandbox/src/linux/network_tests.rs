@@ -8,6 +8,7 @@ use std::thread;
 use super::socket_tests::{can_test, run, run_in, run_sandbox};
 use super::tests::TestFolders;
 use super::*;
+use crate::Refusal;
 
 /// The beginning of the scripts: `reach` says whether a connection to a port was made, and `echo` what came back.
 const CLIENT: &str = "\
@@ -254,6 +255,15 @@ fn datagrams_go_outside_only_to_what_may_be_reached() {
     assert!(closed.recv(&mut [0]).is_err());
 }
 
+/// The refusals to a program, in words.
+fn noted(refusals: &mut Refusals) -> String {
+    let words = refusals.take().into_iter().map(|refusal| match refusal {
+        Refusal::Connection(address) => address.to_string(),
+        Refusal::Call(call) => format!("{call:?}"),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
 /// A name is looked up, a server of the machine is missed, and another machine: the agent says which.
 #[test]
 fn connections_that_failed_because_of_the_sandbox_are_noted() {
@@ -274,7 +284,7 @@ fn connections_that_failed_because_of_the_sandbox_are_noted() {
         let profile = profile(&folders, network, &[]);
         let prepared = LinuxSandbox::prepare(&profile, None).unwrap();
         let sandbox = prepared.with_process_namespace().unwrap();
-        let mut refused = sandbox.refused_connections().unwrap();
+        let mut refusals = sandbox.refusals().unwrap();
         // A machine without any network has no way to 192.0.2.1 either.
         let script = if network == Network::Internet {
             script.replace("reach('192.0.2.1', 443);", "")
@@ -282,9 +292,59 @@ fn connections_that_failed_because_of_the_sandbox_are_noted() {
             script.clone()
         };
         assert_eq!(run_sandbox(&folders, sandbox, &script, |_| ()), "done\n");
-        let noted: Vec<_> = refused.take().iter().map(ToString::to_string).collect();
-        assert_eq!(noted.join(" "), expected, "{network:?}");
-        assert!(refused.take().is_empty());
+        assert_eq!(noted(&mut refusals), expected, "{network:?}");
+        assert!(refusals.take().is_empty());
+    }
+}
+
+/// The calls fail with the error of the filter, each as often as it is made, and what may be done works.
+#[test]
+fn system_calls_that_the_filter_denies_are_noted_once() {
+    if !can_test_networks() {
+        return;
+    }
+    let folders = TestFolders::new();
+    let script = format!(
+        "libc = ctypes.CDLL(None, use_errno=True); open('file', 'w').close()\n\
+        def call(*arguments):\n  \
+          ctypes.set_errno(0); return (libc.syscall(*arguments), os.strerror(ctypes.get_errno()))\n\
+        def fails(work):\n  \
+          try: work(); return (0, 'Success')\n  \
+          except OSError as error: return (-1, error.strerror)\n\
+        found = set()\n\
+        for _ in range(3):\n  \
+          found.add(call({perf}, 0, 0, 0, 0, 0)); found.add(call({unshare}, 0x10000000))\n  \
+          found.add(call({clone}, 0x10000011, 0, 0, 0, 0)); found.add(call({mount}, 0, 0, 0, 0, 0))\n  \
+          found.add(fails(lambda: os.chmod('file', 0o4755))); found.add(call({io_uring}, 8, 0))\n  \
+          found.add(call({keyctl}, 0, 0, 0, 0, 0)); found.add(call({userfaultfd}, 0))\n  \
+          found.add(fails(lambda: open_socket(socket.SOCK_DGRAM))); found.add(fails(lambda: socket.socket(17)))\n  \
+          found.add(call({swapoff}, 0)); found.add(call({bpf}, 0, 0, 0))\n\
+        print(found); os.chmod('file', 0o755); print(fails(socket.socket), fails(open_socket))",
+        perf = libc::SYS_perf_event_open,
+        unshare = libc::SYS_unshare,
+        clone = libc::SYS_clone,
+        mount = libc::SYS_mount,
+        io_uring = libc::SYS_io_uring_setup,
+        keyctl = libc::SYS_keyctl,
+        userfaultfd = libc::SYS_userfaultfd,
+        swapoff = libc::SYS_swapoff,
+        bpf = libc::SYS_bpf,
+    );
+    let calls =
+        "PerfEvents Namespace Mount SetIdMode IoUring Keyring Userfaultfd DatagramSocket OtherSocket";
+    let refused = "(-1, 'Operation not permitted')";
+    let works = "(0, 'Success')";
+    for (network, socket, expected) in [
+        (Network::Loopback, works, calls.to_owned()),
+        (Network::Off, refused, format!("{calls} NetworkSocket")),
+    ] {
+        let profile = profile(&folders, network, &[]);
+        let prepared = LinuxSandbox::prepare(&profile, None).unwrap();
+        let sandbox = prepared.with_process_namespace().unwrap();
+        let mut refusals = sandbox.refusals().unwrap();
+        let text = run_sandbox(&folders, sandbox, &script, |_| ());
+        assert_eq!(text, format!("{{{refused}}}\n{socket} {works}\n"), "{network:?}");
+        assert_eq!(noted(&mut refusals), expected, "{network:?}");
     }
 }
 

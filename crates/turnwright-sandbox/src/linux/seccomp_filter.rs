@@ -1,6 +1,7 @@
 //! The seccomp filter: denies system calls that no command needs or that lead out of the sandbox.
 //! Everything else is allowed, so that system calls of the future do not break programs.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::OnceLock;
 
@@ -10,7 +11,7 @@ use seccompiler::{
     SeccompFilter, SeccompRule, sock_filter,
 };
 
-use crate::Network;
+use crate::{Network, RefusedCall};
 
 /// The libc crate does not have it for musl on ARM.
 #[cfg(target_arch = "aarch64")]
@@ -81,6 +82,32 @@ const TRACING_CALLS: &[c_long] =
 /// System calls of profilers, and of debuggers that record. They are a large part of the kernel.
 const DEBUGGING_CALLS: &[c_long] = &[libc::SYS_perf_event_open, libc::SYS_kcmp];
 
+/// The denied calls that notify the supervisor, where there is one, so that users learn what has stopped their
+/// programs. All are rare. Others are denied without a word: nobody misses them, or only root may make them, so nothing
+/// that the user can allow would help.
+const NOTED_CALLS: &[(c_long, RefusedCall)] = &[
+    (libc::SYS_socket, RefusedCall::OtherSocket),
+    (libc::SYS_socketpair, RefusedCall::OtherSocket),
+    (libc::SYS_perf_event_open, RefusedCall::PerfEvents),
+    (libc::SYS_clone, RefusedCall::Namespace),
+    (libc::SYS_unshare, RefusedCall::Namespace),
+    (libc::SYS_setns, RefusedCall::Namespace),
+    (libc::SYS_mount, RefusedCall::Mount),
+    (libc::SYS_umount2, RefusedCall::Mount),
+    (libc::SYS_fsopen, RefusedCall::Mount),
+    (libc::SYS_open_tree, RefusedCall::Mount),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, RefusedCall::SetIdMode),
+    (libc::SYS_fchmod, RefusedCall::SetIdMode),
+    (libc::SYS_fchmodat, RefusedCall::SetIdMode),
+    (SYS_FCHMODAT2, RefusedCall::SetIdMode),
+    (libc::SYS_io_uring_setup, RefusedCall::IoUring),
+    (libc::SYS_keyctl, RefusedCall::Keyring),
+    (libc::SYS_add_key, RefusedCall::Keyring),
+    (libc::SYS_request_key, RefusedCall::Keyring),
+    (libc::SYS_userfaultfd, RefusedCall::Userfaultfd),
+];
+
 /// The `libc` crate does not have it yet.
 const OPEN_TREE_ATTR: c_long = 467;
 const NAMESPACES: [libc::c_int; 7] = [
@@ -140,12 +167,46 @@ const FIFTH_ARGUMENT_OFFSET: u32 = 48;
 /// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64`.
 const ARCHITECTURE: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
 
+/// The instruction that ends the filter.
+const BPF_RET: u16 = 0x06;
+/// Its value to deny a call.
+const RETURN_EPERM: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+
+/// The rules of each system call; all its calls if there are none.
+type RuleMap = BTreeMap<c_long, Vec<SeccompRule>>;
+
 /// A condition on the lower 32 bits of an argument: its index, the comparison and the value.
 type ArgCondition = (u8, SeccompCmpOp, u64);
 
 /// The conditions that an argument has none of these values.
 fn none_of(index: u8, values: &[u64]) -> Vec<ArgCondition> {
     values.iter().map(|value| (index, SeccompCmpOp::Ne, *value)).collect()
+}
+
+/// The kind of a denied call; `None` if nobody has to know of it.
+pub(super) fn refused_call(call: &libc::seccomp_data) -> Option<RefusedCall> {
+    // As the rules see them.
+    let [first, _, third, ..] = call.args.map(|argument| argument & u64::from(u32::MAX));
+    let number = c_long::from(call.nr);
+    let is_socket = [libc::SYS_socket, libc::SYS_socketpair].contains(&number);
+    if is_socket && first == to_unsigned(libc::AF_UNIX) {
+        return Some(RefusedCall::DatagramSocket);
+    }
+    // These are denied only to a program without a network.
+    if number == libc::SYS_socket && is_of_network(first, third) {
+        return Some(RefusedCall::NetworkSocket);
+    }
+    if number == libc::SYS_clone && NAMESPACES.iter().all(|flag| first & to_unsigned(*flag) == 0) {
+        return None;
+    }
+    NOTED_CALLS.iter().find(|(noted, _)| *noted == number).map(|(_, kind)| *kind)
+}
+
+/// Returns true if programs with a network may open sockets of this family and protocol.
+fn is_of_network(family: u64, protocol: u64) -> bool {
+    let is_route = protocol == to_unsigned(libc::NETLINK_ROUTE);
+    [libc::AF_INET, libc::AF_INET6].map(to_unsigned).contains(&family)
+        || family == to_unsigned(libc::AF_NETLINK) && is_route
 }
 
 fn to_unsigned(constant: libc::c_int) -> u64 {
@@ -165,8 +226,8 @@ pub(super) struct FilterKind {
     pub(super) has_own_processes: bool,
     /// True if the program may profile and record its children, if it has a PID namespace.
     pub(super) may_debug: bool,
-    /// True if each `connect`, each `listen` and each `sendto` with an address notifies the supervisor, and each `bind` of
-    /// a program that does not have the network of the machine.
+    /// True if these calls notify the supervisor: each `connect`, each `listen`, each `sendto` with an address, each
+    /// `bind` of a program that does not have the network of the machine, and each denied call of [`NOTED_CALLS`].
     pub(super) is_supervised: bool,
 }
 
@@ -193,8 +254,7 @@ fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
     let tracing = TRACING_CALLS.iter().filter(|_| !kind.has_own_processes);
     let debugging = DEBUGGING_CALLS.iter().filter(|_| !(kind.has_own_processes && kind.may_debug));
     let denied = DENIED_CALLS.iter().chain(tracing).chain(debugging);
-    let mut rules: std::collections::BTreeMap<c_long, Vec<SeccompRule>> =
-        denied.map(|number| (*number, Vec::new())).collect();
+    let mut rules: RuleMap = denied.map(|number| (*number, Vec::new())).collect();
     let supervised = if kind.is_supervised { supervised_rules() } else { Vec::new() };
     for (call, conditions) in conditional_rules(kind.network).into_iter().chain(supervised) {
         let conditions = conditions.into_iter().map(|(index, comparison, value)| {
@@ -219,7 +279,7 @@ fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
     let mut segments = rules.chunks(rules.len().div_ceil(SEGMENT_COUNT).max(1)).peekable();
     let mut program = Vec::new();
     while let Some(segment) = segments.next() {
-        let mut filter = compile_segment(segment)?;
+        let mut filter = compile_segment(segment, kind.is_supervised)?;
         if let Some((number, _)) = segments.peek().and_then(|next| next.first()) {
             program.extend(skip_segment(*number, filter.len()));
         }
@@ -229,8 +289,31 @@ fn compile_rules(kind: FilterKind) -> Result<BpfProgram, BackendError> {
 }
 
 /// Compiles a complete program from the rules for some system calls. It allows all others.
-fn compile_segment(rules: &[(c_long, Vec<SeccompRule>)]) -> Result<BpfProgram, BackendError> {
-    let rules = rules.iter().cloned().collect();
+fn compile_segment(
+    rules: &[(c_long, Vec<SeccompRule>)],
+    is_supervised: bool,
+) -> Result<BpfProgram, BackendError> {
+    let (noted, denied): (RuleMap, RuleMap) = rules.iter().cloned().partition(|(number, _)| {
+        is_supervised && NOTED_CALLS.iter().any(|(noted, _)| noted == number)
+    });
+    let mut program = Vec::new();
+    if !noted.is_empty() {
+        program = compile(noted)?;
+        // The last instruction allows all other calls. They go on to the rest.
+        program.pop();
+        // `SeccompAction` has no notifications.
+        for instruction in &mut program {
+            if instruction.code == BPF_RET && instruction.k == RETURN_EPERM {
+                instruction.k = libc::SECCOMP_RET_USER_NOTIF;
+            }
+        }
+    }
+    program.append(&mut compile(denied)?);
+    Ok(program)
+}
+
+/// Compiles a program that denies calls by these rules. Its last instruction allows all others.
+fn compile(rules: RuleMap) -> Result<BpfProgram, BackendError> {
     let denied = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     SeccompFilter::new(rules, SeccompAction::Allow, denied, std::env::consts::ARCH.try_into()?)?
         .try_into()
@@ -340,7 +423,6 @@ fn preamble(kind: FilterKind) -> BpfProgram {
     const BPF_LD_W_ABS: u16 = 0x20;
     const BPF_JMP_JGE: u16 = 0x35;
     const BPF_JMP_JEQ: u16 = 0x15;
-    const BPF_RET: u16 = 0x06;
     let return_errno = |error: libc::c_int| {
         instruction(BPF_RET, 0, libc::SECCOMP_RET_ERRNO | error.cast_unsigned())
     };

@@ -28,6 +28,9 @@
 //!   already.
 //! * The first process never closes the listener, and when it ends the kernel ends all others. So the program
 //!   cannot install a supervisor of its own that would lift this one.
+//! * The filter also suspends some calls that it denies, so that the user learns of them. They are noted and always get
+//!   the error that the filter would give; nothing that they point to is read. If a signal arrives at that moment, a
+//!   program may see `EINTR` in its place.
 //! * Paths that lead through links of `/proc` (`/proc/self/fd/3/socket`) are refused, because they would refer
 //!   to the first process.
 //!
@@ -53,8 +56,8 @@ use super::supervised_call::{
     open_in_proc,
 };
 use super::unix_sockets::OpenSockets;
-use super::{capabilities, epoll_transfer, syscalls};
-use crate::refused_connections::{NotedConnections, note_refused};
+use super::{capabilities, epoll_transfer, seccomp_filter, syscalls};
+use crate::refusals::{NotedRefusals, Refusal};
 
 /// The longest message that is sent for a program at once.
 const MAX_MESSAGE: usize = 64 * 1024;
@@ -70,8 +73,8 @@ const MAX_WAITING: usize = 64;
 pub(super) struct SocketSupervisor {
     sockets: OpenSockets,
     outside: OutsideConnections,
-    /// The notes of connections that failed because of the sandbox, which the first process writes.
-    refused: (PipeReader, PipeWriter),
+    /// The notes of what the sandbox refuses, which the first process writes.
+    refusals: (PipeReader, PipeWriter),
     /// The ends of the program and of the first process.
     channel: (UnixStream, UnixStream),
 }
@@ -83,7 +86,7 @@ struct Memory {
     own_network: u64,
     done_connects: DoneCalls,
     done_binds: DoneCalls,
-    noted: NotedConnections,
+    noted: NotedRefusals,
 }
 
 /// A system call that waits for its answer, with the socket that it is for.
@@ -115,19 +118,19 @@ impl SocketSupervisor {
         sockets: OpenSockets,
         outside: OutsideConnections,
     ) -> io::Result<SocketSupervisor> {
-        let refused = io::pipe()?;
-        rustix::io::ioctl_fionbio(&refused.0, true)?;
-        Ok(SocketSupervisor { sockets, outside, refused, channel: UnixStream::pair()? })
+        let refusals = io::pipe()?;
+        rustix::io::ioctl_fionbio(&refusals.0, true)?;
+        Ok(SocketSupervisor { sockets, outside, refusals, channel: UnixStream::pair()? })
     }
 
     /// The descriptors that the first process keeps open.
     pub(super) fn kept_descriptors(&self) -> [RawFd; 2] {
-        [self.channel.1.as_raw_fd(), self.refused.1.as_raw_fd()]
+        [self.channel.1.as_raw_fd(), self.refusals.1.as_raw_fd()]
     }
 
-    /// The notes of connections that failed because of the sandbox.
-    pub(super) fn refused(&self) -> io::Result<PipeReader> {
-        self.refused.0.try_clone()
+    /// The notes of what the sandbox refuses.
+    pub(super) fn refusals(&self) -> io::Result<PipeReader> {
+        self.refusals.0.try_clone()
     }
 
     /// Installs the filter of the program and hands its listener to the first process.
@@ -211,10 +214,11 @@ impl SocketSupervisor {
                 }
                 Err(error) => Err(error),
             },
-            _ => match self.open_connection(listener, notification, memory) {
+            libc::SYS_connect => match self.open_connection(listener, notification, memory) {
                 Ok(connection) => return self.advance(connection, listener, memory),
                 Err(error) => Err(error),
             },
+            _ => Err(self.refuse(&notification.data, memory)),
         };
         let (value, error) = match done {
             Ok(value) => (value, 0),
@@ -222,6 +226,14 @@ impl SocketSupervisor {
         };
         syscalls::answer_notification(listener, id, value, error);
         None
+    }
+
+    /// Notes a call that is denied. Returns the error that the filter itself would give.
+    fn refuse(&self, call: &libc::seccomp_data, memory: &mut Memory) -> io::Error {
+        if let Some(kind) = seccomp_filter::refused_call(call) {
+            memory.noted.note(Refusal::Call(kind), &self.refusals.1);
+        }
+        io::Error::from_raw_os_error(libc::EPERM)
     }
 
     /// Copies all that a connection consists of.
@@ -281,7 +293,7 @@ impl SocketSupervisor {
             && self.outside.is_out_of_reach(address, error)
             && is_worth_noting(call.socket.as_fd(), address)
         {
-            note_refused(address, &self.refused.1, &mut memory.noted);
+            memory.noted.note(Refusal::Connection(address), &self.refusals.1);
         }
     }
 

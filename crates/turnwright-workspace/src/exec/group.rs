@@ -4,8 +4,6 @@ use std::ffi::OsStr;
 #[cfg(unix)]
 use std::ffi::OsString;
 use std::io;
-#[cfg(unix)]
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -33,7 +31,7 @@ use super::signal_action;
 use super::watchdog::{self, WatchdogEntry};
 use tokio::task::spawn_blocking;
 #[cfg(unix)]
-use turnwright_sandbox::{RefusedConnections, Sandbox};
+use turnwright_sandbox::{Refusal, Refusals, Sandbox};
 use turnwright_sandbox::{SandboxProfile, SessionNetwork};
 use turnwright_types::shell_script::ShellDialect;
 
@@ -92,7 +90,7 @@ pub struct ProcessGroup {
     pub(super) buffer: Box<[u8]>,
     pub(super) mark: ProcessMark,
     #[cfg(unix)]
-    refused_connections: Option<RefusedConnections>,
+    refusals: Option<Refusals>,
     /// True if dropping it leaves the processes alone that have left the group.
     #[cfg(unix)]
     pub(super) spares_strays: bool,
@@ -283,8 +281,7 @@ impl ProcessGroup {
         let watchdog_entry = needs_watchdog.then(WatchdogEntry::new);
         let key = watchdog_entry.as_ref().map(WatchdogEntry::key);
         configure_child(&mut command, key, &mark, sandbox.clone());
-        let refused_connections =
-            sandbox.as_ref().and_then(|sandbox| sandbox.refused_connections());
+        let refusals = sandbox.as_ref().and_then(|sandbox| sandbox.refusals());
         let mut process = CommandProcess::spawn(&mut command, sandbox.as_deref())?;
         // `command` holds our copies of the writing end, which would keep the pipe open.
         drop(command);
@@ -301,7 +298,7 @@ impl ProcessGroup {
                 .map(|reader| tokio::net::unix::pipe::Receiver::from_owned_fd(reader.into()))
                 .transpose()?,
             mark,
-            refused_connections,
+            refusals,
             spares_strays: false,
             has_ended: false,
             _watchdog_entry: watchdog_entry,
@@ -496,8 +493,8 @@ impl RunningCommand for ProcessGroup {
     }
 
     #[cfg(unix)]
-    fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
-        self.refused_connections.as_mut().map(RefusedConnections::take).unwrap_or_default()
+    fn take_refusals(&mut self) -> Vec<Refusal> {
+        self.refusals.as_mut().map(Refusals::take).unwrap_or_default()
     }
 
     #[cfg(target_os = "linux")]

@@ -3,7 +3,6 @@
 
 use std::fmt::{self, Debug};
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::MemoryMeter;
 use super::output::{CommandOutput, OutputExcerpt};
 use tokio::task::spawn_blocking;
+use turnwright_sandbox::Refusal;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::CallId;
 use turnwright_types::patience::sleep_until;
@@ -53,8 +53,8 @@ pub trait RunningCommand: Send {
         None
     }
 
-    /// The connections that failed because of its sandbox, each returned once.
-    fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
+    /// What its sandbox has refused to it, each returned once.
+    fn take_refusals(&mut self) -> Vec<Refusal> {
         Vec::new()
     }
 
@@ -157,8 +157,8 @@ pub struct JobEnd {
     pub duration: Duration,
     /// True if it had left processes running, which were stopped.
     pub had_leftovers: bool,
-    /// The connections that failed because of its sandbox.
-    pub refused_connections: Vec<SocketAddr>,
+    /// What its sandbox has refused to it.
+    pub refusals: Vec<Refusal>,
 }
 
 /// Why a command ended.
@@ -402,9 +402,9 @@ impl Job {
         });
     }
 
-    fn set_end(&self, reason: EndReason, had_leftovers: bool, refused: Vec<SocketAddr>) {
+    fn set_end(&self, reason: EndReason, had_leftovers: bool, refusals: Vec<Refusal>) {
         let duration = self.begun.elapsed();
-        let end = JobEnd { reason, duration, had_leftovers, refused_connections: refused };
+        let end = JobEnd { reason, duration, had_leftovers, refusals };
         self.progress.send_modify(|progress| {
             progress.end.get_or_insert(end);
         });
@@ -474,11 +474,11 @@ pub(super) async fn supervise(
     // After a normal exit too, because background processes would keep the pipe open or just go on.
     let had_leftovers = command_run.stop(TERM_GRACE).await;
     command_run.drain(&mut sink).await;
-    let refused_connections = command_run.take_refused_connections();
+    let refusals = command_run.take_refusals();
     drop(command_run);
     job.update_output(CommandOutput::finish);
     job.write_to_file(true).await;
-    job.set_end(how, had_leftovers, refused_connections);
+    job.set_end(how, had_leftovers, refusals);
     drop(closing);
 }
 

@@ -192,7 +192,7 @@ async fn run(
     }
     let had_leftovers = group.stop(grace).await;
     group.drain(&mut sink).await;
-    targets.report(&LinkFrame::Refused(group.take_refused_connections()));
+    targets.report(&LinkFrame::Refused(group.take_refusals()));
     let exit = match exit {
         Some(exit) => exit,
         None => {

@@ -8,7 +8,6 @@
 //! same user could read it, and could control the editor and the launcher as well.
 
 use std::io;
-use std::net::SocketAddr;
 #[cfg(target_os = "linux")]
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -25,7 +24,7 @@ use tokio::time::{sleep, timeout};
 
 use super::job::{CommandExit, Signal};
 use crate::temp_folder::PrivateTempFolder;
-use turnwright_sandbox::{SandboxProfile, SessionNetwork};
+use turnwright_sandbox::{Refusal, SandboxProfile, SessionNetwork};
 
 /// The variable with the path of the socket, which makes a process the launcher. The command does not get
 /// it, as it gets no variable of ours.
@@ -133,8 +132,8 @@ pub(super) enum LinkFrame {
     Input(Vec<u8>),
     /// From the launcher: the command has printed this.
     Output(Vec<u8>),
-    /// From the launcher: the connections of the command that failed because of its sandbox.
-    Refused(Vec<SocketAddr>),
+    /// From the launcher: what the sandbox has refused to the command.
+    Refused(Vec<Refusal>),
     /// From the launcher: the command has ended, and there is no more output. The flag is true if it had left processes
     /// running.
     Exit(CommandExit, bool),
@@ -293,9 +292,8 @@ fn encode(frame: &LinkFrame, bytes: &mut Vec<u8>) {
         }
         LinkFrame::Input(bytes) => (b'i', bytes),
         LinkFrame::Output(bytes) => (b'o', bytes),
-        LinkFrame::Refused(addresses) => {
-            let texts: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-            words = texts.join(" ").into_bytes();
+        LinkFrame::Refused(refusals) => {
+            words = json!(refusals).to_string().into_bytes();
             (b'd', &words)
         }
         LinkFrame::Exit(exit, had_leftovers) => {
@@ -328,11 +326,7 @@ fn decode(bytes: &mut Vec<u8>) -> io::Result<Option<LinkFrame>> {
         }
         (b'i', bytes) => LinkFrame::Input(bytes.to_vec()),
         (b'o', bytes) => LinkFrame::Output(bytes.to_vec()),
-        (b'd', words) => {
-            let words = std::str::from_utf8(words).map_err(|_| invalid_frame())?;
-            let addresses = words.split_whitespace().map(str::parse);
-            LinkFrame::Refused(addresses.collect::<Result<_, _>>().map_err(|_| invalid_frame())?)
-        }
+        (b'd', refusals) => LinkFrame::Refused(serde_json::from_slice(refusals)?),
         (b'x', words) => {
             let (exit, had_leftovers) = decode_exit(words).ok_or_else(invalid_frame)?;
             LinkFrame::Exit(exit, had_leftovers)
@@ -400,7 +394,7 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
-    use turnwright_sandbox::Network;
+    use turnwright_sandbox::{Network, RefusedCall};
 
     async fn peer(listener: &LauncherListener, sends: &str) -> UnixStream {
         let mut stream = UnixStream::connect(listener.socket()).await.unwrap();
@@ -512,7 +506,10 @@ mod tests {
             LinkFrame::Input(b"yes\n".to_vec()),
             LinkFrame::Output(vec![0, 255, 10]),
             LinkFrame::Output(Vec::new()),
-            LinkFrame::Refused(vec!["127.0.0.1:80".parse().unwrap(), "[::1]:53".parse().unwrap()]),
+            LinkFrame::Refused(vec![
+                Refusal::Connection("127.0.0.1:80".parse().unwrap()),
+                Refusal::Call(RefusedCall::Mount),
+            ]),
             LinkFrame::Refused(Vec::new()),
             LinkFrame::Exit(CommandExit::Code(-3), false),
             LinkFrame::Exit(CommandExit::Signal("SIGKILL".to_owned()), true),

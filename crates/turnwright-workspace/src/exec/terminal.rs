@@ -4,7 +4,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,6 +19,7 @@ use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
 use super::launcher_link::{
     self, LaunchRequest, LauncherLink, LauncherListener, LinkFrame, NONCE_VARIABLE, SOCKET_VARIABLE,
 };
+use turnwright_sandbox::Refusal;
 use turnwright_types::client::{
     ClientTerminals, TerminalCommand, TerminalError, TerminalExit, TerminalOutput,
 };
@@ -80,7 +80,7 @@ pub struct TerminalRun {
     unread_output: Vec<u8>,
     exit: Option<CommandExit>,
     had_leftovers: bool,
-    refused_connections: Vec<SocketAddr>,
+    refusals: Vec<Refusal>,
 }
 
 enum TerminalState {
@@ -178,7 +178,7 @@ impl TerminalRun {
             unread_output: Vec::new(),
             exit: None,
             had_leftovers: false,
-            refused_connections: Vec::new(),
+            refusals: Vec::new(),
         })
     }
 
@@ -208,7 +208,7 @@ impl TerminalRun {
             },
             TerminalState::Connected(link) => match link.next().await {
                 Ok(Some(LinkFrame::Output(bytes))) => sink(&bytes),
-                Ok(Some(LinkFrame::Refused(addresses))) => self.refused_connections = addresses,
+                Ok(Some(LinkFrame::Refused(refusals))) => self.refusals = refusals,
                 Ok(Some(LinkFrame::Exit(exit, had_leftovers))) => {
                     self.had_leftovers = had_leftovers;
                     self.state = TerminalState::Ended;
@@ -350,10 +350,10 @@ impl RunningCommand for TerminalRun {
         })
     }
 
-    fn take_refused_connections(&mut self) -> Vec<SocketAddr> {
+    fn take_refusals(&mut self) -> Vec<Refusal> {
         match &mut self.state {
-            TerminalState::Local(group) => group.take_refused_connections(),
-            _ => std::mem::take(&mut self.refused_connections),
+            TerminalState::Local(group) => group.take_refusals(),
+            _ => std::mem::take(&mut self.refusals),
         }
     }
 

@@ -330,8 +330,7 @@ fn system_calls_that_the_filter_denies_are_noted_once() {
         swapoff = libc::SYS_swapoff,
         bpf = libc::SYS_bpf,
     );
-    let calls =
-        "PerfEvents Namespace Mount SetIdMode IoUring Keyring Userfaultfd DatagramSocket OtherSocket";
+    let calls = "PerfEvents Namespace Mount SetIdMode IoUring Keyring Userfaultfd DatagramSocket OtherSocket";
     let refused = "(-1, 'Operation not permitted')";
     let works = "(0, 'Success')";
     for (network, socket, expected) in [

@@ -111,8 +111,8 @@ pub struct ElicitationModes {
 /// A form that an MCP server asks the user to fill in, or a page that it asks them to visit (an elicitation).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerForm {
-    /// The call during which the server asks.
-    pub call: CallId,
+    /// The call during which the server asks; `None` while it makes the user's prompt.
+    pub call: Option<CallId>,
     /// The text above the form, which names the server.
     pub message: String,
     /// The fields, as a flat JSON Schema of an object. There are none for a page.

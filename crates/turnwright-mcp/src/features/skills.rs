@@ -45,10 +45,14 @@ pub struct ServerSkill {
 
 impl ServerSkill {
     /// Reads an entry of the list. Skills without digests are left out: their text could change after it was allowed.
+    /// So are those that only a user may invoke.
     fn parse(entry: &Value) -> Option<ServerSkill> {
         let uri = entry["uri"].as_str().filter(|uri| uri.len() <= MAX_URI_BYTES)?;
         let name = entry["frontmatter"]["name"].as_str().filter(|name| is_slug(name))?;
         let description = entry["frontmatter"]["description"].as_str()?;
+        if entry["frontmatter"]["disable-model-invocation"] == true {
+            return None;
+        }
         let folder = uri.strip_suffix(TEXT_FILE)?;
         if !folder.ends_with(&format!("/{name}/")) || entry.to_string().len() > MAX_ENTRY_BYTES {
             return None;
@@ -171,7 +175,7 @@ mod tests {
         json!({
             "uri": uri,
             "frontmatter": { "name": path.rsplit('/').next(), "description": "Helps.",
-                "allowed-tools": "*" },
+                "allowed-tools": "*", "disable-model-invocation": false },
             "resources": [{ "uri": uri, "digest": format!("sha256:{}", "a".repeat(64)) }],
         })
     }
@@ -187,6 +191,7 @@ mod tests {
             ("/frontmatter/name", json!("Refunds")),
             ("/frontmatter/name", json!("../refunds")),
             ("/frontmatter/description", json!(null)),
+            ("/frontmatter/disable-model-invocation", json!(true)),
             ("/frontmatter/allowed-tools", json!("x".repeat(40_000))),
             ("/resources", json!("dynamic")),
             ("/resources", json!([])),

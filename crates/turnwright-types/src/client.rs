@@ -42,6 +42,9 @@ pub trait Client: Send + Sync + 'static {
         false
     }
 
+    /// Nothing of the running turn is left but the answers to questions of helpers in the background.
+    fn report_open_questions(&self) {}
+
     /// Asks the user to permit a tool call. Dropping the future withdraws the question.
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer>;
 

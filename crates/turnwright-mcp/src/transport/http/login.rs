@@ -608,6 +608,7 @@ mod tests {
         let near = http_client(&Url::parse("http://localhost:1/mcp").unwrap()).unwrap();
         let answer = async {
             let (mut stream, _) = listener.accept().await.unwrap();
+            read_path(&mut stream).await.unwrap();
             respond(&mut stream, "200 OK", "").await.unwrap();
         };
         let (sent, ()) = tokio::join!(near.get(&plain).send(), answer);

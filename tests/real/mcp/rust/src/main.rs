@@ -175,7 +175,14 @@ impl ServerHandler for Server {
             .enable_tools()
             .enable_tasks()
             .build();
-        ServerConfig::new(capabilities).with_server_info(Implementation::new("real", "1.0.0"))
+        let about = Implementation::new("real", "1.0.0");
+        let info = ServerConfig::new(capabilities).with_server_info(about);
+        if self.is_modern {
+            // Otherwise rmcp would still agree to a handshake.
+            info.with_protocol_version(ProtocolVersion::V_2026_07_28)
+        } else {
+            info
+        }
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {

@@ -50,6 +50,7 @@ const FILESYSTEM = [
 // The plan of the running turn, and its requests to the model.
 let plan = [];
 let requests = [];
+let lastCall = 0;
 
 // The model: each request gets the next call.
 const model = createServer((request, response) => {
@@ -67,7 +68,7 @@ const model = createServer((request, response) => {
       const tool = asked.tools.find((it) => it.function.name === `mcp__real__${wanted}`);
       if (!tool) return fail(`${wanted} is not offered: ${asked.tools.map((it) => it.function.name)}`);
       const call = { name: tool.function.name, arguments: JSON.stringify(next[1]) };
-      say({ delta: { tool_calls: [{ index: 0, id: `c${requests.length}`, type: "function", function: call }] } });
+      say({ delta: { tool_calls: [{ index: 0, id: `c${++lastCall}`, type: "function", function: call }] } });
       say({ delta: {}, finish_reason: "tool_calls" });
     } else {
       say({ delta: { content: "All done." } });

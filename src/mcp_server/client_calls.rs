@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use crate::tools::ToolOutcome;
 use turnwright_rpc::{Outbox, Peer};
+use turnwright_store::CallOutcome;
 use turnwright_types::client::{
     ChoiceKind, Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
@@ -262,13 +262,13 @@ fn content_text(content: &CallContent, budget: &mut usize) -> String {
     }
 }
 
-pub(super) fn call_result(outcome: ToolOutcome) -> Value {
+pub(super) fn call_result(outcome: CallOutcome) -> Value {
     let mut content = vec![json!({ "type": "text", "text": to_safe_text(&outcome.text) })];
     let images = outcome.images.into_iter();
     content.extend(
         images.map(|image| json!({ "type": "image", "data": image.data, "mimeType": image.mime })),
     );
-    json!({ "content": content, "isError": !outcome.ok })
+    json!({ "content": content, "isError": !outcome.is_success })
 }
 
 /// Truncates a text and replaces its control characters with control pictures.

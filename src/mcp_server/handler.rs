@@ -208,7 +208,7 @@ impl McpHandler {
         let ask_method = self.ask_method(&call, &request, peer.clone())?;
         let runner = match self.runner(&peer).await {
             Ok(runner) => runner,
-            Err(why) => return Ok(call_result(ToolOutcome::failed(why))),
+            Err(why) => return Ok(call_result(ToolOutcome::failed(why).settle())),
         };
         let token = Some(request.params["_meta"]["progressToken"].take())
             .filter(|token| token.is_string() || token.is_number());

@@ -166,7 +166,8 @@ fn read<T: DeserializeOwned>(
     args: Value,
 ) -> Result<(T, Vec<String>), serde_path_to_error::Error<serde_json::Error>> {
     let mut ignored = Vec::new();
-    let mut ignore = |unknown: Path<'_>| {
+    // One type for all tools, so that the code which reads a type of argument exists once.
+    let mut ignore: &mut dyn FnMut(Path<'_>) = &mut |unknown| {
         if ignored.len() < MAX_IGNORED {
             ignored.push(text::first_chars(&place_text(&unknown), MAX_NAME_CHARS).to_owned());
         }

@@ -27,7 +27,7 @@ use turnwright_types::look_alike::without_entities;
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::shell_script::SimpleCommand;
-use turnwright_types::text::format_bytes;
+use turnwright_types::text::{self, format_bytes};
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::{CommandSpec, EndReason, Job, JobEnd, OutputExcerpt, dialect};
 use turnwright_workspace::files::Roots;
@@ -445,8 +445,7 @@ pub(super) fn command_outcome(
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");
     for note in notes {
-        text.push_str(if text.ends_with('\n') { "" } else { "\n" });
-        text.push_str(&note);
+        text::add_line(&mut text, &note);
     }
     let (shown, message) = match output.as_str() {
         "" => (NO_OUTPUT.to_owned(), Some(NO_OUTPUT)),

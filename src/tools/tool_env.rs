@@ -16,7 +16,7 @@ use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
 use turnwright_recording::outside::{Outside, RealMachine};
-use turnwright_store::SessionLog;
+use turnwright_store::{CallOutcome, SessionLog};
 use turnwright_types::client::{Client, ClientTerminals};
 use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::ids::{CallId, SessionId};
@@ -340,7 +340,7 @@ pub struct ToolOutcome {
     pub view: Option<CallView>,
     /// The content of the card.
     pub content: Vec<CallContent>,
-    /// The result as a few JSON fields, for clients that show nothing else. [`ToolOutcome::raw_output`] adds the
+    /// The result as a few JSON fields, for clients that show nothing else. [`ToolOutcome::settle`] adds the
     /// text unless a field holds the result.
     pub raw: Value,
     /// Pictures, for models that accept them.
@@ -381,8 +381,7 @@ impl ToolOutcome {
 
     /// Adds a line for the model.
     pub(crate) fn add_line(&mut self, line: &str) {
-        self.text.push_str(if self.text.ends_with('\n') { "" } else { "\n" });
-        self.text.push_str(line);
+        text::add_line(&mut self.text, line);
     }
 
     /// Adds a line for the model and the user.
@@ -396,15 +395,17 @@ impl ToolOutcome {
         vec![CallContent::Text(fenced(&beginning(text)))]
     }
 
-    /// The raw output of the call. Clients that show nothing else need the result in it, too.
-    pub(crate) fn raw_output(&self) -> Value {
-        let mut raw = self.raw.clone();
-        if let Value::Object(fields) = &mut raw
+    /// Settles the outcome, as that of a call that has not run. Clients that show nothing but the raw output need the
+    /// result in it, too.
+    pub(crate) fn settle(self) -> CallOutcome {
+        let ToolOutcome { ok: is_success, text, view, content, raw: mut raw_output, images } = self;
+        if let Value::Object(fields) = &mut raw_output
             && !RESULT_FIELDS.iter().any(|field| fields.contains_key(*field))
         {
-            fields.insert("result".to_owned(), beginning(&self.text).into());
+            fields.insert("result".to_owned(), beginning(&text).into());
         }
-        raw
+        let unset = CallOutcome::default();
+        CallOutcome { is_success, text, images, view, content, raw_output, ..unset }
     }
 }
 

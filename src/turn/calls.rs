@@ -26,11 +26,10 @@ use turnwright_types::ids::CallId;
 use turnwright_types::message::{Arguments, Message, StopReason, ToolCall, ToolMessage};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
-use turnwright_types::update::ToolCallStatus;
+use turnwright_types::text;
 
 use admission_queue::AdmissionTicket;
-use records::{failed_update, settled_call};
-use runner::{CANCELLED, CallEnd, CallRunner, PendingCall};
+use runner::{CANCELLED, CallRunner, PendingCall, refused};
 
 impl Turn {
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> TurnStep {
@@ -50,29 +49,31 @@ impl Turn {
                         new_paths.push((index, paths));
                     }
                     let run = self.runner.clone().run(call, ticket);
-                    running.push(run.map(move |end| (index, end)).boxed());
+                    running.push(run.map(move |outcome| (index, outcome)).boxed());
                 }
                 // The turn goes on and the model can correct the call (R-TOOL-14).
-                Err(refusal) => self.settle(&mut results, index, refusal.into()).await,
+                Err(refusal) => {
+                    self.settle(&mut results, index, refused(refusal, Vec::new())).await;
+                }
             }
         }
         let mut cancelled = Vec::new();
         let mut touched = Vec::new();
-        while let Some((index, end)) = running.next().await {
-            let has_run = end.has_run();
+        while let Some((index, outcome)) = running.next().await {
+            let has_run = outcome.has_run();
             if has_run {
                 let of_call = new_paths.extract_if(.., |(at, _)| *at == index);
                 touched.extend(of_call.flat_map(|(_, paths)| paths));
             }
             if has_run || !self.cancel.is_cancelled() {
-                self.settle(&mut results, index, end).await;
+                self.settle(&mut results, index, outcome).await;
             } else {
-                cancelled.push((index, end));
+                cancelled.push((index, outcome));
             }
         }
         cancelled.sort_by_key(|(index, _)| *index);
-        for (index, end) in cancelled {
-            self.settle(&mut results, index, end).await;
+        for (index, outcome) in cancelled {
+            self.settle(&mut results, index, outcome).await;
         }
         let asked = self.push_results(results, touched, all_invalid).await;
         let questions = self.conversation.env.take_open_questions();
@@ -110,8 +111,7 @@ impl Turn {
         if let Some(last) = results.last_mut()
             && !news.is_empty()
         {
-            last.text.push_str(if last.text.ends_with('\n') { "" } else { "\n" });
-            last.text.push_str(&news);
+            text::add_line(&mut last.text, &news);
             self.conversation.log().replace_result(&last.call, last.text.clone());
         }
         for mut result in results {
@@ -124,23 +124,18 @@ impl Turn {
 
     /// Settles calls that will not run with this reason as their result.
     pub(super) async fn abandon_calls(&mut self, calls: Vec<ToolCall>, why: ToolRefusal) {
-        let outcome = ToolOutcome::failed(why.clone());
-        let is_cancelled = self.cancel.is_cancelled();
+        let mut outcome = ToolOutcome::failed(why).settle();
+        outcome.is_cancelled = self.cancel.is_cancelled();
         for call in &calls {
-            let settled = self.settled(call, &outcome, is_cancelled);
-            self.conversation.log().finish_call(&call.id, settled).in_background();
+            self.store_refused(call, &outcome);
         }
         if !calls.is_empty() {
             self.conversation.log().flush().written().await;
         }
         for call in &calls {
-            let mut last = failed_update(&call.id, &why.for_user);
-            if is_cancelled {
-                last.status = ToolCallStatus::Cancelled;
-            }
-            self.cards.finish(last);
+            self.cards.finish(outcome.final_update(&call.id));
         }
-        for result in CallResults::open(calls).close(&why.for_model) {
+        for result in CallResults::open(calls).close(&outcome.text) {
             self.history.push(Message::Tool(result));
         }
     }
@@ -176,29 +171,22 @@ impl Turn {
 
     /// Gives a call its result, unless it has one already. Its card gets its final status once the
     /// result is stored.
-    async fn settle(&mut self, results: &mut CallResults, index: usize, end: CallEnd) {
-        let CallEnd { outcome, is_cancelled, last } = end;
+    async fn settle(&mut self, results: &mut CallResults, index: usize, mut outcome: CallOutcome) {
         let Some(call) = results.settle(index, &outcome) else { return };
-        let mut last = if let Some(last) = last {
-            last
-        } else {
-            let is_cancelled = is_cancelled || self.cancel.is_cancelled();
-            let settled = self.settled(call, &outcome, is_cancelled);
-            let last = settled.final_update(&call.id);
-            self.conversation.log().finish_call(&call.id, settled).in_background();
+        if !outcome.has_run() {
+            outcome.is_cancelled |= self.cancel.is_cancelled();
+            self.store_refused(call, &outcome);
             self.conversation.log().flush().written().await;
-            last
-        };
-        last.view = outcome.view;
-        last.content = Some(outcome.content);
-        self.cards.finish(last);
+        }
+        self.cards.finish(outcome.final_update(&call.id));
     }
 
-    /// The outcome of a call that has not run as it is stored.
-    fn settled(&self, call: &ToolCall, outcome: &ToolOutcome, is_cancelled: bool) -> CallOutcome {
+    /// Stores the outcome of a call that has not run.
+    fn store_refused(&self, call: &ToolCall, outcome: &CallOutcome) {
         let known = self.conversation.tools.find(&call.name);
         let name = known.as_ref().map_or(call.name.as_str(), |tool| tool.name());
-        settled_call(outcome, is_cancelled, (name, self.cards.view(&call.id)), None)
+        let stored = outcome.to_stored(name, self.cards.view(&call.id));
+        self.conversation.log().finish_call(&call.id, stored).in_background();
     }
 }
 
@@ -218,13 +206,10 @@ impl CallResults {
 
     /// Sets the result of a call unless it has one: a tool that finishes while it is being
     /// cancelled may report twice. Returns the call if the result was set.
-    fn settle(&mut self, number: usize, outcome: &ToolOutcome) -> Option<&ToolCall> {
+    fn settle(&mut self, number: usize, outcome: &CallOutcome) -> Option<&ToolCall> {
         match self.entries.get_mut(number) {
             Some((call, slot)) if slot.is_none() => {
-                *slot = Some(ToolMessage {
-                    images: outcome.images.clone(),
-                    ..ToolMessage::new(call, &outcome.text, outcome.ok)
-                });
+                *slot = Some(outcome.message(call));
                 Some(call)
             }
             _ => None,
@@ -280,14 +265,14 @@ impl CallRunner {
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         cancel: CancellationToken,
-    ) -> ToolOutcome {
+    ) -> CallOutcome {
         let ctx = self.ctx(id, cancel.child_token(), cancel);
         let mut outcome = match self.enqueue(tool, arguments, ctx).await {
-            Ok((call, ticket)) => self.clone().run(call, ticket).await.outcome,
-            Err(refusal) => ToolOutcome::failed(refusal),
+            Ok((call, ticket)) => self.clone().run(call, ticket).await,
+            Err(refusal) => ToolOutcome::failed(refusal).settle(),
         };
         if let Some(news) = self.env.command_news() {
-            outcome.add_line(&news);
+            text::add_line(&mut outcome.text, &news);
         }
         outcome
     }

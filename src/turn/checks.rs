@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{SharedGrants, Turn, TurnStep};
-use crate::tools::{self, AGENT_TOOL, AnyTool, ToolOutcome};
-use crate::turn::calls::records::{abridged_arguments, settled_call};
-use crate::turn::calls::runner::CallEnd;
+use crate::tools::{self, AGENT_TOOL, AnyTool};
+use crate::turn::calls::records::abridged_arguments;
+use crate::turn::calls::runner::refused;
 use turnwright_policy::permission::Mode;
-use turnwright_store::{Audience, Entry};
+use turnwright_store::{Audience, CallOutcome, Entry};
 use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{
@@ -23,7 +23,7 @@ use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::shell_script::Check;
 use turnwright_types::text;
-use turnwright_types::update::{COMMAND_TOOL, CallUpdate};
+use turnwright_types::update::COMMAND_TOOL;
 
 /// How long one check may run.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -185,15 +185,16 @@ impl Turn {
         self.log_check(&id, &arguments);
         self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
         self.cards.show_arguments(&id, abridged_arguments(&arguments));
-        let CallEnd { outcome, last, .. } = self.run_as_call(&id, tool, arguments, &view).await;
-        if let Some(last) = last {
-            self.cards.finish(last);
+        let mut outcome = self.run_as_call(&id, tool, arguments, &view).await;
+        // A check that never ran is shown as failed, also after a cancel.
+        outcome.is_cancelled &= outcome.has_run();
+        let stored = outcome.to_stored(COMMAND_TOOL, Some(&view));
+        if outcome.has_run() {
+            self.cards.finish(stored.final_update(&id));
             return (!self.cancel.is_cancelled()).then(|| check_run(&outcome));
         }
-        let settled = settled_call(&outcome, false, (COMMAND_TOOL, Some(&view)), None);
-        let last = CallUpdate { view: None, ..settled.final_update(&id) };
-        self.conversation.log().finish_call(&id, settled).written().await;
-        self.cards.finish(last);
+        self.conversation.log().finish_call(&id, stored).written().await;
+        self.cards.finish(outcome.final_update(&id));
         None
     }
 
@@ -203,7 +204,7 @@ impl Turn {
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         view: &CallView,
-    ) -> CallEnd {
+    ) -> CallOutcome {
         let conversation = &self.conversation;
         let cancel = self.cancel.child_token();
         let runner = conversation.runner(SharedGrants::default());
@@ -232,7 +233,7 @@ impl Turn {
                 Err(ToolRefusal::new(&why, &why))
             }
         };
-        ended.unwrap_or_else(CallEnd::from)
+        ended.unwrap_or_else(|why| refused(why, Vec::new()))
     }
 
     /// Logs the call as one that only the user sees.
@@ -248,9 +249,9 @@ impl Turn {
     }
 }
 
-fn check_run(outcome: &ToolOutcome) -> CheckRun {
-    let text = |name: &str| outcome.raw[name].as_str().unwrap_or_default().to_owned();
-    CheckRun { output: text("output"), is_success: outcome.ok, end: text("ended") }
+fn check_run(outcome: &CallOutcome) -> CheckRun {
+    let text = |name: &str| outcome.raw_output[name].as_str().unwrap_or_default().to_owned();
+    CheckRun { output: text("output"), is_success: outcome.is_success, end: text("ended") }
 }
 
 /// The output of one run of a check, and how it ended.
@@ -332,7 +333,9 @@ mod tests {
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
     use super::*;
-    use crate::tools::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolIndex, Toolbox, tool};
+    use crate::tools::{
+        CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolIndex, ToolOutcome, Toolbox, tool,
+    };
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
 

@@ -46,6 +46,7 @@ mod export;
 // It logs in on a pseudo terminal, which Wine does not have.
 #[cfg(unix)]
 mod first_run;
+mod helper_transcripts;
 mod helpers;
 mod history;
 mod house_style;

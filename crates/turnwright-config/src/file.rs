@@ -380,6 +380,9 @@ pub(crate) fn leads_elsewhere(known: &ProviderPreset, section: &ProviderSection)
     }
 }
 
+/// Is told each key that is not known. One type for all files, so that the code which reads a section exists once.
+type UnknownKeys<'a> = &'a mut dyn FnMut(serde_ignored::Path<'_>);
+
 /// Reads settings from the text of a file. Also returns a warning about each entry that is not known: an entry
 /// of a newer version must not be an error in an older one.
 pub(crate) fn read_settings<T: DeserializeOwned>(
@@ -390,9 +393,8 @@ pub(crate) fn read_settings<T: DeserializeOwned>(
         |error: toml_edit::de::Error| parse_error(error.span(), error.message(), text, path);
     let reader = toml_edit::de::Deserializer::parse(text).map_err(to_error)?;
     let mut unknown = Vec::new();
-    let settings = serde_ignored::deserialize(reader, |entry| {
-        unknown.push(unknown_setting(&keys_of(&entry)));
-    });
+    let note: UnknownKeys<'_> = &mut |entry| unknown.push(unknown_setting(&keys_of(&entry)));
+    let settings = serde_ignored::deserialize(reader, note);
     Ok((settings.map_err(to_error)?, unknown))
 }
 

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use turnwright_types::effect::{CallContent, CallView};
+use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
-use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall};
+use turnwright_types::message::{Arguments, Media, Message, PromptPart, ToolCall, ToolMessage};
 use turnwright_types::update::{CallUpdate, CursorPlace, PlanEntry, ToolCallStatus, Update};
 
 /// Who a message is for.
@@ -133,33 +133,73 @@ impl TurnKind {
     }
 }
 
-/// The outcome of a call, for the model, for the user and for the record.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// The settled outcome of a call, for the model, for the user and for the record. Its serialized form is the column
+/// `card`; the skipped fields have columns and tables of their own.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default)]
 pub struct CallOutcome {
     /// True if the call succeeded.
+    #[serde(skip)]
     pub is_success: bool,
-    /// True if the user has cancelled it or its turn, and it did not do all it was asked to do.
-    pub is_cancelled: bool,
+    #[serde(skip)]
     pub tool: String,
     /// The text that the model reads.
+    #[serde(skip)]
     pub text: String,
     /// Images that belong to the result.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Media>,
     /// How the client displays the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub view: Option<CallView>,
     /// The content of its card.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<CallContent>,
     /// The structured result for the client.
+    #[serde(rename = "raw", skip_serializing_if = "Value::is_null")]
     pub raw_output: Value,
+    /// True if the user has cancelled it or its turn, and it did not do all it was asked to do.
+    #[serde(rename = "cancelled", skip_serializing_if = "std::ops::Not::not")]
+    pub is_cancelled: bool,
     /// How long the call ran; `None` if it did not run.
+    #[serde(skip)]
     pub duration: Option<Duration>,
     /// The file changes of the call.
+    #[serde(skip)]
     pub file_changes: Vec<FileChange>,
     /// Contents of these files, to be stored as blobs.
+    #[serde(skip)]
     pub file_contents: Vec<Arc<[u8]>>,
 }
 
 impl CallOutcome {
+    /// Returns false if the call was denied, impossible, or cancelled before it ran.
+    pub fn has_run(&self) -> bool {
+        self.duration.is_some()
+    }
+
+    /// The outcome of a call of this tool for the log. Unless it has a view of its own, it gets that of the card, if
+    /// there is one. When the session is loaded again, the client shows no helper, and a terminal of it no longer exists.
+    #[must_use]
+    pub fn to_stored(&self, tool: &str, view: Option<&CallView>) -> CallOutcome {
+        let mut stored = self.clone();
+        tool.clone_into(&mut stored.tool);
+        stored.view = view.map(|view| self.view.as_ref().unwrap_or(view).clone());
+        stored.content.retain(|part| !matches!(part, CallContent::Session(_)));
+        let before = stored.content.len();
+        stored.content.retain(|part| !matches!(part, CallContent::Terminal(_)));
+        if stored.content.len() < before {
+            stored.content.push(CallContent::Text(fenced(&self.text)));
+        }
+        stored
+    }
+
+    /// The result that the model reads.
+    pub fn message(&self, call: &ToolCall) -> ToolMessage {
+        let images = self.images.clone();
+        ToolMessage { images, ..ToolMessage::new(call, &self.text, self.is_success) }
+    }
+
     /// The final update of the call's card. It repeats everything because some clients show only the last
     /// update.
     pub fn final_update(&self, id: &CallId) -> CallUpdate {

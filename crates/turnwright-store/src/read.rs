@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::blobs;
 use crate::blobs::packed_json::unpack;
-use crate::rows::{self, CardJson};
+use crate::rows;
 use crate::{
     CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry, TurnKind,
 };
@@ -282,7 +282,7 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
             let card = rows::unpack_card(connection, (&card, refs.as_deref()), &result)?;
             serde_json::from_value(card).unwrap_or_default()
         }
-        None => CardJson::default(),
+        None => CallOutcome::default(),
     };
     let status = CallStatus::parse(&row.get::<_, String>(5)?);
     let tool: String = row.get(2)?;
@@ -293,16 +293,10 @@ fn call_row(connection: &Connection, row: &Row<'_>) -> Result<CallRow, StoreErro
         turn: row.get(1)?,
         outcome: CallOutcome {
             is_success: status == CallStatus::Success,
-            is_cancelled: card.cancelled,
             tool: tool.clone(),
             text: result,
-            images: card.images,
-            view: card.view,
-            content: card.content,
-            raw_output: card.raw,
             duration: millis.map(|millis| Duration::from_secs_f64(millis / 1000.0)),
-            file_changes: Vec::new(),
-            file_contents: Vec::new(),
+            ..card
         },
         tool,
         arguments,

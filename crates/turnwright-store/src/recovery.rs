@@ -210,7 +210,7 @@ impl SessionLog {
 
     /// Ends a call whose turn has failed while its card was open. A call whose arguments were still
     /// streaming is stored as [`Entry::IncompleteCall`] with this sequence number.
-    pub fn abort_call(&self, call: &CallId, seq: u64, name: String, outcome: CallOutcome) {
+    pub fn abort_call(&self, call: &CallId, seq: u64, outcome: CallOutcome) {
         let call = call.clone();
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
@@ -224,7 +224,7 @@ impl SessionLog {
             let Some(view) = outcome.view.clone() else { return Ok(()) };
             let lost = Entry::IncompleteCall {
                 call: call.clone(),
-                name: name.clone(),
+                name: outcome.tool.clone(),
                 view,
                 reason: outcome.text.clone(),
             };

@@ -142,6 +142,12 @@ pub fn whole_lines(text: &str) -> &str {
     &text[..text.rfind('\n').map_or(0, |end| end + 1)]
 }
 
+/// Adds a line to a text, whose last line ends there if it has not ended yet.
+pub fn add_line(text: &mut String, line: &str) {
+    text.push_str(if text.ends_with('\n') { "" } else { "\n" });
+    text.push_str(line);
+}
+
 /// Returns the entries of a list that has one a line. Empty lines and comments, which begin with `#`, are none.
 pub fn list_entries(list: &str) -> impl Iterator<Item = &str> + Clone {
     list.lines().filter(|line| !line.starts_with('#') && !line.is_empty())

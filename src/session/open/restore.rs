@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::recovery::{RunningWork, recover};
@@ -18,7 +19,7 @@ use turnwright_store::{
 };
 use turnwright_types::client::Client;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
-use turnwright_types::message::{Arguments, History, Message, ToolMessage};
+use turnwright_types::message::{Arguments, History, Message, ToolCall, ToolMessage};
 use turnwright_types::update::{CompactionState, Update};
 
 /// The number of entries that are read at a time.
@@ -286,7 +287,7 @@ pub(in crate::session) fn add_entry(builder: &mut HistoryBuilder, stored: Stored
             let message = with_arguments(message, &calls);
             builder.push(turn, message);
             for row in calls.iter().filter(|row| !row.outcome.text.is_empty()) {
-                let result = result(row, builder.provider_ids(row));
+                let result = builder.result(row);
                 builder.push(turn, Arc::new(Message::Tool(result)));
             }
         }
@@ -343,15 +344,14 @@ impl HistoryBuilder {
         self.messages = turns.into_iter().zip(messages).collect();
     }
 
-    /// The provider's identifier and function name of a call of the last answer.
-    fn provider_ids(&self, row: &CallRow) -> (String, String) {
+    /// The result of a call of the last answer.
+    fn result(&self, row: &CallRow) -> ToolMessage {
         let last = self.messages.iter().rev().find_map(|(_, message)| message.as_assistant());
         let mut calls = last.into_iter().flat_map(|answer| &answer.calls);
-        let found = calls.find(|call| call.id == row.call);
-        found.map_or_else(
-            || (String::new(), row.tool.clone()),
-            |call| (call.provider_id.clone(), call.name.clone()),
-        )
+        if let Some(call) = calls.find(|call| call.id == row.call) {
+            return row.outcome.message(call);
+        }
+        row.outcome.message(&ToolCall::new(row.call.clone(), "", row.tool.as_str(), Value::Null))
     }
 
     pub(in crate::session) fn build(self, minted: u64, cost: Option<f64>) -> History {
@@ -377,15 +377,4 @@ fn with_arguments(message: Arc<Message>, calls: &[CallRow]) -> Arc<Message> {
         }
     }
     Arc::new(message)
-}
-
-fn result(row: &CallRow, (provider_id, name): (String, String)) -> ToolMessage {
-    ToolMessage {
-        call: row.call.clone(),
-        provider_id,
-        name,
-        text: row.outcome.text.clone(),
-        ok: row.outcome.is_success,
-        images: row.outcome.images.clone(),
-    }
 }

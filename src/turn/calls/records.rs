@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ use turnwright_policy::permission::{
 use turnwright_recording::outside::{AnswerKind, AnswerSource, Outside};
 use turnwright_store::{CallOutcome, Entry, SessionLog};
 use turnwright_types::client::{ChoiceKind, Client, PermissionAnswer};
-use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind, fenced};
+use turnwright_types::effect::{CallContent, CallView, Effect, FileFate, ToolKind};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{Media, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
@@ -184,55 +183,23 @@ impl Drop for OpenCards {
     fn drop(&mut self) {
         while let Some(card) = self.open.last() {
             let id = card.id.clone();
-            let name = card.name.clone();
-            let view = card.view.clone();
             let seq = card.seq.unwrap_or_else(|| self.log.reserve_seq());
             let why = ToolRefusal::new(TURN_DIED, TURN_DIED);
-            let outcome = not_run(&name, Some(&view), why);
+            let outcome = not_run(&card.name, Some(&card.view), why);
             self.fail(&id, TURN_DIED);
-            self.log.abort_call(&id, seq, name, outcome);
+            self.log.abort_call(&id, seq, outcome);
         }
     }
 }
 
 /// The final update of a card whose call has not run.
 pub(crate) fn failed_update(id: &CallId, why: &str) -> CallUpdate {
-    not_run("", None, ToolRefusal::new(why, why)).final_update(id)
+    ToolOutcome::failed(ToolRefusal::new(why, why)).settle().final_update(id)
 }
 
 /// The stored outcome of a call that has not run.
 pub(crate) fn not_run(tool: &str, view: Option<&CallView>, why: ToolRefusal) -> CallOutcome {
-    settled_call(&ToolOutcome::failed(why), false, (tool, view), None)
-}
-
-/// Makes the stored outcome of a tool's outcome.
-pub(in crate::turn) fn settled_call(
-    outcome: &ToolOutcome,
-    is_cancelled: bool,
-    (name, view): (&str, Option<&CallView>),
-    took: Option<Duration>,
-) -> CallOutcome {
-    let mut content = outcome.content.clone();
-    // The client shows no helper when the session is loaded again, and a terminal of it no longer exists.
-    content.retain(|part| !matches!(part, CallContent::Session(_)));
-    let before = content.len();
-    content.retain(|part| !matches!(part, CallContent::Terminal(_)));
-    if content.len() < before {
-        content.push(CallContent::Text(fenced(&outcome.text)));
-    }
-    CallOutcome {
-        is_success: outcome.ok,
-        is_cancelled: is_cancelled && !outcome.ok,
-        tool: name.to_owned(),
-        text: outcome.text.clone(),
-        images: outcome.images.clone(),
-        view: view.map(|view| outcome.view.as_ref().unwrap_or(view).clone()),
-        content,
-        raw_output: outcome.raw_output(),
-        duration: took,
-        file_changes: Vec::new(),
-        file_contents: Vec::new(),
-    }
+    ToolOutcome::failed(why).settle().to_stored(tool, view)
 }
 
 /// The arguments as a card shows them. Long strings of very long arguments are replaced by their

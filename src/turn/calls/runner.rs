@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission_queue::{AdmissionQueue, AdmissionTicket};
 use super::file_change_recorder::FileChangeRecorder;
 use super::hidden_secrets::{self, FoundPlaceholders};
-use super::records::{RecordedCall, abridged_arguments, settled_call};
+use super::records::{RecordedCall, abridged_arguments};
 use crate::tools::{
     AnyTool, CallPlan, HAS_CHANGED, HelperRunner, PreparedCall, ToolCtx, ToolEnv, ToolOutcome,
 };
@@ -71,33 +71,12 @@ pub(in crate::turn) struct PendingCall {
     pub(in crate::turn) view: Option<CallView>,
 }
 
-/// How a call has ended.
-pub(in crate::turn) struct CallEnd {
-    pub(in crate::turn) outcome: ToolOutcome,
-    pub(in crate::turn) is_cancelled: bool,
-    /// The last update of its card, made from the outcome as it is stored; `None` if the call has not
-    /// run, in which case nothing is stored yet.
-    pub(in crate::turn) last: Option<CallUpdate>,
-}
-
-impl From<ToolRefusal> for CallEnd {
-    fn from(refusal: ToolRefusal) -> CallEnd {
-        CallEnd::not_run(refusal, Vec::new())
-    }
-}
-
-impl CallEnd {
-    pub(super) fn has_run(&self) -> bool {
-        self.last.is_some()
-    }
-
-    /// A call that was denied, impossible or cancelled. Its card keeps the change that was planned.
-    fn not_run(why: ToolRefusal, planned: Vec<CallContent>) -> CallEnd {
-        let mut outcome = ToolOutcome::failed(why);
-        hidden_secrets::hide(&mut outcome);
-        outcome.content.splice(..0, planned);
-        CallEnd { outcome, is_cancelled: false, last: None }
-    }
+/// The outcome of a call that was denied, impossible or cancelled. Its card keeps the change that was planned.
+pub(in crate::turn) fn refused(why: ToolRefusal, planned: Vec<CallContent>) -> CallOutcome {
+    let mut outcome = ToolOutcome::failed(why);
+    hidden_secrets::hide(&mut outcome);
+    outcome.content.splice(..0, planned);
+    outcome.settle()
 }
 
 /// A judgement, and what it depends on besides the plan.
@@ -180,20 +159,24 @@ impl CallRunner {
         Ok((call, ticket))
     }
 
-    /// Takes a queued call to its end.
-    pub(in crate::turn) async fn run(self, call: PendingCall, ticket: AdmissionTicket) -> CallEnd {
+    /// Takes a queued call to its end. The outcome is stored if the call has run.
+    pub(in crate::turn) async fn run(
+        self,
+        call: PendingCall,
+        ticket: AdmissionTicket,
+    ) -> CallOutcome {
         let cancel = call.ctx.cancel.clone();
         let turn = call.ctx.turn.clone();
         let mut planned = Vec::new();
         match self.attempt(call, ticket, &mut planned).await {
-            Ok(end) => end,
+            Ok(outcome) => outcome,
             // The text of a cancelled step about itself is of no interest.
             Err(_) if cancel.is_cancelled() => {
                 let text = if turn.is_cancelled() { CANCELLED } else { CALL_CANCELLED };
-                let end = CallEnd::not_run(ToolRefusal::cancelled(text), planned);
-                CallEnd { is_cancelled: true, ..end }
+                let outcome = refused(ToolRefusal::cancelled(text), planned);
+                CallOutcome { is_cancelled: true, ..outcome }
             }
-            Err(why) => CallEnd::not_run(why, planned),
+            Err(why) => refused(why, planned),
         }
     }
 
@@ -203,7 +186,7 @@ impl CallRunner {
         call: PendingCall,
         ticket: AdmissionTicket,
         planned: &mut Vec<CallContent>,
-    ) -> Result<CallEnd, ToolRefusal> {
+    ) -> Result<CallOutcome, ToolRefusal> {
         let cancel = call.ctx.cancel.clone();
         // 4. Wait.
         let mut call = self.admit(call, &ticket).await?;
@@ -229,22 +212,24 @@ impl CallRunner {
         let id = call.ctx.call.clone();
         let name = call.name.clone();
         let view = call.view.clone();
-        let (mut outcome, changes) = call.execute(pass, was_asked).await;
-        let took = started.elapsed();
+        let executed = call.execute(pass, was_asked).await;
+        let (mut outcome, changes) =
+            executed.unwrap_or_else(|why| (ToolOutcome::failed(why), CallChanges::default()));
+        let duration = Some(started.elapsed());
         let has_diff = outcome.content.iter().any(|part| matches!(part, CallContent::Diff { .. }));
         if !outcome.ok && !has_diff {
             outcome.content.splice(..0, planned.drain(..));
         }
         // 10. Settle.
         let is_cancelled = cancel.is_cancelled() && !outcome.ok;
-        let settled = CallOutcome {
+        let settled = CallOutcome { is_cancelled, duration, ..outcome.settle() };
+        let stored = CallOutcome {
             file_changes: changes.files,
             file_contents: changes.contents,
-            ..settled_call(&outcome, is_cancelled, (&name, view.as_ref()), Some(took))
+            ..settled.to_stored(&name, view.as_ref())
         };
-        let last = settled.final_update(&id);
-        self.env.log.finish_call(&id, settled).written().await;
-        Ok(CallEnd { outcome, is_cancelled, last: Some(last) })
+        self.env.log.finish_call(&id, stored).written().await;
+        Ok(settled)
     }
 
     /// Waits until the call may start. It is planned again if it had to wait.
@@ -460,13 +445,14 @@ impl PendingCall {
 
     /// Runs the call to its outcome, also if it panics or is cancelled. Returns the outcome and the
     /// file changes.
-    async fn execute(mut self, pass: Pass, was_asked: bool) -> (ToolOutcome, CallChanges) {
+    async fn execute(
+        mut self,
+        pass: Pass,
+        was_asked: bool,
+    ) -> Result<(ToolOutcome, CallChanges), ToolRefusal> {
         // 8. Plan again.
         if was_asked {
-            match self.plan_unchanged(&pass).await {
-                Ok(same) => self = same,
-                Err(refusal) => return (ToolOutcome::failed(refusal), CallChanges::default()),
-            }
+            self = self.plan_unchanged(&pass).await?;
         }
         // 9. Run.
         let PendingCall { name, arguments, mut prepared, ctx, view, .. } = self;
@@ -476,10 +462,8 @@ impl PendingCall {
         let reads_only = effects.iter().all(is_droppable);
         let mut recorder = FileChangeRecorder::default();
         if !reads_only && !is_played {
-            match FileChangeRecorder::begin(prepared, &pass, &ctx).await {
-                Some(begun) => (prepared, recorder) = begun,
-                None => return (ToolOutcome::failed(CRASHED), CallChanges::default()),
-            }
+            let begun = FileChangeRecorder::begin(prepared, &pass, &ctx).await;
+            (prepared, recorder) = begun.ok_or(CRASHED)?;
         }
         if view.is_some() {
             let update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
@@ -518,7 +502,7 @@ impl PendingCall {
             recorded.record_outcome(&outcome);
         }
         hidden_secrets::hide(&mut outcome);
-        (outcome, changes)
+        Ok((outcome, changes))
     }
 }
 

@@ -13,12 +13,10 @@
 //! is read and nothing is run.
 
 mod args;
-mod network;
 mod prefix;
 mod programs;
 mod project_edits;
 mod python_environment;
-mod read_only;
 mod harm;
 mod syntax;
 
@@ -117,17 +115,17 @@ pub fn command(
 
 /// Returns true if a command of a line fails without the network.
 pub(crate) fn fails_offline(script: &Script) -> bool {
-    script.commands.iter().any(network::fails_offline)
+    script.commands.iter().any(programs::fails_offline)
 }
 
 /// Classifies a simple command by its words.
 pub fn classify(command: &SimpleCommand) -> Classification {
     let name = args::name(command.program());
-    let reads = read_only::reads(command);
+    let reads = args::files_read(command);
     Classification {
         is_read_only: reads.is_some(),
         reads: reads.unwrap_or_default(),
-        reads_unknown_files: read_only::reads_unknown_files(command),
+        reads_unknown_files: args::reads_unknown_files(command),
         is_git: name == "git",
         git_folder: programs::git_folder(command),
         leads_elsewhere: programs::leads_elsewhere(command),
@@ -137,7 +135,7 @@ pub fn classify(command: &SimpleCommand) -> Classification {
         uses_rustup: programs::find(name).is_rustup_proxy,
         may_be_version_managed: !programs::find(name).version.is_empty(),
         danger: harm::danger(command),
-        fails_offline: network::fails_offline(command),
+        fails_offline: programs::fails_offline(command),
     }
 }
 

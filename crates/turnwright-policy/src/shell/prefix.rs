@@ -4,12 +4,10 @@
 
 use std::path::Path;
 
-use super::args::is_option;
+use super::args::{Reads, is_option};
 use super::harm::{self, ruin};
-use super::network::NetworkUse;
-use super::programs::{self, WordList, is_in};
-use super::read_only::Reads;
-use super::{SimpleCommand, Word, network};
+use super::programs::{self, NetworkUse, WordList, is_in};
+use super::{SimpleCommand, Word};
 use turnwright_types::text;
 
 /// The extent of a lasting permission for a program.
@@ -67,7 +65,7 @@ const CREATING_SUBCOMMANDS: WordList = "create init";
 pub fn suggest_prefix(command: &SimpleCommand) -> Option<(Vec<String>, bool)> {
     // `npx` may do without.
     let is_runner = programs::find(command.program()).runs_installed_after.contains(&"");
-    let is_useless = network::needs_network(command) && !is_runner;
+    let is_useless = programs::needs_network(command) && !is_runner;
     suggest(command).filter(|_| !is_useless)
 }
 
@@ -317,7 +315,7 @@ fn is_outside(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read_only::tests::simple;
+    use super::super::args::tests::simple;
     use super::*;
 
     #[track_caller]

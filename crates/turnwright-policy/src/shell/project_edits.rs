@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use turnwright_types::effect::{PathScope, ResolvedPath};
 
-use super::args::operands;
+use super::args::{self, operands};
 use super::programs::{WordList, is_in};
 use super::{Script, SimpleCommand, Word, classify};
-use super::{args, read_only};
 
 /// A program with the options that change nothing about which files it touches. Short ones may be in groups.
 struct Editor {
@@ -427,9 +426,8 @@ fn edited_by_sed(command: &SimpleCommand) -> Option<Vec<Word>> {
         return None;
     }
     let words = std::iter::once(program).chain(arguments).cloned().collect::<Vec<_>>();
-    let reader =
-        SimpleCommand { words: read_only::without_glob_options(&words), ..command.clone() };
-    read_only::reads(&reader).filter(|_| cfg!(target_os = "linux"))?;
+    let reader = SimpleCommand { words: args::without_glob_options(&words), ..command.clone() };
+    args::files_read(&reader).filter(|_| cfg!(target_os = "linux"))?;
     let mut files = Vec::new();
     let mut has_scripts = false;
     let mut arguments = arguments.iter();

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::blobs::{self, BlobFormat};
@@ -17,30 +16,13 @@ use super::{CallOutcome, CallStatus, Entry, SessionRow, StoreError};
 use crate::blobs::packed_json::{PackedJson, Packing, pack, unpack};
 use crate::blobs::result_places;
 use crate::database::execute;
-use turnwright_types::effect::{CallContent, CallView};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, SessionId};
-use turnwright_types::message::{Arguments, Media, Message, ToolCall};
+use turnwright_types::message::{Arguments, Message, ToolCall};
 use turnwright_types::redact;
 
 /// Longer result texts are stored as blobs.
 const MAX_INLINE_RESULT: usize = 1024;
-
-/// The part of [`CallOutcome`] that is stored as JSON in the column `card`.
-#[derive(Default, Deserialize, Serialize)]
-#[serde(default)]
-pub(crate) struct CardJson {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) images: Vec<Media>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) view: Option<CallView>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) content: Vec<CallContent>,
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub(crate) raw: Value,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) cancelled: bool,
-}
 
 pub(super) fn insert_session(connection: &Connection, row: &SessionRow) -> Result<i64, StoreError> {
     connection.execute(
@@ -222,14 +204,7 @@ pub(super) fn finish_call(
     outcome: &CallOutcome,
 ) -> Result<(), StoreError> {
     let (text, blob) = store_result(connection, session, &outcome.text)?;
-    let card = CardJson {
-        images: outcome.images.clone(),
-        view: outcome.view.clone(),
-        content: outcome.content.clone(),
-        raw: outcome.raw_output.clone(),
-        cancelled: outcome.is_cancelled,
-    };
-    let mut card = serde_json::to_value(card)?;
+    let mut card = serde_json::to_value(outcome)?;
     leave_out_unknown_lines(&mut card);
     let card = pack_card(connection, session, card, &outcome.text)?;
     let status = if outcome.is_success { CallStatus::Success } else { CallStatus::Error };

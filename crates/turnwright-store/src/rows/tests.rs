@@ -7,8 +7,8 @@ use serde_json::json;
 
 use crate::database;
 use crate::rows;
-use crate::rows::CardJson;
-use crate::{Entry, SessionRow};
+use crate::{CallOutcome, Entry, SessionRow};
+use turnwright_types::effect::{CallContent, CallView, ToolKind};
 use turnwright_types::file_change::FileState;
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::Arguments;
@@ -79,13 +79,13 @@ fn the_stored_names_are_these() {
     }
     for kind in ["read", "edit", "delete", "move", "search", "fetch", "execute", "think", "other"] {
         let view = format!(r#"{{"view":{{"title":"t","kind":"{kind}","locations":[]}}}}"#);
-        assert_eq!(again::<CardJson>(&view), view);
+        assert_eq!(again::<CallOutcome>(&view), view);
     }
     for card in [
         r#"{"images":[{"mime":"m","data":"d"}],"content":[{"text":"t"},{"diff":{"path":"/a","old":null,"new":"n"}},{"diff":{"path":"/a","old":"o","new":"n"}},{"image":{"mime":"m","data":"d"}},{"terminal":"t"}],"raw":{"a":1}}"#,
         "{}",
     ] {
-        assert_eq!(again::<CardJson>(card), card);
+        assert_eq!(again::<CallOutcome>(card), card);
     }
     let arguments = r#"{"unusable":{"text":"t","reason":"r"}}"#;
     assert_eq!(again::<Arguments>(arguments), arguments);
@@ -98,6 +98,26 @@ fn the_stored_names_are_these() {
     ] {
         assert_eq!(again::<FileState>(state), state);
     }
+}
+
+#[test]
+fn a_stored_outcome_has_the_view_of_its_card_and_nothing_that_ends_with_the_session() {
+    let card = CallView::new("Card", ToolKind::Execute);
+    let own = CallView::new("Own", ToolKind::Execute);
+    let outcome = CallOutcome {
+        text: "done".to_owned(),
+        view: Some(own.clone()),
+        content: vec![CallContent::Terminal("t".into()), CallContent::Session("s".into())],
+        ..CallOutcome::default()
+    };
+    let stored = outcome.to_stored("exec", Some(&card));
+    assert_eq!(stored.tool, "exec");
+    assert_eq!(stored.view, Some(own));
+    assert_eq!(stored.content, [CallContent::Text("```\ndone\n```".to_owned())]);
+    assert_eq!(outcome.to_stored("plan", None).view, None);
+    let stored = CallOutcome::default().to_stored("exec", Some(&card));
+    assert_eq!(stored.view, Some(card));
+    assert!(stored.content.is_empty());
 }
 
 #[test]

@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::content_cache::{COPY_LIMIT, ContentCache, MAX_CACHED_FILE};
 use super::git::attributes::ConvertedFiles;
 use super::git::{FileStat, Repository};
 use super::hidden_folders::{find_newly_ignored, find_repositories};
 use super::observe::{ObservedState, observe};
 use super::snapshot::folder_listing::is_ignore_file;
 use super::snapshot::{
-    SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, stat_kind,
+    SnapshotError, StatChange, StatKind, StatSnapshot, WatchedFolders, lstat, stat_kind,
 };
-use super::{CallChanges, MAX_SLOW_SNAPSHOTS};
+use super::{COPY_LIMIT, CallChanges, ContentCache, MAX_CACHED_FILE, MAX_SLOW_SNAPSHOTS};
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::{FileChange, FileState};
 use turnwright_types::text::format_bytes;
@@ -411,8 +410,7 @@ impl<'a> ChangeComparison<'a> {
                     && !self.inodes.contains(&after.ino)
             }
             (Some(before), None) => {
-                has_no_link_above(&change.path)
-                    && super::content_cache::lstat(&change.path) == Some(before)
+                has_no_link_above(&change.path) && lstat(&change.path) == Some(before)
             }
             _ => false,
         }

@@ -9,8 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::content_cache::lstat;
-use super::snapshot::{StatChange, StatSnapshot, WatchedFolders};
+use super::snapshot::{StatChange, StatSnapshot, WatchedFolders, lstat};
 use crate::git_repository::repository_in;
 use crate::search::FolderRules;
 use crate::{real_path, temp_folder};

@@ -310,7 +310,7 @@ fn the_content_of_a_file_of_which_only_the_time_has_changed_stays_known() {
     let file = fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(std::time::SystemTime::now() + Duration::from_secs(3_600)).unwrap();
     assert_eq!(names(&tracker.changes_since(&before, false)), [""; 0]);
-    let stat = super::content_cache::lstat(&path).unwrap();
+    let stat = super::lstat(&path).unwrap();
     let known = tracker.contents.lock().get(&path, &stat).cloned().unwrap();
     assert_eq!(known.bytes.as_deref(), Some(&b"1"[..]));
 }

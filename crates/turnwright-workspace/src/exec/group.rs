@@ -1,4 +1,4 @@
-//! Runs one command in a process group of its own, which can be ended as a whole.
+//! A command to run, and the process group of its own in which it runs and which can be ended as a whole.
 
 use std::ffi::OsStr;
 #[cfg(unix)]
@@ -6,12 +6,9 @@ use std::ffi::OsString;
 use std::io;
 #[cfg(unix)]
 use std::net::SocketAddr;
-#[cfg(unix)]
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-#[cfg(unix)]
-use std::sync::Arc;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 #[cfg(unix)]
@@ -20,26 +17,25 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, Command};
 
+use super::Environment;
 use super::command_process::{CommandProcess, ProcessMark};
 #[cfg(target_os = "linux")]
-use super::descendants::{adopt_orphans, has_running_member};
+use super::descendants::{MemoryMeter, adopt_orphans, has_running_member};
 use super::environment::SANDBOX_ESCAPE_VARIABLES;
 #[cfg(unix)]
 use super::job::signal_name;
 use super::job::{CommandExit, OutputSink, RunningCommand, Signal};
-#[cfg(target_os = "linux")]
-use super::memory_limit::MemoryMeter;
 #[cfg(unix)]
 use super::piped::{PipedProgram, ProcessPipes};
 #[cfg(unix)]
 use super::signal_action;
 #[cfg(unix)]
 use super::watchdog::{self, WatchdogEntry};
-use super::{CommandSpec, Environment};
 use tokio::task::spawn_blocking;
-use turnwright_sandbox::SandboxProfile;
 #[cfg(unix)]
-use turnwright_sandbox::{RefusedConnections, Sandbox, SessionNetwork};
+use turnwright_sandbox::{RefusedConnections, Sandbox};
+use turnwright_sandbox::{SandboxProfile, SessionNetwork};
+use turnwright_types::shell_script::ShellDialect;
 
 /// How long output is still read after the command itself has ended. What is left in the pipe
 /// arrives at once, but a background child may keep the pipe open for ever.
@@ -53,6 +49,34 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 pub(super) const READ_SIZE: usize = 32 * 1024;
 /// Control-D, which ends the input.
 const END_OF_INPUT: u8 = 4;
+
+/// A command to run.
+#[derive(Clone, Debug)]
+pub struct CommandSpec {
+    /// The command line, for the shell.
+    pub command: String,
+    /// The absolute path of its working folder.
+    pub workdir: PathBuf,
+    pub environment: Environment,
+    /// True if it can be given input; otherwise its stdin is empty.
+    pub accepts_input: bool,
+    /// Additional variables for this command.
+    pub extra_variables: Vec<(&'static str, String)>,
+    /// Its confinement; `None` to run it unconfined.
+    pub sandbox: Option<SandboxProfile>,
+    /// The private network that it shares with other commands.
+    pub network: Option<Arc<SessionNetwork>>,
+}
+
+impl CommandSpec {
+    /// The temporary folders that the command has for itself and others of its session.
+    pub fn temp_folder(&self) -> Vec<PathBuf> {
+        let variable = self.extra_variables.iter().find(|(name, _)| *name == "TMPDIR");
+        let named = variable.map(|(_, path)| PathBuf::from(path));
+        let tmp = self.sandbox.as_ref().and_then(|profile| profile.private_tmp.as_ref());
+        named.into_iter().chain(tmp.map(|tmp| tmp.folder.clone())).collect()
+    }
+}
 
 /// A running process group. Dropping it kills it.
 #[derive(Debug)]
@@ -80,8 +104,19 @@ pub struct ProcessGroup {
     _watchdog_entry: Option<WatchdogEntry>,
 }
 
+/// The dialect of the shell that runs commands.
+pub fn dialect() -> ShellDialect {
+    if cfg!(windows) {
+        ShellDialect::Cmd
+    } else if has_bash() {
+        ShellDialect::Bash
+    } else {
+        ShellDialect::Posix
+    }
+}
+
 /// True if commands are run by bash.
-pub(super) fn has_bash() -> bool {
+fn has_bash() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| cfg!(unix) && std::path::Path::new("/bin/bash").exists())
 }

@@ -14,8 +14,8 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::descendants::wait_until_above;
 use super::job::{EndReason, Job, JobEnd, JobRequest, RunningCommand, supervise};
-use super::memory_limit::wait_until_above;
 use super::output::delete_old_outputs;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::ids::{CallId, SessionId};

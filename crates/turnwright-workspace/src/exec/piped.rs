@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::Environment;
+use super::descendants::wait_until_above;
 use super::group::ProcessGroup;
 use super::job::RunningCommand;
-use super::memory_limit::wait_until_above;
 use turnwright_sandbox::SandboxProfile;
 
 /// A program to run.

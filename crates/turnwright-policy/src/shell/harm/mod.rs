@@ -17,7 +17,7 @@ use super::args::{
 };
 use super::programs::{self, WordList, is_in};
 use super::syntax::shell_state;
-use super::{Script, SimpleCommand, Word, classify, network, read_only};
+use super::{Script, SimpleCommand, Word, classify};
 
 pub(in crate::shell) const CHANGES: &str = "throws away uncommitted changes";
 pub(in crate::shell) const PUBLISHES: &str = "publishes something";
@@ -279,8 +279,8 @@ pub(in crate::shell) fn rsync_targets(words: Args<'_>) -> Vec<Target<'_>> {
 /// The path in `host:path`. Without one it is the home folder.
 fn path_on_host(word: &Word) -> &str {
     match word.text.split_once(':') {
-        Some((_, "")) if network::is_remote(word) => HOME,
-        Some((_, path)) if network::is_remote(word) => path,
+        Some((_, "")) if programs::is_remote(word) => HOME,
+        Some((_, path)) if programs::is_remote(word) => path,
         _ => &word.text,
     }
 }
@@ -360,10 +360,10 @@ fn search_targets(starts: Args<'_>, harm: Option<Harm>, selects: bool) -> Vec<Ta
 
 /// The harm that a program does to the files that it is started for; `None` if it only reads them.
 fn harm_of_command(words: Args<'_>) -> Option<Harm> {
-    let words = read_only::command_after_exec(words).unwrap_or(words);
+    let words = args::command_after_exec(words).unwrap_or(words);
     let command =
         SimpleCommand { words: words.to_vec(), has_unknown_args: true, ..SimpleCommand::default() };
-    if words.is_empty() || read_only::reads(&command).is_some() {
+    if words.is_empty() || args::only_reads(&command) {
         return None;
     }
     // The search appends paths, which may be folders, so the program is examined with one.
@@ -517,9 +517,9 @@ mod tests {
     use turnwright_types::shell_script::ShellDialect;
 
     use super::*;
+    use crate::shell::args::tests::simple;
     use crate::shell::harm::ruin::{Ruin, ruin_of_command};
     use crate::shell::parse;
-    use crate::shell::read_only::tests::simple;
 
     #[test]
     fn destructive_commands_are_recognised() {

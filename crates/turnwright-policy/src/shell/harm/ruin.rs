@@ -5,10 +5,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use super::super::args::{self, Args, is_option, operands};
+use super::super::args::{self, Args, is_option, only_reads, operands};
 use super::super::programs::{Starts, WordList, is_in};
 use super::super::syntax::command_scanner;
-use super::super::{Script, SimpleCommand, Word, read_only};
+use super::super::{Script, SimpleCommand, Word};
 use super::{
     HOME, Harm, SHUTDOWN, Target, first_danger, is_device, is_disk, is_everything, is_home,
     is_system,
@@ -73,7 +73,7 @@ pub fn find_ruinous_text(script: &Script) -> Option<&'static str> {
     let reads_commands = script.commands.iter().any(is_shell_with_input);
     let mut texts: Vec<&str> = script.texts.iter().map(String::as_str).collect();
     for command in &script.commands {
-        if reads_commands || read_only::reads(command).is_none() {
+        if reads_commands || !only_reads(command) {
             texts.extend(arguments_with_commands(command));
         }
     }
@@ -348,7 +348,7 @@ fn ruin_of_disk_argument(command: &SimpleCommand) -> Option<Ruin> {
     const READERS: WordList = "mount umount lsblk blkid smartctl findmnt udevadm losetup";
     let is_reader = || {
         let starts_reader = command.words.iter().any(|word| is_in(READERS, args::name(&word.text)));
-        starts_reader || read_only::reads(command).is_some()
+        starts_reader || only_reads(command)
     };
     (command.words.iter().skip(1).any(names_disk) && !is_reader())
         .then_some(Ruin::Possible(MAYBE_DISK))
@@ -405,7 +405,7 @@ fn ruin_in_arguments(command: &SimpleCommand) -> Option<Ruin> {
         let ruin = CommandContext::new(&started, Path::new(""), None).ruin_of_words(&started);
         matches!(ruin, Some(Ruin::Certain(_)))
     });
-    (is_ruinous && read_only::reads(command).is_none()).then_some(Ruin::Possible(RUINOUS_TEXT))
+    (is_ruinous && !only_reads(command)).then_some(Ruin::Possible(RUINOUS_TEXT))
 }
 
 /// The number of arguments that are searched, and of those that are assessed as the start of a command.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::read_only::tests::simple;
+use super::super::args::tests::simple;
 use super::super::{SimpleCommand, parse};
 use super::ruin::{Ruin, ruin_of_command};
 use turnwright_types::shell_script::ShellDialect;

@@ -4,12 +4,10 @@ use std::path::PathBuf;
 
 use crate::shell::OperandUse::{Changes, Copies, Links, Moves, Reads, Takes};
 use crate::shell::Word;
-use crate::shell::args;
-use crate::shell::args::{Args, operands};
+use crate::shell::args::Operands::{Files, FilesOrHere, OneFile, Words};
+use crate::shell::args::UnknownArgs::NameFiles;
+use crate::shell::args::{self, Args, FilesRead, add_path, operands};
 use crate::shell::prefix::Grant;
-use crate::shell::read_only::Operands::{Files, FilesOrHere, OneFile, Words};
-use crate::shell::read_only::UnknownArgs::NameFiles;
-use crate::shell::read_only::{FilesRead, add_path};
 
 use super::{ANYTHING, Program, is_in, program};
 use crate::shell::harm::{self, Danger, Target, has_option, is_everything};

@@ -5,16 +5,14 @@ use std::path::{Path, PathBuf};
 use turnwright_types::effect::{is_secret_path, secret_names_may_end_with};
 
 use crate::shell::OperandUse;
-use crate::shell::args::{self, Argument, OptionTable, arguments};
+use crate::shell::args::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
+use crate::shell::args::{self, Argument, FilesRead, OptionTable, Reads, arguments};
 use crate::shell::args::{Args, first_operand, git_subcommand, operands, split_at_dashes};
-use crate::shell::network::NetworkUse;
 use crate::shell::prefix::form;
-use crate::shell::read_only::Operands::{self, Any, Files, First, FirstOrNone, Listed, One};
-use crate::shell::read_only::{FilesRead, Reads};
 use crate::shell::{SimpleCommand, Word};
 
 use super::git_use::may_name_object;
-use super::{Program, is_in, program};
+use super::{NetworkUse, Program, is_in, program};
 use crate::shell::harm::{self, CHANGES, Danger, HISTORY, first_danger, has_option};
 
 const PATCH: &str = include_str!("options/git_patch.txt");

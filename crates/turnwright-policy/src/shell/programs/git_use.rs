@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use super::git::{GLOBAL, PLAIN, subcommand};
 use super::{WordList, is_in};
 use crate::shell::args::{
-    Argument, arguments, first_operand, git_subcommand, name, operands, split_at_dashes,
+    Argument, Reads, arguments, first_operand, git_subcommand, name, operands, split_at_dashes,
 };
 use crate::shell::harm::has_option;
-use crate::shell::read_only::Reads;
 use crate::shell::{SimpleCommand, Word};
 
 /// The words of a git command that select what it shows of the content in revisions and in the index.

@@ -2,12 +2,10 @@
 
 use crate::shell::OperandUse;
 use crate::shell::Word;
-use crate::shell::args::{Args, first_operand, operands};
-use crate::shell::network::{self, NetworkUse};
+use crate::shell::args::{Args, FilesRead, first_operand, operands};
 use crate::shell::prefix::{Grant, form};
-use crate::shell::read_only::FilesRead;
 
-use super::{Program, WordList, is_in, program};
+use super::{NetworkUse, Program, WordList, is_in, names_subcommand, program};
 use crate::shell::harm::{DATA, Danger, PUBLISHES, has_subcommand};
 
 /// Tasks of web frameworks.
@@ -310,7 +308,7 @@ fn publishes_package(words: Args<'_>) -> Option<&'static str> {
 /// Without arguments it installs.
 fn yarn_needs_network(words: Args<'_>) -> bool {
     let known = "add install up upgrade publish info audit outdated dlx create";
-    words.is_empty() || network::has_subcommand(words, known)
+    words.is_empty() || names_subcommand(words, known)
 }
 
 fn go_needs_network(words: Args<'_>) -> bool {
@@ -318,9 +316,8 @@ fn go_needs_network(words: Args<'_>) -> bool {
         return operands(words).nth(1).is_some_and(|word| is_in("download tidy get", &word.text));
     }
     // A path without a version is a package of the module.
-    network::has_subcommand(words, "get")
-        || network::has_subcommand(words, "install")
-            && words.iter().any(|word| word.text.contains('@'))
+    names_subcommand(words, "get")
+        || names_subcommand(words, "install") && words.iter().any(|word| word.text.contains('@'))
 }
 
 /// `go env` with the names of variables, and without `-w` and `-u`. For the flags of the C compiler, which are among

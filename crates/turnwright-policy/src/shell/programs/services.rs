@@ -2,10 +2,9 @@
 
 use crate::shell::OperandUse;
 use crate::shell::args::{Args, operands};
-use crate::shell::network::{NetworkUse, is_remote};
 use crate::shell::prefix::form;
 
-use super::{Program, Starts, program};
+use super::{NetworkUse, Program, Starts, is_remote, program};
 use crate::shell::harm::{
     self, CONTAINERS, DATA, Danger, INFRASTRUCTURE, PUBLISHES, has_operands_in_order, has_option,
     has_subcommand, has_word,

@@ -3,9 +3,9 @@
 //! wrong entry cannot be overridden.
 
 use crate::shell::OperandUse;
-use crate::shell::args::{Args, Argument, arguments, operands};
-use crate::shell::read_only::Operands::{self, Format, Words};
-use crate::shell::read_only::{FilesRead, UnknownArgs, add_path, glob_folders};
+use crate::shell::args::Operands::{self, Format, Words};
+use crate::shell::args::{Args, Argument, FilesRead, UnknownArgs};
+use crate::shell::args::{add_path, arguments, glob_folders, operands};
 use crate::shell::{SimpleCommand, Word};
 
 use super::{ANYTHING, Program, Starts, WordList, is_in, is_number, program};

@@ -3,16 +3,13 @@
 use std::path::PathBuf;
 
 use crate::shell::OperandUse;
-use crate::shell::args::{self, Args};
+use crate::shell::args::Operands::Files;
+use crate::shell::args::{self, Args, FilesRead, UnknownArgs};
 use crate::shell::args::{Argument, OptionTable, arguments};
-use crate::shell::network::NetworkUse;
-use crate::shell::read_only::Operands::Files;
-use crate::shell::read_only::{
-    self, FilesRead, UnknownArgs, add_operand, add_path, add_value, command_after_exec,
-};
+use crate::shell::args::{add_operand, add_path, add_value, command_after_exec};
 use crate::shell::{SimpleCommand, Word};
 
-use super::{ANYTHING, Program, WordList, is_in, program, projects};
+use super::{ANYTHING, NetworkUse, Program, WordList, is_in, program, projects};
 use crate::shell::harm::{self, Danger};
 
 pub(super) const PROGRAMS: &[Program] = &[
@@ -171,7 +168,7 @@ fn find(words: &[Word]) -> FilesRead {
 fn only_reads_any(words: &[Word]) -> bool {
     let words = words.to_vec();
     let command = SimpleCommand { words, has_unknown_args: true, ..SimpleCommand::default() };
-    read_only::reads(&command).is_some()
+    args::only_reads(&command)
 }
 
 fn deletes_found(words: Args<'_>) -> Option<&'static str> {

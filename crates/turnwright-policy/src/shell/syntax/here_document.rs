@@ -2,7 +2,7 @@
 
 use super::super::harm::ruin::is_shell_with_input;
 use super::super::programs::{Starts, WordList, is_in};
-use super::super::{SimpleCommand, Word, args, programs, read_only};
+use super::super::{SimpleCommand, Word, args, programs};
 
 /// The use that a program makes of a here-document.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +50,7 @@ fn reader_of(command: &SimpleCommand) -> Reader {
     } else if starts == Starts::Program && !is_in("xargs parallel", name) {
         // The program that it starts has been found, too.
         Reader::Data
-    } else if is_in(TAKE_DATA, name) || read_only::reads(command).is_some() {
+    } else if is_in(TAKE_DATA, name) || args::only_reads(command) {
         Reader::Data
     } else {
         Reader::Unknown

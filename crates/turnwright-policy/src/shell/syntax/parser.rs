@@ -6,9 +6,9 @@
 
 use std::path::PathBuf;
 
-use super::super::args::started_by_git;
+use super::super::args::{UNKNOWN_WORDS, only_reads, started_by_find, started_by_git};
 use super::super::programs::{self, Starts};
-use super::super::{Redirect, SimpleCommand, Word, read_only};
+use super::super::{Redirect, SimpleCommand, Word};
 use super::compound::{self, KEYWORD};
 use super::lexer::{
     Ambiguity, GROUP, Lexer, RawWord, RedirectKind, Terminator, Token, VARIABLE, Variable,
@@ -59,8 +59,7 @@ pub(in crate::shell) fn parse(
 fn only_reads(commands: &[SimpleCommand]) -> bool {
     !commands.is_empty()
         && commands.iter().all(|command| {
-            read_only::reads(command).is_some()
-                && !command.redirects.iter().any(|redirect| redirect.is_write)
+            only_reads(command) && !command.redirects.iter().any(|redirect| redirect.is_write)
         })
 }
 
@@ -241,7 +240,7 @@ impl PartialCommand {
         self.has_inherited_args |= raw.is_inherited;
         if raw.is_unknown {
             self.has_unknown_args = true;
-            self.words.push(Word { text: read_only::UNKNOWN_WORDS.to_owned(), is_glob: true });
+            self.words.push(Word { text: UNKNOWN_WORDS.to_owned(), is_glob: true });
             return Ok(());
         }
         self.words.push(Word { text: raw.text, is_glob: raw.is_glob && !is_bracket });
@@ -296,7 +295,7 @@ impl PartialCommand {
                 state.commands.append(&mut parse_nested(simple, &line, dialect, depth)?);
             }
             None => {
-                state.commands.extend(read_only::started_by_find(&simple));
+                state.commands.extend(started_by_find(&simple));
                 state.commands.push(simple);
             }
         }
@@ -387,8 +386,7 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
         return Err(KEYWORD);
     }
     // These forms change nothing about which programs later commands run, and on which files.
-    let is_harmless =
-        || matches!(program, "export" | "set" | "ulimit") && read_only::reads(simple).is_some();
+    let is_harmless = || matches!(program, "export" | "set" | "ulimit") && only_reads(simple);
     if shell_state::changes_shell(program) && !is_harmless() {
         return Err("it changes the state of the shell");
     }
@@ -404,10 +402,7 @@ fn check_program(simple: &SimpleCommand) -> Result<(), Ambiguity> {
             Err("it evaluates a variable name, which can run commands")
         }
         "printf" if arguments.first().is_some_and(may_set_variable) => Err("it sets a variable"),
-        "find"
-            if simple.argv().any(shell_state::is_find_exec)
-                && read_only::reads(simple).is_none() =>
-        {
+        "find" if simple.argv().any(shell_state::is_find_exec) && !only_reads(simple) => {
             Err("it runs a command for each file that it finds")
         }
         "git" if started_by_git(arguments).is_some() => Err("git runs a command that it is given"),

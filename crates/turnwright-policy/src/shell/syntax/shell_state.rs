@@ -5,9 +5,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::super::args::only_reads;
 use super::super::harm::{is_home, ruin};
 use super::super::programs::{WordList, is_in};
-use super::super::{SimpleCommand, Word, read_only};
+use super::super::{SimpleCommand, Word};
 use super::lexer::{Ambiguity, Terminator};
 
 /// Reserved words, which are not commands.
@@ -164,7 +165,7 @@ impl LineState {
         }
         let here = self.folder.clone().ok_or(UNKNOWN_FOLDER)?;
         // If the folder that a path leads back to was moved, the shell follows it.
-        let is_unmoved = || self.commands.iter().all(|command| read_only::reads(command).is_some());
+        let is_unmoved = || self.commands.iter().all(only_reads);
         let words: Vec<_> = simple.argv().collect();
         let folder = match (words.as_slice(), simple.words.last()) {
             (["cd", "-"], _) => self.previous.clone().filter(|_| is_unmoved()),

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::super::content_cache::target_stat;
-use super::super::snapshot::{StatSnapshot, WatchedFolders};
+use super::super::snapshot::{StatSnapshot, WatchedFolders, target_stat};
 use super::{FileStat, Repository, read_small};
 
 /// The name of the files with attributes in the working tree.

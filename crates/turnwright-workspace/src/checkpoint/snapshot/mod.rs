@@ -20,7 +20,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use folder_listing::{FolderLister, FolderListing, IGNORE_FILES, KnownRules, MAX_ENTRIES};
 
-use super::content_cache;
 use super::git::FileStat;
 use crate::files::Roots;
 use crate::search::{FolderRules, SearchDeadline};
@@ -386,7 +385,7 @@ impl StatSnapshot {
     /// Updates a path that the agent itself has written.
     pub(super) fn note_written(&mut self, path: &Path) {
         let Some((folder, name)) = path.parent().zip(path.file_name()) else { return };
-        let stat = content_cache::lstat(path);
+        let stat = lstat(path);
         if stat.is_some() || self.folders.contains_key(folder) {
             let listing = self.folders.entry(folder.into()).or_default();
             Arc::make_mut(listing).entries.set(name, stat);
@@ -496,11 +495,33 @@ fn outer_rules(watched: &WatchedFolders) -> Vec<(PathBuf, Option<FileStat>)> {
     for folder in watched.folders.iter().flat_map(|folder| folder.ancestors()) {
         let own = IGNORE_FILES.map(|name| folder.join(name));
         for path in own.into_iter().chain([folder.join(".git/info/exclude")]) {
-            let stat = content_cache::target_stat(&path);
+            let stat = target_stat(&path);
             all.push((path, stat));
         }
     }
     all
+}
+
+/// The current stat data.
+#[cfg(unix)]
+pub(super) fn lstat(path: &Path) -> Option<FileStat> {
+    FileStat::tracked(&rustix::fs::lstat(path).ok()?)
+}
+
+/// The current stat data of what a path leads to.
+#[cfg(unix)]
+pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
+    Some(FileStat::new(&rustix::fs::stat(path).ok()?))
+}
+
+#[cfg(not(unix))]
+pub(super) fn lstat(path: &Path) -> Option<FileStat> {
+    Some(FileStat::tracked(&std::fs::symlink_metadata(path).ok()?))
+}
+
+#[cfg(not(unix))]
+pub(super) fn target_stat(path: &Path) -> Option<FileStat> {
+    Some(FileStat::new(&std::fs::metadata(path).ok()?))
 }
 
 /// The bits of a mode that are the file type.

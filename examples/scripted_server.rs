@@ -37,8 +37,8 @@
 //!   `{"error": {…}}` or `{"die": 3}`, which creates the file `"died"`. `"later_states"`: the same once there is
 //!   that file.
 //! - `"prompts"`, `"resources"`, `"skills"`: as in the lists; `"got"`: by the name of a prompt or the URI of a
-//!   resource, the result of `prompts/get` and `resources/read`. `"completions"`: by the name of an argument,
-//!   the result of `completion/complete`, or `null` for no answer.
+//!   resource, the result of `prompts/get` and `resources/read`, or `{"error": {…}}`. `"completions"`: by the name
+//!   of an argument, the result of `completion/complete`, or `null` for no answer.
 //! - `"mute"`: the methods that are never answered.
 //! - `"subscribes": true`: the client can subscribe to resources.
 //! - `"start_ms"`: a delay before it reads anything. `"start_file"`: it reads nothing before there is this
@@ -333,6 +333,9 @@ impl ScriptedServer {
     fn got(&self, what: &Value) -> Result<Value, Value> {
         let key = what.as_str().unwrap_or_default();
         let got = self.scenario["got"].get(key).cloned();
+        if let Some(error) = got.as_ref().and_then(|got| got.get("error")) {
+            return Err(error.clone());
+        }
         got.ok_or_else(|| json!({ "code": -32602, "message": format!("there is no {key}") }))
     }
 

@@ -8,11 +8,14 @@ use serde_json::{Map, Value, json};
 use super::connection::Connection;
 use super::error::read_params;
 use super::linked_servers::ClientServer;
+use super::opening::META_FIELDS;
 use super::schema::{McpServer, McpServerHttp, McpServerStdio};
 use crate::error::Error;
 use crate::session::{LinkedServer, ServerSource, ServerSpec, ServerTransport};
 use turnwright_types::error_text::json_error_text;
 
+/// The most MCP servers that a client may name for a session.
+const MAX_SERVERS: usize = 256;
 /// The kinds of MCP servers that a client of version 2 may name.
 const SERVER_TYPES: [&str; 3] = ["stdio", "http", "acp"];
 
@@ -22,7 +25,8 @@ fn fault(place: &str, expected: &str) -> String {
 
 /// Brings the MCP servers in the parameters of a request into the form of the protocol, where a client can only
 /// mean one thing: lists that are null, missing or an empty object, servers by their names, variables and
-/// headers as an object, numbers in place of texts, other names of the HTTP transport.
+/// headers as an object, numbers in place of texts, other names of the HTTP transport. Keeps only what is read of
+/// `_meta`.
 ///
 /// # Errors
 /// If a field can mean more than one thing. The text names it with its path.
@@ -34,6 +38,9 @@ fn normalize(method: &str, params: &mut Value) -> Result<(), Error> {
 
 fn normalize_servers(params: &mut Value) -> Result<(), String> {
     let Some(fields) = params.as_object_mut() else { return Ok(()) };
+    if let Some(meta) = fields.get_mut("_meta").and_then(Value::as_object_mut) {
+        meta.retain(|name, _| META_FIELDS.contains(&name.as_str()));
+    }
     let servers = fields.entry("mcpServers").or_insert(Value::Null);
     let mut list = match servers.take() {
         Value::Null => Vec::new(),
@@ -45,6 +52,10 @@ fn normalize_servers(params: &mut Value) -> Result<(), String> {
             return Ok(());
         }
     };
+    if list.len() > MAX_SERVERS {
+        let count = list.len();
+        return Err(format!("`mcpServers` has {count} servers; at most {MAX_SERVERS} are possible"));
+    }
     for (index, server) in list.iter_mut().enumerate() {
         let place = format!("mcpServers[{index}]");
         let fields = server.as_object_mut().ok_or_else(|| fault(&place, "an object"))?;
@@ -263,6 +274,14 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_read_of_the_metadata_is_kept() {
+        let mut params =
+            json!({ "_meta": { "systemPrompt": "Be brief.", "claudeCode": {}, "trace": [1] } });
+        normalize_servers(&mut params).unwrap();
+        assert_eq!(params["_meta"], json!({ "systemPrompt": "Be brief.", "claudeCode": {} }));
+    }
+
+    #[test]
     fn what_is_refused_is_named_with_its_path() {
         let server = |name: &str, value: Value| {
             let mut server = json!({ "name": "n", "command": "c" });
@@ -283,6 +302,7 @@ mod tests {
             (server("env", json!(["A=b"])), "`mcpServers[1].env[0]` must be an object"),
             (server("env", json!([{ "name": "A" }])), "`mcpServers[1].env[0].value` is missing"),
             (server("env", json!({ "A": null })), "`mcpServers[1].env.A` must be text"),
+            (json!(vec![0; 257]), "`mcpServers` has 257 servers; at most 256 are possible"),
             (server("env", json!({ "A": ["b"] })), "`mcpServers[1].env.A` must be text"),
             (far, "`mcpServers[0].headers` must be a list, not text"),
         ];

@@ -36,6 +36,8 @@ use turnwright_types::ids::SessionId;
 use turnwright_types::message::PromptEnd;
 use turnwright_types::update::{ConfigOption, ConfigOptionId};
 
+/// The fields of `_meta` that are read.
+pub(super) const META_FIELDS: [&str; 2] = ["systemPrompt", "claudeCode"];
 /// The longest instructions, in bytes. They are sent with each request.
 const MAX_PROMPT_BYTES: usize = 64 * 1024;
 /// The most tools that may be named.

@@ -112,7 +112,7 @@ impl UserQuestions {
     /// Makes the request for a form or a page, if the client can show it. A client without the mode `url` is shown
     /// the address in a form without fields, in which nothing can be entered (R-EL-2).
     fn server_request(&self, form: ServerForm) -> Option<CreateElicitationRequest> {
-        let call = Some(form.call.to_arc().into());
+        let call = form.call.map(|call| call.to_arc().into());
         let scope = ElicitationSessionScope::new(self.session.clone()).tool_call_id(call);
         let mut message = terminal_safe(form.message);
         let mode: ElicitationMode = match form.page {

@@ -274,7 +274,9 @@ impl RemoteToolCall {
         if let Some(skill) = &current.tool.skill {
             let path = self.arguments.get("file").and_then(Value::as_str).unwrap_or_default();
             let (peer, _) = self.tool.server.peer().await?;
-            let file = Arc::new((path.to_owned(), skill.load(&peer, path).await?));
+            let client = Arc::clone(&ctx.env.client);
+            let caller = WaitingCall::new(ctx.call.clone(), client, &ctx.cancel);
+            let file = Arc::new((path.to_owned(), skill.load(&peer, path, &caller).await?));
             self.file = Some(Arc::clone(&file));
             let tool = Arc::clone(&self.tool);
             let listed = Arc::clone(&current);
@@ -363,7 +365,7 @@ impl RemoteToolCall {
                 Some((escape_hidden_line(&name), peer.follow(uri)?))
             });
             let limit = server.spec.timeouts.call;
-            let result = resources::call(&peer, &self.arguments, limit, &ctx.cancel).await;
+            let result = resources::call(&peer, &self.arguments, limit, &caller).await;
             if result.is_ok() && followed.is_some() {
                 ctx.env.follow_resource(followed);
             }

@@ -392,7 +392,8 @@ impl SessionActor {
             Err(error) => {
                 tracing::error!(%error, "a turn died");
                 turn.cancel.cancel();
-                Box::pin(self.conversation.env.helpers.close_questions()).await;
+                let client = self.conversation.client().as_ref();
+                Box::pin(self.conversation.env.helpers.close_questions(client)).await;
                 // The identifiers that the dead turn has used must not be used again, and what its
                 // prompt told the model is gone.
                 self.history.minted += 10_000;

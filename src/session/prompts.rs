@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::turn::{
     Conversation, FinishedTurn, SteeringQueue, Turn, environment_lines, new_date_line,
 };
-use turnwright_mcp::PromptRequest;
+use turnwright_mcp::{PromptRequest, WaitingCall};
 use turnwright_recording::outside::in_session;
 use turnwright_store::{Audience, Entry, SessionLog, TurnKind};
 use turnwright_types::message::{History, Message, PromptEnd, PromptPart, StopReason, UserMessage};
@@ -199,7 +199,9 @@ impl SessionActor {
         let steering = SteeringQueue::default();
         let queue = steering.clone();
         let turn = async move {
-            let mut parts = match cancel.run_until_cancelled(asked.get()).await {
+            let client = Arc::clone(conversation.client());
+            let caller = WaitingCall::of_prompt(client, &cancel);
+            let mut parts = match cancel.run_until_cancelled(asked.get(&caller)).await {
                 Some(Ok(parts)) => parts,
                 refused => {
                     conversation.told.add_unsent(context);

@@ -350,11 +350,14 @@ impl HelperSet {
         self.state.lock().turn = Some((turn.clone(), TaskTracker::new()));
     }
 
-    /// Waits until no question is open, and permits no further one.
-    pub(crate) async fn close_questions(&self) {
+    /// Waits until no question is open, and permits no further one. The client is told if one is open.
+    pub(crate) async fn close_questions(&self, client: &dyn Client) {
         let turn = self.state.lock().turn.take();
         if let Some((_, open)) = turn {
             open.close();
+            if !open.is_empty() {
+                client.report_open_questions();
+            }
             open.wait().await;
         }
     }

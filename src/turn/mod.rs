@@ -288,7 +288,8 @@ impl Turn {
     async fn finish(mut self, mut result: Result<StopReason, Error>) -> FinishedTurn {
         self.report_prompt().await;
         if !self.is_helper() {
-            self.conversation.env.helpers.close_questions().await;
+            let client = self.conversation.client().as_ref();
+            self.conversation.env.helpers.close_questions(client).await;
         }
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);

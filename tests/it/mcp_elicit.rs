@@ -144,14 +144,18 @@ fn m_13_a_page_is_declined_or_cancelled_as_the_user_says() {
     }
 }
 
-#[test]
-fn m_13_a_call_that_is_refused_until_the_user_has_visited_a_page_is_sent_again() {
+/// The error of a request for which the user has to visit a page first.
+fn page_required() -> Value {
     let mut required = page(&"https://example.org/".into());
     required["message"] = "Log in.".into();
-    let refusal = json!({ "code": -32042, "message": "a login is required",
-        "data": { "elicitations": [required] } });
+    json!({ "code": -32042, "message": "a login is required",
+        "data": { "elicitations": [required] } })
+}
+
+#[test]
+fn m_13_a_call_that_is_refused_until_the_user_has_visited_a_page_is_sent_again() {
     let scenario = json!({ "tools": [{ "name": "ask" }], "log": "heard",
-        "answers": { "ask": [{ "error": refusal }] } });
+        "answers": { "ask": [{ "error": page_required() }] } });
     let mut agent = agent(&scenario).capabilities(json!({ "elicitation": { "url": {} } })).start();
     let turn = agent.prompt("go");
     for action in ["accept", "decline"] {
@@ -162,6 +166,36 @@ fn m_13_a_call_that_is_refused_until_the_user_has_visited_a_page_is_sent_again()
     assert_eq!(agent.stop_reason(&turn), "end_turn");
     assert!(answered(&agent).contains("error -32042"), "{}", answered(&agent));
     assert_eq!(agent.read("heard").matches("\"tools/call\"").count(), 2);
+}
+
+#[test]
+fn m_13_a_resource_and_a_prompt_that_require_a_page_are_requested_again() {
+    let refused = json!({ "error": page_required() });
+    let scenario = json!({ "tools": [{ "name": "ask" }], "log": "heard",
+        "resources": [{ "uri": "notes://1", "name": "first" }], "prompts": [{ "name": "greet" }],
+        "got": { "notes://1": refused, "greet": refused } });
+    let read = calls("mcp__forms__read_resource", &json!({ "uri": "notes://1" }));
+    let mut agent = TestAgent::builder()
+        .model(json!([read, says("done")]))
+        .permission("allow_once")
+        .server("forms", &scenario)
+        .capabilities(json!({ "elicitation": { "url": {} } }))
+        .start();
+    for (prompt, method, has_call) in
+        [("go", "resources/read", true), ("/forms:greet", "prompts/get", false)]
+    {
+        let turn = agent.prompt(prompt);
+        for action in ["accept", "decline"] {
+            let request = agent.wait_for_request("elicitation/create");
+            assert_eq!(request["params"]["url"], "https://example.org/");
+            assert_eq!(request["params"]["toolCallId"].is_string(), has_call, "{request}");
+            agent.respond(&request, &json!({ "action": action }));
+        }
+        assert_eq!(agent.stop_reason(&turn), "end_turn");
+        assert_eq!(agent.read("heard").matches(&format!("\"{method}\"")).count(), 2, "{method}");
+    }
+    assert!(answered(&agent).contains("error -32042"), "{}", answered(&agent));
+    assert!(agent.text().contains("error -32042"), "{}", agent.text());
 }
 
 #[test]

@@ -71,6 +71,10 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
                     "redirect_uris": request.body["redirect_uris"] });
                 answer_json(stream, "", &body);
             }
+            ("POST", "/moved") => {
+                let head = format!("location: {base}/register\r\n");
+                answer(stream, "307 Temporary Redirect", &head, "");
+            }
             ("POST", "/token") => issue_token(&mut auth, request, stream),
             (_, "/mcp") => {
                 let valid = format!("Bearer {}", token(auth.valid));
@@ -479,6 +483,21 @@ fn a_login_is_not_sent_to_an_endpoint_without_encryption() {
     agent.turn("go");
     let log = client_log(&agent);
     assert!(log.contains("not sent without encryption"), "{log}");
+}
+
+#[test]
+fn the_registration_of_a_client_follows_no_redirect() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    let moved = format!("http://{}/moved", stub.host());
+    auth.lock().unwrap().metadata = vec![("registration_endpoint", json!(moved))];
+    let output = turnwright(home.path(), &["mcp", "login", &stub.url()]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let is_told = stderr.contains("307") && stderr.contains("--client-id");
+    assert!(!output.status.success() && is_told, "{stderr}");
+    let requests = stub.requests();
+    assert!(requests.iter().any(|request| request.path == "/moved"));
+    assert!(requests.iter().all(|request| request.path != "/register"));
 }
 
 #[test]

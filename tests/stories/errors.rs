@@ -131,6 +131,7 @@ fn r_err_4_invalid_parameters_are_explained_in_words_of_their_fields() {
     let session = agent.session.clone();
     let text = json!({ "type": "text", "text": "hi" });
     let server = json!({ "name": "x", "command": "/bin/true", "args": [null], "env": [] });
+    let good = json!({ "name": "x", "command": "/bin/true", "args": [], "env": [] });
     let table = [
         ("session/new", json!([]), "the value must be an object, not a list"),
         ("session/new", json!({ "mcpServers": [] }), "`cwd` is missing"),
@@ -144,6 +145,11 @@ fn r_err_4_invalid_parameters_are_explained_in_words_of_their_fields() {
             "session/new",
             json!({ "cwd": folder, "mcpServers": [server] }),
             "`mcpServers[0].args[0]` must be text, not null",
+        ),
+        (
+            "session/new",
+            json!({ "cwd": folder, "mcpServers": vec![&good; 257] }),
+            "`mcpServers` has 257 servers; at most 256 are possible",
         ),
         ("session/load", json!({ "sessionId": session }), "`cwd` is missing"),
         ("initialize", json!({ "protocolVersion": {} }), "`protocolVersion` must be"),

@@ -396,6 +396,31 @@ fn v2_background_a_turn_goes_on_while_a_helper_that_no_call_waits_for_asks() {
 }
 
 #[test]
+fn v2_background_a_turn_of_which_only_a_question_of_a_helper_is_left_requires_action() {
+    let replies = json!([
+        [in_background("the task")],
+        [{ "text": "Hm" }, { "hold": true }, { "text": "." }],
+        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+        when("the task", says("Written.")),
+    ]);
+    let mut agent = v2(replies).start();
+    let parent = agent.session.clone();
+    let id = agent.prompt("go");
+    let question = agent.wait_for_request("session/request_permission");
+    agent.model().release();
+    agent.wait_for("the end of the rest of the turn", |it| {
+        it["params"]["sessionId"] == parent.as_str()
+            && it["params"]["update"]["state"] == "requires_action"
+    });
+    agent.choose(&question, "allow_once");
+    assert_eq!(agent.stop_reason(&id), "end_turn");
+    let told = agent.updates_of("state_update");
+    let mut states: Vec<_> = told.iter().map(|it| it["state"].clone()).collect();
+    states.dedup();
+    assert_eq!(states, ["running", "requires_action", "idle"]);
+}
+
+#[test]
 fn v2_background_a_helper_that_no_call_waits_for_is_in_the_states_until_it_is_idle() {
     let held = json!([{ "text": "Hm" }, { "hold": true }, { "text": "." }]);
     let replies = json!([

@@ -200,6 +200,7 @@ fn v2_open_requests_that_open_a_session_say_what_they_do_not_know() {
                 json!([program, { "type": "_pigeon", "name": "y", "command": "/bin/true" }]),
             ),
             with("mcpServers", json!([{ "name": "x", "command": "/bin/true" }])),
+            with("mcpServers", json!(vec![&program; 257])),
             with("systemPrompt", json!({ "mode": "_prepend", "content": text })),
             with(
                 "systemPrompt",

@@ -42,6 +42,9 @@ pub trait Client: Send + Sync + 'static {
         false
     }
 
+    /// Nothing of the running turn is left but the answers to questions of helpers in the background.
+    fn report_open_questions(&self) {}
+
     /// Asks the user to permit a tool call. Dropping the future withdraws the question.
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer>;
 
@@ -111,8 +114,8 @@ pub struct ElicitationModes {
 /// A form that an MCP server asks the user to fill in, or a page that it asks them to visit (an elicitation).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerForm {
-    /// The call during which the server asks.
-    pub call: CallId,
+    /// The call during which the server asks; `None` while it makes the user's prompt.
+    pub call: Option<CallId>,
     /// The text above the form, which names the server.
     pub message: String,
     /// The fields, as a flat JSON Schema of an object. There are none for a page.

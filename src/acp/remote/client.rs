@@ -84,6 +84,8 @@ struct RemoteState {
     journal: Journal,
     /// The calls whose commands go on in the background, in terminals that we draw.
     jobs: Vec<CallId>,
+    /// True if nothing but answers to helpers in the background is left of the turn.
+    has_open_questions: bool,
 }
 
 impl RemoteState {
@@ -113,8 +115,12 @@ impl RemoteClient {
         cwd: PathBuf,
         folders: Vec<PathBuf>,
     ) -> RemoteClient {
-        let state =
-            RemoteState { client: Some(client), journal: Journal::default(), jobs: Vec::new() };
+        let state = RemoteState {
+            client: Some(client),
+            journal: Journal::default(),
+            jobs: Vec::new(),
+            has_open_questions: false,
+        };
         RemoteClient { cwd, folders, state: watch::Sender::new(state) }
     }
 
@@ -143,6 +149,8 @@ impl RemoteClient {
             }
             if replayed.running.is_none() {
                 state.journal = Journal::default();
+            } else if state.has_open_questions {
+                client.client.report_open_questions();
             }
             state.client = Some(client);
         });
@@ -216,6 +224,7 @@ impl Client for RemoteClient {
     fn update(&self, update: Update) {
         self.change(|state| {
             state.note_job(&update);
+            state.has_open_questions &= !matches!(update, Update::TurnBegan(_));
             let turn = state.journal.turn_without_prompt();
             state.journal.note(&update, state.client.is_some());
             if let Some(client) = &state.client {
@@ -259,6 +268,15 @@ impl Client for RemoteClient {
 
     fn shows_suggestions(&self) -> bool {
         self.current().is_some_and(|current| current.client.shows_suggestions())
+    }
+
+    fn report_open_questions(&self) {
+        self.change(|state| {
+            state.has_open_questions = true;
+            if let Some(current) = &state.client {
+                current.client.report_open_questions();
+            }
+        });
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {

@@ -127,8 +127,8 @@ impl AcpClientV2 {
         encode::send_update(self.peer.outbox(), &self.session, update);
     }
 
-    /// The turn waits for the user until the returned value is dropped (R-TWO-8). It does not wait for the answer to
-    /// a helper in the background.
+    /// The turn waits for the user until the returned value is dropped (R-TWO-8). As long as anything else of it runs,
+    /// it does not wait for the answer to a helper in the background.
     fn wait_for_user(&self, in_background: bool) -> UserWait<'_> {
         let running = self.running_prompt.load(Ordering::Relaxed);
         let is_blocked = !in_background && self.prompts.is_running(running);
@@ -358,6 +358,12 @@ impl Client for AcpClientV2 {
 
     fn shows_suggestions(&self) -> bool {
         self.caps.suggestions
+    }
+
+    fn report_open_questions(&self) {
+        if self.prompts.is_running(self.running_prompt.load(Ordering::Relaxed)) {
+            self.send_state("requires_action");
+        }
     }
 
     fn request_permission(&self, request: PermissionRequest) -> BoxFuture<'_, PermissionAnswer> {

@@ -280,7 +280,7 @@ impl Client for HelperClient {
     }
 
     fn show_form(&self, mut form: ServerForm) -> BoxFuture<'_, FormOutcome> {
-        form.call = self.call.clone();
+        form.call = Some(self.call.clone());
         form.message = format!("{}: {}", self.name, form.message);
         if !self.in_background {
             return Box::pin(self.wait_for_user(self.session.client.show_form(form)));

@@ -1,9 +1,11 @@
 // Drives the agent as an editor does, with MCP servers that nobody here wrote, and plays the model.
 //
 //     node drive.mjs AGENT everything|everything-http|filesystem FOLDER MODULES
+//     node drive.mjs AGENT rmcp-stdio|rmcp-modern|rmcp-http FOLDER SERVER
 //
-// FOLDER is the agent's home and the project; MODULES holds the servers. Ends with 0 if all that was
-// called has answered as it should and no process of a server is left.
+// FOLDER is the agent's home and the project; MODULES holds the servers, and SERVER is the program that
+// tests/real/mcp/rust makes. Ends with 0 if all that was called has answered as it should and no process of a
+// server is left.
 
 import { spawn, execFileSync } from "node:child_process";
 import { createServer } from "node:http";
@@ -12,6 +14,7 @@ import { createInterface } from "node:readline";
 import { join } from "node:path";
 
 const [agentPath, which, folder, modules] = process.argv.slice(2);
+const isRmcp = which.startsWith("rmcp-");
 const LIMIT_MS = 30_000;
 const project = join(folder, "project");
 mkdirSync(project, { recursive: true });
@@ -44,10 +47,12 @@ const FILESYSTEM = [
   ["list_directory", { path: project }, /new\.txt/],
   ["read_text_file", { path: "/etc/hostname" }, /denied|outside/i],
 ];
-const plan = which === "filesystem" ? FILESYSTEM : EVERYTHING;
+// The plan of the running turn, and its requests to the model.
+let plan = [];
+let requests = [];
+let lastCall = 0;
 
 // The model: each request gets the next call.
-const requests = [];
 const model = createServer((request, response) => {
   let body = "";
   request.on("data", (piece) => (body += piece));
@@ -63,7 +68,7 @@ const model = createServer((request, response) => {
       const tool = asked.tools.find((it) => it.function.name === `mcp__real__${wanted}`);
       if (!tool) return fail(`${wanted} is not offered: ${asked.tools.map((it) => it.function.name)}`);
       const call = { name: tool.function.name, arguments: JSON.stringify(next[1]) };
-      say({ delta: { tool_calls: [{ index: 0, id: `c${requests.length}`, type: "function", function: call }] } });
+      say({ delta: { tool_calls: [{ index: 0, id: `c${++lastCall}`, type: "function", function: call }] } });
       say({ delta: {}, finish_reason: "tool_calls" });
     } else {
       say({ delta: { content: "All done." } });
@@ -75,6 +80,16 @@ const model = createServer((request, response) => {
 await new Promise((ready) => model.listen(0, "127.0.0.1", ready));
 
 async function reach() {
+  if (which === "rmcp-http") {
+    const child = spawn(modules, ["http"], { stdio: ["ignore", "pipe", "inherit"] });
+    process.on("exit", () => child.kill());
+    const lines = createInterface({ input: child.stdout });
+    const url = await new Promise((told) => lines.once("line", told));
+    return { type: "http", name: "real", url, headers: [] };
+  }
+  if (isRmcp) {
+    return { name: "real", command: modules, args: [which.slice("rmcp-".length)], env: [] };
+  }
   if (which === "filesystem") {
     return { name: "real", command: process.execPath, args: [server("server-filesystem"), project], env: [] };
   }
@@ -118,6 +133,12 @@ const agent = spawn(agentPath, [], {
 });
 const waiting = new Map();
 const cards = new Map();
+// All updates as text, what the agent has said, and the questions of servers.
+let shown = "";
+let said = "";
+const questions = [];
+// The turn is cancelled when an update looks like this.
+let cancelAt = null;
 let lastId = 0;
 const send = (message) => agent.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const call = (method, params) =>
@@ -133,8 +154,18 @@ createInterface({ input: agent.stdout }).on("line", (line) => {
     const { options } = message.params;
     const optionId = options.find((it) => it.kind === "allow_once").optionId;
     send({ id: message.id, result: { outcome: { outcome: "selected", optionId } } });
+  } else if (message.method === "elicitation/create") {
+    questions.push(message.params.message);
+    send({ id: message.id, result: { action: "accept", content: { name: "PELICAN" } } });
   } else if (message.method === "session/update") {
-    const { update } = message.params;
+    const { sessionId, update } = message.params;
+    const text = JSON.stringify(update);
+    shown += `${text}\n`;
+    if (update.sessionUpdate === "agent_message_chunk") said += update.content.text;
+    if (cancelAt?.test(text)) {
+      cancelAt = null;
+      send({ method: "session/cancel", params: { sessionId } });
+    }
     if (update.toolCallId) cards.set(update.toolCallId, { ...cards.get(update.toolCallId), ...update });
   } else if (waiting.has(message.id)) {
     waiting.get(message.id)(message);
@@ -142,25 +173,77 @@ createInterface({ input: agent.stdout }).on("line", (line) => {
   }
 });
 
-await call("initialize", { protocolVersion: 1, clientCapabilities: {} });
+const clientCapabilities = isRmcp ? { elicitation: { form: {} } } : {};
+await call("initialize", { protocolVersion: 1, clientCapabilities });
 const opened = await call("session/new", { cwd: project, mcpServers: [await reach()] });
 if (!opened.result) fail(JSON.stringify(opened));
 const { sessionId } = opened.result;
-const answer = await call("session/prompt", { sessionId, prompt: [{ type: "text", text: "go" }] });
-if (answer.result?.stopReason !== "end_turn") fail(JSON.stringify(answer));
 
-for (const [place, [name, , expected]] of plan.entries()) {
-  const results = requests[place + 1].messages.filter((it) => it.role === "tool");
-  const { content } = results.at(-1);
-  const text = typeof content === "string" ? content : JSON.stringify(content);
-  if (!expected.test(text)) fail(`${name} answered ${text.slice(0, 500)}`);
-  console.log(`${name}: ${text.slice(0, 100).replaceAll("\n", " ")}`);
+// Runs a turn in which the model makes these calls. Those without an expected result are not looked at.
+let callCount = 0;
+async function turn(text, calls, expectedStop = "end_turn") {
+  plan = calls;
+  requests = [];
+  const answer = await call("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+  if (answer.result?.stopReason !== expectedStop) fail(JSON.stringify(answer));
+  for (const [place, [name, , expected]] of calls.entries()) {
+    if (!expected) continue;
+    const results = requests[place + 1].messages.filter((it) => it.role === "tool");
+    const { content } = results.at(-1);
+    const text = typeof content === "string" ? content : JSON.stringify(content);
+    if (!expected.test(text)) fail(`${name} answered ${text.slice(0, 500)}`);
+    console.log(`${name}: ${text.slice(0, 100).replaceAll("\n", " ")}`);
+  }
+  callCount += calls.length;
+}
+
+function expect(what, text, expected) {
+  if (!expected.test(text)) fail(`${what}: ${expected} is not in ${text.slice(-2000)}`);
+}
+
+async function rmcpTurns() {
+  await turn("go", [
+    ["weather", { city: "Rome" }, /Rome[^]*degrees\W+21/],
+    ["walk", { steps: 5 }, /walked 5 steps/],
+    ["greet", {}, /Hello, PELICAN!/],
+    ["add", { a: 2, b: 3 }, which === "rmcp-modern" ? /5 as a task/ : /5 at once/],
+    ["read_resource", {}, /memo:\/\/today[^]*memo:\/\/\{day\}/],
+    ["read_resource", { uri: "memo://monday" }, /Nothing on monday/],
+    ["read_resource", { uri: "memo://today" }, /Buy milk/],
+    ["write_memo", { text: "Buy bread." }, /written/],
+    // Gives the server time to tell of the change.
+    ["walk", { steps: 3 }, /walked 3 steps/],
+    ["read_resource", { uri: "memo://today" }, /Buy bread/],
+  ]);
+  expect("the progress", shown, /real: Step \d \(\d of 5\)/);
+  expect("the question", questions.join("\n"), /^The MCP server real asks: Who are you\?$/);
+  const last = JSON.stringify(requests.at(-1).messages);
+  expect("the change", last, /memo:\/\/today of the MCP server real has changed/);
+
+  await turn("/real:hello", []);
+  if (requests.length > 0) fail("a prompt without its argument was sent to the model");
+  expect("the suggestions", said, /Missing arguments: who[^]*“Ada”, “Grace”/);
+  await turn("/real:hello Ada", []);
+  expect("the prompt", JSON.stringify(requests[0].messages), /Please say hello to Ada\./);
+
+  cancelAt = / of 600\)/;
+  await turn("go on", [["walk", { steps: 600 }]], "cancelled");
+  await turn("count", [
+    ["walk", { steps: 2 }, /walked 2 steps/],
+    ["ended_early", {}, /^1 ended early/],
+  ]);
+}
+
+if (isRmcp) {
+  await rmcpTurns();
+} else {
+  await turn("go", which === "filesystem" ? FILESYSTEM : EVERYTHING);
 }
 const open = [...cards.values()].filter((it) => !["completed", "failed"].includes(it.status));
 if (open.length > 0) fail(`open cards: ${JSON.stringify(open)}`);
 
 await call("session/close", { sessionId });
-if (which !== "everything-http") {
+if (!which.endsWith("-http")) {
   const children = execFileSync("ps", ["-eo", "ppid=,args="], { encoding: "utf8" });
   const left = children.split("\n").filter((it) => it.includes(folder) && it.includes(modules) && !it.includes("drive.mjs"));
   if (left.length > 0) fail(`left behind: ${left}`);
@@ -168,5 +251,5 @@ if (which !== "everything-http") {
 agent.stdin.end();
 const code = await new Promise((ended) => agent.on("exit", ended));
 if (code !== 0) fail(`the agent ended with ${code}`);
-console.log(`drive: ${plan.length} calls of ${which}`);
+console.log(`drive: ${callCount} calls of ${which}`);
 process.exit(0);

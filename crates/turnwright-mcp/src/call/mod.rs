@@ -293,8 +293,10 @@ impl<'a> CallInFlight<'a> {
         let interval = if is_early { FIRST_PROGRESS_INTERVAL } else { LATER_PROGRESS_INTERVAL };
         self.next_update = Instant::now() + interval;
         // A client that does not read misses progress, but not the result.
-        if self.caller.client.wait_for_capacity().now_or_never().is_some() {
-            let mut update = CallUpdate::new(self.caller.call.clone(), ToolCallStatus::InProgress);
+        if let Some(call) = self.caller.call.clone()
+            && self.caller.client.wait_for_capacity().now_or_never().is_some()
+        {
+            let mut update = CallUpdate::new(call, ToolCallStatus::InProgress);
             let server = escape_hidden_line(&self.server.spec.name);
             let said = escape_markdown(&format!("{server}: {text}"));
             update.content = Some(vec![CallContent::Text(said)]);

@@ -4,18 +4,23 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use crate::features::JsonObject;
 use crate::schema::first_mismatch;
+use crate::transport::{Peer, PeerError};
 use turnwright_rpc::RpcError;
 use turnwright_types::client::{Client, ElicitationModes, FormOutcome, ServerForm};
 use turnwright_types::effect::{escape_hidden_line, terminal_safe};
 use turnwright_types::ids::CallId;
+use turnwright_types::patience::timeout;
 use turnwright_types::{redact, text};
 
 /// Maximum length of a server's log message.
@@ -25,7 +30,7 @@ const MAX_QUESTION_CHARS: usize = 4_000;
 const MAX_QUESTIONS: usize = 20;
 /// Maximum length of the address of a page. It is shown as a whole or not at all.
 const MAX_ADDRESS_BYTES: usize = 4_000;
-/// The error of version 2025-11-25 for a call that requires the user to visit pages first.
+/// The error of version 2025-11-25 for a request that requires the user to visit pages first.
 const PAGES_REQUIRED: i32 = -32042;
 
 /// Handles what one server sends.
@@ -101,7 +106,8 @@ pub struct WaitingCalls(Arc<Mutex<Vec<WaitingCall>>>);
 /// A call that waits for a server, with the client whose user can be asked.
 #[derive(Clone)]
 pub struct WaitingCall {
-    pub call: CallId,
+    /// `None` if it is the user's prompt that waits.
+    pub call: Option<CallId>,
     pub client: Arc<dyn Client>,
     /// Cancelled with the turn and at the end of the call; cancels a pending question.
     pub cancel: CancellationToken,
@@ -111,7 +117,13 @@ pub struct WaitingCall {
 impl WaitingCall {
     /// Creates a call that waits until `cancel` is cancelled.
     pub fn new(call: CallId, client: Arc<dyn Client>, cancel: &CancellationToken) -> WaitingCall {
-        WaitingCall { call, client, cancel: cancel.child_token(), question_count: Arc::default() }
+        WaitingCall { call: Some(call), ..WaitingCall::of_prompt(client, cancel) }
+    }
+
+    /// Creates the call of a prompt that waits until `cancel` is cancelled.
+    pub fn of_prompt(client: Arc<dyn Client>, cancel: &CancellationToken) -> WaitingCall {
+        let cancel = cancel.child_token();
+        WaitingCall { call: None, client, cancel, question_count: Arc::default() }
     }
 }
 
@@ -207,8 +219,27 @@ pub(crate) async fn ask_user(server: &str, call: &WaitingCall, mut params: Value
     }
 }
 
-/// Asks the user to visit pages, if a call was refused because the server requires that first. Returns true if the
-/// user has visited all of them, so that the call can be sent again.
+/// Sends a request other than `tools/call`, and sends it again each time that the user has visited the pages that the
+/// server requires first. Returns `None` if the server does not answer within `limit`, which the user may exceed.
+pub(crate) async fn request_with_pages<T: DeserializeOwned>(
+    peer: &Peer,
+    method: &'static str,
+    params: JsonObject,
+    limit: Duration,
+    caller: &WaitingCall,
+) -> Option<Result<T, PeerError>> {
+    loop {
+        let answer = timeout(limit, peer.request(method, params.clone())).await.ok()?;
+        let Err(PeerError::ErrorResponse(refusal)) = &answer else { return Some(answer) };
+        // It ends: only so many questions are asked during one call.
+        if !visit_pages(&peer.handler().server, caller, refusal).await {
+            return Some(answer);
+        }
+    }
+}
+
+/// Asks the user to visit pages, if a request was refused because the server requires that first. Returns true if the
+/// user has visited all of them, so that the request can be sent again.
 pub(crate) async fn visit_pages(server: &str, call: &WaitingCall, refusal: &RpcError) -> bool {
     let data = refusal.data.as_ref().filter(|_| refusal.code == PAGES_REQUIRED);
     let pages = data.and_then(|data| data["elicitations"].as_array());

@@ -12,6 +12,7 @@ use super::tools::list_items;
 use super::{
     ContentBlock, JsonObject, Prompt, PromptArgument, PromptMessage, ResourceContents, Role,
 };
+use crate::call::server_requests::{WaitingCall, request_with_pages};
 use crate::server::{Server, ServerPhase};
 use crate::transport::Peer;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -111,11 +112,11 @@ impl PromptRequest {
         })
     }
 
-    /// Gets the prompt's messages from the server.
+    /// Gets the prompt's messages from the server, which may ask the user of `caller` to visit pages first.
     ///
     /// # Errors
     /// If there are none; the text is for the user.
-    pub async fn get(self) -> Result<Vec<PromptPart>, String> {
+    pub async fn get(self, caller: &WaitingCall) -> Result<Vec<PromptPart>, String> {
         let server = escape_hidden_line(&self.server.spec.name);
         let mut watch = self.server.watch();
         watch.wait_for(|state| state.phase != ServerPhase::Starting).await.ok();
@@ -144,13 +145,15 @@ impl PromptRequest {
             ("arguments".to_owned(), Value::Object(assigned)),
         ]);
         let limit = self.server.spec.timeouts.call;
-        let why = match timeout(limit, peer.request::<PromptResult>("prompts/get", params)).await {
-            Ok(Ok(result)) if !result.messages.is_empty() => {
+        let asking =
+            request_with_pages::<PromptResult>(&peer, "prompts/get", params, limit, caller);
+        let why = match asking.await {
+            Some(Ok(result)) if !result.messages.is_empty() => {
                 return Ok(prompt_parts(result.messages));
             }
-            Ok(Ok(_)) => "returned an empty prompt.".to_owned(),
-            Ok(Err(error)) => format!("returned an error: {}", line(&error.to_string())),
-            Err(_) => format!("did not answer within {} s.", limit.as_secs()),
+            Some(Ok(_)) => "returned an empty prompt.".to_owned(),
+            Some(Err(error)) => format!("returned an error: {}", line(&error.to_string())),
+            None => format!("did not answer within {} s.", limit.as_secs()),
         };
         Err(format!("The MCP server {server} {why}"))
     }

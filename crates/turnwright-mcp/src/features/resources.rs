@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::tools::list_items;
 use super::{JsonObject, Resource, ResourceContents, Tool};
+use crate::call::server_requests::{WaitingCall, request_with_pages};
 use crate::call::{CallError, ResultBlock, ToolResult, call_error, cancelled};
 use crate::schema::model_schema::bounded_text;
 use crate::transport::{Peer, PeerError};
@@ -35,24 +35,30 @@ pub fn tool(peer: &Peer, is_taken: impl Fn(&str) -> bool) -> Option<Tool> {
     serde_json::from_value(tool).ok()
 }
 
-/// Runs the tool.
+/// Runs the tool. The server may ask the user of `caller` to visit pages first.
 pub async fn call(
     peer: &Peer,
     arguments: &JsonObject,
     limit: Duration,
-    cancel: &CancellationToken,
+    caller: &WaitingCall,
 ) -> Result<ToolResult, CallError> {
     let running = async {
         match wanted_uri(arguments) {
-            Some(uri) => read(peer, uri).await,
-            None => Ok(vec![ResultBlock::Text(list(peer).await?)]),
+            Some(uri) => read(peer, uri, limit, caller).await,
+            None => match timeout(limit, list(peer)).await {
+                Ok(listed) => Ok(vec![ResultBlock::Text(listed?)]),
+                Err(_) => Err(timed_out(limit)),
+            },
         }
     };
-    match timeout(limit, cancel.run_until_cancelled(running)).await {
-        Ok(Some(read)) => read.map(|blocks| ToolResult { blocks, ..ToolResult::default() }),
-        Ok(None) => Err(cancelled().into()),
-        Err(_) => Err(format!("The server did not answer within {} s.", limit.as_secs()).into()),
+    match caller.cancel.run_until_cancelled(running).await {
+        Some(read) => read.map(|blocks| ToolResult { blocks, ..ToolResult::default() }),
+        None => Err(cancelled().into()),
     }
+}
+
+fn timed_out(limit: Duration) -> CallError {
+    format!("The server did not answer within {} s.", limit.as_secs()).into()
 }
 
 /// The resource that a call of the tool reads; `None` if it lists them.
@@ -60,10 +66,16 @@ pub fn wanted_uri(arguments: &JsonObject) -> Option<&str> {
     arguments.get("uri").and_then(Value::as_str).filter(|uri| !uri.is_empty())
 }
 
-pub(super) async fn read(peer: &Peer, uri: &str) -> Result<Vec<ResultBlock>, CallError> {
+pub(super) async fn read(
+    peer: &Peer,
+    uri: &str,
+    limit: Duration,
+    caller: &WaitingCall,
+) -> Result<Vec<ResultBlock>, CallError> {
     let params = JsonObject::from_iter([("uri".to_owned(), uri.into())]);
-    let mut result: Value =
-        peer.request("resources/read", params).await.map_err(|error| call_error(&error))?;
+    let asking = request_with_pages(peer, "resources/read", params, limit, caller);
+    let answer = asking.await.ok_or_else(|| timed_out(limit))?;
+    let mut result: Value = answer.map_err(|error| call_error(&error))?;
     if result["resultType"] == "input_required" {
         let why =
             "The server asks for input before it shows this, which is not supported for resources.";

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::tools::list_items;
 use super::{Tool, resources};
+use crate::call::server_requests::WaitingCall;
 use crate::call::{CallError, ResultBlock};
 use crate::transport::Peer;
 use turnwright_types::effect::{escape_hidden, escape_hidden_line};
@@ -44,10 +45,14 @@ pub struct ServerSkill {
 
 impl ServerSkill {
     /// Reads an entry of the list. Skills without digests are left out: their text could change after it was allowed.
+    /// So are those that only a user may invoke.
     fn parse(entry: &Value) -> Option<ServerSkill> {
         let uri = entry["uri"].as_str().filter(|uri| uri.len() <= MAX_URI_BYTES)?;
         let name = entry["frontmatter"]["name"].as_str().filter(|name| is_slug(name))?;
         let description = entry["frontmatter"]["description"].as_str()?;
+        if entry["frontmatter"]["disable-model-invocation"] == true {
+            return None;
+        }
         let folder = uri.strip_suffix(TEXT_FILE)?;
         if !folder.ends_with(&format!("/{name}/")) || entry.to_string().len() > MAX_ENTRY_BYTES {
             return None;
@@ -74,17 +79,23 @@ impl ServerSkill {
     }
 
     /// Loads the skill's text without front matter, or another of its files by its path. Hidden characters are escaped.
+    /// The server may ask the user of `caller` to visit pages first.
     ///
     /// # Errors
     /// If the file cannot be loaded or is not the listed one; the text is for the model.
-    pub async fn load(&self, peer: &Peer, path: &str) -> Result<String, String> {
+    pub async fn load(
+        &self,
+        peer: &Peer,
+        path: &str,
+        caller: &WaitingCall,
+    ) -> Result<String, String> {
         let name = &self.name;
         let uri = format!("{}{}", self.folder, if path.is_empty() { TEXT_FILE } else { path });
         let digest = self.files.get(&uri).ok_or_else(|| format!("{name} has no such file."))?;
-        let blocks = match timeout(LOAD_TIMEOUT, resources::read(peer, &uri)).await {
-            Ok(Ok(blocks)) => blocks,
-            Ok(Err(CallError::Failed(why))) => return Err(why),
-            _ => return Err("The server did not answer.".to_owned()),
+        let blocks = match resources::read(peer, &uri, LOAD_TIMEOUT, caller).await {
+            Ok(blocks) => blocks,
+            Err(CallError::Failed(why)) => return Err(why),
+            Err(CallError::ConnectionLost) => return Err("The server did not answer.".to_owned()),
         };
         let read = match blocks.as_slice() {
             [ResultBlock::Embedded { text, .. }] if text.len() <= MAX_FILE_BYTES => Some(text),
@@ -164,7 +175,7 @@ mod tests {
         json!({
             "uri": uri,
             "frontmatter": { "name": path.rsplit('/').next(), "description": "Helps.",
-                "allowed-tools": "*" },
+                "allowed-tools": "*", "disable-model-invocation": false },
             "resources": [{ "uri": uri, "digest": format!("sha256:{}", "a".repeat(64)) }],
         })
     }
@@ -180,6 +191,7 @@ mod tests {
             ("/frontmatter/name", json!("Refunds")),
             ("/frontmatter/name", json!("../refunds")),
             ("/frontmatter/description", json!(null)),
+            ("/frontmatter/disable-model-invocation", json!(true)),
             ("/frontmatter/allowed-tools", json!("x".repeat(40_000))),
             ("/resources", json!("dynamic")),
             ("/resources", json!([])),

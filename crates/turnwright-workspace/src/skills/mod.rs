@@ -160,17 +160,19 @@ fn list_files(base: &Path, below: &Path, depth: usize, files: &mut Vec<PathBuf>)
     }
 }
 
-/// Returns the text after the front matter if that gives a skill this name and description. Of the description only
-/// letters and digits are compared, because there are several ways to quote and wrap it.
+/// Returns the text after the front matter if that gives a skill this name and description, and lets a model invoke it.
+/// Of the description, white space and the marks of quoting are not compared, because there are several ways to quote
+/// and wrap it.
 pub fn described_body<'a>(text: &'a str, name: &str, description: &str) -> Option<&'a str> {
     let (head, body) = front_matter::split(text);
     let words = head.description.unwrap_or_default();
-    let is_same = head.name.as_deref() == Some(name)
-        && words
-            .chars()
-            .filter(|char| char.is_alphanumeric())
-            .eq(description.chars().filter(|char| char.is_alphanumeric()));
-    is_same.then_some(body)
+    let is_same = head.name.as_deref() == Some(name) && compared(&words).eq(compared(description));
+    (is_same && !head.is_user_only).then_some(body)
+}
+
+/// The characters of a description that are compared.
+fn compared(description: &str) -> impl Iterator<Item = char> {
+    description.chars().filter(|char| !char.is_whitespace() && !"\"'\\".contains(*char))
 }
 
 /// A line for each skill that the model may load; `None` if there are none. The more skills there
@@ -514,6 +516,12 @@ mod tests {
             ),
             ("---\nname: b\ndescription: Does it.\n---\nDo.", None),
             ("---\nname: a\ndescription: Does all.\n---\nDo.", None),
+            ("---\nname: a\ndescription: Does it?\n---\nDo.", None),
+            ("---\nname: a\ndescription: 'Does  it.'\n---\nDo.", Some("Do.")),
+            (
+                "---\nname: a\ndescription: Does it.\ndisable-model-invocation: true\n---\nDo.",
+                None,
+            ),
             ("---\nname: a\n---\nDo.", None),
             ("Do.", None),
         ];

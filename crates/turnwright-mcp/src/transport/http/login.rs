@@ -152,13 +152,17 @@ fn check_endpoints(server: &AuthorizationMetadata) -> Result<(), AuthError> {
 }
 
 fn is_encrypted_or_local(url: &Url) -> bool {
-    let is_local = match url.host() {
+    url.scheme() == "https" || url.scheme() == "http" && is_local(url)
+}
+
+/// Returns true if a URL names this machine.
+fn is_local(url: &Url) -> bool {
+    match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
-    };
-    url.scheme() == "https" || url.scheme() == "http" && is_local
+    }
 }
 
 /// Returns true if the response names the issuer of this server, letter by letter, or may do without a name
@@ -383,15 +387,9 @@ impl ServerLogin {
     async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
         let url = self.url.clone();
         // Blocking, because the system's certificates are read.
-        let built = spawn_blocking(move || {
-            turnwright_http::install_tls_provider();
-            AuthorizationManager::new_allowing_private_addresses(url).now_or_never()
-        });
-        let mut manager = built
-            .await
-            .ok()
-            .flatten()
-            .unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
+        let built = spawn_blocking(move || build_manager(url)).await;
+        let mut manager =
+            built.unwrap_or_else(|error| Err(AuthError::InternalError(error.to_string())))?;
         manager.set_credential_store(self.clone());
         Ok(manager)
     }
@@ -423,6 +421,26 @@ impl ServerLogin {
             }
         }
     }
+}
+
+fn build_manager(url: Url) -> Result<AuthorizationManager, AuthError> {
+    let client = http_client(&url)?;
+    let mut manager = AuthorizationManager::new_allowing_private_addresses(url)
+        .now_or_never()
+        .unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
+    manager.with_client(client)?;
+    Ok(manager)
+}
+
+/// Creates the HTTP client for the login to a server. It follows no redirects: they could lead the registration to an
+/// address that was not checked. For a server on another machine it sends nothing without encryption, not even the
+/// requests that find out who issues the tokens.
+fn http_client(server: &Url) -> reqwest::Result<reqwest::Client> {
+    let builder = turnwright_http::client_builder()
+        .timeout(STEP_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .https_only(!is_local(server));
+    turnwright_http::build_client(builder, true)
 }
 
 /// Runs blocking file I/O.
@@ -577,6 +595,24 @@ mod tests {
                 assert!(why.contains(&format!("`{name}`")), "{address}: {why}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn the_login_of_a_server_elsewhere_sends_nothing_without_encryption() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let plain = format!("http://{}/", listener.local_addr().unwrap());
+        let far = http_client(&Url::parse("https://a.example/mcp").unwrap()).unwrap();
+        assert!(far.get(&plain).send().await.is_err());
+        assert!(listener.accept().now_or_never().is_none());
+        // A server on this machine may have its authorization server there.
+        let near = http_client(&Url::parse("http://localhost:1/mcp").unwrap()).unwrap();
+        let answer = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_path(&mut stream).await.unwrap();
+            respond(&mut stream, "200 OK", "").await.unwrap();
+        };
+        let (sent, ()) = tokio::join!(near.get(&plain).send(), answer);
+        assert!(sent.unwrap().status().is_success());
     }
 
     #[test]

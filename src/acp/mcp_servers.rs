@@ -54,7 +54,9 @@ fn normalize_servers(params: &mut Value) -> Result<(), String> {
     };
     if list.len() > MAX_SERVERS {
         let count = list.len();
-        return Err(format!("`mcpServers` has {count} servers; at most {MAX_SERVERS} are possible"));
+        return Err(format!(
+            "`mcpServers` has {count} servers; at most {MAX_SERVERS} are possible"
+        ));
     }
     for (index, server) in list.iter_mut().enumerate() {
         let place = format!("mcpServers[{index}]");

@@ -518,10 +518,7 @@ mod tests {
             ("---\nname: a\ndescription: Does all.\n---\nDo.", None),
             ("---\nname: a\ndescription: Does it?\n---\nDo.", None),
             ("---\nname: a\ndescription: 'Does  it.'\n---\nDo.", Some("Do.")),
-            (
-                "---\nname: a\ndescription: Does it.\ndisable-model-invocation: true\n---\nDo.",
-                None,
-            ),
+            ("---\nname: a\ndescription: Does it.\ndisable-model-invocation: true\n---\nDo.", None),
             ("---\nname: a\n---\nDo.", None),
             ("Do.", None),
         ];

@@ -42,7 +42,8 @@ settings! {
         }
             "The model with which sessions start: NAME/model, a model of the default endpoint, or offline.",
             "the model: `NAME/model`, or `model` at the default endpoint, or `offline`, the built-in one; if not \
-             set, `gpt-5-mini` at OpenAI";
+             set, `gpt-5-mini` at OpenAI",
+            wrong [r#"modle = "x""#, "model = 7"];
         pub(crate) mode: Option<String> => wrong_mode {
             words: (Mode::ALL.map(Mode::id)),
             default: (Mode::default().id()),
@@ -50,27 +51,36 @@ settings! {
         }
             "The mode in which sessions start, which decides what runs without a question.",
             "the mode in which sessions start: `plan`, `ask` (default), `auto-edit`, `auto` or `full` \
-             ([permissions.md](permissions.md))";
+             ([permissions.md](permissions.md))",
+            wrong [r#"mode = "all""#, "TURNWRIGHT_MODE=all"];
         pub(crate) max_turn_requests: Option<NonZeroU32> {
             default: DEFAULT_MAX_TURN_REQUESTS,
             flag: "--budget",
             variable: MAX_TURN_REQUESTS_VARIABLE,
         }
             "The most requests to the model for one prompt.",
-            "the maximum number of requests to the model for one prompt; 100";
+            "the maximum number of requests to the model for one prompt; 100",
+            wrong [
+                "max_turn_requests = 0",
+                r#"max_turn_requests = "many""#,
+                "TURNWRIGHT_MAX_TURN_REQUESTS=many",
+            ];
         pub(crate) effort: Option<String> => wrong_effort {
             words: (ReasoningEffort::ALL.map(ReasoningEffort::id)),
             default: (ReasoningEffort::default().id()),
         }
             "The reasoning effort of the model.",
-            "reasoning effort: `default`, `none`, `low`, `medium`, `high`";
+            "reasoning effort: `default`, `none`, `low`, `medium`, `high`",
+            wrong [r#"effort = "huge""#];
         pub(crate) list_models: Option<bool> { default: true }
             "Whether an endpoint may be asked for its list of models.",
-            "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`";
+            "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`",
+            wrong [r#"list_models = "yes""#];
         pub(crate) silence_seconds: Option<NonZeroU32> { examples: [300] }
             "The most seconds that a model may send nothing; 300 if not set, 600 for a local server.",
             "how long a model may stay silent, in seconds; 300, or 600 for a local server \
-             ([behaviour.md](behaviour.md#the-model))";
+             ([behaviour.md](behaviour.md#the-model))",
+            wrong ["silence_seconds = 0"];
         pub(crate) models: ModelsSection {} "What holds for all models.";
         pub(crate) agent: AgentSection {} "What the model is told of itself.";
         pub(crate) checks: CheckTable => wrong_checks {
@@ -78,7 +88,8 @@ settings! {
             examples: [{ "rust": "cargo check --message-format short" }],
         }
             "Commands that run before the first edit of a turn and after the last, of which the model is told what \
-             is new.";
+             is new.",
+            wrong [r#"checks.rust = """#];
         pub(crate) web: WebSection {} "What `web_fetch` may reach.";
         pub(crate) acp: AcpSection {} "How editors are spoken to.";
         pub(crate) sessions: SessionRetention {} "How long and how much session data is kept.";
@@ -151,7 +162,8 @@ settings! {
     pub section AgentSection {
         pub name: Option<String> => wrong_name { examples: ["Ada"] }
             "The name under which the agent answers.",
-            "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
+            "the name that the agent goes by instead of turnwright: one line of at most 100 characters",
+            wrong [r#"agent.name = """#];
         pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
             "Instructions that follow the built-in ones in each request.",
             "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
@@ -183,7 +195,8 @@ settings! {
         }
             "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
             "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
-             port, any port. Each still needs approval";
+             port, any port. Each still needs approval",
+            wrong [r#"web.allow = ["http://localhost:3000/"]"#];
     }
 }
 
@@ -194,10 +207,12 @@ settings! {
     pub section SessionRetention {
         pub keep_days: u32 = 90 {}
             "Sessions without activity for this many days are deleted; 0 keeps them forever.",
-            "sessions without activity for this many days are deleted; 90 by default, 0 keeps them forever";
+            "sessions without activity for this many days are deleted; 90 by default, 0 keeps them forever",
+            wrong ["sessions.keep_days = -1"];
         pub max_size: u64 = 1024 {}
             "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
-            "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
+            "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit",
+            wrong [r#"sessions.max_size = "1 GB""#];
     }
 }
 
@@ -211,33 +226,47 @@ settings! {
             "The base URL of the API; optional for a well-known name.",
             "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \
              of a request (`/chat/completions`, `/v1/models` …), that part is left off, here, in variables and in \
-             `turnwright login`";
+             `turnwright login`",
+            wrong [
+                r#"providers.x.base_url = "localhost:8000/v1""#,
+                r#"providers.groq.base_url = "http://localhost:8000/v1""#,
+            ];
         pub(crate) api: Option<String> => wrong_api { words: ["chat", "responses"], default: "chat" }
             "Chat Completions (chat, the default) or OpenAI's Responses API (responses).",
-            "`chat` (Chat Completions, default) or `responses`";
+            "`chat` (Chat Completions, default) or `responses`",
+            wrong [r#"providers.x.api = "completions""#];
         pub(crate) key_env: Option<String> {}
             "The name of the environment variable that holds the key.",
-            "the variable that holds the key";
+            "the variable that holds the key",
+            wrong [r#"providers.x.key_env = ["A"]"#];
         pub(crate) key_file: Option<String> {}
             "A file that holds only the key, if there is no `key_env` or its variable is not set.",
             "a file that holds only the key; `~/` is the home folder, other paths are relative to the settings file. \
              Used if `key_env` is missing or its variable is not set";
         #[serde(deserialize_with = "is_present")]
-        key: bool { hidden: true } "A mistake: keys do not belong in this file. The value is not read.";
+        key: bool { hidden: true } "A mistake: keys do not belong in this file. The value is not read.",
+            wrong [r#"providers.x.key = "…""#];
         #[serde(deserialize_with = "is_present")]
         api_key: bool { hidden: true } "The same mistake.";
         pub(crate) headers: BTreeMap<String, String> {}
             "Headers of each request; a value $NAME is taken from that environment variable.",
-            "headers for each request. A value `$NAME` is taken from that variable";
+            "headers for each request. A value `$NAME` is taken from that variable",
+            wrong [r#"providers.x.headers = "X-Title""#];
         pub(crate) models: Vec<String> {}
             "Models to offer without asking the endpoint.",
-            "models to offer without asking the endpoint for its list";
+            "models to offer without asking the endpoint for its list",
+            wrong [r#"providers.x.models = "m""#];
         pub(crate) quirks: Map<String, Value> => wrong_quirks {}
             "Special needs of the server, in addition to what is known about it.",
-            "special needs of the server or its models, in addition to what the agent knows about them";
+            "special needs of the server or its models, in addition to what the agent knows about them",
+            wrong [
+                "providers.x.quirks = { nonsense = 1 }",
+                r#"providers.x.quirks = { images = "often" }"#,
+            ];
         pub(crate) request: Map<String, Value> => reserved_field_errors {}
             "Further fields of each request, such as temperature or top_p.",
-            "additional fields for each request to this provider";
+            "additional fields for each request to this provider",
+            wrong ["providers.x.request = { stream = false }"];
         pub(crate) model: BTreeMap<String, ModelSection> {}
             "Settings of single models of this provider by their name.";
     }
@@ -251,7 +280,8 @@ settings! {
         pub(crate) window: Option<u64> {}
             "The context window in tokens.",
             "context window in tokens; overrides what the server reports (`TURNWRIGHT_CONTEXT_WINDOW` in turn \
-             overrides it for the model that the process starts with)";
+             overrides it for the model that the process starts with)",
+            wrong ["providers.x.model.m.window = -1", "TURNWRIGHT_CONTEXT_WINDOW=0"];
         pub(crate) max_output: Option<u64> {}
             "The most output tokens of one answer.",
             "the maximum number of output tokens in one answer";
@@ -260,10 +290,12 @@ settings! {
             "as above, for this model; overrides the provider's quirks key by key";
         pub(crate) request: Map<String, Value> => reserved_field_errors {}
             "Further fields of each request to this model, which override those of its provider.",
-            "as above, for this model";
+            "as above, for this model",
+            wrong ["providers.x.model.m.request = { max_tokens = 9 }"];
         pub(crate) price: Option<Price> {}
             "US dollars per million tokens of input, of output and, if it differs, of cached input.",
-            "`input`, `output` and, if it differs, `cached`: US dollars per million tokens";
+            "`input`, `output` and, if it differs, `cached`: US dollars per million tokens",
+            wrong ["providers.x.model.m.price = { input = 1 }"];
     }
 }
 
@@ -458,10 +490,13 @@ settings! {
             default: [],
             examples: [["exec(cargo test)", "fetch(domain:docs.rs)"]],
         }
-            "Patterns of calls that run without a question.";
+            "Patterns of calls that run without a question.",
+            wrong [r#"permissions.allow = ["exec("]"#];
         pub ask: Vec<String> { default: [], examples: [["exec(git push)"]] }
-            "Patterns of calls that always need your approval.";
-        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } "Patterns of calls that are refused.";
+            "Patterns of calls that always need your approval.",
+            wrong [r#"permissions.ask = ["run(ls)"]"#];
+        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } "Patterns of calls that are refused.",
+            wrong [r#"permissions.deny = "exec""#];
         pub rule: Vec<RuleEntry> {
             examples: [[{
                 "effect": "allow",
@@ -471,7 +506,11 @@ settings! {
                 "why": "it is harmless"
             }]],
         }
-            "Rules with examples, which are checked whenever the file is read.";
+            "Rules with examples, which are checked whenever the file is read.",
+            wrong [
+                r#"permissions.rule = [{ effect = "perhaps", when = "exec(ls)" }]"#,
+                r#"permissions.rule = [{ effect = "deny", when = "exec(ls)", match = ["rm x"] }]"#,
+            ];
     }
 }
 

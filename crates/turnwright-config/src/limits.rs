@@ -18,7 +18,8 @@ settings! {
              asked; `true`";
         turn_tokens: Option<NonZeroU64> { examples: [2_000_000] }
             "The most tokens of one turn, of all its requests and answers together.",
-            "tokens of all requests and answers of a turn together, as counted by the server";
+            "tokens of all requests and answers of a turn together, as counted by the server",
+            wrong ["limits.turn_tokens = 0"];
         turn_cost: Option<f64> => wrong_limit { examples: [2.5] }
             "The most US dollars of one turn, if the price of the model is known.",
             "US dollars of a turn, as reported by the server, or else computed from the model's `price`; with \
@@ -34,7 +35,8 @@ settings! {
             "as `turn_tokens`, for a session";
         session_cost: Option<f64> => wrong_limit { examples: [10.0] }
             "The most US dollars of a session, if the price of the model is known.",
-            "as `turn_cost`, for a session";
+            "as `turn_cost`, for a session",
+            wrong ["limits.session_cost = -1"];
         session_minutes: Option<NonZeroU32> { examples: [600] }
             "The most minutes of a session in which a turn runs.",
             "minutes in which a turn runs, including time spent waiting for you";

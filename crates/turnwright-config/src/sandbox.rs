@@ -19,26 +19,32 @@ settings! {
         }
             "The network access of commands.",
             "`loopback` (the default except on macOS: [the network of the \
-             session](permissions.md#working-in-the-sandbox)), `off` or `on`";
+             session](permissions.md#working-in-the-sandbox)), `off` or `on`",
+            wrong [r#"sandbox.network = "maybe""#];
         pub(crate) read: Option<String> => wrong_read { words: READS, default: "all" }
             "What commands may read: all, or strict for the project, the system, `write` and `caches`.",
-            "`all` (default) or `strict`: only the project, the system and the paths in `write` and `caches`";
+            "`all` (default) or `strict`: only the project, the system and the paths in `write` and `caches`",
+            wrong [r#"sandbox.read = "some""#];
         pub(crate) write: Vec<String> => wrong_paths { default: [], examples: [["/data"]] }
             "Writable files and folders besides the project; each begins with / or ~/.",
-            "writable files and folders besides the project, absolute or with `~/`";
+            "writable files and folders besides the project, absolute or with `~/`",
+            wrong [r#"sandbox.write = ["here"]"#];
         pub(crate) caches: Option<Vec<String>> => wrong_paths {
             examples: [["~/.cargo/registry", "~/.npm", "~/.cache"]],
         }
             "Caches of package managers, writable for this project only; the usual ones if not set.",
             "caches of package managers: commands may change them for this project only; default: those of cargo, \
              rustup, npm, pnpm, yarn, bun, go, gradle, maven, pip, pipx, uv, poetry, pipenv and gem, `~/.cache`, and \
-             the folders into which these install programs for you, such as `~/.local/bin`";
+             the folders into which these install programs for you, such as `~/.local/bin`",
+            wrong [r#"sandbox.caches = [".npm"]"#];
         pub(crate) hide: Vec<String> => wrong_paths { default: [], examples: [["~/.ssh"]] }
             "Unreadable files and folders; each begins with / or ~/.",
-            "unreadable files and folders";
+            "unreadable files and folders",
+            wrong [r#"sandbox.hide = ["secrets"]"#];
         pub(crate) protect: Vec<String> => wrong_protected { default: [], examples: [["deploy"]] }
             "Read-only paths in the project, relative to it; no patterns.",
-            "read-only paths in the project, relative to it; patterns are not supported";
+            "read-only paths in the project, relative to it; patterns are not supported",
+            wrong [r#"sandbox.protect = ["../x"]"#, r#"sandbox.protect = ["*.sh"]"#];
         pub(crate) memory_mb: Option<NonZeroU32> { examples: [8000] }
             "How much memory a command may hold, in MiB; three quarters of the machine's if not set.",
             "a command or local MCP server that holds more memory than this, in MiB, is stopped (Linux); default: \

@@ -39,10 +39,24 @@ pub(crate) struct Row {
     /// The meaning in a table of the manual.
     #[cfg(test)]
     pub(crate) manual: &'static str,
+    /// Wrong entries, of which the manual has what is said.
+    #[cfg(test)]
+    pub(crate) wrong: &'static [&'static str],
+    /// The name of the function that checks the value.
+    #[cfg(test)]
+    pub(crate) check: &'static str,
+    /// The settings of a section, or of each entry of a table.
+    #[cfg(test)]
+    pub(crate) rows: fn() -> &'static [Row],
 }
 
 fn nothing() -> Value {
     Value::Null
+}
+
+#[cfg(test)]
+fn no_rows() -> &'static [Row] {
+    &[]
 }
 
 impl Row {
@@ -65,6 +79,12 @@ impl Row {
             variable: "",
             #[cfg(test)]
             manual: "",
+            #[cfg(test)]
+            wrong: &[],
+            #[cfg(test)]
+            check: "",
+            #[cfg(test)]
+            rows: no_rows,
         }
     }
 
@@ -137,6 +157,12 @@ pub(crate) trait SettingType {
 
     fn schema() -> SchemaNode;
 
+    /// The settings of a section, or of each entry of a table.
+    #[cfg(test)]
+    fn rows() -> &'static [Row] {
+        no_rows()
+    }
+
     /// The value in one line; `None` if it is not set, or is no single value.
     fn shown(&self) -> Option<String> {
         None
@@ -206,6 +232,11 @@ impl<T: SettingType> SettingType for Option<T> {
         T::schema()
     }
 
+    #[cfg(test)]
+    fn rows() -> &'static [Row] {
+        T::rows()
+    }
+
     fn shown(&self) -> Option<String> {
         // An empty list is a value, too.
         self.as_ref().map(|value| value.shown().unwrap_or_default())
@@ -224,6 +255,11 @@ impl<T: SettingType> SettingType for BTreeMap<String, T> {
         object(json!({ "type": "object", "additionalProperties": T::schema() }))
     }
 
+    #[cfg(test)]
+    fn rows() -> &'static [Row] {
+        T::rows()
+    }
+
     fn wrong_values(&self, key: &str) -> Vec<String> {
         // The names of models contain dots and slashes.
         let is_quoted = key.rsplit('.').next() == Some("model");
@@ -240,12 +276,15 @@ impl<T: SettingType> SettingType for BTreeMap<String, T> {
 /// ```text
 /// name: Type = initial => check { part: value }
 ///     "A sentence that describes the setting, for the JSON Schema and the template.",
-///     "its meaning in the manual";
+///     "its meaning in the manual",
+///     wrong ["name = wrong value"];
 /// ```
 ///
 /// * `= initial` is the value without an entry, unless it is that of `Type::default()`.
 /// * `=> check` is a function from the full key and a value that is set to what is wrong with it.
 /// * The parts are fields of [`Row`]. `words`, `default` and `examples` are written as JSON.
+/// * `wrong` has lines of a file, and variables with their values, of which the manual has what is said. Each check
+///   needs one; a value of another type needs none.
 ///
 /// All of these may be left out, and so may the meaning, which sections do not have.
 macro_rules! settings {
@@ -261,7 +300,8 @@ macro_rules! settings {
             $(
                 $(#[serde($($serde:tt)+)])?
                 $field_visibility:vis $field:ident: $type:ty $(= $initial:tt)? $(=> $check:ident)?
-                { $($part:ident: $value:tt),* $(,)? } $description:literal $(, $manual:literal)?;
+                { $($part:ident: $value:tt),* $(,)? }
+                $description:literal $(, $manual:literal)? $(, wrong $wrong:tt)?;
             )+
         }
     ) => {
@@ -288,6 +328,16 @@ macro_rules! settings {
                     $($part: settings!(@part $part $value),)*
                     #[cfg(test)]
                     manual: concat!($($manual)?),
+                    $(
+                        #[cfg(test)]
+                        wrong: &$wrong,
+                    )?
+                    $(
+                        #[cfg(test)]
+                        check: stringify!($check),
+                    )?
+                    #[cfg(test)]
+                    rows: <$type as $crate::table::SettingType>::rows,
                     ..$crate::table::Row::new(
                         stringify!($field),
                         $description,
@@ -306,6 +356,11 @@ macro_rules! settings {
 
             fn schema() -> $crate::table::SchemaNode {
                 $crate::table::section_schema($name::ROWS)
+            }
+
+            #[cfg(test)]
+            fn rows() -> &'static [$crate::table::Row] {
+                $name::ROWS
             }
 
             fn entries(&self) -> Vec<(&'static $crate::table::Row, Option<String>)> {

@@ -38,6 +38,20 @@ impl SettingsSnapshot<'_> {
         wrong
     }
 
+    /// All errors and warnings about the settings, a sentence each, with these errors in the values and rules.
+    pub fn errors_and_warnings(&self, mut errors: Vec<String>) -> (Vec<String>, Vec<String>) {
+        // Sessions name these servers in a notice of their own.
+        let unusable = self.mcp_settings().broken.into_iter();
+        let path = self.config.file_path();
+        errors.extend(unusable.map(|(name, why)| {
+            format!("{path}: `mcp.servers.{}` is not used: {why}", name.escape_debug())
+        }));
+        errors.extend(self.model_without_provider().map(|_| self.missing_model()));
+        let mut warnings = self.warnings();
+        warnings.retain(|warning| !errors.contains(warning));
+        (errors, warnings)
+    }
+
     /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
     /// elsewhere; [`Config::locate_problem`] adds the line to their problems.
     pub fn file_problems(&self) -> Vec<String> {

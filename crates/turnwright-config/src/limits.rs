@@ -46,8 +46,8 @@ settings! {
 impl LimitsSection {
     /// The limits that are set, by the names of their settings.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let limits = self.entries().into_iter().filter(|(row, _)| is_amount(row));
-        limits.filter_map(|(row, number)| Some((row.key, number?.parse().ok()?)))
+        let limits = self.entries("").into_iter().filter(|entry| is_amount(entry.row));
+        limits.filter_map(|entry| Some((entry.row.key, entry.set?.parse().ok()?)))
     }
 }
 

@@ -147,6 +147,29 @@ pub(crate) fn full_key(parent: &str, key: &str) -> String {
     if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") }
 }
 
+/// A setting with its full key.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: String,
+    pub(crate) row: &'static Row,
+    /// The value that is set, in one line; `None` for a section and its like, which have no single value.
+    pub(crate) set: Option<String>,
+}
+
+/// The entries of a section that has this key: each of its settings with the value, followed by those that are in it.
+pub(crate) fn section_entries(
+    key: &str,
+    rows: &'static [Row],
+    values: impl IntoIterator<Item = (Option<String>, Vec<Entry>)>,
+) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (row, (set, inner)) in rows.iter().zip(values) {
+        entries.push(Entry { key: full_key(key, row.key), row, set });
+        entries.extend(inner);
+    }
+    entries
+}
+
 /// A type that the value of a setting can have.
 pub(crate) trait SettingType {
     /// The type of a value that is set.
@@ -168,8 +191,9 @@ pub(crate) trait SettingType {
         None
     }
 
-    /// The rows of a section, each with the value that is set.
-    fn entries(&self) -> Vec<(&'static Row, Option<String>)> {
+    /// The settings of a section that has this key, and of the sections in it. Tables whose keys the user chooses have
+    /// none.
+    fn entries(&self, _key: &str) -> Vec<Entry> {
         Vec::new()
     }
 
@@ -363,12 +387,16 @@ macro_rules! settings {
                 $name::ROWS
             }
 
-            fn entries(&self) -> Vec<(&'static $crate::table::Row, Option<String>)> {
-                let values = [$(
+            fn entries(&self, key: &str) -> Vec<$crate::table::Entry> {
+                let values = [$((
                     $crate::table::SettingType::shown(&self.$field)
                         $(.filter(|_| self.$field != $initial))?,
-                )+];
-                $name::ROWS.iter().zip(values).collect()
+                    $crate::table::SettingType::entries(
+                        &self.$field,
+                        &$crate::table::full_key(key, stringify!($field)),
+                    ),
+                ),)+];
+                $crate::table::section_entries(key, $name::ROWS, values)
             }
 
             fn wrong_values(&self, key: &str) -> Vec<String> {
@@ -411,7 +439,7 @@ mod tests {
     }
 
     fn set(houses: &BTreeMap<String, House>) -> Vec<(&'static str, Option<String>)> {
-        houses["one"].entries().into_iter().map(|(row, text)| (row.key, text)).collect()
+        houses["one"].entries("").into_iter().map(|entry| (entry.row.key, entry.set)).collect()
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! that have no effect. The policy crate parses the rules. Does no I/O.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::Path;
@@ -31,10 +32,11 @@ use turnwright_types::redact;
 use turnwright_types::shell_script::Check;
 
 settings! {
-    /// The user's settings file.
+    /// The user's settings file. Other crates see what holds as it stands there. What a flag, a variable or a project
+    /// can change is a question for the snapshot or the effective policy.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
-    pub(crate) section ConfigFile {
+    pub section ConfigFile {
         pub(crate) model: Option<String> {
             examples: ["openai/gpt-5-mini", "ollama/qwen3-coder", "offline"],
             flag: "--model",
@@ -82,7 +84,7 @@ settings! {
              ([behaviour.md](behaviour.md#the-model))",
             wrong ["silence_seconds = 0"];
         pub(crate) models: ModelsSection {} "What holds for all models.";
-        pub(crate) agent: AgentSection {} "What the model is told of itself.";
+        pub agent: AgentSection {} "What the model is told of itself.";
         pub(crate) checks: CheckTable => wrong_checks {
             each: "A command in one line that fails, or prints where, if something is wrong.",
             examples: [{ "rust": "cargo check --message-format short" }],
@@ -90,10 +92,10 @@ settings! {
             "Commands that run before the first edit of a turn and after the last, of which the model is told what \
              is new.",
             wrong [r#"checks.rust = """#];
-        pub(crate) web: WebSection {} "What `web_fetch` may reach.";
-        pub(crate) acp: AcpSection {} "How editors are spoken to.";
-        pub(crate) sessions: SessionRetention {} "How long and how much session data is kept.";
-        pub(crate) limits: LimitsSection {}
+        pub web: WebSection {} "What `web_fetch` may reach.";
+        pub acp: AcpSection {} "How editors are spoken to.";
+        pub sessions: SessionRetention {} "How long and how much session data is kept.";
+        pub limits: LimitsSection {}
             "What a turn and a session may use up; without a number there is no limit.";
         pub(crate) permissions: PermissionSection {}
             "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
@@ -175,7 +177,7 @@ settings! {
     /// `[acp]`.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
-    pub(crate) section AcpSection {
+    pub section AcpSection {
         pub(crate) v2: Option<bool> { default: true }
             "Whether an editor that asks for version 2 of the Agent Client Protocol gets it; otherwise it gets \
              version 1.",
@@ -188,8 +190,8 @@ settings! {
     /// `[web]`.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
-    pub(crate) section WebSection {
-        pub(crate) allow: Vec<String> => wrong_hosts {
+    pub section WebSection {
+        pub allow: Vec<String> => wrong_hosts {
             default: [],
             examples: [["localhost:3000", "10.0.0.7"]],
         }
@@ -218,7 +220,7 @@ settings! {
 
 settings! {
     /// `[providers.NAME]`.
-    #[derive(Debug, Deserialize)]
+    #[derive(Deserialize)]
     #[serde(default)]
     pub(crate) section ProviderSection {
         #[serde(deserialize_with = "read_base_url")]
@@ -319,6 +321,13 @@ pub(crate) fn is_agent_name(name: &str) -> bool {
     !name.is_empty()
         && name.chars().count() <= MAX_NAME_CHARS
         && !name.chars().any(char::is_control)
+}
+
+impl fmt::Debug for ProviderSection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A header may be a credential.
+        formatter.debug_struct("ProviderSection").finish_non_exhaustive()
+    }
 }
 
 impl ProviderSection {

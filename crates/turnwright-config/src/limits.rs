@@ -11,7 +11,7 @@ settings! {
     /// `[limits]`.
     #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
     #[serde(default)]
-    pub(crate) section LimitsSection {
+    pub section LimitsSection {
         pub(crate) stop_loops: Option<bool> { default: true }
             "Whether a model that makes the same calls with the same results again and again is stopped.",
             "whether a model that keeps making the same calls with the same results is told so, and then you are \
@@ -53,7 +53,7 @@ impl LimitsSection {
 
 /// Returns true for a limit, as opposed to a switch.
 fn is_amount(row: &Row) -> bool {
-    row.key != "stop_loops"
+    (row.type_schema)().get("type").is_some_and(|kind| kind != "boolean")
 }
 
 /// The names of the limits.
@@ -87,17 +87,14 @@ fn is_limit(number: f64) -> bool {
 impl SettingsSnapshot<'_> {
     /// Returns true if a model that goes round in circles is stopped.
     pub fn stops_loops(&self) -> bool {
-        self.file().ok().and_then(|file| file.limits.stop_loops).unwrap_or(true)
+        self.values.limits.stop_loops.unwrap_or(true)
     }
 
     /// The limits of turns and sessions, each by the name of its setting. The last one of a name counts: a flag takes
     /// precedence over the file.
     pub fn limits(&self) -> Vec<(String, f64)> {
-        let section = self.file().map(|file| file.limits).unwrap_or_default();
-        let of_file = section
-            .numbers()
-            .filter(|limit| is_limit(limit.1))
-            .map(|(name, number)| (name.to_owned(), number));
+        let numbers = self.values.limits.numbers().filter(|limit| is_limit(limit.1));
+        let of_file = numbers.map(|(name, number)| (name.to_owned(), number));
         of_file.chain(self.config.flags.limits.iter().cloned()).collect()
     }
 }

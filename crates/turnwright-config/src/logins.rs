@@ -342,7 +342,7 @@ impl SettingsSnapshot<'_> {
     /// The sentence with what takes precedence over a login.
     fn preceding(&self, sentence: &str) -> String {
         let variables = &self.config.variables;
-        let in_file = self.file().is_ok_and(|file| file.model.is_some());
+        let in_file = self.values.model.is_some();
         let cause = first_match(&[
             (variables.get(MODEL_VARIABLE).is_some(), MODEL_VARIABLE),
             (in_file, &format!("`model` in {}", self.config.file_path())),

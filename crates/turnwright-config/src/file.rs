@@ -41,63 +41,52 @@ settings! {
             examples: ["openai/gpt-5-mini", "ollama/qwen3-coder", "offline"],
             flag: "--model",
             variable: MODEL_VARIABLE,
-        }
+        } wrong [r#"modle = "x""#, "model = 7"]
             "The model with which sessions start: NAME/model, a model of the default endpoint, or offline.",
             "the model: `NAME/model`, or `model` at the default endpoint, or `offline`, the built-in one; if not \
-             set, `gpt-5-mini` at OpenAI",
-            wrong [r#"modle = "x""#, "model = 7"];
+             set, `gpt-5-mini` at OpenAI";
         pub(crate) mode: Option<String> => wrong_mode {
             words: (Mode::ALL.map(Mode::id)),
             default: (Mode::default().id()),
             variable: MODE_VARIABLE,
-        }
+        } wrong [r#"mode = "all""#, "TURNWRIGHT_MODE=all"]
             "The mode in which sessions start, which decides what runs without a question.",
             "the mode in which sessions start: `plan`, `ask` (default), `auto-edit`, `auto` or `full` \
-             ([permissions.md](permissions.md))",
-            wrong [r#"mode = "all""#, "TURNWRIGHT_MODE=all"];
+             ([permissions.md](permissions.md))";
         pub(crate) max_turn_requests: Option<NonZeroU32> {
             default: DEFAULT_MAX_TURN_REQUESTS,
             flag: "--budget",
             variable: MAX_TURN_REQUESTS_VARIABLE,
-        }
+        } wrong ["max_turn_requests = 0", r#"max_turn_requests = "many""#, "TURNWRIGHT_MAX_TURN_REQUESTS=many"]
             "The most requests to the model for one prompt.",
-            "the maximum number of requests to the model for one prompt; 100",
-            wrong [
-                "max_turn_requests = 0",
-                r#"max_turn_requests = "many""#,
-                "TURNWRIGHT_MAX_TURN_REQUESTS=many",
-            ];
+            "the maximum number of requests to the model for one prompt; 100";
         pub(crate) effort: Option<String> => wrong_effort {
             words: (ReasoningEffort::ALL.map(ReasoningEffort::id)),
             default: (ReasoningEffort::default().id()),
-        }
+        } wrong [r#"effort = "huge""#]
             "The reasoning effort of the model.",
-            "reasoning effort: `default`, `none`, `low`, `medium`, `high`",
-            wrong [r#"effort = "huge""#];
-        pub(crate) list_models: Option<bool> { default: true }
+            "reasoning effort: `default`, `none`, `low`, `medium`, `high`";
+        pub(crate) list_models: Option<bool> { default: true } wrong [r#"list_models = "yes""#]
             "Whether an endpoint may be asked for its list of models.",
-            "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`",
-            wrong [r#"list_models = "yes""#];
-        pub(crate) silence_seconds: Option<NonZeroU32> { examples: [300] }
+            "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`";
+        pub(crate) silence_seconds: Option<NonZeroU32> { examples: [300] } wrong ["silence_seconds = 0"]
             "The most seconds that a model may send nothing; 300 if not set, 600 for a local server.",
             "how long a model may stay silent, in seconds; 300, or 600 for a local server \
-             ([behaviour.md](behaviour.md#the-model))",
-            wrong ["silence_seconds = 0"];
+             ([behaviour.md](behaviour.md#the-model))";
         pub(crate) models: ModelsSection {} "What holds for all models.";
         pub agent: AgentSection {} "What the model is told of itself.";
         pub(crate) checks: CheckTable => wrong_checks {
             each: "A command in one line that fails, or prints where, if something is wrong.",
             examples: [{ "rust": "cargo check --message-format short" }],
-        }
+        } wrong [r#"checks.rust = """#]
             "Commands that run before the first edit of a turn and after the last, of which the model is told what \
-             is new.",
-            wrong [r#"checks.rust = """#];
+             is new.";
         pub web: WebSection {} "What `web_fetch` may reach.";
         pub acp: AcpSection {} "How editors are spoken to.";
         pub sessions: SessionRetention {} "How long and how much session data is kept.";
         pub limits: LimitsSection {}
             "What a turn and a session may use up; without a number there is no limit.";
-        pub(crate) permissions: PermissionSection {}
+        pub permissions: PermissionSection {}
             "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
         pub(crate) sandbox: SandboxSection {} "The confinement of commands.";
         pub(crate) providers: BTreeMap<String, ProviderSection> {
@@ -162,10 +151,9 @@ settings! {
     #[derive(Clone, Debug, Deserialize)]
     #[serde(default)]
     pub section AgentSection {
-        pub name: Option<String> => wrong_name { examples: ["Ada"] }
+        pub name: Option<String> => wrong_name { examples: ["Ada"] } wrong [r#"agent.name = """#]
             "The name under which the agent answers.",
-            "the name that the agent goes by instead of turnwright: one line of at most 100 characters",
-            wrong [r#"agent.name = """#];
+            "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
         pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
             "Instructions that follow the built-in ones in each request.",
             "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
@@ -178,7 +166,7 @@ settings! {
     #[derive(Debug, Deserialize)]
     #[serde(default)]
     pub section AcpSection {
-        pub(crate) v2: Option<bool> { default: true }
+        pub v2: Option<bool> { default: true }
             "Whether an editor that asks for version 2 of the Agent Client Protocol gets it; otherwise it gets \
              version 1.",
             "whether an editor that asks for [version 2](behaviour.md#version-2) of the protocol gets it; `true`. \
@@ -194,11 +182,10 @@ settings! {
         pub allow: Vec<String> => wrong_hosts {
             default: [],
             examples: [["localhost:3000", "10.0.0.7"]],
-        }
+        } wrong [r#"web.allow = ["http://localhost:3000/"]"#]
             "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
             "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
-             port, any port. Each still needs approval",
-            wrong [r#"web.allow = ["http://localhost:3000/"]"#];
+             port, any port. Each still needs approval";
     }
 }
 
@@ -207,14 +194,12 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
     #[serde(default)]
     pub section SessionRetention {
-        pub keep_days: u32 = 90 {}
+        pub keep_days: u32 = 90 {} wrong ["sessions.keep_days = -1"]
             "Sessions without activity for this many days are deleted; 0 keeps them forever.",
-            "sessions without activity for this many days are deleted; 90 by default, 0 keeps them forever",
-            wrong ["sessions.keep_days = -1"];
-        pub max_size: u64 = 1024 {}
+            "sessions without activity for this many days are deleted; 90 by default, 0 keeps them forever";
+        pub max_size: u64 = 1024 {} wrong [r#"sessions.max_size = "1 GB""#]
             "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
-            "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit",
-            wrong [r#"sessions.max_size = "1 GB""#];
+            "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
     }
 }
 
@@ -225,50 +210,42 @@ settings! {
     pub(crate) section ProviderSection {
         #[serde(deserialize_with = "read_base_url")]
         pub(crate) base_url: Option<String> => wrong_base_url {}
+            wrong [r#"providers.x.base_url = "localhost:8000/v1""#,
+                r#"providers.groq.base_url = "http://localhost:8000/v1""#]
             "The base URL of the API; optional for a well-known name.",
             "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \
              of a request (`/chat/completions`, `/v1/models` …), that part is left off, here, in variables and in \
-             `turnwright login`",
-            wrong [
-                r#"providers.x.base_url = "localhost:8000/v1""#,
-                r#"providers.groq.base_url = "http://localhost:8000/v1""#,
-            ];
+             `turnwright login`";
         pub(crate) api: Option<String> => wrong_api { words: ["chat", "responses"], default: "chat" }
+            wrong [r#"providers.x.api = "completions""#]
             "Chat Completions (chat, the default) or OpenAI's Responses API (responses).",
-            "`chat` (Chat Completions, default) or `responses`",
-            wrong [r#"providers.x.api = "completions""#];
-        pub(crate) key_env: Option<String> {}
+            "`chat` (Chat Completions, default) or `responses`";
+        pub(crate) key_env: Option<String> {} wrong [r#"providers.x.key_env = ["A"]"#]
             "The name of the environment variable that holds the key.",
-            "the variable that holds the key",
-            wrong [r#"providers.x.key_env = ["A"]"#];
+            "the variable that holds the key";
         pub(crate) key_file: Option<String> {}
             "A file that holds only the key, if there is no `key_env` or its variable is not set.",
             "a file that holds only the key; `~/` is the home folder, other paths are relative to the settings file. \
              Used if `key_env` is missing or its variable is not set";
         #[serde(deserialize_with = "is_present")]
-        key: bool { hidden: true } "A mistake: keys do not belong in this file. The value is not read.",
-            wrong [r#"providers.x.key = "…""#];
+        key: bool { hidden: true } wrong [r#"providers.x.key = "…""#]
+            "A mistake: keys do not belong in this file. The value is not read.";
         #[serde(deserialize_with = "is_present")]
         api_key: bool { hidden: true } "The same mistake.";
-        pub(crate) headers: BTreeMap<String, String> {}
+        pub(crate) headers: BTreeMap<String, String> {} wrong [r#"providers.x.headers = "X-Title""#]
             "Headers of each request; a value $NAME is taken from that environment variable.",
-            "headers for each request. A value `$NAME` is taken from that variable",
-            wrong [r#"providers.x.headers = "X-Title""#];
-        pub(crate) models: Vec<String> {}
+            "headers for each request. A value `$NAME` is taken from that variable";
+        pub(crate) models: Vec<String> {} wrong [r#"providers.x.models = "m""#]
             "Models to offer without asking the endpoint.",
-            "models to offer without asking the endpoint for its list",
-            wrong [r#"providers.x.models = "m""#];
+            "models to offer without asking the endpoint for its list";
         pub(crate) quirks: Map<String, Value> => wrong_quirks {}
+            wrong ["providers.x.quirks = { nonsense = 1 }", r#"providers.x.quirks = { images = "often" }"#]
             "Special needs of the server, in addition to what is known about it.",
-            "special needs of the server or its models, in addition to what the agent knows about them",
-            wrong [
-                "providers.x.quirks = { nonsense = 1 }",
-                r#"providers.x.quirks = { images = "often" }"#,
-            ];
+            "special needs of the server or its models, in addition to what the agent knows about them";
         pub(crate) request: Map<String, Value> => reserved_field_errors {}
+            wrong ["providers.x.request = { stream = false }"]
             "Further fields of each request, such as temperature or top_p.",
-            "additional fields for each request to this provider",
-            wrong ["providers.x.request = { stream = false }"];
+            "additional fields for each request to this provider";
         pub(crate) model: BTreeMap<String, ModelSection> {}
             "Settings of single models of this provider by their name.";
     }
@@ -279,11 +256,10 @@ settings! {
     #[derive(Debug, Deserialize)]
     #[serde(default)]
     pub(crate) section ModelSection {
-        pub(crate) window: Option<u64> {}
+        pub(crate) window: Option<u64> {} wrong ["providers.x.model.m.window = -1", "TURNWRIGHT_CONTEXT_WINDOW=0"]
             "The context window in tokens.",
             "context window in tokens; overrides what the server reports (`TURNWRIGHT_CONTEXT_WINDOW` in turn \
-             overrides it for the model that the process starts with)",
-            wrong ["providers.x.model.m.window = -1", "TURNWRIGHT_CONTEXT_WINDOW=0"];
+             overrides it for the model that the process starts with)";
         pub(crate) max_output: Option<u64> {}
             "The most output tokens of one answer.",
             "the maximum number of output tokens in one answer";
@@ -291,13 +267,12 @@ settings! {
             "Special needs of this model, which override those of its provider.",
             "as above, for this model; overrides the provider's quirks key by key";
         pub(crate) request: Map<String, Value> => reserved_field_errors {}
+            wrong ["providers.x.model.m.request = { max_tokens = 9 }"]
             "Further fields of each request to this model, which override those of its provider.",
-            "as above, for this model",
-            wrong ["providers.x.model.m.request = { max_tokens = 9 }"];
-        pub(crate) price: Option<Price> {}
+            "as above, for this model";
+        pub(crate) price: Option<Price> {} wrong ["providers.x.model.m.price = { input = 1 }"]
             "US dollars per million tokens of input, of output and, if it differs, of cached input.",
-            "`input`, `output` and, if it differs, `cached`: US dollars per million tokens",
-            wrong ["providers.x.model.m.price = { input = 1 }"];
+            "`input`, `output` and, if it differs, `cached`: US dollars per million tokens";
     }
 }
 
@@ -498,14 +473,12 @@ settings! {
         pub allow: Vec<String> {
             default: [],
             examples: [["exec(cargo test)", "fetch(domain:docs.rs)"]],
-        }
-            "Patterns of calls that run without a question.",
-            wrong [r#"permissions.allow = ["exec("]"#];
-        pub ask: Vec<String> { default: [], examples: [["exec(git push)"]] }
-            "Patterns of calls that always need your approval.",
-            wrong [r#"permissions.ask = ["run(ls)"]"#];
-        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } "Patterns of calls that are refused.",
-            wrong [r#"permissions.deny = "exec""#];
+        } wrong [r#"permissions.allow = ["exec("]"#]
+            "Patterns of calls that run without a question.";
+        pub ask: Vec<String> { default: [], examples: [["exec(git push)"]] } wrong [r#"permissions.ask = ["run(ls)"]"#]
+            "Patterns of calls that always need your approval.";
+        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } wrong [r#"permissions.deny = "exec""#]
+            "Patterns of calls that are refused.";
         pub rule: Vec<RuleEntry> {
             examples: [[{
                 "effect": "allow",
@@ -515,11 +488,9 @@ settings! {
                 "why": "it is harmless"
             }]],
         }
-            "Rules with examples, which are checked whenever the file is read.",
-            wrong [
-                r#"permissions.rule = [{ effect = "perhaps", when = "exec(ls)" }]"#,
-                r#"permissions.rule = [{ effect = "deny", when = "exec(ls)", match = ["rm x"] }]"#,
-            ];
+            wrong [r#"permissions.rule = [{ effect = "perhaps", when = "exec(ls)" }]"#,
+                r#"permissions.rule = [{ effect = "deny", when = "exec(ls)", match = ["rm x"] }]"#]
+            "Rules with examples, which are checked whenever the file is read.";
     }
 }
 

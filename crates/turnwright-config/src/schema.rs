@@ -380,7 +380,7 @@ mod tests {
         renewed + &new.into_values().collect::<String>()
     }
 
-    /// What is said of each wrong entry that a row has, those of the file first.
+    /// The wrong entries of the rows, those of the file first, each with what is said of it.
     fn wrong_entries() -> String {
         let entries = all_rows().flat_map(|row| row.wrong.iter().copied());
         let (of_variables, of_file): (Vec<_>, Vec<_>) =
@@ -500,8 +500,11 @@ mod tests {
         let schema = root();
         for (place, value) in [
             ("/properties/list_models", json!(settings.list_models())),
-            ("/properties/acp/properties/v2", json!(settings.allows_acp_v2())),
-            ("/properties/limits/properties/stop_loops", json!(settings.stops_loops())),
+            ("/properties/acp/properties/v2", json!(settings.values.acp.v2 != Some(false))),
+            (
+                "/properties/limits/properties/stop_loops",
+                json!(settings.values.limits.stop_loops != Some(false)),
+            ),
         ] {
             assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
         }

@@ -35,6 +35,8 @@ impl EffectiveSetting {
 }
 
 pub(crate) const BUILT_IN: &str = "built in";
+/// The settings that are shown behind the others, which are in the order of the table.
+const LAST: [&str; 3] = ["sandbox.caches", "sessions.", "limits."];
 
 impl SettingsSnapshot<'_> {
     /// All effective settings. The value of an invalid one is the error message.
@@ -151,7 +153,7 @@ impl SettingsSnapshot<'_> {
     fn other_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
         let mut settings = Vec::new();
         for entry in file.entries("") {
-            match entry.key.as_str() {
+            match entry.0.as_str() {
                 // `model_settings` has these.
                 "model" | "silence_seconds" | "models.assumed_window" => {}
                 "checks" => {
@@ -164,7 +166,9 @@ impl SettingsSnapshot<'_> {
                 _ => settings.extend(self.entry_setting(entry)),
             }
         }
-        settings.sort_by_key(|setting| place(&setting.name));
+        settings.sort_by_key(|setting| {
+            LAST.iter().position(|start| setting.name.starts_with(start))
+        });
         let limits = self.config.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests");
         let flags: Vec<_> = limits
             .map(|(name, number)| {
@@ -177,7 +181,7 @@ impl SettingsSnapshot<'_> {
     }
 
     /// The effective value of a setting that is set, or has a default.
-    fn entry_setting(&self, Entry { key, row, set }: Entry) -> Option<EffectiveSetting> {
+    fn entry_setting(&self, (key, row, set): Entry) -> Option<EffectiveSetting> {
         let from = self.origin(row, set.is_some());
         let value = self.value_in_force(&key).or(set).or_else(|| row.shown_default())?;
         Some(EffectiveSetting::new(&key, &value, from))
@@ -230,14 +234,6 @@ impl Config {
 
     fn login_path(&self) -> String {
         Logins::path(&self.paths).display().to_string()
-    }
-}
-
-/// The place of a setting behind the others, which are in the order of the table. The list of caches may be long.
-fn place(name: &str) -> u8 {
-    match name.split('.').next() {
-        Some("sessions" | "limits") => 2,
-        _ => u8::from(name == "sandbox.caches"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::environment::MODE_VARIABLE;
-use crate::file::{ConfigFile, usable_checks};
+use crate::file::ConfigFile;
 use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
 use crate::{
@@ -15,7 +15,6 @@ use crate::{
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::secret::Secret;
-use turnwright_types::shell_script::Check;
 
 /// The settings at one moment.
 pub struct SettingsSnapshot<'a> {
@@ -23,8 +22,10 @@ pub struct SettingsSnapshot<'a> {
     pub config: &'a Config,
     /// The user's file; the defaults if it cannot be read.
     pub values: Arc<ConfigFile>,
-    /// Warnings about entries of the user's file that have no effect, one sentence each, or why it cannot be read.
-    file_warnings: Result<Vec<String>, ConfigError>,
+    /// Warnings about entries of the user's file that have no effect, one sentence each.
+    pub(crate) file_warnings: Vec<String>,
+    /// Why the user's file cannot be read.
+    file_error: Option<ConfigError>,
     /// The stored logins; none if they cannot be read.
     pub(crate) logins: Logins,
     /// Why the logins cannot be read.
@@ -39,14 +40,15 @@ impl<'a> SettingsSnapshot<'a> {
             Ok(logins) => (logins, None),
             Err(error) => (Logins::default(), Some(error)),
         };
-        let (values, file_warnings) = match config.file.load() {
-            Ok((values, warnings)) => (values, Ok(warnings)),
-            Err(error) => (ConfigFile::default(), Err(error)),
+        let ((values, file_warnings), file_error) = match config.file.load() {
+            Ok(read) => (read, None),
+            Err(error) => (Default::default(), Some(error)),
         };
         SettingsSnapshot {
             config,
             values: Arc::new(values),
             file_warnings,
+            file_error,
             logins,
             logins_error,
             client_provider: config.client_provider.lock().clone(),
@@ -58,17 +60,12 @@ impl<'a> SettingsSnapshot<'a> {
     /// # Errors
     /// If it cannot be read.
     pub(crate) fn file(&self) -> Result<&ConfigFile, ConfigError> {
-        self.file_warnings.as_ref().map(|_| &*self.values).map_err(ConfigError::clone)
-    }
-
-    /// Warnings about entries of the user's file that have no effect, one sentence each.
-    pub(crate) fn file_warnings(&self) -> &[String] {
-        self.file_warnings.as_ref().map_or(&[], Vec::as_slice)
+        self.file_error.clone().map_or(Ok(&*self.values), Err)
     }
 
     /// Warnings about entries of the user's file and about variables that have no effect, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        self.config.paths.note.iter().chain(self.file_warnings()).cloned().collect()
+        self.config.paths.note.iter().chain(&self.file_warnings).cloned().collect()
     }
 
     /// The mode in which sessions start. A wrong value never gives more than `ask`.
@@ -88,9 +85,8 @@ impl<'a> SettingsSnapshot<'a> {
     pub fn max_turn_requests(&self) -> u32 {
         let of_flag = self.config.requests_flag();
         let of_process = of_flag.or_else(|| self.config.process_max_turn_requests());
-        of_process
-            .or_else(|| Some(self.values.max_turn_requests?.get()))
-            .unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
+        let of_file = self.values.max_turn_requests.map(u32::from);
+        of_process.or(of_file).unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
     }
 
     /// The default reasoning effort.
@@ -100,19 +96,9 @@ impl<'a> SettingsSnapshot<'a> {
             .unwrap_or_default()
     }
 
-    /// The commands that check a project, of the user's file.
-    pub(crate) fn checks(&self) -> Vec<Check> {
-        usable_checks(&self.values.checks)
-    }
-
     /// Returns true if endpoints may be asked for their list of models.
     pub fn list_models(&self) -> bool {
         self.values.list_models.unwrap_or(true)
-    }
-
-    /// Returns true if clients may use version 2 of the protocol.
-    pub fn allows_acp_v2(&self) -> bool {
-        self.values.acp.v2.unwrap_or(true)
     }
 
     /// The MCP servers of every session. Empty if the file cannot be read.

@@ -147,28 +147,8 @@ pub(crate) fn full_key(parent: &str, key: &str) -> String {
     if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") }
 }
 
-/// A setting with its full key.
-#[derive(Debug)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) row: &'static Row,
-    /// The value that is set, in one line; `None` for a section and its like, which have no single value.
-    pub(crate) set: Option<String>,
-}
-
-/// The entries of a section that has this key: each of its settings with the value, followed by those that are in it.
-pub(crate) fn section_entries(
-    key: &str,
-    rows: &'static [Row],
-    values: impl IntoIterator<Item = (Option<String>, Vec<Entry>)>,
-) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    for (row, (set, inner)) in rows.iter().zip(values) {
-        entries.push(Entry { key: full_key(key, row.key), row, set });
-        entries.extend(inner);
-    }
-    entries
-}
+/// A setting: its full key, its row and the value that is set, in one line. A section has no such value.
+pub(crate) type Entry = (String, &'static Row, Option<String>);
 
 /// A type that the value of a setting can have.
 pub(crate) trait SettingType {
@@ -191,8 +171,8 @@ pub(crate) trait SettingType {
         None
     }
 
-    /// The settings of a section that has this key, and of the sections in it. Tables whose keys the user chooses have
-    /// none.
+    /// The settings of a section that has this key, each followed by those that are in it. A table whose keys the user
+    /// chooses has none.
     fn entries(&self, _key: &str) -> Vec<Entry> {
         Vec::new()
     }
@@ -298,10 +278,9 @@ impl<T: SettingType> SettingType for BTreeMap<String, T> {
 /// Defines a section of the settings file: a struct that serde reads, and its table. A row is
 ///
 /// ```text
-/// name: Type = initial => check { part: value }
+/// name: Type = initial => check { part: value } wrong ["name = wrong value"]
 ///     "A sentence that describes the setting, for the JSON Schema and the template.",
-///     "its meaning in the manual",
-///     wrong ["name = wrong value"];
+///     "its meaning in the manual";
 /// ```
 ///
 /// * `= initial` is the value without an entry, unless it is that of `Type::default()`.
@@ -324,8 +303,8 @@ macro_rules! settings {
             $(
                 $(#[serde($($serde:tt)+)])?
                 $field_visibility:vis $field:ident: $type:ty $(= $initial:tt)? $(=> $check:ident)?
-                { $($part:ident: $value:tt),* $(,)? }
-                $description:literal $(, $manual:literal)? $(, wrong $wrong:tt)?;
+                { $($part:ident: $value:tt),* $(,)? } $(wrong $wrong:tt)?
+                $description:literal $(, $manual:literal)?;
             )+
         }
     ) => {
@@ -388,15 +367,15 @@ macro_rules! settings {
             }
 
             fn entries(&self, key: &str) -> Vec<$crate::table::Entry> {
+                use $crate::table::{SettingType, full_key};
                 let values = [$((
-                    $crate::table::SettingType::shown(&self.$field)
-                        $(.filter(|_| self.$field != $initial))?,
-                    $crate::table::SettingType::entries(
-                        &self.$field,
-                        &$crate::table::full_key(key, stringify!($field)),
-                    ),
+                    SettingType::shown(&self.$field) $(.filter(|_| self.$field != $initial))?,
+                    SettingType::entries(&self.$field, &full_key(key, stringify!($field))),
                 ),)+];
-                $crate::table::section_entries(key, $name::ROWS, values)
+                let entries = $name::ROWS.iter().zip(values).flat_map(|(row, (set, inner))| {
+                    std::iter::once((full_key(key, row.key), row, set)).chain(inner)
+                });
+                entries.collect()
             }
 
             fn wrong_values(&self, key: &str) -> Vec<String> {
@@ -439,7 +418,7 @@ mod tests {
     }
 
     fn set(houses: &BTreeMap<String, House>) -> Vec<(&'static str, Option<String>)> {
-        houses["one"].entries("").into_iter().map(|entry| (entry.row.key, entry.set)).collect()
+        houses["one"].entries("").into_iter().map(|(_, row, text)| (row.key, text)).collect()
     }
 
     #[test]

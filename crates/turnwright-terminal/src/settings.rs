@@ -244,8 +244,7 @@ pub fn edit(config: &Config) -> Result<(), CliError> {
 fn problems(config: &Config) -> Vec<String> {
     let settings = config.snapshot();
     let mut problems = settings.file_problems();
-    let rules = settings.user_permissions().unwrap_or_default();
-    let of_rules = user_rule_problems(config, &rules);
+    let of_rules = user_rule_problems(config, &settings.values.permissions);
     problems.extend(of_rules.iter().map(|problem| config.locate_problem(problem)));
     problems
 }

@@ -164,7 +164,7 @@ impl SessionHost {
 
 /// The limits of the settings and of the command line.
 fn spending_limits(settings: &SettingsSnapshot<'_>) -> SpendingLimits {
-    let mut limits = SpendingLimits::new(settings.stops_loops());
+    let mut limits = SpendingLimits::new(settings.values.limits.stop_loops != Some(false));
     for (name, number) in settings.limits() {
         limits.set(&name, number);
     }

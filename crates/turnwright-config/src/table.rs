@@ -283,7 +283,8 @@ impl<T: SettingType> SettingType for BTreeMap<String, T> {
 ///     "its meaning in the manual";
 /// ```
 ///
-/// * `= initial` is the value without an entry, unless it is that of `Type::default()`.
+/// * `= initial` is the value without an entry, unless it is that of `Type::default()`. A switch or a number needs it,
+///   also if it is `false` or 0: without it any value counts as set.
 /// * `=> check` is a function from the full key and a value that is set to what is wrong with it.
 /// * The parts are fields of [`Row`]. `words`, `default` and `examples` are written as JSON.
 /// * `wrong` has lines of a file, and variables with their values, of which the manual has what is said. Each check

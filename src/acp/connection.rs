@@ -217,7 +217,7 @@ impl Connection {
     /// does not answer in time chooses version 1, which every client speaks.
     async fn read_settings(&mut self) {
         let host = Arc::clone(&self.host);
-        let setting = spawn_blocking(move || host.config().snapshot().allows_acp_v2());
+        let setting = spawn_blocking(move || host.config().snapshot().values.acp.v2 != Some(false));
         let read = tokio::time::timeout(SETTINGS_TIMEOUT, setting).await;
         self.allows_v2 = read.is_ok_and(Result::unwrap_or_default);
     }

@@ -194,11 +194,11 @@ impl SessionHost {
         &self,
         settings: &SettingsSnapshot<'_>,
     ) -> Result<(), TooManyKeys> {
-        self.process.web.set_allowed(&settings.web_allow());
-        let retention = settings.session_retention();
+        let values = &settings.values;
+        self.process.web.set_allowed(&values.web.allow);
         self.store.set_limits(RetentionLimits {
-            days: retention.keep_days,
-            bytes: retention.max_size.saturating_mul(1024 * 1024),
+            days: values.sessions.keep_days,
+            bytes: values.sessions.max_size.saturating_mul(1024 * 1024),
         });
         self.models.set_offered(settings.offered_models(), settings.list_models());
         redact::register_keys(settings.secrets())

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{HelperRunner, HelperSet};
+use turnwright_config::ConfigFile;
 use turnwright_guard::command_network::CommandNetwork;
 use turnwright_guard::{CommandSite, ConfinementGuard, ConfinementSettings};
 use turnwright_policy::permission::{AuditLog, PolicyRules, SharedMode};
@@ -305,6 +306,8 @@ impl<T> SharedValue<T> {
 #[derive(Debug, Default)]
 pub struct SessionShared {
     pub process: Arc<ProcessShared>,
+    /// The user's settings, as they were when the session was opened.
+    pub settings: Arc<ConfigFile>,
     /// The environment variables of commands.
     pub command_environment: Arc<Environment>,
     /// The permission mode, which says how much may be done without asking. A change applies from the next

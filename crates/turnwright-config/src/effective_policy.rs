@@ -129,7 +129,7 @@ pub fn resolve_policy_with(
     layers.add_user(settings);
     layers.add_saved(settings.config, roots.real_cwd());
     let mut mode = settings.mode();
-    let mut checks = settings.checks();
+    let mut checks = usable_checks(&settings.values.checks);
     let mut sandbox = settings.sandbox_settings();
     let mut project_files = Vec::new();
     if let Some((text, project)) = layers.project_file(project_folder) {
@@ -315,8 +315,10 @@ impl PolicyLayers<'_> {
     }
 
     fn add_user(&mut self, settings: &SettingsSnapshot<'_>) {
-        match settings.user_permissions() {
-            Ok(texts) => self.load(&drafts(&texts), Scope::User, &settings.config.file_path()),
+        match settings.file() {
+            Ok(file) => {
+                self.load(&drafts(&file.permissions), Scope::User, &settings.config.file_path());
+            }
             Err(error) => {
                 self.problems
                     .push(format!("{error}. Until this is fixed, you are asked about everything"));

@@ -2,6 +2,7 @@
 //! that have no effect. The policy crate parses the rules. Does no I/O.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::path::Path;
@@ -31,15 +32,16 @@ use turnwright_types::redact;
 use turnwright_types::shell_script::Check;
 
 settings! {
-    /// The user's settings file.
+    /// The user's settings file. Other crates see what holds as it stands there. What a flag, a variable or a project
+    /// can change is a question for the snapshot or the effective policy.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
-    pub(crate) section ConfigFile {
+    pub section ConfigFile {
         pub(crate) model: Option<String> {
             examples: ["openai/gpt-5-mini", "ollama/qwen3-coder", "offline"],
             flag: "--model",
             variable: MODEL_VARIABLE,
-        }
+        } wrong [r#"modle = "x""#, "model = 7"]
             "The model with which sessions start: NAME/model, a model of the default endpoint, or offline.",
             "the model: `NAME/model`, or `model` at the default endpoint, or `offline`, the built-in one; if not \
              set, `gpt-5-mini` at OpenAI";
@@ -47,7 +49,7 @@ settings! {
             words: (Mode::ALL.map(Mode::id)),
             default: (Mode::default().id()),
             variable: MODE_VARIABLE,
-        }
+        } wrong [r#"mode = "all""#, "TURNWRIGHT_MODE=all"]
             "The mode in which sessions start, which decides what runs without a question.",
             "the mode in which sessions start: `plan`, `ask` (default), `auto-edit`, `auto` or `full` \
              ([permissions.md](permissions.md))";
@@ -55,36 +57,36 @@ settings! {
             default: DEFAULT_MAX_TURN_REQUESTS,
             flag: "--budget",
             variable: MAX_TURN_REQUESTS_VARIABLE,
-        }
+        } wrong ["max_turn_requests = 0", r#"max_turn_requests = "many""#, "TURNWRIGHT_MAX_TURN_REQUESTS=many"]
             "The most requests to the model for one prompt.",
             "the maximum number of requests to the model for one prompt; 100";
         pub(crate) effort: Option<String> => wrong_effort {
             words: (ReasoningEffort::ALL.map(ReasoningEffort::id)),
             default: (ReasoningEffort::default().id()),
-        }
+        } wrong [r#"effort = "huge""#]
             "The reasoning effort of the model.",
             "reasoning effort: `default`, `none`, `low`, `medium`, `high`";
-        pub(crate) list_models: Option<bool> { default: true }
+        pub(crate) list_models: Option<bool> { default: true } wrong [r#"list_models = "yes""#]
             "Whether an endpoint may be asked for its list of models.",
             "whether the agent may ask an endpoint for its list of models, also with `/models`; `true`";
-        pub(crate) silence_seconds: Option<NonZeroU32> { examples: [300] }
+        pub(crate) silence_seconds: Option<NonZeroU32> { examples: [300] } wrong ["silence_seconds = 0"]
             "The most seconds that a model may send nothing; 300 if not set, 600 for a local server.",
             "how long a model may stay silent, in seconds; 300, or 600 for a local server \
              ([behaviour.md](behaviour.md#the-model))";
         pub(crate) models: ModelsSection {} "What holds for all models.";
-        pub(crate) agent: AgentSection {} "What the model is told of itself.";
+        pub agent: AgentSection {} "What the model is told of itself.";
         pub(crate) checks: CheckTable => wrong_checks {
             each: "A command in one line that fails, or prints where, if something is wrong.",
             examples: [{ "rust": "cargo check --message-format short" }],
-        }
+        } wrong [r#"checks.rust = """#]
             "Commands that run before the first edit of a turn and after the last, of which the model is told what \
              is new.";
-        pub(crate) web: WebSection {} "What `web_fetch` may reach.";
-        pub(crate) acp: AcpSection {} "How editors are spoken to.";
-        pub(crate) sessions: SessionRetention {} "How long and how much session data is kept.";
-        pub(crate) limits: LimitsSection {}
+        pub web: WebSection {} "What `web_fetch` may reach.";
+        pub acp: AcpSection {} "How editors are spoken to.";
+        pub sessions: SessionRetention {} "How long and how much session data is kept.";
+        pub limits: LimitsSection {}
             "What a turn and a session may use up; without a number there is no limit.";
-        pub(crate) permissions: PermissionSection {}
+        pub permissions: PermissionSection {}
             "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
         pub(crate) sandbox: SandboxSection {} "The confinement of commands.";
         pub(crate) providers: BTreeMap<String, ProviderSection> {
@@ -149,7 +151,7 @@ settings! {
     #[derive(Clone, Debug, Deserialize)]
     #[serde(default)]
     pub section AgentSection {
-        pub name: Option<String> => wrong_name { examples: ["Ada"] }
+        pub name: Option<String> => wrong_name { examples: ["Ada"] } wrong [r#"agent.name = """#]
             "The name under which the agent answers.",
             "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
         pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
@@ -163,8 +165,8 @@ settings! {
     /// `[acp]`.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
-    pub(crate) section AcpSection {
-        pub(crate) v2: Option<bool> { default: true }
+    pub section AcpSection {
+        pub v2: Option<bool> { default: true }
             "Whether an editor that asks for version 2 of the Agent Client Protocol gets it; otherwise it gets \
              version 1.",
             "whether an editor that asks for [version 2](behaviour.md#version-2) of the protocol gets it; `true`. \
@@ -176,11 +178,11 @@ settings! {
     /// `[web]`.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
-    pub(crate) section WebSection {
-        pub(crate) allow: Vec<String> => wrong_hosts {
+    pub section WebSection {
+        pub allow: Vec<String> => wrong_hosts {
             default: [],
             examples: [["localhost:3000", "10.0.0.7"]],
-        }
+        } wrong [r#"web.allow = ["http://localhost:3000/"]"#]
             "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
             "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
              port, any port. Each still needs approval";
@@ -192,10 +194,10 @@ settings! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
     #[serde(default)]
     pub section SessionRetention {
-        pub keep_days: u32 = 90 {}
+        pub keep_days: u32 = 90 {} wrong ["sessions.keep_days = -1"]
             "Sessions without activity for this many days are deleted; 0 keeps them forever.",
             "sessions without activity for this many days are deleted; 90 by default, 0 keeps them forever";
-        pub max_size: u64 = 1024 {}
+        pub max_size: u64 = 1024 {} wrong [r#"sessions.max_size = "1 GB""#]
             "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
             "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
     }
@@ -203,19 +205,22 @@ settings! {
 
 settings! {
     /// `[providers.NAME]`.
-    #[derive(Debug, Deserialize)]
+    #[derive(Deserialize)]
     #[serde(default)]
     pub(crate) section ProviderSection {
         #[serde(deserialize_with = "read_base_url")]
         pub(crate) base_url: Option<String> => wrong_base_url {}
+            wrong [r#"providers.x.base_url = "localhost:8000/v1""#,
+                r#"providers.groq.base_url = "http://localhost:8000/v1""#]
             "The base URL of the API; optional for a well-known name.",
             "base URL of the API, usually ending in `/v1`; optional for a well-known name. If you paste the address \
              of a request (`/chat/completions`, `/v1/models` …), that part is left off, here, in variables and in \
              `turnwright login`";
         pub(crate) api: Option<String> => wrong_api { words: ["chat", "responses"], default: "chat" }
+            wrong [r#"providers.x.api = "completions""#]
             "Chat Completions (chat, the default) or OpenAI's Responses API (responses).",
             "`chat` (Chat Completions, default) or `responses`";
-        pub(crate) key_env: Option<String> {}
+        pub(crate) key_env: Option<String> {} wrong [r#"providers.x.key_env = ["A"]"#]
             "The name of the environment variable that holds the key.",
             "the variable that holds the key";
         pub(crate) key_file: Option<String> {}
@@ -223,19 +228,22 @@ settings! {
             "a file that holds only the key; `~/` is the home folder, other paths are relative to the settings file. \
              Used if `key_env` is missing or its variable is not set";
         #[serde(deserialize_with = "is_present")]
-        key: bool { hidden: true } "A mistake: keys do not belong in this file. The value is not read.";
+        key: bool { hidden: true } wrong [r#"providers.x.key = "…""#]
+            "A mistake: keys do not belong in this file. The value is not read.";
         #[serde(deserialize_with = "is_present")]
         api_key: bool { hidden: true } "The same mistake.";
-        pub(crate) headers: BTreeMap<String, String> {}
+        pub(crate) headers: BTreeMap<String, String> {} wrong [r#"providers.x.headers = "X-Title""#]
             "Headers of each request; a value $NAME is taken from that environment variable.",
             "headers for each request. A value `$NAME` is taken from that variable";
-        pub(crate) models: Vec<String> {}
+        pub(crate) models: Vec<String> {} wrong [r#"providers.x.models = "m""#]
             "Models to offer without asking the endpoint.",
             "models to offer without asking the endpoint for its list";
         pub(crate) quirks: Map<String, Value> => wrong_quirks {}
+            wrong ["providers.x.quirks = { nonsense = 1 }", r#"providers.x.quirks = { images = "often" }"#]
             "Special needs of the server, in addition to what is known about it.",
             "special needs of the server or its models, in addition to what the agent knows about them";
         pub(crate) request: Map<String, Value> => reserved_field_errors {}
+            wrong ["providers.x.request = { stream = false }"]
             "Further fields of each request, such as temperature or top_p.",
             "additional fields for each request to this provider";
         pub(crate) model: BTreeMap<String, ModelSection> {}
@@ -248,7 +256,7 @@ settings! {
     #[derive(Debug, Deserialize)]
     #[serde(default)]
     pub(crate) section ModelSection {
-        pub(crate) window: Option<u64> {}
+        pub(crate) window: Option<u64> {} wrong ["providers.x.model.m.window = -1", "TURNWRIGHT_CONTEXT_WINDOW=0"]
             "The context window in tokens.",
             "context window in tokens; overrides what the server reports (`TURNWRIGHT_CONTEXT_WINDOW` in turn \
              overrides it for the model that the process starts with)";
@@ -259,9 +267,10 @@ settings! {
             "Special needs of this model, which override those of its provider.",
             "as above, for this model; overrides the provider's quirks key by key";
         pub(crate) request: Map<String, Value> => reserved_field_errors {}
+            wrong ["providers.x.model.m.request = { max_tokens = 9 }"]
             "Further fields of each request to this model, which override those of its provider.",
             "as above, for this model";
-        pub(crate) price: Option<Price> {}
+        pub(crate) price: Option<Price> {} wrong ["providers.x.model.m.price = { input = 1 }"]
             "US dollars per million tokens of input, of output and, if it differs, of cached input.",
             "`input`, `output` and, if it differs, `cached`: US dollars per million tokens";
     }
@@ -287,6 +296,13 @@ pub(crate) fn is_agent_name(name: &str) -> bool {
     !name.is_empty()
         && name.chars().count() <= MAX_NAME_CHARS
         && !name.chars().any(char::is_control)
+}
+
+impl fmt::Debug for ProviderSection {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A header may be a credential.
+        formatter.debug_struct("ProviderSection").finish_non_exhaustive()
+    }
 }
 
 impl ProviderSection {
@@ -459,11 +475,12 @@ settings! {
         pub allow: Vec<String> {
             default: [],
             examples: [["exec(cargo test)", "fetch(domain:docs.rs)"]],
-        }
+        } wrong [r#"permissions.allow = ["exec("]"#]
             "Patterns of calls that run without a question.";
-        pub ask: Vec<String> { default: [], examples: [["exec(git push)"]] }
+        pub ask: Vec<String> { default: [], examples: [["exec(git push)"]] } wrong [r#"permissions.ask = ["run(ls)"]"#]
             "Patterns of calls that always need your approval.";
-        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } "Patterns of calls that are refused.";
+        pub deny: Vec<String> { default: [], examples: [["read(.env)"]] } wrong [r#"permissions.deny = "exec""#]
+            "Patterns of calls that are refused.";
         pub rule: Vec<RuleEntry> {
             examples: [[{
                 "effect": "allow",
@@ -473,6 +490,8 @@ settings! {
                 "why": "it is harmless"
             }]],
         }
+            wrong [r#"permissions.rule = [{ effect = "perhaps", when = "exec(ls)" }]"#,
+                r#"permissions.rule = [{ effect = "deny", when = "exec(ls)", match = ["rm x"] }]"#]
             "Rules with examples, which are checked whenever the file is read.";
     }
 }

@@ -171,11 +171,6 @@ impl Config {
 }
 
 impl SettingsSnapshot<'_> {
-    /// The permission rules of the user's file.
-    pub fn user_permissions(&self) -> Result<PermissionSection, ConfigError> {
-        Ok(self.file()?.permissions.clone())
-    }
-
     /// The confinement of commands by the user's file. Symbolic links in the paths are not resolved.
     pub fn sandbox_settings(&self) -> SandboxSettings {
         let home = self.config.home();

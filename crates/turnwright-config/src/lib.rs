@@ -52,7 +52,7 @@ pub use change::{SettingChange, looks_like_key};
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
-pub use file::{AgentSection, PermissionSection, RuleEntry, SessionRetention};
+pub use file::{ConfigFile, PermissionSection, RuleEntry};
 pub use layers::UserFile;
 pub use limits::parse_limit;
 pub use logins::{Logins, StoredLogin};

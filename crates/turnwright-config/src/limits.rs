@@ -4,19 +4,19 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Deserialize;
 
-use crate::table::{Row, SettingType, settings};
+use crate::table::{SettingType, settings};
 use crate::{Config, ConfigError, SettingsSnapshot};
 
 settings! {
     /// `[limits]`.
     #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
     #[serde(default)]
-    pub(crate) section LimitsSection {
-        pub(crate) stop_loops: Option<bool> { default: true }
+    pub section LimitsSection {
+        pub stop_loops: Option<bool> { default: true }
             "Whether a model that makes the same calls with the same results again and again is stopped.",
             "whether a model that keeps making the same calls with the same results is told so, and then you are \
              asked; `true`";
-        turn_tokens: Option<NonZeroU64> { examples: [2_000_000] }
+        turn_tokens: Option<NonZeroU64> { examples: [2_000_000] } wrong ["limits.turn_tokens = 0"]
             "The most tokens of one turn, of all its requests and answers together.",
             "tokens of all requests and answers of a turn together, as counted by the server";
         turn_cost: Option<f64> => wrong_limit { examples: [2.5] }
@@ -32,7 +32,7 @@ settings! {
         session_tokens: Option<NonZeroU64> { examples: [20_000_000] }
             "The most tokens of a session.",
             "as `turn_tokens`, for a session";
-        session_cost: Option<f64> => wrong_limit { examples: [10.0] }
+        session_cost: Option<f64> => wrong_limit { examples: [10.0] } wrong ["limits.session_cost = -1"]
             "The most US dollars of a session, if the price of the model is known.",
             "as `turn_cost`, for a session";
         session_minutes: Option<NonZeroU32> { examples: [600] }
@@ -44,19 +44,15 @@ settings! {
 impl LimitsSection {
     /// The limits that are set, by the names of their settings.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&'static str, f64)> {
-        let limits = self.entries().into_iter().filter(|(row, _)| is_amount(row));
-        limits.filter_map(|(row, number)| Some((row.key, number?.parse().ok()?)))
+        let entries = self.entries("").into_iter();
+        entries.filter_map(|(_, row, number)| Some((row.key, number?.parse().ok()?)))
     }
 }
 
-/// Returns true for a limit, as opposed to a switch.
-fn is_amount(row: &Row) -> bool {
-    row.key != "stop_loops"
-}
-
-/// The names of the limits.
+/// The names of the limits, as opposed to the switches.
 fn limit_names() -> impl Iterator<Item = &'static str> {
-    LimitsSection::ROWS.iter().filter(|row| is_amount(row)).map(|row| row.key)
+    let limits = LimitsSection::ROWS.iter().filter(|row| (row.type_schema)()["type"] != "boolean");
+    limits.map(|row| row.key)
 }
 
 fn wrong_limit(key: &str, number: &(impl Copy + Into<f64>)) -> Option<String> {
@@ -83,19 +79,11 @@ fn is_limit(number: f64) -> bool {
 }
 
 impl SettingsSnapshot<'_> {
-    /// Returns true if a model that goes round in circles is stopped.
-    pub fn stops_loops(&self) -> bool {
-        self.file().ok().and_then(|file| file.limits.stop_loops).unwrap_or(true)
-    }
-
     /// The limits of turns and sessions, each by the name of its setting. The last one of a name counts: a flag takes
     /// precedence over the file.
     pub fn limits(&self) -> Vec<(String, f64)> {
-        let section = self.file().map(|file| file.limits).unwrap_or_default();
-        let of_file = section
-            .numbers()
-            .filter(|limit| is_limit(limit.1))
-            .map(|(name, number)| (name.to_owned(), number));
+        let numbers = self.values.limits.numbers().filter(|limit| is_limit(limit.1));
+        let of_file = numbers.map(|(name, number)| (name.to_owned(), number));
         of_file.chain(self.config.flags.limits.iter().cloned()).collect()
     }
 }

@@ -342,10 +342,9 @@ impl SettingsSnapshot<'_> {
     /// The sentence with what takes precedence over a login.
     fn preceding(&self, sentence: &str) -> String {
         let variables = &self.config.variables;
-        let in_file = self.file().is_ok_and(|file| file.model.is_some());
         let cause = first_match(&[
             (variables.get(MODEL_VARIABLE).is_some(), MODEL_VARIABLE),
-            (in_file, &format!("`model` in {}", self.config.file_path())),
+            (self.values.model.is_some(), &format!("`model` in {}", self.config.file_path())),
             (variables.get(BASE_URL_VARIABLE).is_some(), BASE_URL_VARIABLE),
             (variables.keys.contains_key(OPENAI_KEY_VARIABLE), OPENAI_KEY_VARIABLE),
         ]);

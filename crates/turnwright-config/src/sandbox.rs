@@ -7,6 +7,7 @@ use serde::Deserialize;
 use turnwright_workspace::exec::{DEFAULT_CACHES, default_memory_limit};
 
 use crate::table::{SettingType, settings};
+use crate::wrong_values::{unexpected, unexpected_entries};
 
 settings! {
     /// `[sandbox]`, as in a file.
@@ -16,27 +17,31 @@ settings! {
         pub(crate) network: Option<String> => wrong_network {
             words: (NetworkSetting::ALL.map(NetworkSetting::id)),
             default: "loopback",
-        }
+        } wrong [r#"sandbox.network = "maybe""#]
             "The network access of commands.",
             "`loopback` (the default except on macOS: [the network of the \
              session](permissions.md#working-in-the-sandbox)), `off` or `on`";
         pub(crate) read: Option<String> => wrong_read { words: READS, default: "all" }
+            wrong [r#"sandbox.read = "some""#]
             "What commands may read: all, or strict for the project, the system, `write` and `caches`.",
             "`all` (default) or `strict`: only the project, the system and the paths in `write` and `caches`";
         pub(crate) write: Vec<String> => wrong_paths { default: [], examples: [["/data"]] }
+            wrong [r#"sandbox.write = ["here"]"#]
             "Writable files and folders besides the project; each begins with / or ~/.",
             "writable files and folders besides the project, absolute or with `~/`";
         pub(crate) caches: Option<Vec<String>> => wrong_paths {
             examples: [["~/.cargo/registry", "~/.npm", "~/.cache"]],
-        }
+        } wrong [r#"sandbox.caches = [".npm"]"#]
             "Caches of package managers, writable for this project only; the usual ones if not set.",
             "caches of package managers: commands may change them for this project only; default: those of cargo, \
              rustup, npm, pnpm, yarn, bun, go, gradle, maven, pip, pipx, uv, poetry, pipenv and gem, `~/.cache`, and \
              the folders into which these install programs for you, such as `~/.local/bin`";
         pub(crate) hide: Vec<String> => wrong_paths { default: [], examples: [["~/.ssh"]] }
+            wrong [r#"sandbox.hide = ["secrets"]"#]
             "Unreadable files and folders; each begins with / or ~/.",
             "unreadable files and folders";
         pub(crate) protect: Vec<String> => wrong_protected { default: [], examples: [["deploy"]] }
+            wrong [r#"sandbox.protect = ["../x"]"#, r#"sandbox.protect = ["*.sh"]"#]
             "Read-only paths in the project, relative to it; no patterns.",
             "read-only paths in the project, relative to it; patterns are not supported";
         pub(crate) memory_mb: Option<NonZeroU32> { examples: [8000] }
@@ -149,36 +154,28 @@ impl SandboxSection {
 }
 
 fn wrong_network(key: &str, word: &str) -> Option<String> {
-    let word = NetworkSetting::parse(word).is_none().then(|| word.escape_debug())?;
-    Some(format!("`{key}` is `{word}`, expected off, loopback or on"))
+    unexpected(key, word, NetworkSetting::parse(word).is_some(), "off, loopback or on")
 }
 
 fn wrong_read(key: &str, word: &str) -> Option<String> {
-    let word = (!READS.contains(&word)).then(|| word.escape_debug())?;
-    Some(format!("`{key}` is `{word}`, expected all or strict"))
+    unexpected(key, word, READS.contains(&word), "all or strict")
 }
 
 fn wrong_paths(key: &str, paths: &[String]) -> Vec<String> {
-    let wrong = paths.iter().filter(|path| !starts_at_root_or_home(path)).map(|path| {
-        let path = path.escape_debug();
-        format!("`{key}` contains `{path}`, which must start with / or ~/")
-    });
-    wrong.collect()
+    unexpected_entries(key, paths, starts_at_root_or_home, "which must start with / or ~/")
 }
 
 fn wrong_protected(key: &str, paths: &[String]) -> Vec<String> {
-    let outside = paths.iter().filter(|path| !is_relative_path(path)).map(|path| {
-        let path = path.escape_debug();
-        format!("`{key}` contains `{path}`, which must be a path inside the project")
-    });
-    let patterns = paths.iter().filter(|path| is_relative_path(path) && is_pattern(path));
-    let useless = patterns.map(|path| {
-        let path = path.escape_debug();
-        format!(
-            "`{key}` contains `{path}`, which protects only a file of this name: write paths, not patterns"
-        )
-    });
-    outside.chain(useless).collect()
+    let outside = "which must be a path inside the project";
+    let pattern = "which protects only a file of this name: write paths, not patterns";
+    let mut wrong = unexpected_entries(key, paths, is_relative_path, outside);
+    wrong.extend(unexpected_entries(
+        key,
+        paths,
+        |path| !is_relative_path(path) || !is_pattern(path),
+        pattern,
+    ));
+    wrong
 }
 
 impl SandboxSettings {

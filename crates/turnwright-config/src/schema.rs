@@ -285,15 +285,12 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
-    use crate::file::{
-        AcpSection, AgentSection, ConfigFile, ModelSection, ModelsSection, NamedModelSection,
-        ProviderSection, WebSection,
-    };
-    use crate::limits::LimitsSection;
-    use crate::sandbox::SandboxSection;
-    use crate::servers::ServerSection;
-    use crate::table::{Row, SettingType};
-    use crate::{Config, EnvironmentVariables, Flags, Paths, SessionRetention, UserFile};
+    use crate::effective_policy::resolve_policy;
+    use crate::table::Row;
+    use crate::trust::TrustStore;
+    use crate::{Config, EnvironmentVariables, Flags, Paths, UserFile};
+    use turnwright_types::private_file;
+    use turnwright_workspace::files::Roots;
 
     const MANUAL: &str = include_str!("../../../docs/configuration.md");
 
@@ -303,21 +300,39 @@ mod tests {
         expect_file!["../../../docs/config.schema.json"].assert_eq(&settings_schema());
     }
 
-    /// The tables of the manual, by the mark before each.
-    const TABLES: &[(&str, &[Row])] = &[
-        ("file", ConfigFile::ROWS),
-        ("models", ModelsSection::ROWS),
-        ("models.model", NamedModelSection::ROWS),
-        ("agent", AgentSection::ROWS),
-        ("acp", AcpSection::ROWS),
-        ("web", WebSection::ROWS),
-        ("providers", ProviderSection::ROWS),
-        ("providers.model", ModelSection::ROWS),
-        ("sandbox", SandboxSection::ROWS),
-        ("mcp.servers", ServerSection::ROWS),
-        ("sessions", SessionRetention::ROWS),
-        ("limits", LimitsSection::ROWS),
-    ];
+    /// A section of the file with its key, which leaves out names that the user chooses, and its rows.
+    type Section = (String, &'static [Row]);
+
+    /// All sections, each before those that are in it.
+    fn sections() -> Vec<Section> {
+        let mut found = Vec::new();
+        add_sections("", ConfigFile::ROWS, &mut found);
+        found
+    }
+
+    fn add_sections(key: &str, rows: &'static [Row], found: &mut Vec<Section>) {
+        found.push((key.to_owned(), rows));
+        for row in rows {
+            let inner = (row.rows)();
+            if !inner.is_empty() {
+                add_sections(&full_key(key, row.key), inner, found);
+            }
+        }
+    }
+
+    /// All rows, by sections.
+    fn all_rows() -> impl Iterator<Item = &'static Row> {
+        sections().into_iter().flat_map(|section| section.1)
+    }
+
+    /// The sections that have a table in the manual, by the mark before it.
+    fn tables() -> BTreeMap<String, &'static [Row]> {
+        let sections = sections().into_iter();
+        let explained = sections.filter(|(_, rows)| rows.iter().any(|row| !row.manual.is_empty()));
+        explained
+            .map(|(key, rows)| (if key.is_empty() { "file".to_owned() } else { key }, rows))
+            .collect()
+    }
 
     /// The type as a person calls it.
     fn kind(row: &Row) -> &'static str {
@@ -365,27 +380,80 @@ mod tests {
         renewed + &new.into_values().collect::<String>()
     }
 
-    /// Run the test with `UPDATE_EXPECT=1` to renew the tables.
+    /// The wrong entries of the rows, those of the file first, each with what is said of it.
+    fn wrong_entries() -> String {
+        let entries = all_rows().flat_map(|row| row.wrong.iter().copied());
+        let (of_variables, of_file): (Vec<_>, Vec<_>) =
+            entries.partition(|entry| is_variable(entry));
+        let mut table = "| entry | what is said |\n|---|---|\n".to_owned();
+        for entry in of_file.into_iter().chain(of_variables) {
+            let said = said_of(entry);
+            assert_eq!(said.len(), 1, "{entry}: {said:?}");
+            table.push_str(&format!("| `{entry}` | {} |\n", said[0]));
+        }
+        table
+    }
+
+    fn is_variable(entry: &str) -> bool {
+        entry.starts_with("TURNWRIGHT_")
+    }
+
+    /// The words of `config show` about a wrong variable, or a file with this one line.
+    fn said_of(entry: &'static str) -> Vec<String> {
+        let home = tempfile::tempdir().unwrap();
+        let paths = Paths::below(home.path());
+        let file = UserFile::at_default_path(&paths);
+        let variable = entry.split_once('=').filter(|_| is_variable(entry));
+        let text = if variable.is_some() { "" } else { entry };
+        private_file::write(file.path(), text.as_bytes()).unwrap();
+        let variables = variable.map(|pair| EnvironmentVariables::of(&[pair]));
+        let config = Config::new(variables.unwrap_or_default(), Flags::default(), file, paths);
+        let settings = config.snapshot();
+        let trust = TrustStore::new(&config.paths.state);
+        let policy = resolve_policy(&settings, &trust, &Roots::new(Path::new(".")).unwrap());
+        let (errors, warnings) = settings.errors_and_warnings(policy.problems);
+        let of_errors = errors.iter().map(|error| format!("error: {error}"));
+        let of_warnings = warnings.iter().map(|warning| format!("warning: {warning}"));
+        let all = of_errors.chain(of_warnings);
+        let lines = all.map(|line| line.replace(&config.file_path(), "config.toml"));
+        // The remedy for a file that cannot be read is said above the table.
+        lines.map(|line| line.split(". Fix the file;").next().unwrap().to_owned()).collect()
+    }
+
     #[test]
-    fn the_manual_has_the_table() {
-        let mut renewed = String::new();
-        let mut seen = Vec::new();
-        for (at, part) in MANUAL.split("<!-- settings: ").enumerate() {
-            if at == 0 {
-                renewed.push_str(part);
-                continue;
-            }
+    fn what_each_check_says_is_in_the_manual() {
+        for row in all_rows().filter(|row| !row.check.is_empty()) {
+            let is_shown =
+                all_rows().any(|other| other.check == row.check && !other.wrong.is_empty());
+            assert!(is_shown, "no row with `{}` has a `wrong` entry: {}", row.check, row.key);
+        }
+    }
+
+    /// Run the test with `UPDATE_EXPECT=1` to renew the tables. That of a new section is put before the providers.
+    #[test]
+    fn the_manual_has_the_tables() {
+        let mut missing = tables();
+        let mut parts = MANUAL.split("<!-- settings: ");
+        let mut renewed = parts.next().unwrap().to_owned();
+        let mut others = BTreeSet::from(["variables", "wrong"]);
+        for part in parts {
             let (name, rest) = part.split_once(" -->\n\n").unwrap();
             let lines = rest.split_inclusive('\n').take_while(|line| line.starts_with('|'));
             let (old, after) = rest.split_at(lines.map(str::len).sum());
-            let rows = TABLES.iter().find(|table| table.0 == name);
-            let new = rows.map_or_else(|| variables(old), |rows| table(rows.1));
+            let new = match name {
+                "variables" => variables(old),
+                "wrong" => wrong_entries(),
+                _ => table(missing.remove(name).unwrap()),
+            };
+            others.remove(name);
             renewed.push_str(&format!("<!-- settings: {name} -->\n\n{new}{after}"));
-            seen.push(name);
         }
-        let expected = std::iter::once("variables").chain(TABLES.iter().map(|table| table.0));
-        let missing: Vec<_> = expected.filter(|name| !seen.contains(name)).collect();
-        assert_eq!(missing, [""; 0], "docs/configuration.md has no table for these");
+        assert_eq!(others, BTreeSet::new(), "docs/configuration.md has no table for these");
+        for (key, rows) in missing {
+            let place = renewed.find("\nIn `[providers.NAME]`").unwrap() + 1;
+            let head = format!("In `[{key}]`:\n\n<!-- settings: {key} -->\n\n");
+            renewed.insert_str(place, &format!("{head}{}\n", table(rows)));
+        }
         expect_file!["../../../docs/configuration.md"].assert_eq(&renewed);
     }
 
@@ -432,8 +500,11 @@ mod tests {
         let schema = root();
         for (place, value) in [
             ("/properties/list_models", json!(settings.list_models())),
-            ("/properties/acp/properties/v2", json!(settings.allows_acp_v2())),
-            ("/properties/limits/properties/stop_loops", json!(settings.stops_loops())),
+            ("/properties/acp/properties/v2", json!(settings.values.acp.v2 != Some(false))),
+            (
+                "/properties/limits/properties/stop_loops",
+                json!(settings.values.limits.stop_loops != Some(false)),
+            ),
         ] {
             assert_eq!(schema.pointer(place).unwrap()["default"], value, "{place}");
         }

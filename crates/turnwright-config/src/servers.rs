@@ -53,11 +53,18 @@ impl SettingType for McpSection {
     fn schema() -> SchemaNode {
         section_schema(MCP_ROWS)
     }
+
+    #[cfg(test)]
+    fn rows() -> &'static [Row] {
+        MCP_ROWS
+    }
 }
 
 const MCP_ROWS: &[Row] = &[
     Row {
         default: || json!(DEFAULT_STARTUP_WAIT.as_secs()),
+        #[cfg(test)]
+        wrong: &["mcp.wait_seconds = -1"],
         ..Row::new(
             "wait_seconds",
             "How long the first prompt of a session waits for its servers; 0 for not at all.",
@@ -89,6 +96,15 @@ const MCP_ROWS: &[Row] = &[
                 }
             }])
         },
+        #[cfg(test)]
+        wrong: &[
+            r#"mcp.servers.a = { args = ["x"] }"#,
+            r#"mcp.servers.a = { command = "x", url = "https://x" }"#,
+            r#"mcp.servers.a = { command = "x", start_seconds = 0 }"#,
+            r#"mcp.servers."a b" = { command = "x" }"#,
+        ],
+        #[cfg(test)]
+        rows: BTreeMap::<String, ServerSection>::rows,
         ..Row::new(
             "servers",
             "Servers by name: a program with `command`, or an HTTP server with `url`.",

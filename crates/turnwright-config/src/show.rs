@@ -6,7 +6,7 @@ use turnwright_types::redact;
 
 use crate::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MODEL_VARIABLE};
 use crate::file::ConfigFile;
-use crate::table::{Row, SettingType, full_key};
+use crate::table::{Entry, Row, SettingType};
 use crate::{
     Config, EndpointSettings, Logins, PermissionSection, Provider, SettingsSnapshot, StoredLogin,
     provider,
@@ -35,6 +35,8 @@ impl EffectiveSetting {
 }
 
 pub(crate) const BUILT_IN: &str = "built in";
+/// The settings that are shown behind the others, which are in the order of the table.
+const LAST: [&str; 3] = ["sandbox.caches", "sessions.", "limits."];
 
 impl SettingsSnapshot<'_> {
     /// All effective settings. The value of an invalid one is the error message.
@@ -149,42 +151,40 @@ impl SettingsSnapshot<'_> {
 
     /// The settings that do not depend on the model, by sections.
     fn other_settings(&self, file: &ConfigFile) -> Vec<EffectiveSetting> {
-        let mut settings = self.section_settings("", file);
-        settings.retain(|setting| !["model", "silence_seconds"].contains(&setting.name.as_str()));
-        settings.extend(self.section_settings("agent", &file.agent));
-        let checks = file.checks.iter();
-        settings
-            .extend(checks.map(|(name, command)| self.of_file(&format!("checks.{name}"), command)));
-        settings.extend(self.section_settings("web", &file.web));
-        settings.extend(self.section_settings("acp", &file.acp));
-        settings.push(self.rules_setting(&file.permissions));
-        let mut sandbox = self.section_settings("sandbox", &file.sandbox);
-        // Last, because their list may be long.
-        sandbox.sort_by_key(|setting| setting.name == "sandbox.caches");
-        settings.extend(sandbox);
-        settings.extend(self.section_settings("sessions", &file.sessions));
-        let limits = self.section_settings("limits", &file.limits).into_iter();
-        let limit_flags =
-            self.config.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests");
-        let flags: Vec<_> = limit_flags
+        let mut settings = Vec::new();
+        for entry in file.entries("") {
+            match entry.0.as_str() {
+                // `model_settings` has these.
+                "model" | "silence_seconds" | "models.assumed_window" => {}
+                "checks" => {
+                    for (name, command) in &file.checks {
+                        settings.push(self.of_file(&format!("checks.{name}"), command));
+                    }
+                }
+                "permissions" => settings.push(self.rules_setting(&file.permissions)),
+                key if key.starts_with("permissions.") => {}
+                _ => settings.extend(self.entry_setting(entry)),
+            }
+        }
+        settings.sort_by_key(|setting| {
+            LAST.iter().position(|start| setting.name.starts_with(start))
+        });
+        let limits = self.config.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests");
+        let flags: Vec<_> = limits
             .map(|(name, number)| {
                 EffectiveSetting::new(&format!("limits.{name}"), number, "--budget")
             })
             .collect();
-        settings.extend(limits.filter(|limit| flags.iter().all(|flag| flag.name != limit.name)));
+        settings.retain(|setting| flags.iter().all(|flag| flag.name != setting.name));
         settings.extend(flags);
         settings
     }
 
-    /// The settings of a section that are set, or have a default.
-    fn section_settings(&self, parent: &str, section: &impl SettingType) -> Vec<EffectiveSetting> {
-        let settings = section.entries().into_iter().filter_map(|(row, set)| {
-            let key = full_key(parent, row.key);
-            let from = self.origin(row, set.is_some());
-            let value = self.value_in_force(&key).or(set).or_else(|| row.shown_default())?;
-            Some(EffectiveSetting::new(&key, &value, from))
-        });
-        settings.collect()
+    /// The effective value of a setting that is set, or has a default.
+    fn entry_setting(&self, (key, row, set): Entry) -> Option<EffectiveSetting> {
+        let from = self.origin(row, set.is_some());
+        let value = self.value_in_force(&key).or(set).or_else(|| row.shown_default())?;
+        Some(EffectiveSetting::new(&key, &value, from))
     }
 
     /// The value of a setting that may be another one than the file or the table has.

@@ -2,26 +2,30 @@
 //! of the files.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use crate::environment::MODE_VARIABLE;
-use crate::file::{ConfigFile, usable_checks};
+use crate::file::ConfigFile;
 use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
 use crate::{
-    AgentSection, ClientProvider, Config, ConfigError, DEFAULT_MAX_TURN_REQUESTS, Logins,
-    McpSettings, NO_MODEL, NO_PROVIDER_ADVICE, Provider, SessionRetention,
+    ClientProvider, Config, ConfigError, DEFAULT_MAX_TURN_REQUESTS, Logins, McpSettings, NO_MODEL,
+    NO_PROVIDER_ADVICE, Provider,
 };
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::secret::Secret;
-use turnwright_types::shell_script::Check;
 
 /// The settings at one moment.
 pub struct SettingsSnapshot<'a> {
     /// The settings that hold as long as the process runs.
     pub config: &'a Config,
-    /// The user's file, and warnings about its entries that have no effect, one sentence each.
-    file: Result<(ConfigFile, Vec<String>), ConfigError>,
+    /// The user's file; the defaults if it cannot be read.
+    pub values: Arc<ConfigFile>,
+    /// Warnings about entries of the user's file that have no effect, one sentence each.
+    pub(crate) file_warnings: Vec<String>,
+    /// Why the user's file cannot be read.
+    file_error: Option<ConfigError>,
     /// The stored logins; none if they cannot be read.
     pub(crate) logins: Logins,
     /// Why the logins cannot be read.
@@ -36,9 +40,15 @@ impl<'a> SettingsSnapshot<'a> {
             Ok(logins) => (logins, None),
             Err(error) => (Logins::default(), Some(error)),
         };
+        let ((values, file_warnings), file_error) = match config.file.load() {
+            Ok(read) => (read, None),
+            Err(error) => (Default::default(), Some(error)),
+        };
         SettingsSnapshot {
             config,
-            file: config.file.load(),
+            values: Arc::new(values),
+            file_warnings,
+            file_error,
             logins,
             logins_error,
             client_provider: config.client_provider.lock().clone(),
@@ -46,18 +56,16 @@ impl<'a> SettingsSnapshot<'a> {
     }
 
     /// The user's file.
+    ///
+    /// # Errors
+    /// If it cannot be read.
     pub(crate) fn file(&self) -> Result<&ConfigFile, ConfigError> {
-        self.file.as_ref().map(|(file, _)| file).map_err(ConfigError::clone)
-    }
-
-    /// Warnings about entries of the user's file that have no effect, one sentence each.
-    pub(crate) fn file_warnings(&self) -> &[String] {
-        self.file.as_ref().map_or(&[], |(_, warnings)| warnings.as_slice())
+        self.file_error.clone().map_or(Ok(&*self.values), Err)
     }
 
     /// Warnings about entries of the user's file and about variables that have no effect, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        self.config.paths.note.iter().chain(self.file_warnings()).cloned().collect()
+        self.config.paths.note.iter().chain(&self.file_warnings).cloned().collect()
     }
 
     /// The mode in which sessions start. A wrong value never gives more than `ask`.
@@ -70,61 +78,32 @@ impl<'a> SettingsSnapshot<'a> {
     }
 
     fn mode_in_file(&self) -> Mode {
-        let file = self.file().ok();
-        file.and_then(|file| Mode::parse_lenient(file.mode.as_deref()?)).unwrap_or_default()
+        self.values.mode.as_deref().and_then(Mode::parse_lenient).unwrap_or_default()
     }
 
     /// The most requests to the model in one turn.
     pub fn max_turn_requests(&self) -> u32 {
         let of_flag = self.config.requests_flag();
         let of_process = of_flag.or_else(|| self.config.process_max_turn_requests());
-        of_process
-            .or_else(|| Some(self.file().ok()?.max_turn_requests?.get()))
-            .unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
+        let of_file = self.values.max_turn_requests.map(u32::from);
+        of_process.or(of_file).unwrap_or(DEFAULT_MAX_TURN_REQUESTS)
     }
 
     /// The default reasoning effort.
     pub fn effort(&self) -> ReasoningEffort {
-        let word = self.file().ok().and_then(|file| file.effort.as_deref());
+        let word = self.values.effort.as_deref();
         word.and_then(|name| ReasoningEffort::parse(&name.trim().to_ascii_lowercase()))
             .unwrap_or_default()
     }
 
-    /// Instructions to the model about itself, in addition to the built-in ones.
-    pub fn agent(&self) -> AgentSection {
-        self.file().map(|file| file.agent.clone()).unwrap_or_default()
-    }
-
-    /// The commands that check a project, of the user's file.
-    pub(crate) fn checks(&self) -> Vec<Check> {
-        self.file().map(|file| usable_checks(&file.checks)).unwrap_or_default()
-    }
-
     /// Returns true if endpoints may be asked for their list of models.
     pub fn list_models(&self) -> bool {
-        self.file().ok().and_then(|file| file.list_models).unwrap_or(true)
-    }
-
-    /// Returns true if clients may use version 2 of the protocol.
-    pub fn allows_acp_v2(&self) -> bool {
-        self.file().ok().and_then(|file| file.acp.v2).unwrap_or(true)
-    }
-
-    /// Hosts, such as `localhost:3000`, that `web_fetch` may reach although they are not public.
-    pub fn web_allow(&self) -> Vec<String> {
-        self.file().map(|file| file.web.allow.clone()).unwrap_or_default()
-    }
-
-    /// How long and how much session data is kept.
-    pub fn session_retention(&self) -> SessionRetention {
-        self.file().map(|file| file.sessions).unwrap_or_default()
+        self.values.list_models.unwrap_or(true)
     }
 
     /// The MCP servers of every session. Empty if the file cannot be read.
     pub fn mcp_settings(&self) -> McpSettings {
-        let empty = ConfigFile::default();
-        let file = self.file().unwrap_or(&empty);
-        let key_variables = file.variables();
+        let key_variables = self.values.variables();
         let secrets = RefCell::new(Vec::new());
         let look_up = |name: &str| {
             let found = self.config.server_variable(name, &key_variables)?;
@@ -134,7 +113,7 @@ impl<'a> SettingsSnapshot<'a> {
             }
             Ok(found)
         };
-        let settings = file.mcp.settings(self.config.home().as_deref(), &look_up);
+        let settings = self.values.mcp.settings(self.config.home().as_deref(), &look_up);
         McpSettings { secrets: secrets.into_inner(), ..settings }
     }
 
@@ -176,8 +155,7 @@ impl<'a> SettingsSnapshot<'a> {
 
     /// The model that a flag, the environment or the file names, if no provider is configured for it.
     pub fn model_without_provider(&self) -> Option<String> {
-        let file = self.file().ok()?;
-        let named = self.config.process_model().or(file.model.as_deref())?;
+        let named = self.config.process_model().or(self.values.model.as_deref())?;
         (self.provider() == Ok(Provider::Unconfigured)).then(|| named.escape_debug().to_string())
     }
 
@@ -244,7 +222,7 @@ impl<'a> SettingsSnapshot<'a> {
         let new: Vec<_> =
             self.login_models().into_iter().filter(|name| !names.contains(name)).collect();
         names.extend(new);
-        for (name, section) in self.file().into_iter().flat_map(|file| &file.providers) {
+        for (name, section) in &self.values.providers {
             let listed = section.models.iter().map(|model| format!("{name}/{model}"));
             let new: Vec<_> = listed.filter(|full_name| !names.contains(full_name)).collect();
             names.extend(new);
@@ -258,13 +236,12 @@ impl<'a> SettingsSnapshot<'a> {
         let mut secrets: Vec<String> = keys.map(|key| key.expose().to_owned()).collect();
         secrets.extend(self.logins.all().iter().filter_map(|login| login.key.clone()));
         secrets.extend(self.client_secrets());
-        let Ok(file) = self.file() else { return secrets };
-        for section in file.providers.values() {
+        for section in self.values.providers.values() {
             let path = section.key_file.as_ref();
             let kept = path.and_then(|path| self.config.read_key_file(path).ok());
             secrets.extend(kept.map(|key| key.expose().to_owned()));
         }
-        secrets.extend(file.literal_credentials());
+        secrets.extend(self.values.literal_credentials());
         secrets
     }
 

@@ -39,10 +39,24 @@ pub(crate) struct Row {
     /// The meaning in a table of the manual.
     #[cfg(test)]
     pub(crate) manual: &'static str,
+    /// Wrong entries, of which the manual has what is said.
+    #[cfg(test)]
+    pub(crate) wrong: &'static [&'static str],
+    /// The name of the function that checks the value.
+    #[cfg(test)]
+    pub(crate) check: &'static str,
+    /// The settings of a section, or of each entry of a table.
+    #[cfg(test)]
+    pub(crate) rows: fn() -> &'static [Row],
 }
 
 fn nothing() -> Value {
     Value::Null
+}
+
+#[cfg(test)]
+fn no_rows() -> &'static [Row] {
+    &[]
 }
 
 impl Row {
@@ -65,6 +79,12 @@ impl Row {
             variable: "",
             #[cfg(test)]
             manual: "",
+            #[cfg(test)]
+            wrong: &[],
+            #[cfg(test)]
+            check: "",
+            #[cfg(test)]
+            rows: no_rows,
         }
     }
 
@@ -127,6 +147,9 @@ pub(crate) fn full_key(parent: &str, key: &str) -> String {
     if parent.is_empty() { key.to_owned() } else { format!("{parent}.{key}") }
 }
 
+/// A setting: its full key, its row and the value that is set, in one line. A section has no such value.
+pub(crate) type Entry = (String, &'static Row, Option<String>);
+
 /// A type that the value of a setting can have.
 pub(crate) trait SettingType {
     /// The type of a value that is set.
@@ -137,13 +160,20 @@ pub(crate) trait SettingType {
 
     fn schema() -> SchemaNode;
 
+    /// The settings of a section, or of each entry of a table.
+    #[cfg(test)]
+    fn rows() -> &'static [Row] {
+        no_rows()
+    }
+
     /// The value in one line; `None` if it is not set, or is no single value.
     fn shown(&self) -> Option<String> {
         None
     }
 
-    /// The rows of a section, each with the value that is set.
-    fn entries(&self) -> Vec<(&'static Row, Option<String>)> {
+    /// The settings of a section that has this key, each followed by those that are in it. A table whose keys the user
+    /// chooses has none.
+    fn entries(&self, _key: &str) -> Vec<Entry> {
         Vec::new()
     }
 
@@ -206,6 +236,11 @@ impl<T: SettingType> SettingType for Option<T> {
         T::schema()
     }
 
+    #[cfg(test)]
+    fn rows() -> &'static [Row] {
+        T::rows()
+    }
+
     fn shown(&self) -> Option<String> {
         // An empty list is a value, too.
         self.as_ref().map(|value| value.shown().unwrap_or_default())
@@ -224,6 +259,11 @@ impl<T: SettingType> SettingType for BTreeMap<String, T> {
         object(json!({ "type": "object", "additionalProperties": T::schema() }))
     }
 
+    #[cfg(test)]
+    fn rows() -> &'static [Row] {
+        T::rows()
+    }
+
     fn wrong_values(&self, key: &str) -> Vec<String> {
         // The names of models contain dots and slashes.
         let is_quoted = key.rsplit('.').next() == Some("model");
@@ -238,14 +278,17 @@ impl<T: SettingType> SettingType for BTreeMap<String, T> {
 /// Defines a section of the settings file: a struct that serde reads, and its table. A row is
 ///
 /// ```text
-/// name: Type = initial => check { part: value }
+/// name: Type = initial => check { part: value } wrong ["name = wrong value"]
 ///     "A sentence that describes the setting, for the JSON Schema and the template.",
 ///     "its meaning in the manual";
 /// ```
 ///
-/// * `= initial` is the value without an entry, unless it is that of `Type::default()`.
+/// * `= initial` is the value without an entry, unless it is that of `Type::default()`. A switch or a number needs it,
+///   also if it is `false` or 0: without it any value counts as set.
 /// * `=> check` is a function from the full key and a value that is set to what is wrong with it.
 /// * The parts are fields of [`Row`]. `words`, `default` and `examples` are written as JSON.
+/// * `wrong` has lines of a file, and variables with their values, of which the manual has what is said. Each check
+///   needs one; a value of another type needs none.
 ///
 /// All of these may be left out, and so may the meaning, which sections do not have.
 macro_rules! settings {
@@ -261,7 +304,8 @@ macro_rules! settings {
             $(
                 $(#[serde($($serde:tt)+)])?
                 $field_visibility:vis $field:ident: $type:ty $(= $initial:tt)? $(=> $check:ident)?
-                { $($part:ident: $value:tt),* $(,)? } $description:literal $(, $manual:literal)?;
+                { $($part:ident: $value:tt),* $(,)? } $(wrong $wrong:tt)?
+                $description:literal $(, $manual:literal)?;
             )+
         }
     ) => {
@@ -288,6 +332,16 @@ macro_rules! settings {
                     $($part: settings!(@part $part $value),)*
                     #[cfg(test)]
                     manual: concat!($($manual)?),
+                    $(
+                        #[cfg(test)]
+                        wrong: &$wrong,
+                    )?
+                    $(
+                        #[cfg(test)]
+                        check: stringify!($check),
+                    )?
+                    #[cfg(test)]
+                    rows: <$type as $crate::table::SettingType>::rows,
                     ..$crate::table::Row::new(
                         stringify!($field),
                         $description,
@@ -308,12 +362,21 @@ macro_rules! settings {
                 $crate::table::section_schema($name::ROWS)
             }
 
-            fn entries(&self) -> Vec<(&'static $crate::table::Row, Option<String>)> {
-                let values = [$(
-                    $crate::table::SettingType::shown(&self.$field)
-                        $(.filter(|_| self.$field != $initial))?,
-                )+];
-                $name::ROWS.iter().zip(values).collect()
+            #[cfg(test)]
+            fn rows() -> &'static [$crate::table::Row] {
+                $name::ROWS
+            }
+
+            fn entries(&self, key: &str) -> Vec<$crate::table::Entry> {
+                use $crate::table::{SettingType, full_key};
+                let values = [$((
+                    SettingType::shown(&self.$field) $(.filter(|_| self.$field != $initial))?,
+                    SettingType::entries(&self.$field, &full_key(key, stringify!($field))),
+                ),)+];
+                let entries = $name::ROWS.iter().zip(values).flat_map(|(row, (set, inner))| {
+                    std::iter::once((full_key(key, row.key), row, set)).chain(inner)
+                });
+                entries.collect()
             }
 
             fn wrong_values(&self, key: &str) -> Vec<String> {
@@ -356,7 +419,7 @@ mod tests {
     }
 
     fn set(houses: &BTreeMap<String, House>) -> Vec<(&'static str, Option<String>)> {
-        houses["one"].entries().into_iter().map(|(row, text)| (row.key, text)).collect()
+        houses["one"].entries("").into_iter().map(|(_, row, text)| (row.key, text)).collect()
     }
 
     #[test]

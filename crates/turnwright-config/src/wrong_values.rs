@@ -26,16 +26,27 @@ impl SettingsSnapshot<'_> {
         if self.logins.all().iter().any(|login| login.key.is_some()) {
             wrong.extend(exposed(&Logins::path(&self.config.paths)));
         }
-        if let Ok(file) = self.file() {
-            let place = self.config.file_path();
-            wrong.extend(
-                file.wrong_values("").into_iter().map(|problem| format!("{place}: {problem}")),
-            );
-            wrong.extend(file.providers.values().filter_map(|provider| {
-                exposed(&self.config.key_file(provider.key_file.as_ref()?))
-            }));
-        }
+        let place = self.config.file_path();
+        let of_file = self.values.wrong_values("").into_iter();
+        wrong.extend(of_file.map(|problem| format!("{place}: {problem}")));
+        let providers = self.values.providers.values();
+        wrong.extend(providers.filter_map(|provider| {
+            exposed(&self.config.key_file(provider.key_file.as_ref()?))
+        }));
         wrong
+    }
+
+    /// All errors and warnings about the settings, a sentence each, with these errors in the values and rules.
+    pub fn errors_and_warnings(&self, mut errors: Vec<String>) -> (Vec<String>, Vec<String>) {
+        // Sessions name these servers in a notice of their own.
+        let path = self.config.file_path();
+        errors.extend(self.mcp_settings().broken.into_iter().map(|(name, why)| {
+            format!("{path}: `mcp.servers.{}` is not used: {why}", name.escape_debug())
+        }));
+        errors.extend(self.model_without_provider().map(|_| self.missing_model()));
+        let mut warnings = self.warnings();
+        warnings.retain(|warning| !errors.contains(warning));
+        (errors, warnings)
     }
 
     /// The problems in the user's file, a sentence each with file and line. Permission rules are checked
@@ -45,7 +56,7 @@ impl SettingsSnapshot<'_> {
             Ok(file) => file,
             Err(error) => return vec![error.to_string()],
         };
-        let problems = self.file_warnings().iter().cloned().chain(file.wrong_values(""));
+        let problems = self.file_warnings.iter().cloned().chain(file.wrong_values(""));
         problems.map(|problem| self.config.locate_problem(&problem)).collect()
     }
 
@@ -74,25 +85,32 @@ pub(crate) fn wrong_mode(key: &str, word: &str) -> Option<String> {
 
 pub(crate) fn wrong_effort(key: &str, word: &str) -> Option<String> {
     let is_known = ReasoningEffort::parse(&word.trim().to_ascii_lowercase()).is_some();
-    (!is_known).then(|| {
-        let known = ReasoningEffort::ALL.map(ReasoningEffort::id).join(", ");
-        format!("`{key}` is `{}`, expected one of {known}", word.escape_debug())
-    })
+    let known = ReasoningEffort::ALL.map(ReasoningEffort::id).join(", ");
+    unexpected(key, word, is_known, &format!("one of {known}"))
 }
 
 pub(crate) fn wrong_hosts(key: &str, hosts: &[String]) -> Vec<String> {
-    let wrong = hosts.iter().filter(|host| !is_host(host)).map(|host| {
-        let entry = host.escape_debug();
-        format!("`{key}` contains `{entry}`, expected HOST or HOST:PORT")
-    });
-    wrong.collect()
+    unexpected_entries(key, hosts, is_host, "expected HOST or HOST:PORT")
 }
 
 pub(crate) fn wrong_name(key: &str, name: &str) -> Option<String> {
-    (!is_agent_name(name.trim())).then(|| {
-        let name = name.escape_debug();
-        format!("`{key}` is `{name}`, expected one line of at most 100 characters")
-    })
+    unexpected(key, name, is_agent_name(name.trim()), "one line of at most 100 characters")
+}
+
+/// The error in a text that is not right.
+pub(crate) fn unexpected(key: &str, text: &str, is_right: bool, what: &str) -> Option<String> {
+    (!is_right).then(|| format!("`{key}` is `{}`, expected {what}", text.escape_debug()))
+}
+
+/// The errors in a list, of which each entry that is not right is `why`.
+pub(crate) fn unexpected_entries(
+    key: &str,
+    entries: &[String],
+    is_right: impl Fn(&str) -> bool,
+    why: &str,
+) -> Vec<String> {
+    let wrong = entries.iter().filter(|entry| !is_right(entry));
+    wrong.map(|entry| format!("`{key}` contains `{}`, {why}", entry.escape_debug())).collect()
 }
 
 pub(crate) fn wrong_base_url(key: &str, text: &str) -> Option<String> {
@@ -102,19 +120,12 @@ pub(crate) fn wrong_base_url(key: &str, text: &str) -> Option<String> {
 }
 
 pub(crate) fn wrong_api(key: &str, word: &str) -> Option<String> {
-    let is_known = Protocol::parse(word).is_some();
-    (!is_known).then(|| {
-        let word = word.escape_debug();
-        format!("`{key}` is `{word}`, expected `chat` or `responses`")
-    })
+    unexpected(key, word, Protocol::parse(word).is_some(), "`chat` or `responses`")
 }
 
 pub(crate) fn wrong_quirks(key: &str, quirks: &Map<String, Value>) -> Vec<String> {
-    let named: Map<_, _> = quirks
-        .iter()
-        .filter(|field| field.0 != "body")
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
+    let mut named = quirks.clone();
+    named.retain(|name, _| name != "body");
     let wrong = QuirkPatch::parse(&named).1.into_iter();
     wrong.map(|problem| format!("`{key}`: {problem}")).collect()
 }

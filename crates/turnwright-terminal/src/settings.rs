@@ -51,7 +51,7 @@ pub fn show(is_json: bool, config: &Config, listing: ProjectListing) -> ExitCode
 
 impl ShownSettings {
     fn new(settings: &SettingsSnapshot<'_>, listing: ProjectListing) -> ShownSettings {
-        let (project, mut errors) = match Roots::new(Path::new(".")) {
+        let (project, problems) = match Roots::new(Path::new(".")) {
             Ok(roots) => {
                 let trust = TrustStore::new(&settings.config.paths.state);
                 let policy = resolve_policy(settings, &trust, &roots);
@@ -61,10 +61,7 @@ impl ShownSettings {
             }
             Err(_) => (Vec::new(), settings.wrong_values()),
         };
-        errors.extend(unusable_servers(settings));
-        errors.extend(settings.model_without_provider().map(|_| settings.missing_model()));
-        let mut warnings = settings.warnings();
-        warnings.retain(|warning| !errors.contains(warning));
+        let (errors, warnings) = settings.errors_and_warnings(problems);
         ShownSettings { settings: settings.settings(), project, errors, warnings }
     }
 
@@ -88,14 +85,6 @@ impl ShownSettings {
         text.extend(errors.chain(warnings));
         text
     }
-}
-
-/// The MCP servers of the user's file that cannot be used. Sessions name them in a notice of their own.
-fn unusable_servers(settings: &SettingsSnapshot<'_>) -> impl Iterator<Item = String> {
-    let path = settings.config.user_file_path().display().to_string();
-    settings.mcp_settings().broken.into_iter().map(move |(name, why)| {
-        format!("{path}: `mcp.servers.{}` is not used: {why}", name.escape_debug())
-    })
 }
 
 fn table(settings: &[EffectiveSetting]) -> String {
@@ -255,8 +244,7 @@ pub fn edit(config: &Config) -> Result<(), CliError> {
 fn problems(config: &Config) -> Vec<String> {
     let settings = config.snapshot();
     let mut problems = settings.file_problems();
-    let rules = settings.user_permissions().unwrap_or_default();
-    let of_rules = user_rule_problems(config, &rules);
+    let of_rules = user_rule_problems(config, &settings.values.permissions);
     problems.extend(of_rules.iter().map(|problem| config.locate_problem(problem)));
     problems
 }
@@ -319,110 +307,35 @@ fn line(change: &SettingChange) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
-
     use super::*;
     use turnwright_config::{EnvironmentVariables, Flags, Paths, UserFile};
     use turnwright_types::private_file;
 
-    /// Wrong entries of the file, of which each is a line, and wrong variables.
-    const WRONG: &[&str] = &[
-        "modle = \"x\"",
-        "model = 7",
-        "mode = \"all\"",
-        "max_turn_requests = 0",
-        "max_turn_requests = \"many\"",
-        "effort = \"huge\"",
-        "list_models = \"yes\"",
-        "silence_seconds = 0",
-        "web.allow = [\"http://localhost:3000/\"]",
-        "sessions.keep_days = -1",
-        "sessions.max_size = \"1 GB\"",
-        "limits.turn_tokens = 0",
-        "limits.session_cost = -1",
-        "permissions.allow = [\"exec(\"]",
-        "permissions.ask = [\"run(ls)\"]",
-        "permissions.deny = \"exec\"",
-        "permissions.rule = [{ effect = \"perhaps\", when = \"exec(ls)\" }]",
-        "permissions.rule = [{ effect = \"deny\", when = \"exec(ls)\", match = [\"rm x\"] }]",
-        "checks.rust = \"\"",
-        "agent.name = \"\"",
-        "sandbox.network = \"maybe\"",
-        "sandbox.read = \"some\"",
-        "sandbox.write = [\"here\"]",
-        "sandbox.caches = [\".npm\"]",
-        "sandbox.hide = [\"secrets\"]",
-        "sandbox.protect = [\"../x\"]",
-        "sandbox.protect = [\"*.sh\"]",
-        "providers.x.base_url = \"localhost:8000/v1\"",
-        "providers.x.api = \"completions\"",
-        "providers.x.key = \"…\"",
-        "providers.x.key_env = [\"A\"]",
-        "providers.x.headers = \"X-Title\"",
-        "providers.x.models = \"m\"",
-        "providers.x.quirks = { nonsense = 1 }",
-        "providers.x.quirks = { images = \"often\" }",
-        "providers.x.request = { stream = false }",
-        "providers.x.model.m.request = { max_tokens = 9 }",
-        "providers.x.model.m.window = -1",
-        "providers.x.model.m.price = { input = 1 }",
-        "providers.groq.base_url = \"http://localhost:8000/v1\"",
-        "mcp.wait_seconds = -1",
-        "mcp.servers.a = { args = [\"x\"] }",
-        "mcp.servers.a = { command = \"x\", url = \"https://x\" }",
-        "mcp.servers.a = { command = \"x\", start_seconds = 0 }",
-        "mcp.servers.\"a b\" = { command = \"x\" }",
-        "TURNWRIGHT_MODE=all",
-        "TURNWRIGHT_MAX_TURN_REQUESTS=many",
-        "TURNWRIGHT_CONTEXT_WINDOW=0",
-    ];
+    /// The keys and values of the table of wrong entries in the manual.
+    fn wrong_entries() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let manual = include_str!("../../../docs/configuration.md");
+        let (_, table) = manual.split_once("<!-- settings: wrong -->\n\n").unwrap();
+        let lines = table.lines().take_while(|line| line.starts_with('|'));
+        lines.filter_map(|line| line.split('`').nth(1)?.split_once(" = "))
+    }
 
-    /// Settings in a folder of their own, with this file.
-    fn config(home: &Path, text: &str, environment: Vec<(OsString, OsString)>) -> Config {
+    /// Settings in an empty folder.
+    fn config(home: &Path) -> Config {
         let paths = Paths::below(home);
         let file = UserFile::at_default_path(&paths);
-        private_file::write(file.path(), text.as_bytes()).unwrap();
+        private_file::write(file.path(), b"").unwrap();
+        // With a key, any model has a provider.
+        let environment = vec![("OPENAI_API_KEY".into(), "k".into())];
         let (variables, _) = EnvironmentVariables::classify(environment, &[]);
         Config::new(variables, Flags::default(), file, paths)
     }
 
-    /// The words about one of [`WRONG`].
-    fn said(wrong: &str) -> Vec<String> {
-        let home = tempfile::tempdir().unwrap();
-        let variable = wrong.split_once('=').filter(|pair| pair.0.starts_with("TURNWRIGHT_"));
-        let config = match variable {
-            Some((name, value)) => config(home.path(), "", vec![(name.into(), value.into())]),
-            None => config(home.path(), wrong, Vec::new()),
-        };
-        let path = config.user_file_path().display().to_string();
-        let ShownSettings { errors, warnings, .. } =
-            ShownSettings::new(&config.snapshot(), |_, _| Vec::new());
-        let errors = errors.iter().map(|error| format!("error: {error}"));
-        let all = errors.chain(warnings.iter().map(|warning| format!("warning: {warning}")));
-        // The remedy for a file that cannot be read is said above the table.
-        let cause = |problem: &str| problem.split(". Fix the file;").next().unwrap().to_owned();
-        all.map(|line| cause(&line.replace(&path, "config.toml"))).collect()
-    }
-
     #[test]
-    fn the_manual_has_what_is_said_of_each_wrong_value() {
-        let mut table = String::new();
-        for wrong in WRONG {
-            let said = said(wrong);
-            assert_eq!(said.len(), 1, "{wrong}: {said:?}");
-            table.push_str(&format!("| `{wrong}` | {} |\n", said[0]));
-        }
-        let manual = include_str!("../../../docs/configuration.md");
-        assert!(manual.contains(&table), "docs/configuration.md must have this table:\n{table}");
-    }
-
-    #[test]
-    fn none_of_them_is_written() {
-        for (key, value) in WRONG.iter().filter_map(|entry| entry.split_once(" = ")) {
+    fn no_wrong_entry_of_the_manual_is_written() {
+        assert!(wrong_entries().count() > 40);
+        for (key, value) in wrong_entries() {
             let home = tempfile::tempdir().unwrap();
-            // With a key, any model has a provider.
-            let variable = ("OPENAI_API_KEY".into(), "k".into());
-            let config = config(home.path(), "", vec![variable]);
+            let config = config(home.path());
             let outcome = set(&config, key, Some(&[value.to_owned()]));
             let shown = ShownSettings::new(&config.snapshot(), |_, _| Vec::new());
             assert_eq!((shown.errors, shown.warnings), (Vec::new(), Vec::new()), "{key} = {value}");

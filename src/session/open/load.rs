@@ -16,11 +16,11 @@ use crate::turn::{
     CallRunner, CancellableCalls, Conversation, SharedGrants, SharedModelSelection, SharedSpending,
     SpendingLimits, Submissions, Told, system_prompt,
 };
-use turnwright_config::SettingsSnapshot;
 use turnwright_config::effective_policy::{
     EffectivePolicy, command_confinement, resolve_policy_with,
 };
 use turnwright_config::project_facts::{project_facts, restore_project, roots_elsewhere};
+use turnwright_config::{ConfigFile, SettingsSnapshot};
 use turnwright_guard::{ConfinementSettings, report_unfinished};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Mode, PolicyRules, SharedMode};
@@ -48,8 +48,7 @@ pub(super) struct LoadedSession {
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
     pub(super) limits: SpendingLimits,
-    /// The instructions for the model without those of the client.
-    pub(super) system_prompt: Arc<str>,
+    pub(super) settings: Arc<ConfigFile>,
     pub(super) servers: ServerLaunch,
     /// The lock of a new session. A stored session's lock is taken when its previous task has ended.
     pub(super) lock: Option<SessionLock>,
@@ -81,12 +80,11 @@ impl SessionHost {
         let model = self.model(&settings)?;
         let specs = servers.into_iter().chain(take(&mut policy.servers)).collect();
         let servers = ServerLaunch::load(&settings, specs, roots.real_cwd());
-        let agent = settings.agent();
         Ok(LoadedSession {
             effort: settings.effort(),
             max_requests: settings.max_turn_requests(),
             limits: spending_limits(&settings),
-            system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
+            settings: settings.values,
             // No one else can have the lock of a new identifier.
             lock: (is_opened && !is_stored).then(|| self.store().lock_session(&id)).transpose()?,
             roots,
@@ -166,7 +164,7 @@ impl SessionHost {
 
 /// The limits of the settings and of the command line.
 fn spending_limits(settings: &SettingsSnapshot<'_>) -> SpendingLimits {
-    let mut limits = SpendingLimits::new(settings.stops_loops());
+    let mut limits = SpendingLimits::new(settings.values.limits.stop_loops != Some(false));
     for (name, number) in settings.limits() {
         limits.set(&name, number);
     }
@@ -241,18 +239,19 @@ impl SessionHost {
         loaded: LoadedSession,
         client: ClientSide,
     ) -> Conversation {
-        let LoadedSession { roots, mut policy, confinement, model, effort, .. } = loaded;
+        let LoadedSession { roots, mut policy, confinement, model, effort, settings, .. } = loaded;
         let checks = SharedValue::new(take(&mut policy.checks));
         let log = SessionLog::new(self.store().clone(), id.clone());
-        let mut env = self.tool_env(id, roots, policy, confinement, client);
+        let mut env = self.tool_env(id, roots, policy, confinement, settings, client);
         env.log = log;
+        let agent = &env.shared.settings.agent;
         let host = Arc::clone(self);
         Conversation {
             spending: SharedSpending::default(),
             queue: Arc::default(),
             cancellable: CancellableCalls::default(),
             find_model: Arc::new(move |name: &str| host.model_named(name)),
-            system_prompt: loaded.system_prompt,
+            system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
             selection: SharedModelSelection::new(model, effort),
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools))),
             env: Arc::new(env),
@@ -278,10 +277,11 @@ impl SessionHost {
         let id = SessionId::random();
         let own_roots = self.with_own_folders(&id, roots);
         let mut notices = Vec::new();
+        let settings = self.config().snapshot();
         let (policy, confinement) =
-            self.load_policy(&self.config().snapshot(), Some(&id), &own_roots, &mut notices);
+            self.load_policy(&settings, Some(&id), &own_roots, &mut notices);
         let client = ClientSide { client, buffers: None, terminals: None };
-        let env = self.tool_env(id, own_roots, policy, confinement, client);
+        let env = self.tool_env(id, own_roots, policy, confinement, settings.values, client);
         if let Some(mode) = mode {
             env.shared.mode.set(mode);
         }
@@ -295,6 +295,7 @@ impl SessionHost {
         roots: Roots,
         policy: EffectivePolicy,
         confinement: ConfinementSettings,
+        settings: Arc<ConfigFile>,
         ClientSide { client, buffers, terminals }: ClientSide,
     ) -> ToolEnv {
         let mode = SharedMode::new(policy.mode, policy.max_mode);
@@ -302,6 +303,7 @@ impl SessionHost {
         let files = Files::new(with_session_tmp(roots, &confinement, &mode, &rules), buffers);
         let shared = SessionShared {
             process: Arc::clone(&self.process),
+            settings,
             command_environment: Arc::new(self.environment.clone()),
             mode,
             rules,

@@ -166,9 +166,8 @@ impl SettingsSnapshot<'_> {
                 _ => settings.extend(self.entry_setting(entry)),
             }
         }
-        settings.sort_by_key(|setting| {
-            LAST.iter().position(|start| setting.name.starts_with(start))
-        });
+        settings
+            .sort_by_key(|setting| LAST.iter().position(|start| setting.name.starts_with(start)));
         let limits = self.config.flags.limits.iter().filter(|limit| limit.0 != "max_turn_requests");
         let flags: Vec<_> = limits
             .map(|(name, number)| {

@@ -30,9 +30,10 @@ impl SettingsSnapshot<'_> {
         let of_file = self.values.wrong_values("").into_iter();
         wrong.extend(of_file.map(|problem| format!("{place}: {problem}")));
         let providers = self.values.providers.values();
-        wrong.extend(providers.filter_map(|provider| {
-            exposed(&self.config.key_file(provider.key_file.as_ref()?))
-        }));
+        wrong
+            .extend(providers.filter_map(|provider| {
+                exposed(&self.config.key_file(provider.key_file.as_ref()?))
+            }));
         wrong
     }
 

@@ -284,8 +284,12 @@ pub fn run() -> ExitCode {
         _ => Some("trace".to_owned()),
     };
     log::init(log_filter.as_deref(), paths.state.clone());
-    let flags =
-        Flags { model: arguments.model, base_url: arguments.base_url, limits: arguments.budget };
+    let flags = Flags {
+        model: arguments.model,
+        base_url: arguments.base_url,
+        limits: arguments.budget,
+        alone: false,
+    };
     let config = Config::new(variables, flags, user_file, paths);
     let secrets = config.snapshot().secrets();
     let exit_code = match redact::register_keys(secrets) {

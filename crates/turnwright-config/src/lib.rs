@@ -117,6 +117,8 @@ pub struct Flags {
     pub base_url: Option<String>,
     /// `--budget`, each with the name of its setting.
     pub limits: Vec<(String, f64)>,
+    /// `run --no-input`: nobody can answer a question.
+    pub alone: bool,
 }
 
 /// The environment at startup: the variables that this program reads, and the rest.

@@ -15,6 +15,7 @@ use crate::{
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::secret::Secret;
+use turnwright_types::work_settings::{Verify, WorkSettings};
 
 /// The settings at one moment.
 pub struct SettingsSnapshot<'a> {
@@ -94,6 +95,13 @@ impl<'a> SettingsSnapshot<'a> {
         let word = self.values.effort.as_deref();
         word.and_then(|name| ReasoningEffort::parse(&name.trim().to_ascii_lowercase()))
             .unwrap_or_default()
+    }
+
+    /// How a session works. Alone, it has to prove its work.
+    pub fn work(&self) -> WorkSettings {
+        let alone = self.config.flags.alone;
+        let verify = if alone { Verify::Always } else { Verify::Auto };
+        WorkSettings { verify, alone, ..WorkSettings::default() }
     }
 
     /// Returns true if endpoints may be asked for their list of models.

@@ -262,6 +262,8 @@ impl Conversation {
             skills: self.env.skills.names(),
             is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
+            is_alone: self.work.alone,
+            is_small: false,
         }
     }
 }

@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::agent::AgentSection;
 use crate::document::key_text;
 use crate::environment::{MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE};
 use crate::limits::LimitsSection;
@@ -20,7 +21,7 @@ use crate::sandbox::SandboxSection;
 use crate::servers::McpSection;
 use crate::table::settings;
 use crate::wrong_values::{
-    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_name, wrong_quirks,
+    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_quirks,
 };
 use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS};
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
@@ -147,21 +148,6 @@ settings! {
 }
 
 settings! {
-    /// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
-    #[derive(Clone, Debug, Deserialize)]
-    #[serde(default)]
-    pub section AgentSection {
-        pub name: Option<String> => wrong_name { examples: ["Ada"] } wrong [r#"agent.name = """#]
-            "The name under which the agent answers.",
-            "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
-        pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
-            "Instructions that follow the built-in ones in each request.",
-            "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
-             `AGENTS.md` in the configuration folder to say how it should work";
-    }
-}
-
-settings! {
     /// `[acp]`.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
@@ -276,26 +262,9 @@ settings! {
     }
 }
 
-/// The longest name of the agent.
-const MAX_NAME_CHARS: usize = 100;
-
 /// Skips a value, and returns that it is there.
 fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Value::deserialize(deserializer).map(|_| true)
-}
-
-impl AgentSection {
-    /// The name, unless it cannot be one.
-    pub fn usable_name(&self) -> Option<&str> {
-        self.name.as_deref().map(str::trim).filter(|name| is_agent_name(name))
-    }
-}
-
-/// Returns true if the agent can go by this name.
-pub(crate) fn is_agent_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.chars().count() <= MAX_NAME_CHARS
-        && !name.chars().any(char::is_control)
 }
 
 impl fmt::Debug for ProviderSection {

@@ -5,7 +5,7 @@
 //! files are read again for each one.
 //!
 //!   table         the macro `settings!`: a setting is a row, and what follows from it
-//!   file          the sections of a settings file; `sandbox`, `limits` and `servers` have the rest
+//!   file          the sections of a settings file; `agent`, `sandbox`, `limits` and `servers` have the rest
 //!   environment   the variables; `layers`, the files, and `logins` are the other sources, `paths` their places
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
@@ -16,6 +16,7 @@
 //!   effective_policy   the rules, the mode and the sandbox that all of these mean for a session
 //!   project_facts      the settings of a project, for a session on another machine
 
+mod agent;
 mod change;
 mod document;
 pub mod effective_policy;

@@ -7,9 +7,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::agent::is_agent_name;
 use crate::document::{TomlDocument, parse_key};
 use crate::environment::{CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE};
-use crate::file::is_agent_name;
 use crate::table::SettingType;
 use crate::{Config, Logins, SettingsSnapshot, parse_number};
 use turnwright_llm::Protocol;

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use crate::table::settings;
-use crate::wrong_values::wrong_name;
+use crate::wrong_values::{wrong_name, wrong_tools};
+use turnwright_types::work_settings::ToolChoice;
 
 settings! {
     /// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
@@ -17,6 +18,21 @@ settings! {
             "Instructions that follow the built-in ones in each request.",
             "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
              `AGENTS.md` in the configuration folder to say how it should work";
+        pub(crate) surroundings: bool = true {}
+            "Whether the model is told of the machine, its programs and the project's commands.",
+            "whether the model is told of the machine, its programs and the project's commands; `true`";
+        pub(crate) tools: Option<String> => wrong_tools {
+            words: (ToolChoice::ALL.map(ToolChoice::id)),
+            default: (ToolChoice::default().id()),
+        } wrong [r#"agent.tools = "some""#]
+            "The tools that the model is offered: auto offers few to a small model.",
+            "the tools that the model is offered: `auto` (default: few for a small model), `all` or `few`";
+        pub(crate) hints: bool = true {}
+            "Whether the model gets a hint where its calls lead nowhere.",
+            "whether the model gets a hint where its calls lead nowhere; `true`";
+        pub(crate) offer_notes: bool = true {}
+            "Whether notes are offered at the end of a turn.",
+            "whether notes are offered at the end of a turn; `true`";
     }
 }
 

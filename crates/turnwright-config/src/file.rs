@@ -13,7 +13,10 @@ use serde_json::{Map, Value};
 
 use crate::agent::AgentSection;
 use crate::document::key_text;
-use crate::environment::{MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE};
+use crate::environment::{
+    ALONE_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
+};
+use crate::goal::GoalSection;
 use crate::limits::LimitsSection;
 use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_field_errors};
 use crate::resolve::is_credential;
@@ -21,7 +24,7 @@ use crate::sandbox::SandboxSection;
 use crate::servers::McpSection;
 use crate::table::settings;
 use crate::wrong_values::{
-    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_quirks,
+    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_quirks, wrong_verify,
 };
 use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS};
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
@@ -31,6 +34,7 @@ use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
 use turnwright_types::shell_script::{Check, CheckOrigin};
+use turnwright_types::work_settings::Verify;
 
 settings! {
     /// The user's settings file. Other crates see what holds as it stands there. What a flag, a variable or a project
@@ -74,6 +78,20 @@ settings! {
             "The most seconds that a model may send nothing; 300 if not set, 600 for a local server.",
             "how long a model may stay silent, in seconds; 300, or 600 for a local server \
              ([behaviour.md](behaviour.md#the-model))";
+        pub(crate) verify: Option<String> => wrong_verify {
+            words: (Verify::ALL.map(Verify::id)),
+            default: (Verify::default().id()),
+        } wrong [r#"verify = "perhaps""#]
+            "When a turn that has changed files must prove its work; always if nobody watches.",
+            "when a turn that has changed files must prove its work before it ends: `off`, `auto` or `always`; \
+             `auto` if not set, and `always` with `alone`";
+        pub(crate) find_checks: bool = true {}
+            "Whether commands that the project's files name are run as checks.",
+            "whether the commands that the project's files name, such as that of its tests, are run as checks; `true`";
+        pub(crate) alone: bool = false { flag: "run --no-input", variable: ALONE_VARIABLE }
+            wrong ["TURNWRIGHT_ALONE=maybe"]
+            "Whether nobody watches who could answer a question.",
+            "whether nobody watches who could answer a question; `false`. In the variable, `1` or `0`";
         pub(crate) models: ModelsSection {} "What holds for all models.";
         pub agent: AgentSection {} "What the model is told of itself.";
         pub(crate) checks: CheckTable => wrong_checks {
@@ -90,6 +108,7 @@ settings! {
         pub permissions: PermissionSection {}
             "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
         pub(crate) sandbox: SandboxSection {} "The confinement of commands.";
+        pub(crate) goal: GoalSection {} "How long the agent works towards a goal.";
         pub(crate) providers: BTreeMap<String, ProviderSection> {
             examples: [{
                 "mine": {
@@ -186,6 +205,9 @@ settings! {
         pub max_size: u64 = 1024 {} wrong [r#"sessions.max_size = "1 GB""#]
             "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
             "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
+        pub(crate) keep_start: bool = true {}
+            "Whether the state of the project at the start of a session is kept.",
+            "whether the state of the project at the start of a session is kept; `true`";
     }
 }
 

@@ -1,6 +1,9 @@
 //! How a session works towards success at its task, as the settings say. A turn gets this as a value, because it knows
 //! of no settings file.
 
+/// The most rounds towards a goal.
+pub const DEFAULT_GOAL_TURNS: u32 = 20;
+
 /// When a turn that has changed files must prove its work before it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verify {
@@ -11,6 +14,24 @@ pub enum Verify {
     Always,
 }
 
+impl Verify {
+    pub const ALL: [Verify; 3] = [Verify::Off, Verify::Auto, Verify::Always];
+
+    /// The name in settings.
+    pub fn id(self) -> &'static str {
+        match self {
+            Verify::Off => "off",
+            Verify::Auto => "auto",
+            Verify::Always => "always",
+        }
+    }
+
+    /// The inverse of [`Verify::id`].
+    pub fn parse(id: &str) -> Option<Verify> {
+        Verify::ALL.into_iter().find(|verify| verify.id() == id)
+    }
+}
+
 /// The set of tools that the model is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
@@ -19,6 +40,24 @@ pub enum ToolChoice {
     Auto,
     All,
     Few,
+}
+
+impl ToolChoice {
+    pub const ALL: [ToolChoice; 3] = [ToolChoice::Auto, ToolChoice::All, ToolChoice::Few];
+
+    /// The name in settings.
+    pub fn id(self) -> &'static str {
+        match self {
+            ToolChoice::Auto => "auto",
+            ToolChoice::All => "all",
+            ToolChoice::Few => "few",
+        }
+    }
+
+    /// The inverse of [`ToolChoice::id`].
+    pub fn parse(id: &str) -> Option<ToolChoice> {
+        ToolChoice::ALL.into_iter().find(|choice| choice.id() == id)
+    }
 }
 
 /// How a session works.
@@ -55,7 +94,7 @@ impl Default for WorkSettings {
             hints: true,
             offer_notes: true,
             keep_start: true,
-            goal_turns: 20,
+            goal_turns: DEFAULT_GOAL_TURNS,
             goal_model: None,
         }
     }

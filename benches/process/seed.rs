@@ -104,7 +104,7 @@ async fn write(store: &Store, id: &SessionId, cwd: &Path, turns: usize) -> io::R
         let text = seeded.text("the end of turn", number, 800);
         let last = AssistantMessage { text, ..empty_message(number * 10 + 4) };
         add_message(&log, number * 10 + 4, Message::Assistant(last));
-        log.end_turn("end_turn", number as u64 * 10 + 5, None).written().await;
+        log.end_turn("end_turn", number as u64 * 10 + 5, None, None).written().await;
     }
     match log.take_notices().first() {
         Some(notice) => Err(io::Error::other(notice.clone())),

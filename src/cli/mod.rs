@@ -50,8 +50,8 @@ const GENERAL: &str = "Options of all commands";
                   in its environment.\n\
                   Environment: OPENAI_API_KEY, OPENAI_BASE_URL, TURNWRIGHT_MODEL, \
                   TURNWRIGHT_MODE (plan, ask, auto-edit, auto, full), \
-                  TURNWRIGHT_MAX_TURN_REQUESTS, TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_CONFIG, \
-                  TURNWRIGHT_HOME, TURNWRIGHT_LOG, TURNWRIGHT_RECORD; \
+                  TURNWRIGHT_MAX_TURN_REQUESTS, TURNWRIGHT_ALONE, TURNWRIGHT_CONTEXT_WINDOW, \
+                  TURNWRIGHT_CONFIG, TURNWRIGHT_HOME, TURNWRIGHT_LOG, TURNWRIGHT_RECORD; \
                   and providers' keys, such as DEEPSEEK_API_KEY."
 )]
 struct CliArgs {
@@ -284,8 +284,12 @@ pub fn run() -> ExitCode {
         _ => Some("trace".to_owned()),
     };
     log::init(log_filter.as_deref(), paths.state.clone());
-    let flags =
-        Flags { model: arguments.model, base_url: arguments.base_url, limits: arguments.budget };
+    let flags = Flags {
+        model: arguments.model,
+        base_url: arguments.base_url,
+        limits: arguments.budget,
+        alone: false,
+    };
     let config = Config::new(variables, flags, user_file, paths);
     let secrets = config.snapshot().secrets();
     let exit_code = match redact::register_keys(secrets) {

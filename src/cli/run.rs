@@ -73,6 +73,7 @@ fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {
         is_json: args.json,
     };
     let run = TerminalRun::prepare(options, &config)?;
+    config.flags.alone = args.no_input;
     let limits = &mut config.flags.limits;
     limits.extend(args.max_cost.map(|cost| ("turn_cost".to_owned(), cost)));
     limits.extend(args.max_time.map(|time| ("turn_minutes".to_owned(), minutes(time))));

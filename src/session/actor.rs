@@ -403,8 +403,8 @@ impl SessionActor {
                 if let Some(steering) = &turn.steering {
                     steering.close_into(&mut self.history, &self.conversation);
                 }
-                let ended =
-                    self.conversation.log().end_turn(DIED, self.history.minted, self.history.cost);
+                let History { minted, cost, .. } = self.history;
+                let ended = self.conversation.log().end_turn(DIED, minted, cost, None);
                 // The turn is stored as far as the client has seen it before the prompt is answered.
                 ended.written().await;
                 Err(Error::Internal { place: "the turn" })

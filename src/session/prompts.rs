@@ -392,7 +392,7 @@ pub(super) async fn finish_command(
     history: History,
     stop: StopReason,
 ) -> FinishedTurn {
-    log.end_turn(stop.as_str(), history.minted, history.cost).written().await;
+    log.end_turn(stop.as_str(), history.minted, history.cost, None).written().await;
     FinishedTurn { history, result: Ok(stop) }
 }
 

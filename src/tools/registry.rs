@@ -93,6 +93,10 @@ pub struct OfferContext {
     pub is_planning: bool,
     /// A line for each type of helpers that users have defined; `None` if the model cannot start helpers.
     pub helpers: Option<Arc<[String]>>,
+    /// Nobody can answer a question.
+    pub is_alone: bool,
+    /// The model is small, so few tools with few arguments suit it.
+    pub is_small: bool,
 }
 
 /// The tools of one session: the built-in ones, followed by the tools of MCP servers.

@@ -24,6 +24,8 @@ fn full_context() -> OfferContext {
         skills: vec!["release-notes".to_owned()],
         is_planning: true,
         helpers: Some(Arc::default()),
+        is_alone: false,
+        is_small: false,
     }
 }
 

@@ -338,6 +338,7 @@ mod tests {
     };
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
+    use turnwright_types::shell_script::CheckOrigin;
 
     /// A command that only a cancel ends, or an edit.
     #[derive(Debug, Deserialize, JsonSchema)]
@@ -369,7 +370,11 @@ mod tests {
         let mut fixture = turn_fixture(replies, false, None);
         let index = ToolIndex::new(vec![tool::<TestCall<true>>(), tool::<TestCall<false>>()]);
         fixture.conversation.tools = Arc::new(Toolbox::new(Arc::new(index)));
-        let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
+        let check = Check {
+            name: "slow".to_owned(),
+            command: "sleep 999".to_owned(),
+            origin: CheckOrigin::Settings,
+        };
         fixture.conversation.checks.set(vec![check]);
         let begun = Instant::now();
         let done = fixture.turn(History::default()).run().await;

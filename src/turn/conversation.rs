@@ -23,6 +23,7 @@ use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, ToolSpecs};
 use turnwright_types::shell_script::Check;
 use turnwright_types::update::{CursorPlace, PromptKey, Update};
+use turnwright_types::work_settings::WorkSettings;
 use turnwright_workspace::helper_types::HelperType;
 
 /// The permission answers that a conversation remembers.
@@ -54,6 +55,8 @@ pub(crate) struct Conversation {
     pub system_prompt: Arc<str>,
     /// The most requests to the model that one turn may make.
     pub max_requests: u32,
+    /// How it works, as the settings say.
+    pub work: Arc<WorkSettings>,
     /// The other limits on the spending of a turn and of the session.
     pub limits: SpendingLimits,
     /// The spending of the session, including that of helpers.
@@ -103,6 +106,7 @@ impl Conversation {
             checks: SharedValue::default(),
             cancellable: CancellableCalls::default(),
             max_requests: self.max_requests.min(MAX_HELPER_REQUESTS),
+            work: Arc::new(self.work.for_helper()),
             ..self.clone()
         }
     }
@@ -258,6 +262,8 @@ impl Conversation {
             skills: self.env.skills.names(),
             is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
+            is_alone: self.work.alone,
+            is_small: false,
         }
     }
 }

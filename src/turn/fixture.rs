@@ -250,6 +250,7 @@ pub(crate) fn turn_fixture(
         grants: SharedGrants::default(),
         checks: SharedValue::default(),
         max_requests: 10,
+        work: Arc::default(),
         limits: super::SpendingLimits::new(true),
         spending: SharedSpending::default(),
         queue: Arc::default(),

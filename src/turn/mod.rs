@@ -313,7 +313,8 @@ impl Turn {
         }
         self.share_spending();
         let why = result.as_ref().map_or("error", |stop| stop.as_str());
-        let written = self.conversation.log().end_turn(why, self.history.minted, self.history.cost);
+        let History { minted, cost, .. } = self.history;
+        let written = self.conversation.log().end_turn(why, minted, cost, None);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();

@@ -21,6 +21,8 @@ pub(crate) const MODEL_VARIABLE: &str = "TURNWRIGHT_MODEL";
 pub(crate) const MODE_VARIABLE: &str = "TURNWRIGHT_MODE";
 /// The most requests to the model for one prompt.
 pub(crate) const MAX_TURN_REQUESTS_VARIABLE: &str = "TURNWRIGHT_MAX_TURN_REQUESTS";
+/// 1 if nobody watches who could answer a question.
+pub(crate) const ALONE_VARIABLE: &str = "TURNWRIGHT_ALONE";
 /// The window of the default model.
 pub(crate) const CONTEXT_WINDOW_VARIABLE: &str = "TURNWRIGHT_CONTEXT_WINDOW";
 /// The file into which the first session is recorded.

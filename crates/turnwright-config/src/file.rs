@@ -11,8 +11,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
+use crate::agent::AgentSection;
 use crate::document::key_text;
-use crate::environment::{MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE};
+use crate::environment::{
+    ALONE_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
+};
+use crate::goal::GoalSection;
 use crate::limits::LimitsSection;
 use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_field_errors};
 use crate::resolve::is_credential;
@@ -20,7 +24,7 @@ use crate::sandbox::SandboxSection;
 use crate::servers::McpSection;
 use crate::table::settings;
 use crate::wrong_values::{
-    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_name, wrong_quirks,
+    wrong_api, wrong_base_url, wrong_effort, wrong_hosts, wrong_mode, wrong_quirks, wrong_verify,
 };
 use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS};
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
@@ -29,7 +33,8 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
-use turnwright_types::shell_script::Check;
+use turnwright_types::shell_script::{Check, CheckOrigin};
+use turnwright_types::work_settings::Verify;
 
 settings! {
     /// The user's settings file. Other crates see what holds as it stands there. What a flag, a variable or a project
@@ -73,6 +78,20 @@ settings! {
             "The most seconds that a model may send nothing; 300 if not set, 600 for a local server.",
             "how long a model may stay silent, in seconds; 300, or 600 for a local server \
              ([behaviour.md](behaviour.md#the-model))";
+        pub(crate) verify: Option<String> => wrong_verify {
+            words: (Verify::ALL.map(Verify::id)),
+            default: (Verify::default().id()),
+        } wrong [r#"verify = "perhaps""#]
+            "When a turn that has changed files must prove its work; always if nobody watches.",
+            "when a turn that has changed files must prove its work before it ends: `off`, `auto` or `always`; \
+             `auto` if not set, and `always` with `alone`";
+        pub(crate) find_checks: bool = true {}
+            "Whether commands that the project's files name are run as checks.",
+            "whether the commands that the project's files name, such as that of its tests, are run as checks; `true`";
+        pub(crate) alone: bool = false { flag: "run --no-input", variable: ALONE_VARIABLE }
+            wrong ["TURNWRIGHT_ALONE=maybe"]
+            "Whether nobody watches who could answer a question.",
+            "whether nobody watches who could answer a question; `false`. In the variable, `1` or `0`";
         pub(crate) models: ModelsSection {} "What holds for all models.";
         pub agent: AgentSection {} "What the model is told of itself.";
         pub(crate) checks: CheckTable => wrong_checks {
@@ -89,6 +108,7 @@ settings! {
         pub permissions: PermissionSection {}
             "Rules such as exec(cargo test) or read(.env); the strictest matching one applies.";
         pub(crate) sandbox: SandboxSection {} "The confinement of commands.";
+        pub(crate) goal: GoalSection {} "How long the agent works towards a goal.";
         pub(crate) providers: BTreeMap<String, ProviderSection> {
             examples: [{
                 "mine": {
@@ -147,21 +167,6 @@ settings! {
 }
 
 settings! {
-    /// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
-    #[derive(Clone, Debug, Deserialize)]
-    #[serde(default)]
-    pub section AgentSection {
-        pub name: Option<String> => wrong_name { examples: ["Ada"] } wrong [r#"agent.name = """#]
-            "The name under which the agent answers.",
-            "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
-        pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
-            "Instructions that follow the built-in ones in each request.",
-            "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
-             `AGENTS.md` in the configuration folder to say how it should work";
-    }
-}
-
-settings! {
     /// `[acp]`.
     #[derive(Debug, Deserialize)]
     #[serde(default)]
@@ -200,6 +205,9 @@ settings! {
         pub max_size: u64 = 1024 {} wrong [r#"sessions.max_size = "1 GB""#]
             "Megabytes of all sessions above which the oldest are deleted; 0 for no limit.",
             "megabytes; above it the oldest sessions are deleted; 1024 by default, 0 for no limit";
+        pub(crate) keep_start: bool = true {}
+            "Whether the state of the project at the start of a session is kept.",
+            "whether the state of the project at the start of a session is kept; `true`";
     }
 }
 
@@ -276,26 +284,9 @@ settings! {
     }
 }
 
-/// The longest name of the agent.
-const MAX_NAME_CHARS: usize = 100;
-
 /// Skips a value, and returns that it is there.
 fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
     Value::deserialize(deserializer).map(|_| true)
-}
-
-impl AgentSection {
-    /// The name, unless it cannot be one.
-    pub fn usable_name(&self) -> Option<&str> {
-        self.name.as_deref().map(str::trim).filter(|name| is_agent_name(name))
-    }
-}
-
-/// Returns true if the agent can go by this name.
-pub(crate) fn is_agent_name(name: &str) -> bool {
-    !name.is_empty()
-        && name.chars().count() <= MAX_NAME_CHARS
-        && !name.chars().any(char::is_control)
 }
 
 impl fmt::Debug for ProviderSection {
@@ -533,7 +524,11 @@ pub(crate) fn usable_checks(checks: &CheckTable) -> Vec<Check> {
     let usable = checks.iter().filter(|(name, command)| is_name(name) && is_command(command));
     usable
         .take(MAX_CHECKS)
-        .map(|(name, command)| Check { name: name.clone(), command: command.clone() })
+        .map(|(name, command)| Check {
+            name: name.clone(),
+            command: command.clone(),
+            origin: CheckOrigin::Settings,
+        })
         .collect()
 }
 

@@ -5,7 +5,7 @@
 //! files are read again for each one.
 //!
 //!   table         the macro `settings!`: a setting is a row, and what follows from it
-//!   file          the sections of a settings file; `sandbox`, `limits` and `servers` have the rest
+//!   file          the sections of a settings file; `agent`, `sandbox`, `limits`, `goal` and `servers` have the rest
 //!   environment   the variables; `layers`, the files, and `logins` are the other sources, `paths` their places
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
@@ -16,11 +16,13 @@
 //!   effective_policy   the rules, the mode and the sandbox that all of these mean for a session
 //!   project_facts      the settings of a project, for a session on another machine
 
+mod agent;
 mod change;
 mod document;
 pub mod effective_policy;
 mod environment;
 mod file;
+mod goal;
 pub mod jsonc;
 mod layers;
 mod limits;
@@ -69,8 +71,8 @@ pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
 
 use environment::{
-    BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,
-    MODEL_VARIABLE,
+    ALONE_VARIABLE, BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE,
+    MODE_VARIABLE, MODEL_VARIABLE,
 };
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::secret::{Secret, register_secret_file};
@@ -117,6 +119,8 @@ pub struct Flags {
     pub base_url: Option<String>,
     /// `--budget`, each with the name of its setting.
     pub limits: Vec<(String, f64)>,
+    /// `run --no-input`: nobody can answer a question.
+    pub alone: bool,
 }
 
 /// The environment at startup: the variables that this program reads, and the rest.
@@ -231,6 +235,15 @@ impl Config {
     fn process_max_turn_requests(&self) -> Option<u32> {
         let text = self.variables.get(MAX_TURN_REQUESTS_VARIABLE);
         parse_number(text).filter(|requests| *requests > 0)
+    }
+
+    /// The value of `TURNWRIGHT_ALONE`, if it can be one.
+    fn process_alone(&self) -> Option<bool> {
+        match self.variables.get(ALONE_VARIABLE)? {
+            "1" | "true" => Some(true),
+            "0" | "false" => Some(false),
+            _ => None,
+        }
     }
 
     fn context_window(&self) -> Option<u64> {

@@ -39,7 +39,10 @@ impl SettingsSnapshot<'_> {
         json!({
             "variables": settings,
             "flags": {
-                "model": flags.model, "base_url": flags.base_url, "limits": limits,
+                "model": flags.model,
+                "base_url": flags.base_url,
+                "limits": limits,
+                "alone": flags.alone,
             },
             "keys": keys,
             "folders": { "config": paths.config, "state": paths.state },
@@ -98,6 +101,7 @@ impl Config {
             limits: limits
                 .filter_map(|limit| Some((owned_text(&limit[0])?, limit[1].as_f64()?)))
                 .collect(),
+            alone: facts["flags"]["alone"].as_bool().unwrap_or_default(),
         };
         Ok(Config::new(variables, flags, UserFile::find(None, &paths), paths))
     }

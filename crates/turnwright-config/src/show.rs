@@ -193,6 +193,8 @@ impl SettingsSnapshot<'_> {
             "mode" => self.mode().id(),
             "max_turn_requests" => return Some(self.max_turn_requests().to_string()),
             "effort" => self.effort().id(),
+            "verify" => self.work().verify.id(),
+            "alone" => return Some(self.work().alone.to_string()),
             "sandbox.network" => sandbox().network.id(),
             "sandbox.read" if sandbox().strict_reads => "strict",
             "sandbox.read" => "all",
@@ -208,6 +210,7 @@ impl SettingsSnapshot<'_> {
                 self.config.requests_flag().is_some(),
                 self.config.process_max_turn_requests().is_some(),
             ),
+            "alone" => (self.config.flags.alone, self.config.process_alone().is_some()),
             _ => (false, self.config.variables.get(row.variable).is_some()),
         };
         first_match(&[

@@ -2,6 +2,7 @@
 //! of the files.
 
 use std::cell::RefCell;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::environment::MODE_VARIABLE;
@@ -15,6 +16,7 @@ use crate::{
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::secret::Secret;
+use turnwright_types::work_settings::{DEFAULT_GOAL_TURNS, ToolChoice, Verify, WorkSettings};
 
 /// The settings at one moment.
 pub struct SettingsSnapshot<'a> {
@@ -94,6 +96,27 @@ impl<'a> SettingsSnapshot<'a> {
         let word = self.values.effort.as_deref();
         word.and_then(|name| ReasoningEffort::parse(&name.trim().to_ascii_lowercase()))
             .unwrap_or_default()
+    }
+
+    /// How a session works. Alone, it has to prove its work unless the file says otherwise.
+    pub fn work(&self) -> WorkSettings {
+        let ConfigFile { verify, find_checks, alone, agent, sessions, goal, .. } = &*self.values;
+        let is_set = self.config.process_alone().unwrap_or(*alone);
+        let is_alone = self.config.flags.alone || is_set;
+        let unset = if is_alone { Verify::Always } else { Verify::Auto };
+        let goal_turns = goal.turns.map_or(DEFAULT_GOAL_TURNS, NonZeroU32::get);
+        WorkSettings {
+            verify: verify.as_deref().and_then(Verify::parse).unwrap_or(unset),
+            find_checks: *find_checks,
+            alone: is_alone,
+            surroundings: agent.surroundings,
+            tools: agent.tools.as_deref().and_then(ToolChoice::parse).unwrap_or_default(),
+            hints: agent.hints,
+            offer_notes: agent.offer_notes,
+            keep_start: sessions.keep_start,
+            goal_turns,
+            goal_model: goal.model.clone(),
+        }
     }
 
     /// Returns true if endpoints may be asked for their list of models.
@@ -277,7 +300,8 @@ mod tests {
 
     use super::*;
     use crate::environment::{
-        BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODEL_VARIABLE,
+        ALONE_VARIABLE, BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE,
+        MODEL_VARIABLE,
     };
     use crate::{EnvironmentVariables, Flags, OPENAI_KEY_VARIABLE, Paths, StoredLogin, UserFile};
     use turnwright_types::private_file;
@@ -296,6 +320,44 @@ mod tests {
     fn config(home: &Path, variables: EnvironmentVariables, flags: Flags) -> Config {
         let paths = Paths::below(home);
         Config::new(variables, flags, UserFile::at_default_path(&paths), paths)
+    }
+
+    #[test]
+    fn alone_the_work_has_to_be_proven_unless_the_file_says_otherwise() {
+        let home = tempfile::tempdir().unwrap();
+        let work = |variable: &str, alone, text: &str| {
+            let variables = EnvironmentVariables::of(&[(ALONE_VARIABLE, variable)]);
+            let config = config(home.path(), variables, Flags { alone, ..Flags::default() });
+            private_file::write(config.user_file_path(), text.as_bytes()).unwrap();
+            config.snapshot().work()
+        };
+        assert_eq!(work("maybe", false, ""), WorkSettings::default());
+        for (variable, alone, text, expected) in [
+            ("0", true, "", (true, Verify::Always)),
+            ("1", false, "", (true, Verify::Always)),
+            ("1", false, "verify = \"off\"", (true, Verify::Off)),
+            ("maybe", false, "alone = true", (true, Verify::Always)),
+            ("0", false, "alone = true", (false, Verify::Auto)),
+        ] {
+            let found = work(variable, alone, text);
+            assert_eq!((found.alone, found.verify), expected, "{variable}, {alone}, {text}");
+        }
+        let text = "find_checks = false\nsessions.keep_start = false\n\
+                    goal = { model = \"m\", turns = 3 }\n[agent]\nsurroundings = false\n\
+                    tools = \"few\"\nhints = false\noffer_notes = false";
+        let expected = WorkSettings {
+            verify: Verify::Auto,
+            find_checks: false,
+            alone: false,
+            surroundings: false,
+            tools: ToolChoice::Few,
+            hints: false,
+            offer_notes: false,
+            keep_start: false,
+            goal_turns: 3,
+            goal_model: Some("m".to_owned()),
+        };
+        assert_eq!(work("0", false, text), expected);
     }
 
     fn keys(pairs: &[(&str, &str)]) -> EnvironmentVariables {

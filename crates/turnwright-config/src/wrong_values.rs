@@ -7,15 +7,18 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use url::Url;
 
+use crate::agent::is_agent_name;
 use crate::document::{TomlDocument, parse_key};
-use crate::environment::{CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE};
-use crate::file::is_agent_name;
+use crate::environment::{
+    ALONE_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,
+};
 use crate::table::SettingType;
 use crate::{Config, Logins, SettingsSnapshot, parse_number};
 use turnwright_llm::Protocol;
 use turnwright_llm::quirks::QuirkPatch;
 use turnwright_policy::permission::Mode;
 use turnwright_types::message::ReasoningEffort;
+use turnwright_types::work_settings::{ToolChoice, Verify};
 
 impl SettingsSnapshot<'_> {
     /// The errors in the environment, the user's file and the files that it names, a sentence each with
@@ -75,7 +78,12 @@ impl SettingsSnapshot<'_> {
             let text = (!is_right).then(|| text.escape_debug())?;
             Some(format!("{name} is `{text}`, expected a whole number ≥ 1. It is ignored"))
         });
-        wrong_mode.into_iter().chain(wrong_numbers).collect()
+        let alone = variables.get(ALONE_VARIABLE);
+        let wrong_alone = alone.filter(|_| self.config.process_alone().is_none()).map(|text| {
+            let text = text.escape_debug();
+            format!("{ALONE_VARIABLE} is `{text}`, expected 1 or 0. It is ignored")
+        });
+        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_alone).collect()
     }
 }
 
@@ -88,6 +96,16 @@ pub(crate) fn wrong_effort(key: &str, word: &str) -> Option<String> {
     let is_known = ReasoningEffort::parse(&word.trim().to_ascii_lowercase()).is_some();
     let known = ReasoningEffort::ALL.map(ReasoningEffort::id).join(", ");
     unexpected(key, word, is_known, &format!("one of {known}"))
+}
+
+pub(crate) fn wrong_verify(key: &str, word: &str) -> Option<String> {
+    let known = Verify::ALL.map(Verify::id).join(", ");
+    unexpected(key, word, Verify::parse(word).is_some(), &format!("one of {known}"))
+}
+
+pub(crate) fn wrong_tools(key: &str, word: &str) -> Option<String> {
+    let known = ToolChoice::ALL.map(ToolChoice::id).join(", ");
+    unexpected(key, word, ToolChoice::parse(word).is_some(), &format!("one of {known}"))
 }
 
 pub(crate) fn wrong_hosts(key: &str, hosts: &[String]) -> Vec<String> {

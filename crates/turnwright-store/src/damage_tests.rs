@@ -85,7 +85,7 @@ fn add_turn(log: &SessionLog, seed: usize) {
     drop(log.finish_call(&call, outcome));
     log.record_usage("m", TokenUsage::default(), Some(1_000), None);
     log.record_permission("{}".to_owned());
-    drop(log.end_turn("end_turn", 1, None));
+    drop(log.end_turn("end_turn", 1, None, None));
 }
 
 /// The bytes of a database with a few sessions, closed without a fault, and what loading reads.

@@ -5,6 +5,7 @@
 //!
 //!   entry          the data model
 //!   session_log    writes one session; `session_lock` keeps it to one process
+//!   turn_facts     the numbers that are stored with the end of a turn
 //!   writer         the writer thread: its queue, and its cleanup while there is nothing to write
 //!   rows           what is written, as rows and as JSON
 //!   blobs          long texts and contents, stored once; JSON and cards that refer to them
@@ -32,6 +33,7 @@ mod session_lock;
 mod session_log;
 pub mod sessions;
 mod snapshot;
+mod turn_facts;
 mod writer;
 
 #[cfg(test)]
@@ -61,6 +63,7 @@ pub use session_lock::{LockHolder, SessionLock};
 pub use session_log::{PendingWrite, SessionLog};
 pub use sessions::{SessionSummary, session_summaries};
 pub use snapshot::{insert_conversation, read_conversation};
+pub use turn_facts::{ProofWord, TurnFacts};
 pub use writer::cleanup::RetentionLimits;
 
 use database::journal::{self, Journal};

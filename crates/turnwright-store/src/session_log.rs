@@ -17,7 +17,9 @@ use super::rows::{
     delete_entry, finish_call, insert_entry, insert_session, record_changes, replace_result,
     set_updated_at,
 };
-use super::{CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnKind};
+use super::{
+    CallOutcome, CallStatus, Durability, Entry, SessionRow, Store, StoreError, TurnFacts, TurnKind,
+};
 use crate::database::execute;
 use crate::entry::{entry_size, outcome_size};
 use turnwright_types::file_change::{ChangeIntent, FileChange};
@@ -216,12 +218,20 @@ impl SessionLog {
 
     /// Ends the turn. `stop` is the stop reason as it is stored, and `last_id` the greatest number in an id of the
     /// session.
-    pub fn end_turn(&self, stop: &'static str, last_id: u64, cost: Option<f64>) -> PendingWrite {
+    pub fn end_turn(
+        &self,
+        stop: &'static str,
+        last_id: u64,
+        cost: Option<f64>,
+        facts: Option<TurnFacts>,
+    ) -> PendingWrite {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         self.submit(move |connection, session| {
-            let end = "UPDATE turns SET ended_at = ?, stop = ? WHERE session = ? AND number = ?";
-            execute(connection, end, params![now, stop, session, turn])?;
+            let numbers = facts.as_ref().map(serde_json::to_string).transpose()?;
+            let end = "UPDATE turns SET ended_at = ?, stop = ?, facts = ? WHERE session = ? AND \
+                       number = ?";
+            execute(connection, end, params![now, stop, numbers, session, turn])?;
             let update = "UPDATE sessions SET minted = ?, cost = ? WHERE key = ?";
             execute(connection, update, params![last_id, cost, session])?;
             set_updated_at(connection, session, now)
@@ -526,7 +536,8 @@ impl BegunTurn {
              VALUES (?, ?, ?, ?, ?, ?) \
              ON CONFLICT (session, number) DO UPDATE SET kind = excluded.kind, \
              words = excluded.words, begun_at = excluded.begun_at, \
-             first_entry = excluded.first_entry, ended_at = NULL, stop = NULL, about = NULL",
+             first_entry = excluded.first_entry, ended_at = NULL, stop = NULL, about = NULL, \
+             facts = NULL",
             params![session, number, kind.as_str(), redact::text(words), begun_at, first_entry],
         )?;
         set_updated_at(connection, session, *begun_at)

@@ -194,7 +194,7 @@ fn the_view_shows_prompts_that_are_not_very_long_as_a_whole_and_a_record_the_beg
     }
     // A turn without entries does not get the prompt of the next one.
     log.begin_turn(TurnKind::Undo, "undo".to_owned());
-    drop(log.end_turn("end_turn", 1, None));
+    drop(log.end_turn("end_turn", 1, None, None));
     add_prompt(&log, &text(9, 200));
     let of_undo = store.write_blocking(|connection| {
         let query = "SELECT words FROM prompts ORDER BY number DESC LIMIT 1 OFFSET 1";

@@ -17,14 +17,14 @@ const SESSION: &str = "id, cwd, real_cwd, folders, title, title_is_final, create
 /// The tables that are copied, with the columns that are copied as they are. Earlier states of files are not
 /// copied: the copy must not contain more of them than the model has read.
 const TABLES: [(&str, &str); 4] = [
-    ("turns", "number, kind, words, begun_at, ended_at, stop, about, first_entry"),
+    ("turns", "number, kind, words, begun_at, ended_at, stop, about, first_entry, facts"),
     ("entries", "seq, turn, at, kind, message_id"),
     (
         "calls",
         "call, seq, position, turn, message_id, tool_name, status, asked_at, begun_at, ended_at, \
          duration_ms, spawn_task",
     ),
-    ("usage", "turn, at, model, input, output, cached, window, cost"),
+    ("usage", "turn, at, model, input, output, cached, window, cost, served"),
 ];
 /// The columns with JSON whose long texts are blobs.
 const PACKED: [(&str, &str, &str, Packing); 3] = [

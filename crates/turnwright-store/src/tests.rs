@@ -544,7 +544,7 @@ async fn that_a_store_of_another_version_cannot_be_used_is_said_once() {
     let folder = tempfile::tempdir().unwrap();
     let connection = database::open_writer(&folder.path().join(DATABASE_FILE)).unwrap();
     connection
-        .execute_batch("ALTER TABLE sessions RENAME COLUMN cwd TO place; PRAGMA user_version = 6;")
+        .execute_batch("ALTER TABLE sessions RENAME COLUMN cwd TO place; PRAGMA user_version = 7;")
         .unwrap();
     drop(connection);
     let store = Store::new(folder.path());

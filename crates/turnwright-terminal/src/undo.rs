@@ -132,7 +132,8 @@ async fn execute(
     let text = report.text(&roots);
     let id = MessageId::from(format!("undo-note-{turn}"));
     log.add_entry(Entry::Note { id, text: text.clone() });
-    log.end_turn("end_turn", session.row.last_id_number, session.row.cost_usd).written().await;
+    let row = &session.row;
+    log.end_turn("end_turn", row.last_id_number, row.cost_usd, None).written().await;
     for notice in log.take_notices() {
         writeln!(stderr(), "turnwright: {notice}").ok();
     }

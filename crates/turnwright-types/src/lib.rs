@@ -5,7 +5,7 @@
 //! [`effect`] everything that a tool call may do to the outside world, [`client`] the traits through
 //! which a turn reaches the user's editor, [`redact`] removes API keys from text, and
 //! [`line_diff`] compares texts line by line, [`look_alike`] names that look the same, [`hash`] hashes, [`text`] takes
-//! parts of texts, and [`error_text`] puts errors into plain words.
+//! parts of texts, [`error_text`] puts errors into plain words, and [`work_settings`] is how a session works.
 
 pub mod hash;
 pub mod ids;
@@ -16,6 +16,7 @@ pub mod effect;
 pub mod update;
 pub mod client;
 pub mod shell_script;
+pub mod work_settings;
 pub mod file_change;
 pub mod file_id;
 pub mod file_link;

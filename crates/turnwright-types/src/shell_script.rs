@@ -1,5 +1,5 @@
 //! The shells that run command lines, and a parsed command line. `turnwright-policy` parses and classifies it.
-//! A [`Check`] is a line that the settings name.
+//! A [`Check`] is a line that the settings or the project's files name.
 
 use std::path::PathBuf;
 
@@ -18,6 +18,16 @@ pub enum ShellDialect {
 pub struct Check {
     pub name: String,
     pub command: String,
+    pub origin: CheckOrigin,
+}
+
+/// The source of a [`Check`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckOrigin {
+    /// The user's settings, or those of a project that the user trusts.
+    Settings,
+    /// A file of the project, such as a manifest, names it.
+    Found,
 }
 
 /// A parsed command line.

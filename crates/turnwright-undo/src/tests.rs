@@ -65,7 +65,7 @@ impl UndoFixture {
             };
             self.undo.log.finish_call(&call, settled).written().await;
         }
-        self.undo.log.end_turn("end_turn", 0, None).written().await;
+        self.undo.log.end_turn("end_turn", 0, None, None).written().await;
     }
 
     fn changes(&self, before: &Tree, after: &Tree) -> Vec<FileChange> {
@@ -85,7 +85,7 @@ impl UndoFixture {
             .log
             .begin_turn(if is_redo { TurnKind::Redo } else { TurnKind::Undo }, String::new());
         let report = self.undo.execute(planned, |_| {}).await;
-        self.undo.log.end_turn("end_turn", 0, None).written().await;
+        self.undo.log.end_turn("end_turn", 0, None, None).written().await;
         Some(report)
     }
 
@@ -239,7 +239,7 @@ async fn content_that_was_not_stored_is_reported_and_nothing_is_changed() {
     log.finish_call(&CallId::from("c"), CallOutcome { file_changes, ..CallOutcome::default() })
         .written()
         .await;
-    log.end_turn("end_turn", 0, None).written().await;
+    log.end_turn("end_turn", 0, None, None).written().await;
     let report = fixture.carry_out(UndoRequest::Undo(1)).await.unwrap();
     assert_eq!(
         fixture.names(&report.lost),
@@ -351,7 +351,7 @@ async fn turns_of_whose_commands_nothing_is_known_are_named_each_time() {
         changes.settle_command();
         let settled = CallOutcome { file_changes: changes.files, ..CallOutcome::default() };
         fixture.undo.log.finish_call(&call, settled).written().await;
-        fixture.undo.log.end_turn("end_turn", 0, None).written().await;
+        fixture.undo.log.end_turn("end_turn", 0, None, None).written().await;
     }
     let named = "\nNot covered is what commands have changed in:\n\n\
                  * turn 4 (run it) – too many files, or the disk is too slow\n\

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod custom_commands;
 pub mod skills;
 pub mod helper_types;
+pub mod markers;
 pub mod checkpoint;
 
 pub use real_path::{FolderNames, RealPaths, real_path};

@@ -30,6 +30,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::ids::SessionId;
 use turnwright_types::secret;
+use turnwright_types::work_settings::WorkSettings;
 use turnwright_workspace::exec::Jobs;
 use turnwright_workspace::files::{Files, Roots, SessionTmp};
 
@@ -47,6 +48,7 @@ pub(super) struct LoadedSession {
     pub(super) model: Arc<dyn Model>,
     pub(super) effort: ReasoningEffort,
     pub(super) max_requests: u32,
+    pub(super) work: Arc<WorkSettings>,
     pub(super) limits: SpendingLimits,
     pub(super) settings: Arc<ConfigFile>,
     pub(super) servers: ServerLaunch,
@@ -83,6 +85,7 @@ impl SessionHost {
         Ok(LoadedSession {
             effort: settings.effort(),
             max_requests: settings.max_turn_requests(),
+            work: Arc::new(settings.work()),
             limits: spending_limits(&settings),
             settings: settings.values,
             // No one else can have the lock of a new identifier.
@@ -260,6 +263,7 @@ impl SessionHost {
             grants: SharedGrants::default(),
             checks,
             max_requests: loaded.max_requests,
+            work: loaded.work,
             limits: loaded.limits,
         }
     }

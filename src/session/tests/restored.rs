@@ -277,7 +277,7 @@ impl LogWriter {
             LogOp::RewindUndone(rewind) => {
                 log.add_entry(Entry::RewindUndone { rewind: u64::from(*rewind) });
             }
-            LogOp::End => drop(log.end_turn("end_turn", self.minted, None)),
+            LogOp::End => drop(log.end_turn("end_turn", self.minted, None, None)),
         }
     }
 

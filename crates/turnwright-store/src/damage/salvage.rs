@@ -50,7 +50,7 @@ const INDEXED_BY_SESSION: [SalvagedTable; 6] = [
     table("usage", "id"),
 ];
 /// The columns that hold JSON.
-const JSON_COLUMNS: [&str; 9] = [
+const JSON_COLUMNS: [&str; 11] = [
     "body",
     "refs",
     "arguments",
@@ -60,6 +60,8 @@ const JSON_COLUMNS: [&str; 9] = [
     "spawn_task",
     "before",
     "after",
+    "start",
+    "facts",
 ];
 /// How often copying a table starts again behind a row that cannot be read.
 const MAX_RESTARTS: usize = 1_000;

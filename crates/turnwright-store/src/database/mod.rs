@@ -18,7 +18,7 @@ use turnwright_types::private_file;
 /// The schema, which is version [`FIRST_VERSION`], and the migration from each version to the next.
 /// A published migration never changes. An older program must be able to ignore what a migration
 /// adds; one that it could not cope with sets `usable_from` in `meta` to its own number.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-6.sql")];
 
 /// The versions before it were never released.
 const FIRST_VERSION: usize = 5;
@@ -249,7 +249,7 @@ mod tests {
         let connection = open_writer(&folder.path().join("a/b/sessions.db")).unwrap();
         assert_eq!(number(&connection, "PRAGMA auto_vacuum"), 2);
         assert_eq!(number(&connection, "PRAGMA application_id"), 0x5457_5253);
-        assert_eq!(number(&connection, "PRAGMA user_version"), 5);
+        assert_eq!(number(&connection, "PRAGMA user_version"), 6);
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
             }
         });
         let connection = open(&path);
-        assert_eq!(number(&connection, "PRAGMA user_version"), 6);
+        assert_eq!(number(&connection, "PRAGMA user_version"), 7);
         assert_eq!(number(&connection, "SELECT count(*) FROM sessions WHERE more IS NULL"), 1);
     }
 
@@ -321,7 +321,7 @@ mod tests {
         let connection = open(&path);
         let migrations = with_migration("CREATE TABLE more (a); INSERT INTO nowhere VALUES (1);");
         prepare_database(&connection, &migrations, Journal::WriteAhead).unwrap_err();
-        assert_eq!(number(&connection, "PRAGMA user_version"), 5);
+        assert_eq!(number(&connection, "PRAGMA user_version"), 6);
         assert_eq!(
             number(&connection, "SELECT count(*) FROM sqlite_master WHERE name = 'more'"),
             0

@@ -1,0 +1,54 @@
+//! `[agent]`: what the model is told of itself.
+
+use serde::Deserialize;
+
+use crate::table::settings;
+use crate::wrong_values::{wrong_name, wrong_tools};
+use turnwright_types::work_settings::ToolChoice;
+
+settings! {
+    /// `[agent]`: the agent's name, and instructions in addition to the built-in ones.
+    #[derive(Clone, Debug, Deserialize)]
+    #[serde(default)]
+    pub section AgentSection {
+        pub name: Option<String> => wrong_name { examples: ["Ada"] } wrong [r#"agent.name = """#]
+            "The name under which the agent answers.",
+            "the name that the agent goes by instead of turnwright: one line of at most 100 characters";
+        pub system_prompt: Option<String> { examples: ["Answer in one sentence where one is enough."] }
+            "Instructions that follow the built-in ones in each request.",
+            "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
+             `AGENTS.md` in the configuration folder to say how it should work";
+        pub(crate) surroundings: bool = true {}
+            "Whether the model is told of the machine, its programs and the project's commands.",
+            "whether the model is told of the machine, its programs and the project's commands; `true`";
+        pub(crate) tools: Option<String> => wrong_tools {
+            words: (ToolChoice::ALL.map(ToolChoice::id)),
+            default: (ToolChoice::default().id()),
+        } wrong [r#"agent.tools = "some""#]
+            "The tools that the model is offered: auto offers few to a small model.",
+            "the tools that the model is offered: `auto` (default: few for a small model), `all` or `few`";
+        pub(crate) hints: bool = true {}
+            "Whether the model gets a hint where its calls lead nowhere.",
+            "whether the model gets a hint where its calls lead nowhere; `true`";
+        pub(crate) offer_notes: bool = true {}
+            "Whether notes are offered at the end of a turn.",
+            "whether notes are offered at the end of a turn; `true`";
+    }
+}
+
+/// The longest name of the agent.
+const MAX_NAME_CHARS: usize = 100;
+
+impl AgentSection {
+    /// The name, unless it cannot be one.
+    pub fn usable_name(&self) -> Option<&str> {
+        self.name.as_deref().map(str::trim).filter(|name| is_agent_name(name))
+    }
+}
+
+/// Returns true if the agent can go by this name.
+pub(crate) fn is_agent_name(name: &str) -> bool {
+    !name.is_empty()
+        && name.chars().count() <= MAX_NAME_CHARS
+        && !name.chars().any(char::is_control)
+}

@@ -1,0 +1,54 @@
+//! What a turn did, in numbers. They are stored with its end, for statistics over many turns.
+
+use serde::{Deserialize, Serialize};
+
+/// What a turn did, in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnFacts {
+    /// The calls that have read files.
+    pub reads: u32,
+    /// The calls that have changed files.
+    pub edits: u32,
+    /// The edits that have failed.
+    pub failed_edits: u32,
+    /// All calls.
+    pub calls: u32,
+    /// The calls that have failed.
+    pub failed_calls: u32,
+    /// How often the model was told that it repeats itself.
+    pub loops: u32,
+    /// What the last run of a check or a test says of the work.
+    pub proof: ProofWord,
+    /// True if the model was asked for a proof before the turn ended.
+    pub was_closed: bool,
+}
+
+/// How well a turn's work is proven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProofWord {
+    /// Nothing was run.
+    #[default]
+    None,
+    /// Something was run that says little.
+    Thin,
+    /// A check or a test has failed.
+    Red,
+    /// A check or a test has succeeded.
+    Green,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stored_names_are_these_and_missing_ones_are_nothing() {
+        let facts = TurnFacts { failed_edits: 2, proof: ProofWord::Thin, ..TurnFacts::default() };
+        let text = serde_json::to_string(&facts).unwrap();
+        let expected = r#"{"reads":0,"edits":0,"failed_edits":2,"calls":0,"failed_calls":0,"loops":0,"proof":"thin","was_closed":false}"#;
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<TurnFacts>("{}").unwrap(), TurnFacts::default());
+    }
+}

@@ -1,0 +1,109 @@
+//! How a session works towards success at its task, as the settings say. A turn gets this as a value, because it knows
+//! of no settings file.
+
+/// The most rounds towards a goal.
+pub const DEFAULT_GOAL_TURNS: u32 = 20;
+
+/// When a turn that has changed files must prove its work before it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    Off,
+    /// As a person who watches would expect it.
+    #[default]
+    Auto,
+    Always,
+}
+
+impl Verify {
+    pub const ALL: [Verify; 3] = [Verify::Off, Verify::Auto, Verify::Always];
+
+    /// The name in settings.
+    pub fn id(self) -> &'static str {
+        match self {
+            Verify::Off => "off",
+            Verify::Auto => "auto",
+            Verify::Always => "always",
+        }
+    }
+
+    /// The inverse of [`Verify::id`].
+    pub fn parse(id: &str) -> Option<Verify> {
+        Verify::ALL.into_iter().find(|verify| verify.id() == id)
+    }
+}
+
+/// The set of tools that the model is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The size of the model decides.
+    #[default]
+    Auto,
+    All,
+    Few,
+}
+
+impl ToolChoice {
+    pub const ALL: [ToolChoice; 3] = [ToolChoice::Auto, ToolChoice::All, ToolChoice::Few];
+
+    /// The name in settings.
+    pub fn id(self) -> &'static str {
+        match self {
+            ToolChoice::Auto => "auto",
+            ToolChoice::All => "all",
+            ToolChoice::Few => "few",
+        }
+    }
+
+    /// The inverse of [`ToolChoice::id`].
+    pub fn parse(id: &str) -> Option<ToolChoice> {
+        ToolChoice::ALL.into_iter().find(|choice| choice.id() == id)
+    }
+}
+
+/// How a session works.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkSettings {
+    pub verify: Verify,
+    /// The commands that the project's files name are run as checks.
+    pub find_checks: bool,
+    /// No person watches who could answer a question.
+    pub alone: bool,
+    /// The model is told what surrounds it: the machine, its programs and the project's commands.
+    pub surroundings: bool,
+    pub tools: ToolChoice,
+    /// Results that seem to lead nowhere get a hint.
+    pub hints: bool,
+    /// Notes are offered at the end of a turn.
+    pub offer_notes: bool,
+    /// The state of the project at the start of a session is kept.
+    pub keep_start: bool,
+    /// The most rounds towards a goal.
+    pub goal_turns: u32,
+    /// The model that judges a goal; `None` if it is that of the session.
+    pub goal_model: Option<String>,
+}
+
+impl Default for WorkSettings {
+    fn default() -> WorkSettings {
+        WorkSettings {
+            verify: Verify::default(),
+            find_checks: true,
+            alone: false,
+            surroundings: true,
+            tools: ToolChoice::default(),
+            hints: true,
+            offer_notes: true,
+            keep_start: true,
+            goal_turns: DEFAULT_GOAL_TURNS,
+            goal_model: None,
+        }
+    }
+}
+
+impl WorkSettings {
+    /// Those of a helper. The turn that has asked for it verifies the work.
+    #[must_use]
+    pub fn for_helper(&self) -> WorkSettings {
+        WorkSettings { verify: Verify::Off, find_checks: false, hints: false, ..self.clone() }
+    }
+}

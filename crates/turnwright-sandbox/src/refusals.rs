@@ -1,4 +1,4 @@
-//! What the sandbox has refused to a program: connections that failed because of it, and system calls. The program's
+//! The refusals of a sandbox to its program: connections that failed because of it, and system calls. The program's
 //! supervisor notes it in a pipe, and the process that has started the program reads it.
 
 use std::io::{PipeReader, Read};

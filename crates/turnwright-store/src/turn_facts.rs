@@ -1,8 +1,8 @@
-//! What a turn did, in numbers. They are stored with its end, for statistics over many turns.
+//! The work of a turn in numbers. They are stored with its end, for statistics over many turns.
 
 use serde::{Deserialize, Serialize};
 
-/// What a turn did, in numbers.
+/// The work of a turn in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnFacts {
@@ -18,7 +18,7 @@ pub struct TurnFacts {
     pub failed_calls: u32,
     /// How often the model was told that it repeats itself.
     pub loops: u32,
-    /// What the last run of a check or a test says of the work.
+    /// The verdict of the last run of a check or a test.
     pub proof: ProofWord,
     /// True if the model was asked for a proof before the turn ended.
     pub was_closed: bool,

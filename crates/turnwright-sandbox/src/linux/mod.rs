@@ -219,7 +219,7 @@ impl LinuxSandbox {
         self.process_namespace.as_ref()?.processes()
     }
 
-    /// What the sandbox refuses to the program; `None` if nobody supervises it.
+    /// The refusals of the sandbox to the program; `None` if nobody supervises it.
     pub fn refusals(&self) -> Option<Refusals> {
         let supervisor = self.process_namespace.as_ref().and_then(ProcessNamespace::supervisor)?;
         supervisor.refusals().map(Refusals::new).ok()

@@ -53,7 +53,7 @@ pub trait RunningCommand: Send {
         None
     }
 
-    /// What its sandbox has refused to it, each returned once.
+    /// The refusals of its sandbox, each returned once.
     fn take_refusals(&mut self) -> Vec<Refusal> {
         Vec::new()
     }
@@ -157,7 +157,7 @@ pub struct JobEnd {
     pub duration: Duration,
     /// True if it had left processes running, which were stopped.
     pub had_leftovers: bool,
-    /// What its sandbox has refused to it.
+    /// The refusals of its sandbox.
     pub refusals: Vec<Refusal>,
 }
 

@@ -146,6 +146,9 @@ mod store;
 // It makes symbolic links, which Windows lets only administrators do.
 #[cfg(target_os = "linux")]
 mod symlink_race;
+// The checks of the tasks are scripts of sh.
+#[cfg(unix)]
+mod tasks;
 // The launcher in a terminal is for Unix: it reports over a Unix socket.
 #[cfg(target_os = "linux")]
 mod terminals;

@@ -1,0 +1,3 @@
+export function pad(number) {
+  return String(number).padStart(2, '0');
+}

@@ -16,7 +16,6 @@ mod args;
 mod prefix;
 mod programs;
 mod project_edits;
-mod python_environment;
 mod harm;
 mod syntax;
 
@@ -35,7 +34,6 @@ pub use harm::stakes;
 pub use prefix::{suggest_prefix, suggest_prefix_with_access};
 pub use programs::{GitContentQuery, GitProgram, GitUse, may_show_any_content};
 pub use project_edits::{LookUp, NamedPlace, edited_files, project_edits};
-pub use python_environment::{EnvironmentUse, environment_use};
 
 pub(crate) use prefix::{exceeds_prefix, names_more_tasks};
 pub(crate) use programs::{WordList, is_in, is_number};

@@ -3,7 +3,7 @@
 
 pub(crate) mod kept_history;
 mod protected_check;
-pub(crate) mod sandbox_denial;
+mod sandbox_denial;
 pub(crate) mod server_watch;
 pub(crate) mod unfinished_commands;
 
@@ -28,9 +28,9 @@ use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
-use turnwright_sandbox::{Refusal, SandboxProfile};
+use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::Effect;
-use turnwright_workspace::exec::{Job, JobEnd, Jobs};
+use turnwright_workspace::exec::{Job, Jobs};
 use turnwright_workspace::files::SessionTmp;
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -93,10 +93,6 @@ struct GuardState {
 pub(crate) const CALL_HINT: &str = "Other programs run what is there. If the change is wanted, make it with the file \
                     tools; the user is asked.";
 
-/// The advice to the model when the sandbox seems to be why a command has failed.
-const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, \"sign\", or \"full\"; the \
-                    user is asked.";
-
 /// Instead of a report if the check itself has failed.
 const NOT_CHECKED: &str = "[protected: because of a bug it could not be checked whether protected files were \
                     changed. Look at them.]";
@@ -151,56 +147,6 @@ impl CommandWatch {
 
     fn is_checking_now(&self) -> bool {
         self.is_checking() && !self.is_in_background.load(Ordering::Relaxed)
-    }
-
-    /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
-    /// sandbox lets it do.
-    fn reached_limit(
-        &self,
-        output: &str,
-        is_success: bool,
-        end: Option<JobEnd>,
-    ) -> Option<ReachedLimit> {
-        let denial = self.denial(output, is_success, end).filter(|_| !self.is_unconfined);
-        if denial.is_some() {
-            return denial;
-        }
-        let is_denial_likely = !is_success && sandbox_denial::is_likely(output);
-        let limits = self.limits.as_ref().filter(|_| is_denial_likely)?;
-        Some(ReachedLimit {
-            for_model: format!("[{limits}. {HOW_TO_ESCALATE}]"),
-            for_user: format!("[{limits}]"),
-        })
-    }
-
-    /// The access that the sandbox has denied to the command, as far as it can be named.
-    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<ReachedLimit> {
-        if !is_success {
-            let read_only: Vec<_> =
-                self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
-            if let Some(path) = sandbox_denial::refused_path(output, &read_only) {
-                return Some(ReachedLimit::of_protected(path));
-            }
-            if let Some(limit) = sandbox_denial::failed_signature(output, self.signing.as_ref()) {
-                return Some(limit);
-            }
-        }
-        let mut connections = Vec::new();
-        let mut calls = Vec::new();
-        for refusal in end.map(|end| end.refusals).unwrap_or_default() {
-            match refusal {
-                Refusal::Connection(address) => connections.push(address),
-                Refusal::Call(call) => calls.push(call),
-            }
-        }
-        sandbox_denial::refused_connections(&connections, self.has_network, !is_success)
-            .or_else(|| {
-                sandbox_denial::refused_calls(&calls, output, self.has_network, !is_success)
-            })
-            .or_else(|| {
-                let named = sandbox_denial::unwritable_path(output).filter(|_| !is_success)?;
-                sandbox_denial::unwritable_place(Path::new(named), &self.writable)
-            })
     }
 }
 

@@ -7,15 +7,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use turnwright_sandbox::RefusedCall;
+use turnwright_sandbox::{Refusal, RefusedCall};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
+use turnwright_workspace::exec::JobEnd;
+
+use super::CommandWatch;
 
 /// The port of nameservers.
 const NAMESERVER_PORT: u16 = 53;
 /// At most this many addresses are named.
 const MAX_NAMED: usize = 3;
+
+/// The advice to the model when the sandbox seems to be why a command has failed.
+const HOW_TO_ESCALATE: &str = "If it needs more call again with \"escalate\": \"network\", a path, \"sign\", or \"full\"; the \
+                    user is asked.";
 
 /// A limit of the sandbox that a command has met, in a line for the model and one for the user.
 #[derive(Debug)]
@@ -26,7 +33,7 @@ pub struct ReachedLimit {
 
 impl ReachedLimit {
     /// Says what was denied, and to the model the escalation that would allow it.
-    pub(crate) fn denied(what: &str, escalate: &str) -> ReachedLimit {
+    fn denied(what: &str, escalate: &str) -> ReachedLimit {
         ReachedLimit {
             for_model: format!(
                 "[sandbox: {what}. If it is needed, call again with \"escalate\": \"{escalate}\"; the user is asked.]"
@@ -36,10 +43,60 @@ impl ReachedLimit {
     }
 
     /// Says that this path is kept read-only.
-    pub(crate) fn of_protected(path: &Path) -> ReachedLimit {
+    fn of_protected(path: &Path) -> ReachedLimit {
         let shown = escape_hidden_line(&path.to_string_lossy());
         let what = format!("{shown} is protected, because other programs obey it");
         ReachedLimit::denied(&what, &shown)
+    }
+}
+
+impl CommandWatch {
+    /// The access that the sandbox has denied, or else, if it seems to be why the command has failed, all that the
+    /// sandbox lets it do.
+    pub(super) fn reached_limit(
+        &self,
+        output: &str,
+        is_success: bool,
+        end: Option<JobEnd>,
+    ) -> Option<ReachedLimit> {
+        let denial = self.denial(output, is_success, end).filter(|_| !self.is_unconfined);
+        if denial.is_some() {
+            return denial;
+        }
+        let is_denial_likely = !is_success && is_likely(output);
+        let limits = self.limits.as_ref().filter(|_| is_denial_likely)?;
+        Some(ReachedLimit {
+            for_model: format!("[{limits}. {HOW_TO_ESCALATE}]"),
+            for_user: format!("[{limits}]"),
+        })
+    }
+
+    /// The access that the sandbox has denied to the command, as far as it can be named.
+    fn denial(&self, output: &str, is_success: bool, end: Option<JobEnd>) -> Option<ReachedLimit> {
+        if !is_success {
+            let read_only: Vec<_> =
+                self.changes.read_only_inodes.iter().map(|(path, _)| path.as_path()).collect();
+            if let Some(path) = refused_path(output, &read_only) {
+                return Some(ReachedLimit::of_protected(path));
+            }
+            if let Some(limit) = failed_signature(output, self.signing.as_ref()) {
+                return Some(limit);
+            }
+        }
+        let mut connections = Vec::new();
+        let mut calls = Vec::new();
+        for refusal in end.map(|end| end.refusals).unwrap_or_default() {
+            match refusal {
+                Refusal::Connection(address) => connections.push(address),
+                Refusal::Call(call) => calls.push(call),
+            }
+        }
+        refused_connections(&connections, self.has_network, !is_success)
+            .or_else(|| refused_calls(&calls, output, self.has_network, !is_success))
+            .or_else(|| {
+                let named = unwritable_path(output).filter(|_| !is_success)?;
+                unwritable_place(Path::new(named), &self.writable)
+            })
     }
 }
 
@@ -65,7 +122,7 @@ const REFUSED_WRITES: &[&str] = &[
 
 /// The path among these, which the sandbox keeps read-only, that a line of the output calls unwritable: by the end
 /// of its name, or as the folder of a file.
-pub(crate) fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
+fn refused_path<'a>(output: &str, read_only: &[&'a Path]) -> Option<&'a Path> {
     let lines = text::suffix(output, SEARCHED_BYTES).lines().take(MAX_LINES);
     let mut refused = lines.filter(|line| {
         let line = line.to_lowercase();
@@ -103,7 +160,7 @@ fn has_word(line: &str, end: &str) -> bool {
 
 /// Describes the connections that failed because of the sandbox. A server of this machine counts only for a
 /// command that has failed: others may just have checked for one.
-pub(crate) fn refused_connections(
+fn refused_connections(
     refused: &[SocketAddr],
     has_network: bool,
     has_failed: bool,
@@ -205,7 +262,7 @@ fn is_missed_in(line: &str, call: RefusedCall, has_failed: bool) -> bool {
 }
 
 /// Describes the system calls that the sandbox has refused, as far as the command has missed them.
-pub(crate) fn refused_calls(
+fn refused_calls(
     refused: &[RefusedCall],
     output: &str,
     has_network: bool,
@@ -244,10 +301,7 @@ const FAILED_SIGNATURES: &[&str] = &[
 
 /// Describes that git could not sign; `None` if the output does not say so, or if the sandbox is not the reason.
 /// `signing` is an error if nothing signs for the command although it may sign, and `None` if it may not.
-pub(crate) fn failed_signature(
-    output: &str,
-    signing: Option<&io::Result<()>>,
-) -> Option<ReachedLimit> {
+fn failed_signature(output: &str, signing: Option<&io::Result<()>>) -> Option<ReachedLimit> {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     FAILED_SIGNATURES.iter().find(|phrase| end.contains(**phrase))?;
     match signing {
@@ -264,7 +318,7 @@ pub(crate) fn failed_signature(
 }
 
 /// The path in a command's output that could not be written; `None` if none is named.
-pub(crate) fn unwritable_path(output: &str) -> Option<&str> {
+fn unwritable_path(output: &str) -> Option<&str> {
     text::suffix(output, SEARCHED_BYTES).lines().rev().find_map(|line| {
         let lower = line.to_ascii_lowercase();
         REFUSED_WRITES.iter().find(|phrase| lower.contains(**phrase))?;
@@ -273,7 +327,7 @@ pub(crate) fn unwritable_path(output: &str) -> Option<&str> {
 }
 
 /// Describes that a command may not write at this path; `None` if it may, or if there is no place to name.
-pub(crate) fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
+fn unwritable_place(path: &Path, writable: &[PathBuf]) -> Option<ReachedLimit> {
     if writable.iter().any(|place| path.starts_with(place)) {
         return None;
     }
@@ -298,7 +352,7 @@ fn path_in(line: &str) -> Option<&str> {
 }
 
 /// Returns true if the output of a failed command mentions a denied operation.
-pub(crate) fn is_likely(output: &str) -> bool {
+fn is_likely(output: &str) -> bool {
     let end = text::suffix(output, SEARCHED_BYTES).to_lowercase();
     text::list_entries(DENIAL_PHRASES).any(|phrase| end.contains(phrase))
 }

@@ -18,7 +18,7 @@ use crate::protected_snapshot::ProtectedSnapshot;
 use crate::restricted_files::DeniedFiles;
 use crate::signing::SigningService;
 use crate::watch::kept_history::KeptHistory;
-use crate::watch::{self, AllowedChanges, ConfinementGuard};
+use crate::watch::{AllowedChanges, ConfinementGuard};
 use crate::{command, repository, restricted_files};
 use linked_files::{ChangedLayers, SharedPlaces};
 use package_managers::{EnvironmentUse, environment_use};
@@ -322,7 +322,7 @@ impl ConfinementBuilder<'_> {
     fn allowed_changes(&self, profile: &SandboxProfile, has_snapshot: bool) -> AllowedChanges {
         // Only the check of a snapshot uses them.
         let read_only_inodes =
-            if has_snapshot { watch::read_only_inodes(profile) } else { Vec::new() };
+            if has_snapshot { linked_files::read_only_inodes(profile) } else { Vec::new() };
         AllowedChanges {
             paths: self.allowed_protected_paths(),
             installs_in: self.changed_environments(),

@@ -28,7 +28,6 @@ use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
-use turnwright_sandbox::SandboxProfile;
 use turnwright_types::effect::Effect;
 use turnwright_workspace::exec::{Job, Jobs};
 use turnwright_workspace::files::SessionTmp;
@@ -44,9 +43,6 @@ pub use server_watch::RemoteCallGuard;
 pub(crate) const BACKGROUND_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// At most this many commands are remembered after their end.
 const MAX_WATCHES: usize = 64;
-/// At most this many files and folders of a read-only path are checked for hard links.
-#[cfg(unix)]
-const MAX_LINK_CHECKS: usize = 2_000;
 /// How long a command that was allowed to change a protected path may do so.
 const LONGEST_COMMAND: Duration = Duration::from_secs(1_800);
 /// At most this many paths of one call can be allowed while a command runs.
@@ -457,47 +453,6 @@ fn add_to_report(report: &mut String, text: &str) {
 /// The virtual environments of Python to which these paths belong.
 fn environments_of(paths: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     paths.iter().filter_map(|path| ProtectedPaths::environment_of(path)).map(Path::to_path_buf)
-}
-
-/// The paths that the sandbox keeps read-only, with their inodes. Left out are paths with a hard
-/// link elsewhere, through which the command could still write them. Blocks: not for the runtime's
-/// thread.
-pub(crate) fn read_only_inodes(profile: &SandboxProfile) -> Vec<(PathBuf, u64)> {
-    if !turnwright_sandbox::namespace_support().mounts {
-        return Vec::new();
-    }
-    let found = profile.read_only.iter().filter_map(|path| {
-        let (number, is_only) = inode(path)?;
-        is_only.then(|| (path.clone(), number))
-    });
-    found.collect()
-}
-
-/// The inode of a file or folder, and true if neither it nor anything in it has a second hard link
-/// through which it could be changed.
-#[cfg(unix)]
-fn inode(path: &Path) -> Option<(u64, bool)> {
-    use std::os::unix::fs::MetadataExt;
-    let number = std::fs::symlink_metadata(path).ok()?.ino();
-    let mut left = MAX_LINK_CHECKS;
-    let mut paths = vec![path.to_path_buf()];
-    while let Some(path) = paths.pop() {
-        let metadata = std::fs::symlink_metadata(&path).ok()?;
-        if left == 0 || !metadata.is_dir() && metadata.nlink() > 1 {
-            return Some((number, false));
-        }
-        left -= 1;
-        if metadata.is_dir() {
-            let entries = std::fs::read_dir(&path).ok()?.flatten();
-            paths.extend(entries.take(left + 1).map(|entry| entry.path()));
-        }
-    }
-    Some((number, true))
-}
-
-#[cfg(not(unix))]
-fn inode(_: &Path) -> Option<(u64, bool)> {
-    None
 }
 
 #[cfg(test)]

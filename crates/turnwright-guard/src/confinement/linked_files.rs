@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::{ConfinementBuilder, package_managers};
 use crate::repository;
 use crate::restricted_files::outermost;
-use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, publish_layer};
+use turnwright_sandbox::{MAX_LAYERS, PrivateLayer, SandboxProfile, publish_layer};
 use turnwright_types::effect::{Effect, PathScope, ResolvedPath, ShellCommand};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::file_id::{FileId, file_id};
@@ -42,6 +42,10 @@ const MAX_LINKED: usize = 10_000;
 /// A folder in which nothing has appeared is searched again after this time. Only the user's own programs can have added
 /// such a link, because commands in the sandbox make none that lead out of the session's folders.
 const SEARCHED_AGAIN: Duration = Duration::from_secs(600);
+
+/// At most this many files and folders of a read-only path are checked for hard links.
+#[cfg(unix)]
+const MAX_LINK_CHECKS: usize = 2_000;
 
 /// With more files than this that have a name outside of the session's folders, no command runs in the sandbox.
 const MAX_SHARED_FILES: usize = 1_000;
@@ -444,6 +448,47 @@ impl ChangedLayers {
         }
         failed
     }
+}
+
+/// The paths that the sandbox keeps read-only, with their inodes. Left out are paths with a hard
+/// link elsewhere, through which the command could still write them. Blocks: not for the runtime's
+/// thread.
+pub(super) fn read_only_inodes(profile: &SandboxProfile) -> Vec<(PathBuf, u64)> {
+    if !turnwright_sandbox::namespace_support().mounts {
+        return Vec::new();
+    }
+    let found = profile.read_only.iter().filter_map(|path| {
+        let (number, is_only) = inode(path)?;
+        is_only.then(|| (path.clone(), number))
+    });
+    found.collect()
+}
+
+/// The inode of a file or folder, and true if neither it nor anything in it has a second hard link
+/// through which it could be changed.
+#[cfg(unix)]
+pub(crate) fn inode(path: &Path) -> Option<(u64, bool)> {
+    use std::os::unix::fs::MetadataExt;
+    let number = fs::symlink_metadata(path).ok()?.ino();
+    let mut left = MAX_LINK_CHECKS;
+    let mut paths = vec![path.to_path_buf()];
+    while let Some(path) = paths.pop() {
+        let metadata = fs::symlink_metadata(&path).ok()?;
+        if left == 0 || !metadata.is_dir() && metadata.nlink() > 1 {
+            return Some((number, false));
+        }
+        left -= 1;
+        if metadata.is_dir() {
+            let entries = fs::read_dir(&path).ok()?.flatten();
+            paths.extend(entries.take(left + 1).map(|entry| entry.path()));
+        }
+    }
+    Some((number, true))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn inode(_: &Path) -> Option<(u64, bool)> {
+    None
 }
 
 /// Replaces a file that has several names with a copy that has one, so that writing to it changes no other file. Blocks.

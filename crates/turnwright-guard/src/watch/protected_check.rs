@@ -25,10 +25,10 @@ use turnwright_workspace::exec::Job;
 
 use super::{
     AllowedChanges, BACKGROUND_CHECK_PERIOD, CommandWatch, ConfinementGuard, NOT_CHECKED,
-    NOT_SEARCHED, SEARCH_PAUSE_FACTOR, add_to_report, environments_of, inode,
+    NOT_SEARCHED, SEARCH_PAUSE_FACTOR, add_to_report, environments_of,
 };
 use crate::confinement::CommandSite;
-use crate::confinement::linked_files::ChangedLayers;
+use crate::confinement::linked_files::{ChangedLayers, inode};
 use crate::protected_snapshot::{ProtectedChanges, ProtectedSnapshot};
 use crate::watch::kept_history::KeptHistory;
 use crate::watch::server_watch::{changed_at, changed_near};

@@ -25,5 +25,4 @@ pub use confinement::{
 pub use obeyed_files::{named_programs, read_by_direnv};
 pub use repository::obeyed_by_git;
 pub use watch::server_watch::ServerWatch;
-pub use watch::unfinished_commands::report_unfinished;
-pub use watch::{ChangingCall, ConfinementGuard, ReachedLimit, RemoteCallGuard};
+pub use watch::{ChangingCall, ConfinementGuard, ReachedLimit, RemoteCallGuard, report_unfinished};

@@ -1,36 +1,47 @@
-//! Guards the protected paths while confined commands run: provides their temporary folder and
-//! checks the protected paths when each has ended, whether or not a call still waits for it.
+//! Guards the protected paths while confined commands run: marks each command as running, keeps the history of the
+//! session's repositories before it, provides the temporary folder, and checks the protected paths when it has ended,
+//! whether or not a call still waits for it.
+//!
+//! Tells the user when the agent was killed while a command ran: in that case the protected files were not compared,
+//! and things that the command had set up for other programs were not removed.
 
 pub(crate) mod kept_history;
 mod protected_check;
 mod sandbox_denial;
 pub(crate) mod server_watch;
-pub(crate) mod unfinished_commands;
 
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::confinement::linked_files::LinkedFiles;
 use crate::confinement::package_managers;
-use crate::confinement::{CommandConfinement, CommandSite};
+use crate::confinement::{CommandConfinement, CommandSite, ConfinementSettings, OBEYED};
 use crate::protected_snapshot::ProtectedSnapshot;
+use crate::repository;
 use crate::restricted_files::KnownFolders;
-use kept_history::HistoryKeeper;
+use kept_history::{HistoryKeeper, KeptHistory};
 use protected_check::{IgnoredSearch, KnownChanges, ProtectedCheck};
 use server_watch::{ServerWatch, changed_at};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::{Confinement, Pass, ProtectedPaths};
-use turnwright_types::effect::Effect;
+use turnwright_types::effect::{Effect, escape_hidden_line};
+use turnwright_types::git_layout::GitLayout;
+use turnwright_types::private_file::{self, is_locked};
+use turnwright_types::shell_script::SimpleCommand;
+use turnwright_types::text;
+use turnwright_types::update::Update;
+use turnwright_workspace::checkpoint::{ChangeTracker, GitSettings};
 use turnwright_workspace::exec::{Job, Jobs};
-use turnwright_workspace::files::SessionTmp;
+use turnwright_workspace::files::{Roots, SessionTmp};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -47,6 +58,13 @@ const MAX_WATCHES: usize = 64;
 const LONGEST_COMMAND: Duration = Duration::from_secs(1_800);
 /// At most this many paths of one call can be allowed while a command runs.
 const MAX_ALLOWED: usize = 1_000;
+/// At most this many files are named.
+const MAX_NAMED: usize = 10;
+/// At most this many repositories in a session's folders are kept, besides its own and their submodules.
+const MAX_NESTED: usize = 32;
+/// Subcommands of git that delete objects that no branch needs.
+const PRUNING: [&str; 7] =
+    ["gc", "prune", "prune-packed", "repack", "maintenance", "filter-branch", "filter-repo"];
 
 /// The running commands of a session and what is known of their effect on protected paths.
 #[derive(Debug, Default)]
@@ -355,6 +373,46 @@ impl CommandSite {
         snapshot
     }
 
+    /// Marks a command that may write as running, and keeps the history of the session's repositories before it. Tells
+    /// the user once if that is not possible. Blocks.
+    pub(crate) fn keep_history(&self, commands: &[SimpleCommand]) -> KeptHistory {
+        let mark = RunningMark::new(&running_commands(&self.settings))
+            .inspect_err(|error| tracing::warn!(%error, "a running command cannot be marked"))
+            .ok();
+        let folders = self.roots.folders();
+        let mut repositories: Vec<_> = folders.flat_map(repository::history_folders).collect();
+        repositories.extend(self.nested_repositories());
+        let mut seen = BTreeSet::new();
+        repositories.retain(|git| seen.insert(git.clone()));
+        let place = self.settings.private_caches.join("history");
+        let is_alone = !self.guard.state.lock().watches.values().any(|watch| watch.is_checking());
+        let kept = self.guard.history.lock().keep(
+            repositories,
+            &place,
+            (may_prune(commands), is_alone),
+            mark,
+        );
+        for git in &kept.incomplete {
+            let notice = format!(
+                "The history in {} cannot be kept as a whole, so a command could lose it: it is on another disk than the agent's \
+                 own folder and too large for a copy, or cannot be read.",
+                git.display()
+            );
+            self.client.update(Update::Notice(notice));
+        }
+        kept
+    }
+
+    /// The repositories in the session's folders.
+    fn nested_repositories(&self) -> Vec<PathBuf> {
+        let found = self.tracker.repositories();
+        let repositories = found.iter().filter(|git| {
+            fs::symlink_metadata(git).is_ok_and(|info| info.is_dir())
+                && GitLayout::of(git).is_repository()
+        });
+        repositories.take(MAX_NESTED).cloned().collect()
+    }
+
     /// Registers a command that was started, signs for it, and checks the protected paths when it has ended.
     pub fn watch(&self, job: &Arc<Job>, pass: &Pass, confinement: CommandConfinement) {
         let guard = &self.guard;
@@ -437,6 +495,97 @@ impl CommandSite {
             (report, more) => report.or(more),
         }
     }
+}
+
+/// The folder with the marks of a project's commands.
+fn running_commands(confinement: &ConfinementSettings) -> PathBuf {
+    confinement.private_caches.join("running")
+}
+
+/// A file that is there and locked for as long as a command runs.
+#[derive(Debug)]
+pub(crate) struct RunningMark {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl RunningMark {
+    /// Makes a mark for a command that is about to begin. Blocks.
+    pub(crate) fn new(folder: &Path) -> io::Result<RunningMark> {
+        private_file::create_folder(folder)?;
+        let path = folder.join(uuid::Uuid::new_v4().simple().to_string());
+        // Locked before it gets its name: another agent takes an unlocked mark for abandoned.
+        let file = tempfile::NamedTempFile::new_in(folder.parent().unwrap_or(folder))?;
+        file.as_file().lock()?;
+        let lock = file.persist(&path).map_err(|failed| failed.error)?;
+        Ok(RunningMark { path, _lock: lock })
+    }
+
+    /// Returns true if no other command of the project runs, in this agent or another. Blocks.
+    pub(crate) fn is_only(&self) -> bool {
+        let entries = self.path.parent().and_then(|folder| fs::read_dir(folder).ok());
+        let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+        !paths.filter(|path| *path != self.path).any(|path| is_locked(&path))
+    }
+}
+
+impl Drop for RunningMark {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(%error, "the mark of a command cannot be removed");
+        }
+    }
+}
+
+/// Returns true if a line tells git to delete old objects, or runs only git, which may do so now and then.
+fn may_prune(commands: &[SimpleCommand]) -> bool {
+    let prunes = commands.iter().any(|command| {
+        command.program() == "git" && command.argv().any(|word| PRUNING.contains(&word))
+    });
+    let only_git = commands.iter().all(|command| {
+        command.wrappers.is_empty() && ["git", "cd", "echo"].contains(&command.program())
+    });
+    prunes || only_git
+}
+
+/// Returns a report about commands that were running when the agent ended, once. Blocks; looks through the
+/// session's folders only if there were such commands.
+pub fn report_unfinished(confinement: &ConfinementSettings, roots: &Roots) -> Option<String> {
+    let since = take_first_abandoned(&running_commands(confinement))?;
+    let checkpoint = ChangeTracker::default();
+    checkpoint.watch(roots, OBEYED, GitSettings::default(), Vec::new());
+    let (repositories, _) = checkpoint.find_new_repositories(&BTreeSet::new());
+    let repositories = Arc::new(repositories.into_iter().collect());
+    let snapshot = ProtectedSnapshot::take(&confinement.protected, repositories, None);
+    let changed: Vec<_> = snapshot
+        .files()
+        .filter(|path| changed_at(path).is_some_and(|at| at + CLOCK_LAG >= since))
+        .collect();
+    if changed.is_empty() {
+        return None;
+    }
+    let inside = changed.iter().map(|path| path.strip_prefix(roots.real_cwd()).unwrap_or(path));
+    let names: Vec<_> = inside.map(|path| escape_hidden_line(&path.to_string_lossy())).collect();
+    Some(format!(
+        "A command was running when the agent was killed. Since it began, files have changed that other programs run: {}. \
+         Look at them before you open the project in an editor or use git there.",
+        text::join_first(&names, MAX_NAMED)
+    ))
+}
+
+/// Removes the marks of commands whose agent has ended. Returns the time at which the first of them began.
+fn take_first_abandoned(folder: &Path) -> Option<SystemTime> {
+    let mut first: Option<SystemTime> = None;
+    for entry in fs::read_dir(folder).ok()?.flatten() {
+        let Ok(file) = File::open(entry.path()) else { continue };
+        if file.try_lock().is_err() {
+            continue;
+        }
+        let Ok(began) = file.metadata().and_then(|found| found.modified()) else { continue };
+        first = Some(first.map_or(began, |other| other.min(began)));
+        fs::remove_file(entry.path()).ok();
+    }
+    first
 }
 
 /// Adds a text to a report, unless it has the text already.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use crate::restricted_files::{FolderStamp, TIMESTAMP_AGE, folder_stamp};
-use crate::watch::unfinished_commands::RunningMark;
+use crate::watch::RunningMark;
 use turnwright_types::hash::parse_hex;
 use turnwright_types::private_file::{self, FileLock};
 use turnwright_workspace::checkpoint::pack_index_lists;

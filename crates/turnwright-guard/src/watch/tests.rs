@@ -1,18 +1,16 @@
-//! Tests of the guard around calls of MCP servers.
+//! Tests of the guard around calls of MCP servers, and of the marks of commands.
 
-use std::fs;
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::*;
-use crate::confinement::ConfinementSettings;
+use turnwright_policy::shell;
 use turnwright_types::client::{
     Client, PermissionAnswer, PermissionRequest, UserQuestion, UserReply,
 };
-use turnwright_types::update::Update;
-use turnwright_workspace::files::Roots;
+use turnwright_types::shell_script::ShellDialect;
 
 /// A client that notes its updates and answers nothing.
 #[derive(Default)]
@@ -76,4 +74,34 @@ async fn a_call_that_panics_is_checked_too() {
         matches!(&updates[..], [Update::Notice(text)] if text.contains("created")),
         "{updates:?}"
     );
+}
+
+#[test]
+fn only_lines_that_tell_git_to_prune_or_run_nothing_else_may_prune() {
+    for (line, expected) in [
+        ("git commit -qm x", true),
+        ("cd sub && git fetch", true),
+        ("git gc --prune=now; ./test.sh", true),
+        ("git -C sub repack -ad && ls", true),
+        ("git status; npm test", false),
+        ("git commit -qm x && python3 x.py", false),
+        ("git status | env sh", false),
+        ("./gc.sh", false),
+    ] {
+        let script = shell::parse(line, ShellDialect::Bash);
+        assert_eq!(may_prune(&script.commands), expected, "{line}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test makes a file")]
+fn only_a_mark_that_nobody_holds_is_of_an_unfinished_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = RunningMark::new(folder.path()).unwrap();
+    assert_eq!(take_first_abandoned(folder.path()), None);
+    fs::write(folder.path().join("abandoned"), "").unwrap();
+    assert!(take_first_abandoned(folder.path()).is_some());
+    assert_eq!(take_first_abandoned(folder.path()), None);
+    drop(running);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

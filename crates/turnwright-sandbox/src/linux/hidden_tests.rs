@@ -1,7 +1,9 @@
 //! Tests of what is hidden from a program, devices among it, with real processes.
 
 use std::fs;
+use std::path::Path;
 
+use super::support::succeeds_in_child;
 use super::tests::{TestFolders, variants};
 use super::*;
 

@@ -9,7 +9,6 @@ mod mounts;
 mod outside_connections;
 mod private_layer;
 mod private_tmp;
-mod process_namespace;
 mod raw_devices;
 mod real_path;
 mod seccomp_filter;
@@ -17,6 +16,7 @@ mod session_network;
 mod socket_address;
 mod socket_supervisor;
 mod supervised_call;
+mod support;
 mod syscalls;
 mod unix_sockets;
 
@@ -33,28 +33,30 @@ mod socket_tests;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
+use std::ffi::CStr;
 use std::io::{self, PipeReader, PipeWriter, Read};
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rustix::process::{Resource, Rlimit};
+use rustix::event::{PollFd, PollFlags, Timespec, pause, poll};
+use rustix::mount::MountFlags;
+use rustix::process::{PidfdFlags, Resource, Rlimit, Signal, getpid, kill_process, pidfd_open};
 use seccompiler::BpfProgram;
 
 use super::{
-    NamespaceProcesses, NamespaceSupport, Network, PrivateLayer, Refusals, SandboxProfile,
-    SandboxSupport, SetupError, namespace_support, sandbox_support,
+    NamespaceProcesses, NamespaceSupport, Network, Refusals, SandboxProfile, SetupError,
+    namespace_support, sandbox_support,
 };
+use landlock_ruleset::{allow_mounted, read_rights};
 use mount_namespace::MountNamespace;
 use outside_connections::OutsideConnections;
-use private_layer::CacheOverlay;
 pub(super) use private_layer::publish_layer;
 use private_tmp::TmpMounts;
-use process_namespace::ProcessNamespace;
 use seccomp_filter::FilterKind;
 pub use session_network::SessionNetwork;
 use socket_supervisor::SocketSupervisor;
+pub(super) use support::{can_layer_caches, probe, probe_namespaces};
 use unix_sockets::OpenSockets;
 
 /// A sandbox that is ready to be entered by a child process.
@@ -256,7 +258,7 @@ impl LinuxSandbox {
         let Some(namespace) = &self.process_namespace else { return Ok(()) };
         namespace.enter()?;
         let is_required = namespace.supervisor().is_some();
-        process_namespace::mount_proc(self.ruleset.as_fd(), is_required)
+        mount_proc(self.ruleset.as_fd(), is_required)
     }
 
     fn enter_network(&self) -> io::Result<()> {
@@ -275,6 +277,113 @@ impl LinuxSandbox {
             .as_ref()
             .map_or(Ok(()), |namespace| namespace.enter(Some(self.ruleset.as_fd())))
     }
+}
+
+/// The name that `ps` shows for the first process.
+const INIT_NAME: &CStr = c"turnwright-init";
+
+/// A PID namespace for one program. Its first process waits, and makes the connections of the program if
+/// there is a [`SocketSupervisor`]: when it is killed, the kernel kills all others, and no process can
+/// leave. The kernel kills it when the caller dies.
+///
+/// `unshare` moves only later children into the namespace. So the process that enters the sandbox
+/// starts two children, the first process and the program, and ends. Both are children of the caller,
+/// because of `CLONE_PARENT`, so the caller learns how the program ends and when all others have.
+#[derive(Debug)]
+struct ProcessNamespace {
+    /// The process that ends the namespace with its own end.
+    caller: OwnedFd,
+    /// The numbers of the two processes, written by the process that starts them.
+    numbers: (PipeReader, PipeWriter),
+    /// The descriptors that the first process keeps open, sorted.
+    kept: Vec<RawFd>,
+    supervisor: Option<SocketSupervisor>,
+}
+
+impl ProcessNamespace {
+    /// The first process keeps the descriptors `locks` open.
+    fn new(
+        locks: Vec<RawFd>,
+        supervisor: Option<SocketSupervisor>,
+    ) -> io::Result<ProcessNamespace> {
+        let caller = pidfd_open(getpid(), PidfdFlags::empty())?;
+        let numbers = io::pipe()?;
+        rustix::io::ioctl_fionbio(&numbers.0, true)?;
+        let mut kept = locks;
+        kept.extend(supervisor.iter().flat_map(SocketSupervisor::kept_descriptors));
+        kept.sort_unstable();
+        Ok(ProcessNamespace { caller, numbers, kept, supervisor })
+    }
+
+    fn supervisor(&self) -> Option<&SocketSupervisor> {
+        self.supervisor.as_ref()
+    }
+
+    /// Starts the first process and a second one, in which this returns. The calling process ends.
+    /// `unshare` must have been called before.
+    fn enter(&self) -> io::Result<()> {
+        // Until it has closed its descriptors, the first process must not run a handler of the caller.
+        let mask = syscalls::block_all_signals()?;
+        let Some(init) = syscalls::clone_sibling()? else { self.wait_for_ever() };
+        match syscalls::clone_sibling() {
+            Ok(None) => syscalls::set_signal_mask(&mask),
+            Ok(Some(program)) => {
+                let numbers = [init, program].map(|process| process.as_raw_pid().to_ne_bytes());
+                rustix::io::write(&self.numbers.1, numbers.as_flattened()).ok();
+                syscalls::exit_now(0)
+            }
+            Err(error) => {
+                kill_process(init, Signal::KILL).ok();
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs the first process. It inherits no confinement, but it executes nothing either.
+    fn wait_for_ever(&self) -> ! {
+        let supervised = self.prepare_to_wait().and_then(|()| match &self.supervisor {
+            Some(supervisor) => supervisor.supervise(),
+            None => Ok(()),
+        });
+        if supervised.is_err() {
+            syscalls::exit_now(1);
+        }
+        loop {
+            pause();
+        }
+    }
+
+    fn prepare_to_wait(&self) -> io::Result<()> {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The caller may have died before the call.
+        let mut caller = [PollFd::new(&self.caller, PollFlags::IN)];
+        if poll(&mut caller, Some(&Timespec::default()))? > 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        // Orphans vanish when they end.
+        syscalls::ignore_ended_children()?;
+        rustix::thread::set_name(INIT_NAME)?;
+        syscalls::close_all_but(&self.kept)
+    }
+
+    /// The processes, once the program was started.
+    fn processes(&self) -> Option<NamespaceProcesses> {
+        let mut numbers = [[0; size_of::<u32>()]; 2];
+        (&self.numbers.0).read_exact(numbers.as_flattened_mut()).ok()?;
+        let [init, program] = numbers.map(u32::from_ne_bytes);
+        Some(NamespaceProcesses { init, program })
+    }
+}
+
+/// Shows the processes of this namespace in `/proc`, and no others. Where a container covers parts of
+/// `/proc`, the kernel refuses this, and the old view stays, unless it is required.
+fn mount_proc(ruleset: BorrowedFd<'_>, is_required: bool) -> io::Result<()> {
+    let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None) {
+        Err(_) if !is_required => return Ok(()),
+        mounted => mounted?,
+    }
+    allow_mounted(ruleset, c"/proc", read_rights())
 }
 
 /// The network that the program gets instead, if this system cannot give it the one of its profile.
@@ -309,93 +418,4 @@ fn to_io_error(error: &seccompiler::Error) -> io::Error {
         _ => None,
     };
     io::Error::from_raw_os_error(number.unwrap_or(libc::EINVAL))
-}
-
-pub(super) fn probe() -> SandboxSupport {
-    let landlock_abi = syscalls::landlock_abi();
-    let seccomp = syscalls::seccomp_can_return_errno();
-    let mut missing = Vec::new();
-    let files = match landlock_abi {
-        None => Some(
-            "Landlock is not available (it needs Linux 5.19 or newer, with `landlock` in \
-             /sys/kernel/security/lsm): commands cannot be confined to folders.",
-        ),
-        Some(1) => Some(
-            "Landlock is too old (it needs Linux 5.19 or newer): builds would not work in the \
-             sandbox.",
-        ),
-        Some(_) => None,
-    };
-    missing.extend(files.map(str::to_owned));
-    if !seccomp {
-        let text = "seccomp is not available: commands cannot be kept off the network.";
-        missing.push(text.to_owned());
-    }
-    SandboxSupport { landlock_abi, seccomp, seatbelt: false, missing }
-}
-
-/// Tries out the namespaces in child processes that never become a command.
-pub(super) fn probe_namespaces() -> NamespaceSupport {
-    let supervision = can_enter_namespaces(true, true);
-    let mounts = supervision || can_enter_namespaces(false, false);
-    NamespaceSupport {
-        mounts,
-        network: mounts && SessionNetwork::create().is_ok(),
-        processes: supervision || mounts && can_enter_namespaces(true, false),
-        sockets: supervision || can_landlock_close_sockets(),
-        supervision,
-    }
-}
-
-fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> bool {
-    let profile = SandboxProfile::default();
-    let planned = MountNamespace::plan(&profile, &[], None);
-    let Ok(mut mount_namespace) = planned else { return false };
-    if has_processes {
-        mount_namespace.isolate_processes();
-    }
-    succeeds_in_child(move || {
-        mount_namespace.enter(None)?;
-        if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
-    })
-}
-
-/// Tries out an overlay in a folder, in a child process that never becomes a command.
-pub(super) fn can_layer_caches(folder: &Path) -> bool {
-    let place = folder.join(format!("probe-{}", std::process::id()));
-    let cache = PrivateLayer { path: place.join("cache"), private: place.join("private") };
-    let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
-    let works = prepared.is_ok_and(|overlay| {
-        let profile = SandboxProfile::default();
-        let planned = MountNamespace::plan(&profile, &[], None);
-        planned.is_ok_and(|namespace| {
-            succeeds_in_child(move || {
-                namespace.join()?;
-                overlay.open().map(drop)
-            })
-        })
-    });
-    // The kernel's folder in there can be removed, but not opened.
-    fs::remove_dir(cache.private.join("work-0/work")).ok();
-    fs::remove_dir_all(&place).ok();
-    works
-}
-
-/// Returns true if `work` succeeds in a child process.
-#[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "no program is started: the child ends before `exec`"
-)]
-fn succeeds_in_child(work: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> bool {
-    use std::os::unix::process::CommandExt;
-    let mut command = std::process::Command::new("/");
-    // SAFETY: runs between fork and exec; `work` makes system calls only.
-    unsafe {
-        command.pre_exec(move || {
-            work()?;
-            Err(io::Error::from_raw_os_error(libc::ECANCELED))
-        });
-    }
-    command.spawn().is_err_and(|error| error.raw_os_error() == Some(libc::ECANCELED))
 }

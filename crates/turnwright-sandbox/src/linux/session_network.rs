@@ -24,7 +24,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::mount_namespace::{id_maps, is_root, map_ids};
 use super::outside_connections::{PRIVATE_IPV4, PRIVATE_IPV6};
-use super::{mounts, succeeds_in_child, syscalls};
+use super::support::succeeds_in_child;
+use super::{mounts, syscalls};
 
 const USER_NAMESPACE: &CStr = c"/proc/self/ns/user";
 const NETWORK_NAMESPACE: &CStr = c"/proc/self/ns/net";

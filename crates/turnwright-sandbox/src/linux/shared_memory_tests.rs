@@ -1,6 +1,7 @@
 //! Tests of the memory that the programs of a session share, with real processes.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::socket_tests::{can_test, run_in};

@@ -206,9 +206,8 @@ fn what_changes_during_a_call_does_not_count() {
 /// `unshare(CLONE_FILES)` in a thread. Before Linux 6.9 only the descriptors of the process can be looked up.
 #[test]
 fn a_thread_with_its_own_descriptors_connects_its_own_socket() {
-    const THREAD: rustix::process::PidfdFlags =
-        rustix::process::PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
-    if !can_test() || rustix::process::pidfd_open(rustix::process::getpid(), THREAD).is_err() {
+    const THREAD: PidfdFlags = PidfdFlags::from_bits_retain(libc::PIDFD_THREAD);
+    if !can_test() || pidfd_open(getpid(), THREAD).is_err() {
         return;
     }
     let folders = TestFolders::new();

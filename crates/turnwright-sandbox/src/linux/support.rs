@@ -1,0 +1,101 @@
+//! Finds out which parts of the sandbox this system has. Namespaces and overlays are tried out in child processes that
+//! never become a command.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::super::{NamespaceSupport, PrivateLayer, SandboxProfile, SandboxSupport};
+use super::mount_namespace::MountNamespace;
+use super::private_layer::CacheOverlay;
+use super::session_network::SessionNetwork;
+use super::{can_landlock_close_sockets, socket_supervisor, syscalls};
+
+pub(in super::super) fn probe() -> SandboxSupport {
+    let landlock_abi = syscalls::landlock_abi();
+    let seccomp = syscalls::seccomp_can_return_errno();
+    let mut missing = Vec::new();
+    let files = match landlock_abi {
+        None => Some(
+            "Landlock is not available (it needs Linux 5.19 or newer, with `landlock` in \
+             /sys/kernel/security/lsm): commands cannot be confined to folders.",
+        ),
+        Some(1) => Some(
+            "Landlock is too old (it needs Linux 5.19 or newer): builds would not work in the \
+             sandbox.",
+        ),
+        Some(_) => None,
+    };
+    missing.extend(files.map(str::to_owned));
+    if !seccomp {
+        let text = "seccomp is not available: commands cannot be kept off the network.";
+        missing.push(text.to_owned());
+    }
+    SandboxSupport { landlock_abi, seccomp, seatbelt: false, missing }
+}
+
+/// Tries out the namespaces in child processes that never become a command.
+pub(in super::super) fn probe_namespaces() -> NamespaceSupport {
+    let supervision = can_enter_namespaces(true, true);
+    let mounts = supervision || can_enter_namespaces(false, false);
+    NamespaceSupport {
+        mounts,
+        network: mounts && SessionNetwork::create().is_ok(),
+        processes: supervision || mounts && can_enter_namespaces(true, false),
+        sockets: supervision || can_landlock_close_sockets(),
+        supervision,
+    }
+}
+
+fn can_enter_namespaces(has_processes: bool, is_supervised: bool) -> bool {
+    let profile = SandboxProfile::default();
+    let planned = MountNamespace::plan(&profile, &[], None);
+    let Ok(mut mount_namespace) = planned else { return false };
+    if has_processes {
+        mount_namespace.isolate_processes();
+    }
+    succeeds_in_child(move || {
+        mount_namespace.enter(None)?;
+        if is_supervised { socket_supervisor::try_out() } else { Ok(()) }
+    })
+}
+
+/// Tries out an overlay in a folder, in a child process that never becomes a command.
+pub(in super::super) fn can_layer_caches(folder: &Path) -> bool {
+    let place = folder.join(format!("probe-{}", std::process::id()));
+    let cache = PrivateLayer { path: place.join("cache"), private: place.join("private") };
+    let prepared = fs::create_dir_all(&cache.path).and_then(|()| CacheOverlay::prepare(&cache));
+    let works = prepared.is_ok_and(|overlay| {
+        let profile = SandboxProfile::default();
+        let planned = MountNamespace::plan(&profile, &[], None);
+        planned.is_ok_and(|namespace| {
+            succeeds_in_child(move || {
+                namespace.join()?;
+                overlay.open().map(drop)
+            })
+        })
+    });
+    // The kernel's folder in there can be removed, but not opened.
+    fs::remove_dir(cache.private.join("work-0/work")).ok();
+    fs::remove_dir_all(&place).ok();
+    works
+}
+
+/// Returns true if `work` succeeds in a child process.
+#[expect(unsafe_code, reason = "pre_exec: the closure makes system calls and allocates nothing")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no program is started: the child ends before `exec`"
+)]
+pub(super) fn succeeds_in_child(work: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> bool {
+    use std::os::unix::process::CommandExt;
+    let mut command = std::process::Command::new("/");
+    // SAFETY: runs between fork and exec; `work` makes system calls only.
+    unsafe {
+        command.pre_exec(move || {
+            work()?;
+            Err(io::Error::from_raw_os_error(libc::ECANCELED))
+        });
+    }
+    command.spawn().is_err_and(|error| error.raw_os_error() == Some(libc::ECANCELED))
+}

@@ -22,7 +22,7 @@ fn a_device_may_be_a_link_to_another() {
     let planned = MountNamespace::plan(&profile, &[], None).unwrap();
     let is_cloned = succeeds_in_child(move || {
         planned.join()?;
-        let clone = mount_namespace::clone_target(&link)?;
+        let clone = mounts::clone_target(&link)?;
         clone.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     });
     assert!(is_cloned);

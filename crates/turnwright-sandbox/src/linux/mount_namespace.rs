@@ -12,15 +12,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, OpenTreeFlags};
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags};
 
 use super::super::{MAX_LAYERS, PrivateLayer, SandboxProfile, sandbox_support};
+use super::mounts::{clone_mounts, put_mounts};
 use super::private_layer::CacheOverlay;
 use super::private_tmp::TmpMounts;
-use super::real_path::open_without_symlinks;
 use super::session_network::SessionNetwork;
-use super::{landlock_ruleset, mounts, raw_devices, syscalls, unix_sockets};
+use super::{landlock_ruleset, raw_devices, syscalls, unix_sockets};
 
 /// POSIX shared memory, where all programs see the same names. The command gets its own, or that of its session.
 const SHARED_MEMORY: &CStr = c"/dev/shm";
@@ -367,34 +367,6 @@ fn hide_around(folder: &CStr, open: &[OpenFolder]) -> io::Result<()> {
         put_mounts(clone.as_ref(), &place.path)?;
     }
     Ok(())
-}
-
-/// A copy of the mounts at and below a path, or `None` if it does not exist. Follows no link.
-pub(super) fn clone_mounts(path: &CStr) -> io::Result<Option<OwnedFd>> {
-    clone_if_found(open_without_symlinks(path))
-}
-
-/// A copy of the mounts at and below the target of a path that only the system can change.
-pub(super) fn clone_target(path: &CStr) -> io::Result<Option<OwnedFd>> {
-    let opened = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    clone_if_found(opened.map_err(Into::into))
-}
-
-fn clone_if_found(opened: io::Result<OwnedFd>) -> io::Result<Option<OwnedFd>> {
-    let how = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH
-        | OpenTreeFlags::AT_RECURSIVE;
-    match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-        Ok(opened) => Ok(Some(rustix::mount::open_tree(opened, c"", how)?)),
-    }
-}
-
-/// Puts such a copy at a path.
-pub(super) fn put_mounts(clone: Option<&OwnedFd>, path: &CStr) -> io::Result<()> {
-    clone.map_or(Ok(()), |clone| mounts::put(clone.as_fd(), CWD, path))
 }
 
 /// Maps the user and group to themselves in the user namespace, and no others. A process that is

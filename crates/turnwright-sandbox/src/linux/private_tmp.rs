@@ -21,8 +21,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::super::{PrivateTmp, SandboxProfile};
-use super::mount_namespace::{c_string, clone_mounts};
-use super::mounts::{new_tmpfs, put};
+use super::mount_namespace::c_string;
+use super::mounts::{clone_mounts, new_tmpfs, put};
 use super::real_path::{open_without_symlinks, real_path};
 use super::syscalls;
 

@@ -14,7 +14,7 @@ use rustix::mount::MountFlags;
 
 use super::super::SandboxProfile;
 use super::landlock_ruleset::{allow_mounted, read_rights};
-use super::mount_namespace::{clone_target, put_mounts};
+use super::mounts::{clone_target, put_mounts};
 use super::syscalls;
 
 const DEVICES: &str = "/dev";

@@ -126,7 +126,7 @@ impl ProcessGroup {
     #[expect(clippy::unused_async, reason = "it waits on other systems")]
     pub async fn start(spec: &CommandSpec) -> io::Result<ProcessGroup> {
         // There is no sandbox on Windows; this reports it.
-        spec.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
+        spec.sandbox.as_ref().map(|profile| Sandbox::prepare(profile, None)).transpose()?;
         let mark = ProcessMark::new();
         let shell = ["cmd", "/d", "/s", "/c"].map(OsString::from);
         let mut command = base_command(&shell, &spec.environment, &mark);
@@ -152,7 +152,7 @@ impl ProcessGroup {
     /// Starts a program whose three pipes are handed to the caller.
     #[expect(clippy::unused_async, reason = "it waits on other systems")]
     pub async fn start_piped(program: &PipedProgram) -> io::Result<(ProcessGroup, ProcessPipes)> {
-        program.sandbox.as_ref().map(Sandbox::prepare).transpose()?;
+        program.sandbox.as_ref().map(|profile| Sandbox::prepare(profile, None)).transpose()?;
         let mark = ProcessMark::new();
         let mut command = base_command(&program.command_line, &program.environment, &mark);
         command.current_dir(&program.workdir);

@@ -601,4 +601,5 @@ mod tests {
             let script = shell::parse(line, ShellDialect::Bash);
             assert_eq!(use_of_line(line, &script, ShellDialect::Bash), expected, "{line}");
         }
-    }}
+    }
+}

@@ -217,7 +217,8 @@ fn remove_mount_point(path: &Path) {
 /// Returns true for a file or folder that nobody may open.
 #[cfg(unix)]
 fn is_closed(found: &fs::Metadata) -> bool {
-    std::os::unix::fs::MetadataExt::mode(found) & 0o7777 == 0
+    const PERMISSION_BITS: u32 = 0o7777;
+    std::os::unix::fs::MetadataExt::mode(found) & PERMISSION_BITS == 0
 }
 
 /// Other systems have no mounts there.

@@ -27,6 +27,8 @@ struct AuthState {
     lifetime: u64,
     /// Whether the server refuses to renew tokens.
     refuses_renewal: bool,
+    /// True if the metadata is at another address of the server.
+    is_moved: bool,
     /// Fields that the metadata of the server has besides, or in place of, the usual ones.
     metadata: Vec<(&'static str, Value)>,
 }
@@ -46,12 +48,15 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
         let mut auth = shared.lock().unwrap();
         let base = format!("http://{}", request.header("host").unwrap());
         match (request.verb.as_str(), request.path.split('?').next().unwrap()) {
-            ("GET", path) if path.starts_with("/.well-known/oauth-protected-resource") => {
+            ("GET", path) if auth.is_moved && path.starts_with("/.well-known/") => {
+                answer(stream, "301 Moved Permanently", &format!("location: /moved{path}\r\n"), "");
+            }
+            ("GET", path) if path.contains("/.well-known/oauth-protected-resource") => {
                 let body = json!({ "resource": format!("{base}/mcp"),
                     "authorization_servers": [base], "scopes_supported": ["notes"] });
                 answer_json(stream, "", &body);
             }
-            ("GET", path) if path.starts_with("/.well-known/oauth-authorization-server") => {
+            ("GET", path) if path.contains("/.well-known/oauth-authorization-server") => {
                 let mut body = json!({
                     "issuer": base,
                     "authorization_endpoint": format!("{base}/authorize"),
@@ -483,6 +488,20 @@ fn a_login_is_not_sent_to_an_endpoint_without_encryption() {
     agent.turn("go");
     let log = client_log(&agent);
     assert!(log.contains("not sent without encryption"), "{log}");
+}
+
+/// Servers redirect these addresses, to one with a slash at its end or to that of their framework.
+#[test]
+fn the_metadata_of_a_server_may_be_at_another_address_of_it() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    auth.lock().unwrap().is_moved = true;
+    log_in(home.path(), &stub, &auth);
+    let requests = stub.requests();
+    for name in ["oauth-protected-resource", "oauth-authorization-server"] {
+        let moved = format!("/moved/.well-known/{name}");
+        assert!(requests.iter().any(|request| request.path.starts_with(&moved)), "{name}");
+    }
 }
 
 #[test]

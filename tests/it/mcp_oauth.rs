@@ -29,6 +29,8 @@ struct AuthState {
     refuses_renewal: bool,
     /// True if the metadata is at another address of the server.
     is_moved: bool,
+    /// True if whoever takes no stream of events is redirected to a manual.
+    shows_manual: bool,
     /// Fields that the metadata of the server has besides, or in place of, the usual ones.
     metadata: Vec<(&'static str, Value)>,
 }
@@ -47,6 +49,8 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
     let stub = McpHttpStub::start(move |request, stream| {
         let mut auth = shared.lock().unwrap();
         let base = format!("http://{}", request.header("host").unwrap());
+        let takes_events =
+            request.header("accept").is_some_and(|types| types.contains("event-stream"));
         match (request.verb.as_str(), request.path.split('?').next().unwrap()) {
             ("GET", path) if auth.is_moved && path.starts_with("/.well-known/") => {
                 answer(stream, "301 Moved Permanently", &format!("location: /moved{path}\r\n"), "");
@@ -81,6 +85,9 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
                 answer(stream, "307 Temporary Redirect", &head, "");
             }
             ("POST", "/token") => issue_token(&mut auth, request, stream),
+            ("GET", "/mcp") if auth.shows_manual && !takes_events => {
+                answer(stream, "302 Found", "location: https://manual.example/mcp\r\n", "");
+            }
             (_, "/mcp") => {
                 let valid = format!("Bearer {}", token(auth.valid));
                 if auth.valid > 0 && request.header("authorization") == Some(&valid) {
@@ -502,6 +509,19 @@ fn the_metadata_of_a_server_may_be_at_another_address_of_it() {
         let moved = format!("/moved/.well-known/{name}");
         assert!(requests.iter().any(|request| request.path.starts_with(&moved)), "{name}");
     }
+}
+
+#[test]
+fn a_server_may_redirect_everyone_but_clients_of_mcp_to_its_manual() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    auth.lock().unwrap().shows_manual = true;
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().lifetime = 3600;
+    // The token has expired already, and its renewal searches again.
+    let mut agent = calling(&stub, home.path()).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(auth.lock().unwrap().tokens, 2);
 }
 
 #[test]

@@ -350,12 +350,13 @@ impl HelperSet {
         self.state.lock().turn = Some((turn.clone(), TaskTracker::new()));
     }
 
-    /// Waits until no question is open, and permits no further one. The client is told if one is open.
+    /// Waits until no question is open, and permits no further one. The client is told if one is open, unless it is
+    /// withdrawn with the turn.
     pub(crate) async fn close_questions(&self, client: &dyn Client) {
         let turn = self.state.lock().turn.take();
-        if let Some((_, open)) = turn {
+        if let Some((cancel, open)) = turn {
             open.close();
-            if !open.is_empty() {
+            if !open.is_empty() && !cancel.is_cancelled() {
                 client.report_open_questions();
             }
             open.wait().await;

@@ -27,6 +27,10 @@ struct AuthState {
     lifetime: u64,
     /// Whether the server refuses to renew tokens.
     refuses_renewal: bool,
+    /// True if the metadata is at another address of the server.
+    is_moved: bool,
+    /// True if whoever takes no stream of events is redirected to a manual.
+    shows_manual: bool,
     /// Fields that the metadata of the server has besides, or in place of, the usual ones.
     metadata: Vec<(&'static str, Value)>,
 }
@@ -45,13 +49,18 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
     let stub = McpHttpStub::start(move |request, stream| {
         let mut auth = shared.lock().unwrap();
         let base = format!("http://{}", request.header("host").unwrap());
+        let takes_events =
+            request.header("accept").is_some_and(|types| types.contains("event-stream"));
         match (request.verb.as_str(), request.path.split('?').next().unwrap()) {
-            ("GET", path) if path.starts_with("/.well-known/oauth-protected-resource") => {
+            ("GET", path) if auth.is_moved && path.starts_with("/.well-known/") => {
+                answer(stream, "301 Moved Permanently", &format!("location: /moved{path}\r\n"), "");
+            }
+            ("GET", path) if path.contains("/.well-known/oauth-protected-resource") => {
                 let body = json!({ "resource": format!("{base}/mcp"),
                     "authorization_servers": [base], "scopes_supported": ["notes"] });
                 answer_json(stream, "", &body);
             }
-            ("GET", path) if path.starts_with("/.well-known/oauth-authorization-server") => {
+            ("GET", path) if path.contains("/.well-known/oauth-authorization-server") => {
                 let mut body = json!({
                     "issuer": base,
                     "authorization_endpoint": format!("{base}/authorize"),
@@ -76,6 +85,9 @@ fn server(lifetime: u64) -> (McpHttpStub, Shared) {
                 answer(stream, "307 Temporary Redirect", &head, "");
             }
             ("POST", "/token") => issue_token(&mut auth, request, stream),
+            ("GET", "/mcp") if auth.shows_manual && !takes_events => {
+                answer(stream, "302 Found", "location: https://manual.example/mcp\r\n", "");
+            }
             (_, "/mcp") => {
                 let valid = format!("Bearer {}", token(auth.valid));
                 if auth.valid > 0 && request.header("authorization") == Some(&valid) {
@@ -483,6 +495,33 @@ fn a_login_is_not_sent_to_an_endpoint_without_encryption() {
     agent.turn("go");
     let log = client_log(&agent);
     assert!(log.contains("not sent without encryption"), "{log}");
+}
+
+/// Servers redirect these addresses, to one with a slash at its end or to that of their framework.
+#[test]
+fn the_metadata_of_a_server_may_be_at_another_address_of_it() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(3600);
+    auth.lock().unwrap().is_moved = true;
+    log_in(home.path(), &stub, &auth);
+    let requests = stub.requests();
+    for name in ["oauth-protected-resource", "oauth-authorization-server"] {
+        let moved = format!("/moved/.well-known/{name}");
+        assert!(requests.iter().any(|request| request.path.starts_with(&moved)), "{name}");
+    }
+}
+
+#[test]
+fn a_server_may_redirect_everyone_but_clients_of_mcp_to_its_manual() {
+    let home = turnwright_testing::temporary_folder();
+    let (stub, auth) = server(0);
+    auth.lock().unwrap().shows_manual = true;
+    log_in(home.path(), &stub, &auth);
+    auth.lock().unwrap().lifetime = 3600;
+    // The token has expired already, and its renewal searches again.
+    let mut agent = calling(&stub, home.path()).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(auth.lock().unwrap().tokens, 2);
 }
 
 #[test]

@@ -137,7 +137,7 @@ if ctypes.CDLL(None).unshare(0x10000000): {end}'"
         let result = cards::turn(&mut agent);
         (result, cards::card_text(&cards::card(&agent, 0)))
     };
-    let (result, shown) = run("raise SystemExit(\"no namespace\")");
+    let (result, shown) = run("raise SystemExit(\"no user namespace\")");
     let denial =
         "[sandbox: commands may not make namespaces, as containers and sandboxes of browsers do";
     assert!(result.contains(&format!("{denial}. If it is needed")), "{result}");

@@ -421,6 +421,23 @@ fn v2_background_a_turn_of_which_only_a_question_of_a_helper_is_left_requires_ac
 }
 
 #[test]
+fn v2_background_a_cancelled_turn_does_not_wait_for_the_question_of_a_helper() {
+    let replies = json!([
+        [in_background("the task")],
+        [{ "text": "Hm" }, { "hold": true }, { "text": "." }],
+        when("the task", json!([call("write_file", &json!({ "path": "a", "content": "x" }))])),
+        when("the task", says("Written.")),
+    ]);
+    let mut agent = v2(replies).start();
+    let id = agent.prompt("go");
+    agent.wait_for_request("session/request_permission");
+    agent.cancel();
+    assert_eq!(agent.stop_reason(&id), "cancelled");
+    let told = agent.updates_of("state_update");
+    assert!(told.iter().all(|it| it["state"] != "requires_action"), "{told:?}");
+}
+
+#[test]
 fn v2_background_a_helper_that_no_call_waits_for_is_in_the_states_until_it_is_idle() {
     let held = json!([{ "text": "Hm" }, { "hold": true }, { "text": "." }]);
     let replies = json!([

@@ -224,18 +224,29 @@ fn refused_action(call: RefusedCall) -> &'static str {
     }
 }
 
-/// The words of programs that miss a call, in lower case.
+/// The words of programs that miss a call, in lower case. A word that other messages have as well is none of them: many
+/// programs look up interfaces by a datagram socket, or try a namespace, and then fail for another reason.
 fn words_about(call: RefusedCall) -> &'static [&'static str] {
     match call {
-        RefusedCall::NetworkSocket => &["socket", "network", "resolve", "getaddrinfo", "eai_again"],
-        RefusedCall::DatagramSocket => &["socket", "datagram"],
-        RefusedCall::OtherSocket => &["socket", "netlink"],
+        RefusedCall::NetworkSocket => {
+            &["socket", "sockets", "network", "resolve", "getaddrinfo", "eai_again"]
+        }
+        RefusedCall::DatagramSocket => &["datagram", "dgram"],
+        RefusedCall::OtherSocket => &["netlink", "packet socket", "raw socket"],
         RefusedCall::PerfEvents => &["perf"],
-        RefusedCall::Namespace => &["namespace", "unshare", "clone", "setns", "sandbox"],
-        RefusedCall::Mount => &["mount"],
+        RefusedCall::Namespace => &[
+            "new namespace",
+            "user namespace",
+            "user namespaces",
+            "unshare",
+            "setns",
+            "sandbox",
+            "sandboxing",
+        ],
+        RefusedCall::Mount => &["mount", "umount"],
         RefusedCall::SetIdMode => &["chmod", "changing permissions", "setuid", "setgid"],
-        RefusedCall::IoUring => &["uring"],
-        RefusedCall::Keyring => &["keyring", "keyctl"],
+        RefusedCall::IoUring => &["uring", "liburing"],
+        RefusedCall::Keyring => &["keyring", "keyrings", "keyctl"],
         RefusedCall::Userfaultfd => &["userfaultfd", "uffd"],
     }
 }
@@ -254,11 +265,20 @@ fn is_missed(call: RefusedCall, output: &str, has_failed: bool) -> bool {
 /// Returns true if a line of the output is about a call.
 fn is_missed_in(line: &str, call: RefusedCall, has_failed: bool) -> bool {
     let lower = line.to_lowercase();
-    let names_it = words_about(call).iter().any(|word| lower.contains(word));
-    let is_refused = NOT_PERMITTED.iter().any(|phrase| lower.contains(phrase));
+    let names_it = words_about(call).iter().any(|word| has_whole_word(&lower, word));
+    let is_refused = NOT_PERMITTED.iter().any(|phrase| has_whole_word(&lower, phrase));
     // With a path, it is about a file. Every program of Node.js tries io_uring.
     let may_mean_it = call != RefusedCall::IoUring && path_in(line).is_none();
     names_it && has_failed || is_refused && (names_it || may_mean_it)
+}
+
+/// Returns true if a line has a word that is not a part of another one, as in "during" or "RolePermission". An
+/// underscore separates words.
+fn has_whole_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].ends_with(char::is_alphanumeric)
+            && !line[at + word.len()..].starts_with(char::is_alphanumeric)
+    })
 }
 
 /// Describes the system calls that the sandbox has refused, as far as the command has missed them.
@@ -421,7 +441,9 @@ mod tests {
 
     #[test]
     fn a_refused_system_call_is_told_if_the_command_has_missed_it() {
-        use RefusedCall::{IoUring, Keyring, Mount, Namespace, NetworkSocket, PerfEvents};
+        use RefusedCall::{
+            DatagramSocket, IoUring, Keyring, Mount, Namespace, NetworkSocket, PerfEvents,
+        };
         let net = true;
         let failed = true;
         let refused_word = "unshare: unshare failed: Operation not permitted";
@@ -440,7 +462,18 @@ mod tests {
             (&[Mount], "", !net, !failed, None),
             (&[Mount], "", !net, failed, Some(("mount anything", "full"))),
             (&[IoUring], "Error: kill EPERM", !net, failed, None),
+            (&[IoUring], "error during the build", !net, failed, None),
             (&[IoUring], "io_uring_setup: -1", !net, failed, Some(("use io_uring", "full"))),
+            (&[Namespace], "class RolePermission", !net, !failed, None),
+            (&[Namespace], "no member 'x' in namespace 'std', clone it", !net, failed, None),
+            (&[DatagramSocket], "Error: socket hang up", !net, failed, None),
+            (
+                &[DatagramSocket],
+                "socket: Operation not permitted",
+                !net,
+                failed,
+                Some(("for datagrams", "full")),
+            ),
             (
                 &[NetworkSocket],
                 "curl: (6) Could not resolve host: a.example",

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
+use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationMetadata, AuthorizationMetadataResolution,
     AuthorizationMetadataSource, AuthorizationRequest, AuthorizationSession, CredentialStore,
@@ -37,6 +38,9 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(300);
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the browser may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The types of answers that any client takes, and those that a client of MCP takes.
+const ANY_TYPE: &str = "*/*";
+const MCP_TYPES: &str = "application/json, text/event-stream";
 /// Maximum size of a request that is read.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
 /// Concurrent connections. Browsers open some that they never use.
@@ -93,8 +97,7 @@ async fn start_session(
     scopes: Vec<String>,
     redirect: String,
 ) -> Result<(AuthorizationSession, AuthorizationMetadata), String> {
-    let mut manager = login.manager().await.map_err(|error| describe_error(&error))?;
-    let found = discover(&mut manager).await.map_err(|error| describe_error(&error))?;
+    let (manager, found) = login.discover().await.map_err(|error| describe_error(&error))?;
     let is_advertised = found.source != AuthorizationMetadataSource::LegacyEndpointFallback;
     let mut request = AuthorizationRequest::new(redirect)
         .with_client_name("turnwright")
@@ -118,16 +121,6 @@ async fn start_session(
         }
     })?;
     Ok((session, found.metadata))
-}
-
-/// Discovers where this server's login is sent, and prepares the manager for it.
-async fn discover(
-    manager: &mut AuthorizationManager,
-) -> Result<AuthorizationMetadataResolution, AuthError> {
-    let found = manager.resolve_metadata().await?;
-    check_endpoints(&found.metadata)?;
-    manager.set_metadata(found.metadata.clone());
-    Ok(found)
 }
 
 /// Refuses a server whose login would be sent over a connection that is neither encrypted nor local.
@@ -370,8 +363,7 @@ impl ServerLogin {
             if is_new && !is_expiring(&stored) {
                 return Ok(token);
             }
-            let mut manager = self.manager().await?;
-            discover(&mut manager).await?;
+            let (mut manager, _) = self.discover().await?;
             if !manager.initialize_from_store().await? {
                 return Err(AuthError::AuthorizationRequired);
             }
@@ -383,11 +375,31 @@ impl ServerLogin {
             .unwrap_or_else(|_| Err(AuthError::TokenRefreshFailed("it took too long".to_owned())))
     }
 
+    /// Discovers where this server's login is sent. Returns an OAuth client that is prepared for it, too.
+    async fn discover(
+        &self,
+    ) -> Result<(AuthorizationManager, AuthorizationMetadataResolution), AuthError> {
+        let mut manager = self.manager(ANY_TYPE).await?;
+        let mut resolved = manager.resolve_metadata().await;
+        // Some servers redirect everyone but clients of MCP to their manual, which is elsewhere. Others would answer
+        // such a client with a stream that does not end, so this is not the first attempt.
+        if let Err(AuthError::DiscoveryRequestFailed { url, .. }) = &resolved
+            && *url == self.url
+        {
+            manager = self.manager(MCP_TYPES).await?;
+            resolved = manager.resolve_metadata().await;
+        }
+        let found = resolved?;
+        check_endpoints(&found.metadata)?;
+        manager.set_metadata(found.metadata.clone());
+        Ok((manager, found))
+    }
+
     /// Creates the OAuth client for this server, which stores its credentials here.
-    async fn manager(&self) -> Result<AuthorizationManager, AuthError> {
+    async fn manager(&self, accepted: &'static str) -> Result<AuthorizationManager, AuthError> {
         let url = self.url.clone();
         // Blocking, because the system's certificates are read.
-        let built = spawn_blocking(move || build_manager(url)).await;
+        let built = spawn_blocking(move || build_manager(url, accepted)).await;
         let mut manager =
             built.unwrap_or_else(|error| Err(AuthError::InternalError(error.to_string())))?;
         manager.set_credential_store(self.clone());
@@ -423,8 +435,8 @@ impl ServerLogin {
     }
 }
 
-fn build_manager(url: Url) -> Result<AuthorizationManager, AuthError> {
-    let client = http_client(&url)?;
+fn build_manager(url: Url, accepted: &'static str) -> Result<AuthorizationManager, AuthError> {
+    let client = http_client(&url, accepted)?;
     let mut manager = AuthorizationManager::new_allowing_private_addresses(url)
         .now_or_never()
         .unwrap_or_else(|| Err(AuthError::InternalError("no client".to_owned())))?;
@@ -432,11 +444,13 @@ fn build_manager(url: Url) -> Result<AuthorizationManager, AuthError> {
     Ok(manager)
 }
 
-/// Creates the HTTP client for the login to a server. It follows no redirects: they could lead the registration to an
-/// address that was not checked. For a server on another machine it sends nothing without encryption, not even the
-/// requests that find out who issues the tokens.
-fn http_client(server: &Url) -> reqwest::Result<reqwest::Client> {
+/// Creates the HTTP client for the login to a server. It takes answers of the given types, unless a request says which.
+/// It follows no redirects: they could lead the registration to an address that was not checked. For a server on
+/// another machine it sends nothing without encryption, not even the requests that find out who issues the tokens.
+fn http_client(server: &Url, accepted: &'static str) -> reqwest::Result<reqwest::Client> {
+    let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(accepted))]);
     let builder = turnwright_http::client_builder()
+        .default_headers(headers)
         .timeout(STEP_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .https_only(!is_local(server));
@@ -601,11 +615,13 @@ mod tests {
     async fn the_login_of_a_server_elsewhere_sends_nothing_without_encryption() {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let plain = format!("http://{}/", listener.local_addr().unwrap());
-        let far = http_client(&Url::parse("https://a.example/mcp").unwrap()).unwrap();
+        let far_server = Url::parse("https://a.example/mcp").unwrap();
+        let far = http_client(&far_server, ANY_TYPE).unwrap();
         assert!(far.get(&plain).send().await.is_err());
         assert!(listener.accept().now_or_never().is_none());
         // A server on this machine may have its authorization server there.
-        let near = http_client(&Url::parse("http://localhost:1/mcp").unwrap()).unwrap();
+        let near_server = Url::parse("http://localhost:1/mcp").unwrap();
+        let near = http_client(&near_server, ANY_TYPE).unwrap();
         let answer = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             read_path(&mut stream).await.unwrap();

@@ -119,7 +119,7 @@ impl Connection {
                     let connection = HttpConnection::new(url, headers, &env.logins).await?;
                     Connection::over_http(connection, handler).await
                 };
-                request.until_deadline(opening).await?
+                Box::pin(request.until_deadline(opening)).await?
             }
             ServerTransport::Linked(link) => {
                 Connection::through_link(request, link.clone(), handler).await

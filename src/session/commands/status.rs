@@ -3,11 +3,14 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+
 use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
 use crate::mcp::SessionServers;
 use crate::tools::ToolEnv;
 use crate::turn::{self, Conversation};
 use turnwright_policy::permission::Mode;
+use turnwright_types::effect::fenced;
 use turnwright_types::message::History;
 use turnwright_types::update::SlashCommand;
 
@@ -28,9 +31,14 @@ fn state(history: &History, conversation: &Conversation) -> String {
         .additional_folders()
         .map(|folder| format!("* Additional folder: `{}`\n", folder.display()));
     let can_confine = conversation.rules().get().can_confine;
+    // Those that are not gathered yet are not waited for.
+    let gathered = conversation.env.shared.surroundings.get().cloned();
+    let surroundings = gathered
+        .and_then(|gathered| gathered.now_or_never().flatten())
+        .map(|lines| format!("\n* Surroundings:\n\n{}", fenced(&lines)));
     format!(
         "* Session: `{}`\n* Model: `{}`\n* Mode: {} – {}\n* Sandbox: {}\n* Folder: `{}`\n{}* Prompts \
-         so far: {prompts}\n{}",
+         so far: {prompts}\n{}{}",
         conversation.env.session,
         conversation.selection.get().model.name(),
         mode.name(),
@@ -39,6 +47,7 @@ fn state(history: &History, conversation: &Conversation) -> String {
         roots.cwd().display(),
         others.collect::<String>(),
         usage(history, conversation),
+        surroundings.unwrap_or_default(),
     )
 }
 

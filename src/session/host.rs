@@ -56,8 +56,6 @@ pub(crate) struct SessionHost {
     new_client: Mutex<Option<String>>,
     /// Commands are prepared for once.
     preparation: Once,
-    /// True if the programs of the user were asked for their versions.
-    pub(super) has_asked_versions: AtomicBool,
 }
 
 impl SessionHost {
@@ -99,7 +97,6 @@ impl SessionHost {
             stop,
             tracker,
             preparation: Once::new(),
-            has_asked_versions: AtomicBool::default(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Gathers what the model is told of the project and the machine: in the background, as soon as a session is open.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -24,6 +24,9 @@ const LEARNING_DELAY: Duration = Duration::from_millis(500);
 /// The file with the versions of programs, in the folder of our state.
 const VERSIONS_FILE: &str = "tool-versions.json";
 
+/// True if the programs were asked for their versions.
+static HAS_ASKED: AtomicBool = AtomicBool::new(false);
+
 impl SessionActor {
     /// Begins to gather the surroundings, unless the settings say otherwise. A replay has them in its recording.
     pub(super) fn gather_surroundings(&self) {
@@ -44,7 +47,7 @@ impl SessionActor {
         let env = Arc::clone(&self.conversation.env);
         let is_wanted = env.shared.surroundings.get().is_some();
         let can_ask = is_wanted && env.shared.rules.get().can_confine;
-        if !can_ask || self.host.has_asked_versions.swap(true, Ordering::Relaxed) {
+        if !can_ask || HAS_ASKED.swap(true, Ordering::Relaxed) {
             return;
         }
         let stop = self.host.stop_token();
@@ -76,7 +79,7 @@ fn own_environment(env: &ToolEnv) -> Environment {
     })
 }
 
-/// What commands may reach and write, if they are confined.
+/// Says what commands may reach and write, if they are confined.
 fn network(env: &ToolEnv) -> Option<String> {
     let shared = &env.shared;
     if shared.mode.get() == Mode::Full || !shared.rules.get().can_confine {

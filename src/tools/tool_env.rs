@@ -325,7 +325,7 @@ pub struct SessionShared {
     pub(crate) network: Arc<CommandNetwork>,
     /// Records the file changes of calls, so that they can be undone.
     pub checkpoint: Arc<ChangeTracker>,
-    /// What the model is told of the project and the machine, as soon as it is gathered; not set if it is told nothing.
+    /// The surroundings, of which the model is told, as soon as they are gathered; not set if it is told nothing.
     pub(crate) surroundings: OnceLock<GatheredSurroundings>,
 }
 

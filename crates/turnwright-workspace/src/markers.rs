@@ -39,30 +39,27 @@ pub struct FoundCommand {
 }
 
 /// The commands that a file stands for whatever is in it. A name that begins with a dot is the end of a name.
-const COMMANDS: &[(&str, &[(Purpose, &str)])] = &[
-    (
-        "Cargo.toml",
-        &[
-            (Build, "cargo build"),
-            (Check, "cargo check --message-format short"),
-            (Lint, "cargo clippy"),
-            (Test, "cargo test"),
-        ],
-    ),
-    (
-        "go.mod",
-        &[(Build, "go build ./..."), (Check, "go vet ./..."), (Test, "go test ./...")],
-    ),
-    (
-        "CMakeLists.txt",
-        &[(Build, "cmake -B build && cmake --build build"), (Test, "ctest --test-dir build")],
-    ),
-    ("pom.xml", &[(Build, "mvn compile"), (Test, "mvn test")]),
-    ("build.gradle", &[(Build, "gradle assemble"), (Test, "gradle test")]),
-    ("build.gradle.kts", &[(Build, "gradle assemble"), (Test, "gradle test")]),
-    (".csproj", &[(Build, "dotnet build"), (Test, "dotnet test")]),
-    ("mix.exs", &[(Build, "mix compile"), (Test, "mix test")]),
-    ("Gemfile", &[(Test, "bundle exec rake test")]),
+const COMMANDS: &[(&str, Purpose, &str)] = &[
+    ("Cargo.toml", Build, "cargo build"),
+    ("Cargo.toml", Check, "cargo check --message-format short"),
+    ("Cargo.toml", Lint, "cargo clippy"),
+    ("Cargo.toml", Test, "cargo test"),
+    ("go.mod", Build, "go build ./..."),
+    ("go.mod", Check, "go vet ./..."),
+    ("go.mod", Test, "go test ./..."),
+    ("CMakeLists.txt", Build, "cmake -B build && cmake --build build"),
+    ("CMakeLists.txt", Test, "ctest --test-dir build"),
+    ("pom.xml", Build, "mvn compile"),
+    ("pom.xml", Test, "mvn test"),
+    ("build.gradle", Build, "gradle assemble"),
+    ("build.gradle", Test, "gradle test"),
+    ("build.gradle.kts", Build, "gradle assemble"),
+    ("build.gradle.kts", Test, "gradle test"),
+    (".csproj", Build, "dotnet build"),
+    (".csproj", Test, "dotnet test"),
+    ("mix.exs", Build, "mix compile"),
+    ("mix.exs", Test, "mix test"),
+    ("Gemfile", Test, "bundle exec rake test"),
 ];
 
 /// Programs that a project may bring along in its own folder.
@@ -78,47 +75,44 @@ const PYTHON_FILES: [&str; 4] = ["pyproject.toml", "setup.cfg", "setup.py", "req
 const FOREIGN_FOLDERS: [&str; 3] = ["node_modules", "target", "vendor"];
 const TYPESCRIPT: &str = "tsconfig.json";
 
-/// Lock files and the package managers that write them. Of a group, the first one that is there counts.
-const LOCK_FILES: [&[(&str, &str)]; 7] = [
-    &[("Cargo.lock", "cargo")],
-    &[
-        ("pnpm-lock.yaml", "pnpm"),
-        ("yarn.lock", "yarn"),
-        ("bun.lock", "bun"),
-        ("bun.lockb", "bun"),
-        ("package-lock.json", "npm"),
-    ],
-    &[("uv.lock", "uv"), ("poetry.lock", "poetry"), ("Pipfile.lock", "pipenv")],
-    &[("go.sum", "go")],
-    &[("Gemfile.lock", "bundler")],
-    &[("composer.lock", "composer")],
-    &[("mix.lock", "mix")],
+/// Lock files and the package managers that write them. Of one language, the first that is there counts.
+const LOCK_FILES: [(&str, &str, &str); 12] = [
+    ("Rust", "Cargo.lock", "cargo"),
+    ("JavaScript", "pnpm-lock.yaml", "pnpm"),
+    ("JavaScript", "yarn.lock", "yarn"),
+    ("JavaScript", "bun.lock", "bun"),
+    ("JavaScript", "package-lock.json", "npm"),
+    ("Python", "uv.lock", "uv"),
+    ("Python", "poetry.lock", "poetry"),
+    ("Python", "Pipfile.lock", "pipenv"),
+    ("Go", "go.sum", "go"),
+    ("Ruby", "Gemfile.lock", "bundler"),
+    ("PHP", "composer.lock", "composer"),
+    ("Elixir", "mix.lock", "mix"),
 ];
 
 /// The package managers of a project, each with its lock file. Blocks.
 pub fn package_managers(root: &Path) -> Vec<(&'static str, &'static str)> {
-    let mut found = Vec::new();
-    for group in LOCK_FILES {
-        let first = group.iter().find(|(file, _)| root.join(file).is_file());
-        found.extend(first.map(|(file, manager)| (*manager, *file)));
-    }
-    found
+    let mut found: Vec<_> =
+        LOCK_FILES.into_iter().filter(|(_, file, _)| root.join(file).is_file()).collect();
+    found.dedup_by_key(|(language, ..)| *language);
+    found.into_iter().map(|(_, file, manager)| (manager, file)).collect()
 }
 
 /// Finds the commands of the project in a folder. `has_program` returns true if there is a program of that name. If
 /// nothing is in the folder itself, its subfolders are looked at. Blocks.
 pub fn find_commands(root: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
-    let mut found = commands_of(root, has_program);
-    if found.is_empty() {
+    let mut all = commands_of(root, has_program);
+    if all.is_empty() {
         for folder in subfolders(root) {
-            found.extend(commands_of(&root.join(&folder), has_program).into_iter().map(|inner| {
+            for inner in commands_of(&root.join(&folder), has_program) {
                 let command = format!("cd {folder} && {}", inner.command);
-                FoundCommand { command, marker: format!("{folder}/{}", inner.marker), ..inner }
-            }));
+                all.push(found(inner.purpose, command, &format!("{folder}/{}", inner.marker)));
+            }
         }
     }
-    found.truncate(MAX_COMMANDS);
-    found
+    all.truncate(MAX_COMMANDS);
+    all
 }
 
 /// The subfolders whose names a shell and a person understand as they are, sorted.
@@ -145,22 +139,23 @@ fn is_rule(line: &str, target: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with('='))
 }
 
+fn found(purpose: Purpose, command: String, marker: &str) -> FoundCommand {
+    FoundCommand { purpose, command, marker: marker.to_owned() }
+}
+
 /// The commands of one folder.
 fn commands_of(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
     let project = Project { folder, has_program };
-    let mut found = Vec::new();
-    for (name, commands) in COMMANDS {
-        if let Some(marker) = project.file_named(name) {
-            found.extend(commands.iter().filter_map(|(purpose, command)| {
-                project.runnable(*purpose, command, &marker)
-            }));
-        }
+    let mut all = Vec::new();
+    for (name, purpose, command) in COMMANDS {
+        let marker = project.file_named(name);
+        all.extend(marker.and_then(|marker| project.runnable(*purpose, command, &marker)));
     }
-    found.extend(project.of_package_json());
-    found.extend(project.of_python());
-    found.extend(project.of_composer());
-    found.extend(project.of_makefile());
-    found
+    all.extend(project.of_package_json());
+    all.extend(project.of_python());
+    all.extend(project.of_scripts("composer.json", "composer"));
+    all.extend(project.of_makefile());
+    all
 }
 
 /// A folder with the files of a project.
@@ -181,7 +176,7 @@ impl Project<'_> {
     /// The file of this name, or with this end of a name.
     fn file_named(&self, name: &str) -> Option<String> {
         if !name.starts_with('.') {
-            return self.folder.join(name).is_file().then(|| name.to_owned());
+            return self.has(name).then(|| name.to_owned());
         }
         let entries = fs::read_dir(self.folder).ok()?.flatten().take(MAX_ENTRIES);
         let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -190,45 +185,35 @@ impl Project<'_> {
 
     /// The command, if its program is there. One that the project brings along comes first.
     fn runnable(&self, purpose: Purpose, command: &str, marker: &str) -> Option<FoundCommand> {
-        let marker = marker.to_owned();
         let program = command.split(' ').next()?;
-        for (_, wrapper) in WRAPPERS.iter().filter(|(name, _)| *name == program) {
-            if self.has(wrapper) {
-                let own = if cfg!(windows) { "" } else { "./" };
-                let command = command.replacen(program, &format!("{own}{wrapper}"), 1);
-                return Some(FoundCommand { purpose, command, marker });
-            }
+        let own = WRAPPERS.iter().find(|(name, wrapper)| *name == program && self.has(wrapper));
+        if let Some((_, wrapper)) = own {
+            let start = if cfg!(windows) { "" } else { "./" };
+            let command = command.replacen(program, &format!("{start}{wrapper}"), 1);
+            return Some(found(purpose, command, marker));
         }
-        let command = command.to_owned();
-        (self.has_program)(program).then_some(FoundCommand { purpose, command, marker })
+        (self.has_program)(program).then(|| found(purpose, command.to_owned(), marker))
     }
 
     fn of_package_json(&self) -> Vec<FoundCommand> {
-        let marker = "package.json";
         let managers = package_managers(self.folder);
-        let named = managers.iter().find(|(name, _)| ["pnpm", "yarn", "bun", "npm"].contains(name));
-        let manager = named.map_or("npm", |(name, _)| *name);
-        let mut found = self.of_scripts(marker, manager);
-        let has_check = found.iter().any(|command| command.purpose == Check);
+        let named = managers.iter().find(|(name, _)| ["pnpm", "yarn", "bun"].contains(name));
+        let mut all = self.of_scripts("package.json", named.map_or("npm", |(name, _)| *name));
+        let has_check = all.iter().any(|command| command.purpose == Check);
         if !has_check && self.has(TYPESCRIPT) && self.has("node_modules/.bin/tsc") {
-            found.extend(self.runnable(Check, "npx --no-install tsc --noEmit", TYPESCRIPT));
+            all.extend(self.runnable(Check, "npx --no-install tsc --noEmit", TYPESCRIPT));
         }
-        found
-    }
-
-    fn of_composer(&self) -> Vec<FoundCommand> {
-        self.of_scripts("composer.json", "composer")
+        all
     }
 
     /// The well-known scripts of a manifest.
     fn of_scripts(&self, marker: &str, manager: &str) -> Vec<FoundCommand> {
-        let manifest: Option<Value> =
-            self.read(marker).and_then(|text| serde_json::from_str(&text).ok());
-        let Some(manifest) = manifest else { return Vec::new() };
+        let text = self.read(marker).unwrap_or_default();
+        let manifest: Value = serde_json::from_str(&text).unwrap_or_default();
         let known = SCRIPTS.iter().filter(|(name, _)| {
-            let script = &manifest["scripts"][*name];
             // `npm init` writes a test that only fails.
-            script.as_str().is_some_and(|line| !line.contains("no test specified"))
+            let script = manifest["scripts"][*name].as_str();
+            script.is_some_and(|line| !line.contains("no test specified"))
         });
         let commands = known.filter_map(|(name, purpose)| {
             self.runnable(*purpose, &format!("{manager} run {name}"), marker)
@@ -240,24 +225,19 @@ impl Project<'_> {
         let Some(marker) = PYTHON_FILES.iter().find(|name| self.has(name)) else {
             return Vec::new();
         };
-        let of_tool = |purpose, tool: &str, command: &str| {
-            let program = self.python_tool(tool)?;
-            let marker = (*marker).to_owned();
-            Some(FoundCommand { purpose, command: format!("{program}{command}"), marker })
-        };
+        let mut texts = PYTHON_FILES.iter().filter_map(|name| self.read(name));
         let has_tests = self.has("tests")
             || self.has("pytest.ini")
-            || PYTHON_FILES
-                .iter()
-                .any(|name| self.read(name).is_some_and(|text| text.contains("pytest")));
-        let test = of_tool(Test, "pytest", "").or_else(|| {
-            let is_managed = self.has("uv.lock") && (self.has_program)("uv");
-            let command = "uv run pytest".to_owned();
-            let marker = (*marker).to_owned();
-            is_managed.then_some(FoundCommand { purpose: Test, command, marker })
-        });
-        let checks = [of_tool(Check, "pyright", ""), of_tool(Lint, "ruff", " check")];
-        checks.into_iter().chain([test.filter(|_| has_tests)]).flatten().collect()
+            || texts.any(|text| text.contains("pytest"));
+        let is_managed = self.has("uv.lock") && (self.has_program)("uv");
+        let managed = is_managed.then(|| "uv run pytest".to_owned());
+        let commands = [
+            (Check, self.python_tool("pyright")),
+            (Lint, self.python_tool("ruff").map(|ruff| ruff + " check")),
+            (Test, self.python_tool("pytest").or(managed).filter(|_| has_tests)),
+        ];
+        let all = commands.into_iter();
+        all.filter_map(|(purpose, command)| Some(found(purpose, command?, marker))).collect()
     }
 
     /// A program of the project's own virtual environment, or else of the user.
@@ -290,7 +270,7 @@ mod tests {
     use super::*;
 
     /// The commands of a project with these files, as `command (marker)`.
-    fn found(files: &[(&str, &str)], programs: &[&str]) -> Vec<String> {
+    fn commands_in(files: &[(&str, &str)], programs: &[&str]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = folder.path().join(name);
@@ -303,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_manifest_names_its_commands_if_the_program_is_there() {
-        let cargo = found(&[("Cargo.toml", "")], &["cargo"]);
+        let cargo = commands_in(&[("Cargo.toml", "")], &["cargo"]);
         assert_eq!(
             cargo,
             [
@@ -313,12 +293,12 @@ mod tests {
                 "cargo test (Cargo.toml)",
             ]
         );
-        assert_eq!(found(&[("Cargo.toml", "")], &["go"]), Vec::<String>::new());
-        let vet = found(&[("go.mod", "")], &["go"]);
+        assert_eq!(commands_in(&[("Cargo.toml", "")], &["go"]), Vec::<String>::new());
+        let vet = commands_in(&[("go.mod", "")], &["go"]);
         assert_eq!(vet[1], "go vet ./... (go.mod)");
-        let gradle = found(&[("build.gradle.kts", ""), ("gradlew", "")], &[]);
+        let gradle = commands_in(&[("build.gradle.kts", ""), ("gradlew", "")], &[]);
         assert!(gradle[1].ends_with("gradlew test (build.gradle.kts)"), "{gradle:?}");
-        let dotnet = found(&[("App.csproj", "")], &["dotnet"]);
+        let dotnet = commands_in(&[("App.csproj", "")], &["dotnet"]);
         assert_eq!(dotnet[0], "dotnet build (App.csproj)");
     }
 
@@ -327,13 +307,13 @@ mod tests {
         let manifest = r#"{"scripts":{"lint":"eslint .","test":"vitest","x; rm -rf ~":"no"}}"#;
         let files = [("package.json", manifest), ("pnpm-lock.yaml", "")];
         let expected = ["pnpm run lint (package.json)", "pnpm run test (package.json)"];
-        assert_eq!(found(&files, &["pnpm", "npm"]), expected);
+        assert_eq!(commands_in(&files, &["pnpm", "npm"]), expected);
         let unset = r#"{"scripts":{"test":"echo \"Error: no test specified\" && exit 1"}}"#;
         let files =
             [("package.json", unset), ("tsconfig.json", "{}"), ("node_modules/.bin/tsc", "")];
         let expected = ["npx --no-install tsc --noEmit (tsconfig.json)"];
-        assert_eq!(found(&files, &["npm", "npx"]), expected);
-        assert!(found(&[("package.json", "[not json")], &["npm"]).is_empty());
+        assert_eq!(commands_in(&files, &["npm", "npx"]), expected);
+        assert!(commands_in(&[("package.json", "[not json")], &["npm"]).is_empty());
     }
 
     #[test]
@@ -342,28 +322,28 @@ mod tests {
         let files = [("pyproject.toml", "[tool.pytest.ini_options]"), (own, "")];
         let expected =
             [format!("{own} check (pyproject.toml)"), "pytest (pyproject.toml)".to_owned()];
-        assert_eq!(found(&files, &["pytest", "ruff"]), expected);
+        assert_eq!(commands_in(&files, &["pytest", "ruff"]), expected);
         let files = [("pyproject.toml", ""), ("uv.lock", ""), ("tests/test_a.py", "")];
-        assert_eq!(found(&files, &["uv"]), ["uv run pytest (pyproject.toml)"]);
-        assert!(found(&[("requirements.txt", "flask")], &["pytest"]).is_empty());
+        assert_eq!(commands_in(&files, &["uv"]), ["uv run pytest (pyproject.toml)"]);
+        assert!(commands_in(&[("requirements.txt", "flask")], &["pytest"]).is_empty());
     }
 
     #[test]
     fn targets_of_a_makefile_are_no_variables() {
         let text = "lint := yes\ntest: all\n\tcargo test\ncheck :\nbuild.o: x\n";
         let expected = ["make check (Makefile)", "make test (Makefile)"];
-        assert_eq!(found(&[("Makefile", text)], &["make"]), expected);
+        assert_eq!(commands_in(&[("Makefile", text)], &["make"]), expected);
     }
 
     #[test]
     fn subfolders_count_if_there_is_nothing_above_and_their_names_are_plain() {
         let files = [("b/go.mod", ""), ("a b/go.mod", ""), ("-x/go.mod", ""), (".h/go.mod", "")];
-        let commands = found(&files, &["go"]);
+        let commands = commands_in(&files, &["go"]);
         assert_eq!(commands[0], "cd b && go build ./... (b/go.mod)");
         assert_eq!(commands.len(), 3);
         let many: Vec<_> = (0..9).map(|number| (format!("m{number}/go.mod"), "")).collect();
         let many: Vec<_> = many.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-        assert_eq!(found(&many, &["go"]).len(), MAX_COMMANDS);
+        assert_eq!(commands_in(&many, &["go"]).len(), MAX_COMMANDS);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a folder and this machine look like, in a few sorted lines for the model: the lines are the same bytes as long as
-//! nothing has changed.
+//! Describes a folder and this machine for the model, in a few sorted lines: they are the same bytes as long as nothing
+//! has changed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -43,8 +43,8 @@ pub fn describe(
     network: Option<String>,
 ) -> String {
     let mut lines = folder_lines(folder);
-    let has_program = |name: &str| find_in_path(name, environment.get("PATH")).is_some();
-    let commands = find_commands(folder, &has_program);
+    let path = environment.get("PATH");
+    let commands = find_commands(folder, &|name| find_in_path(name, path).is_some());
     for (name, purpose) in [
         ("build", Purpose::Build),
         ("check", Purpose::Check),
@@ -96,14 +96,10 @@ fn shell() -> String {
 /// The name and the version of a Linux distribution.
 fn distribution() -> Option<String> {
     let release = read_head(Path::new("/etc/os-release"), None, MAX_RELEASE_BYTES)?.text;
-    let value_of = |key: &str| {
-        let mut pairs = release.lines().filter_map(|line| line.split_once('='));
-        let (_, value) = pairs.find(|(name, _)| *name == key)?;
-        Some(value.trim_matches(['"', '\'']))
-    };
-    let name = value_of("NAME")?;
-    let version = value_of("VERSION_ID").unwrap_or_default();
-    Some(shown(format!("{name} {version}").trim_end()))
+    let pairs: BTreeMap<_, _> = release.lines().filter_map(|line| line.split_once('=')).collect();
+    let words = ["NAME", "VERSION_ID"].map(|key| pairs.get(key).copied().unwrap_or_default());
+    let words = words.map(|word| word.trim_matches(['"', '\'']));
+    Some(shown(words.join(" ").trim())).filter(|name| !name.is_empty())
 }
 
 /// A name that somebody else has chosen, as a part of a line.

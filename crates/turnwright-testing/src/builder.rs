@@ -31,6 +31,13 @@ pub struct TestAgentBuilder<T> {
     transport: PhantomData<T>,
 }
 
+/// The variables that keep a story from depending on the machine and on what its files look like.
+fn switches(has_surroundings: bool) -> impl Iterator<Item = (String, String)> {
+    let names = ["TURNWRIGHT_SURROUNDINGS", "TURNWRIGHT_FIND_CHECKS"];
+    let wanted = names.into_iter().filter(move |_| !has_surroundings);
+    wanted.map(|name| (name.to_owned(), "0".to_owned()))
+}
+
 impl<T: Transport> TestAgentBuilder<T> {
     /// Creates a builder for an agent whose scripted model has these replies. Without replies, the
     /// agent has no model.
@@ -87,8 +94,7 @@ impl<T: Transport> TestAgentBuilder<T> {
         self
     }
 
-    /// Tells the model of the surroundings, and looks for checks in the project's files. Without this, no story
-    /// depends on the machine or on what its files look like.
+    /// Tells the model of the surroundings, and looks for checks in the project's files.
     #[must_use]
     pub fn surroundings(mut self) -> Self {
         self.has_surroundings = true;
@@ -158,10 +164,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             variables.push(("OPENAI_API_KEY".to_owned(), KEY.to_owned()));
             variables.push(("TURNWRIGHT_MODEL".to_owned(), "scripted".to_owned()));
         }
-        if !self.has_surroundings {
-            let names = ["TURNWRIGHT_SURROUNDINGS", "TURNWRIGHT_FIND_CHECKS"];
-            variables.extend(names.map(|name| (name.to_owned(), "0".to_owned())));
-        }
+        variables.extend(switches(self.has_surroundings));
         variables.extend(self.variables);
         let mut launch = Launch {
             home: home.path().to_owned(),

@@ -97,8 +97,10 @@ fn shell() -> String {
 fn distribution() -> Option<String> {
     let release = read_head(Path::new("/etc/os-release"), None, MAX_RELEASE_BYTES)?.text;
     let pairs: BTreeMap<_, _> = release.lines().filter_map(|line| line.split_once('=')).collect();
-    let words = ["NAME", "VERSION_ID"].map(|key| pairs.get(key).copied().unwrap_or_default());
-    let words = words.map(|word| word.trim_matches(['"', '\'']));
+    let words = ["NAME", "VERSION_ID"].map(|key| {
+        let word = pairs.get(key).copied().unwrap_or_default();
+        word.trim_matches(['"', '\''])
+    });
     Some(shown(words.join(" ").trim())).filter(|name| !name.is_empty())
 }
 

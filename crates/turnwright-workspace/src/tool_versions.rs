@@ -89,11 +89,11 @@ pub async fn learn_versions(environment: Environment, cache: PathBuf) {
     for program in programs.into_iter().filter(|program| !program.was_asked) {
         let version = version_of(&program, &confined, &place).await;
         let cache = cache.clone();
-        spawn_blocking(move || keep(&cache, program.stamp, version)).await.ok();
+        spawn_blocking(move || keep(&cache, program.stamp, version.as_deref())).await.ok();
     }
 }
 
-fn keep(cache: &Path, stamp: String, version: Option<String>) {
+fn keep(cache: &Path, stamp: String, version: Option<&str>) {
     let mut versions = kept_versions(cache);
     versions.insert(stamp, json!({ "version": version, "day": today() }));
     if let Err(error) = private_file::write(cache, Value::from(versions).to_string().as_bytes()) {
@@ -168,7 +168,7 @@ mod tests {
         assert!(kept_versions(&cache).is_empty());
         let old = json!({ "/old 1 1": { "version": "1.0", "day": today() - MAX_AGE_DAYS } });
         private_file::write(&cache, old.to_string().as_bytes()).unwrap();
-        keep(&cache, "/new 1 1".to_owned(), Some("2.0".to_owned()));
+        keep(&cache, "/new 1 1".to_owned(), Some("2.0"));
         keep(&cache, "/silent 1 1".to_owned(), None);
         let kept = kept_versions(&cache);
         assert_eq!(kept.keys().collect::<Vec<_>>(), ["/new 1 1", "/silent 1 1"]);
@@ -190,7 +190,7 @@ mod tests {
         std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o700)).unwrap();
         let found = find_programs(&environment, &cache).remove(0);
         assert_eq!((found.name, found.version, found.was_asked), ("git", None, false));
-        keep(&cache, found.stamp, Some("2.47".to_owned()));
+        keep(&cache, found.stamp, Some("2.47"));
         let found = find_programs(&environment, &cache).remove(0);
         assert_eq!((found.version.as_deref(), found.was_asked), (Some("2.47"), true));
         private_file::append(&git, b"true\n").unwrap();

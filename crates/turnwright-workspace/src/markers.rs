@@ -341,8 +341,8 @@ mod tests {
         let commands = commands_in(&files, &["go"]);
         assert_eq!(commands[0], "cd b && go build ./... (b/go.mod)");
         assert_eq!(commands.len(), 3);
-        let many: Vec<_> = (0..9).map(|number| (format!("m{number}/go.mod"), "")).collect();
-        let many: Vec<_> = many.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+        let names: Vec<_> = (0..9).map(|number| format!("m{number}/go.mod")).collect();
+        let many: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
         assert_eq!(commands_in(&many, &["go"]).len(), MAX_COMMANDS);
     }
 

@@ -44,7 +44,7 @@ pub fn describe(
 ) -> String {
     let mut lines = folder_lines(folder);
     let path = environment.get("PATH");
-    let commands = find_commands(folder, &|name| find_in_path(name, path).is_some());
+    let commands = find_commands(folder, &|name| find_in_path(Path::new(name), path).is_some());
     for (name, purpose) in [
         ("build", Purpose::Build),
         ("check", Purpose::Check),
@@ -236,16 +236,16 @@ mod tests {
     #[test]
     fn the_listing_goes_first_then_tools_from_the_end_then_the_kinds_of_files() {
         let long = "x".repeat(600);
-        let all = lines(&[("entries", &long), ("files", "1 rs"), ("test", &long), ("branch", "")]);
+        let all = lines(&[("entries", &*long), ("files", "1 rs"), ("test", &*long), ("branch", "")]);
         assert_eq!(fitting(all), format!("{HEADER}files: 1 rs\ntest: {long}\n"));
         let tools = format!("a 1.0, {}, c", "b".repeat(400));
-        let all = lines(&[("files", "1 rs"), ("test", &long), ("tools", &tools)]);
+        let all = lines(&[("files", "1 rs"), ("test", &*long), ("tools", &*tools)]);
         assert_eq!(fitting(all), format!("{HEADER}files: 1 rs\ntest: {long}\ntools: a 1.0\n"));
         let longer = "x".repeat(MAX_BYTES - HEADER.len() - 10);
-        let all = lines(&[("files", "1 rs"), ("test", &longer)]);
+        let all = lines(&[("files", "1 rs"), ("test", &*longer)]);
         assert_eq!(fitting(all), format!("{HEADER}test: {longer}\n"));
         let longest = "x".repeat(MAX_BYTES);
-        let all = lines(&[("check", "c"), ("test", &longest)]);
+        let all = lines(&[("check", "c"), ("test", &*longest)]);
         assert_eq!(fitting(all), format!("{HEADER}check: c\n"));
     }
 

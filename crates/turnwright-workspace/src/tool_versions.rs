@@ -47,7 +47,7 @@ pub struct FoundProgram {
 pub fn find_programs(environment: &Environment, cache: &Path) -> Vec<FoundProgram> {
     let versions = kept_versions(cache);
     let found = NAMES.into_iter().filter_map(|name| {
-        let path = find_in_path(name, environment.get("PATH"))?;
+        let path = find_in_path(Path::new(name), environment.get("PATH"))?;
         let stamp = stamp(&path)?;
         let kept = versions.get(&stamp);
         let version = kept.and_then(|kept| kept["version"].as_str()).map(str::to_owned);

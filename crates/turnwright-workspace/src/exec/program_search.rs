@@ -9,10 +9,10 @@ const ENDS: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd"] } else { &[""] };
 
 /// Finds a program in the folders of `PATH` as a shell does, but skips relative ones: a name must not mean a file of
 /// the project. Blocks.
-pub fn find_in_path(name: impl AsRef<Path>, path: Option<&OsStr>) -> Option<PathBuf> {
+pub fn find_in_path(name: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     let folders = path.map(std::env::split_paths).into_iter().flatten();
     let mut files = folders.filter(|folder| folder.is_absolute()).flat_map(|folder| {
-        let plain = folder.join(&name).into_os_string();
+        let plain = folder.join(name).into_os_string();
         ENDS.iter().map(move |end| {
             let mut file = plain.clone();
             file.push(end);

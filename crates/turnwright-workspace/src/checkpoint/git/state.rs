@@ -1,6 +1,7 @@
 //! The state of a repository as far as it can be told without running git: its branch, its files, and how many of them
 //! have changed.
 
+use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -73,9 +74,12 @@ fn is_changed(path: &Path, entry: &IndexEntry) -> bool {
     !entry.has_size(&stat) || blob_of(path).is_none_or(|blob| blob != entry.hash)
 }
 
-/// The name that git gives to the content of a regular file.
+/// The name that git gives to the content of a file, which for a link is its target.
 fn blob_of(path: &Path) -> Option<[u8; 20]> {
-    let bytes = read_limited(open_regular(path)?, MAX_COMPARED_BYTES)?;
+    let bytes = match open_regular(path) {
+        Some(file) => read_limited(file, MAX_COMPARED_BYTES)?,
+        None => fs::read_link(path).ok()?.into_os_string().into_encoded_bytes(),
+    };
     let mut hash = digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(format!("blob {}\0", bytes.len()).as_bytes());
     hash.update(&bytes);
@@ -85,7 +89,6 @@ fn blob_of(path: &Path) -> Option<[u8; 20]> {
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its repository with git itself")]
 mod tests {
-    use std::fs;
     use std::process::Command;
     use std::time::Duration;
 

@@ -185,6 +185,29 @@ fn the_model_is_told_little_in_advance() {
     assert_is("bytes of instructions and tools in a request", told.len());
 }
 
+/// The project has more to tell than there is room for. The rest of the prompt has the name of a folder in it.
+#[test]
+fn the_first_request_is_small_with_surroundings() {
+    let scripts = r#"{ "scripts": { "build": "x", "lint": "x", "test": "x", "typecheck": "x" } }"#;
+    let mut builder = TestAgent::<ChildAgent<Turnwright>>::builder()
+        .model(json!([says("Hi.")]))
+        .surroundings()
+        .file("Cargo.toml", "[package]\n")
+        .file("Cargo.lock", "")
+        .file("package.json", scripts)
+        .file("package-lock.json", "{}");
+    for number in 0..20 {
+        let name = "a-name-of-a-file-that-is-as-long-as-names-of-files-are";
+        builder = builder.file(&format!("{name}-{number}.rs"), "");
+    }
+    let mut agent = builder.start();
+    agent.turn("hi");
+    let request = agent.model_request(0);
+    let sent = json!([request["messages"], request["tools"]]).to_string();
+    assert!(sent.contains("Surroundings when the session began"), "{sent}");
+    assert_at_most("bytes of the first request with surroundings", sent.len());
+}
+
 /// Pages of the heap and of the stacks, which each agent has for itself. Those into which the loader writes
 /// addresses are not counted: this program has three times as many of them as the published one. The order
 /// in which threads run adds up to 50 KiB to what is needed, so the least of several starts counts.

@@ -50,8 +50,9 @@ const GENERAL: &str = "Options of all commands";
                   in its environment.\n\
                   Environment: OPENAI_API_KEY, OPENAI_BASE_URL, TURNWRIGHT_MODEL, \
                   TURNWRIGHT_MODE (plan, ask, auto-edit, auto, full), \
-                  TURNWRIGHT_MAX_TURN_REQUESTS, TURNWRIGHT_ALONE, TURNWRIGHT_CONTEXT_WINDOW, \
-                  TURNWRIGHT_CONFIG, TURNWRIGHT_HOME, TURNWRIGHT_LOG, TURNWRIGHT_RECORD; \
+                  TURNWRIGHT_MAX_TURN_REQUESTS, TURNWRIGHT_ALONE, TURNWRIGHT_FIND_CHECKS, \
+                  TURNWRIGHT_SURROUNDINGS, TURNWRIGHT_CONTEXT_WINDOW, TURNWRIGHT_CONFIG, \
+                  TURNWRIGHT_HOME, TURNWRIGHT_LOG, TURNWRIGHT_RECORD; \
                   and providers' keys, such as DEEPSEEK_API_KEY."
 )]
 struct CliArgs {

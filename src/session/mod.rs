@@ -12,6 +12,7 @@ mod prompts;
 mod servers;
 mod settings;
 pub(crate) mod stored_sessions;
+mod surroundings;
 mod title;
 
 #[cfg(test)]

@@ -279,6 +279,7 @@ impl Opening {
             return actor.close(self.inbox, self.early).await;
         }
         opened.complete(Ok(actor.announcements.settings.clone()));
+        actor.gather_surroundings();
         actor.host.store_client();
         // The servers start after the answer, so that none delays it.
         actor.announcements.delay_commands();

@@ -297,6 +297,7 @@ impl SessionActor {
         let mut context = self.conversation.told.take_unsent(is_first);
         if is_first {
             context = environment_lines(roots);
+            self.learn_tool_versions();
             self.conversation.told.forget_mode();
         } else {
             context.extend(new_date_line(&self.history));

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -324,7 +325,12 @@ pub struct SessionShared {
     pub(crate) network: Arc<CommandNetwork>,
     /// Records the file changes of calls, so that they can be undone.
     pub checkpoint: Arc<ChangeTracker>,
+    /// The surroundings, of which the model is told, as soon as they are gathered; not set if it is told nothing.
+    pub(crate) surroundings: OnceLock<GatheredSurroundings>,
 }
+
+/// Lines about the project and the machine; `None` if they could not be gathered in time.
+pub(crate) type GatheredSurroundings = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 
 /// The most bytes of a result that a card shows.
 const MAX_BYTES: usize = 16 * 1024;

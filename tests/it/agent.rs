@@ -22,10 +22,12 @@ impl Program for Turnwright {
     const PATH: &'static str = env!("CARGO_BIN_EXE_turnwright");
 }
 
-/// A subcommand with its folders below `home` and no other variables.
+/// A subcommand with its folders below `home` and no other variables but those that keep it from depending on the
+/// machine.
 pub fn subcommand(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(Turnwright::PATH);
     command.args(arguments).env_clear().envs(basic_variables()).env("TURNWRIGHT_HOME", home);
+    command.env("TURNWRIGHT_SURROUNDINGS", "0").env("TURNWRIGHT_FIND_CHECKS", "0");
     command
 }
 

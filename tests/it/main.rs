@@ -143,6 +143,9 @@ mod stalled_mount;
 mod steering;
 mod stopped;
 mod store;
+// Its programs are shell scripts.
+#[cfg(unix)]
+mod surroundings;
 // It makes symbolic links, which Windows lets only administrators do.
 #[cfg(target_os = "linux")]
 mod symlink_race;

@@ -89,6 +89,7 @@ mod store;
 mod strict;
 mod subagents;
 mod suggestions;
+mod surroundings;
 mod tool_cards;
 mod tools;
 mod trouble;

@@ -23,11 +23,19 @@ pub struct TestAgentBuilder<T> {
     capabilities: Value,
     permission: Option<&'static str>,
     pub(crate) allows_stderr: bool,
+    has_surroundings: bool,
     pub(crate) namespace_script: Option<&'static str>,
     servers: Vec<Value>,
     protocol: Protocol,
     hosted: Option<HostedHandler>,
     transport: PhantomData<T>,
+}
+
+/// The variables that keep a story from depending on the machine and on what its files look like.
+fn switches(has_surroundings: bool) -> impl Iterator<Item = (String, String)> {
+    let names = ["TURNWRIGHT_SURROUNDINGS", "TURNWRIGHT_FIND_CHECKS"];
+    let wanted = names.into_iter().filter(move |_| !has_surroundings);
+    wanted.map(|name| (name.to_owned(), "0".to_owned()))
 }
 
 impl<T: Transport> TestAgentBuilder<T> {
@@ -43,6 +51,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             capabilities: json!({}),
             permission: None,
             allows_stderr: false,
+            has_surroundings: false,
             namespace_script: None,
             servers: Vec::new(),
             protocol: Protocol::of_environment(),
@@ -82,6 +91,13 @@ impl<T: Transport> TestAgentBuilder<T> {
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Tells the model of the surroundings, and looks for checks in the project's files.
+    #[must_use]
+    pub fn surroundings(mut self) -> Self {
+        self.has_surroundings = true;
         self
     }
 
@@ -148,6 +164,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             variables.push(("OPENAI_API_KEY".to_owned(), KEY.to_owned()));
             variables.push(("TURNWRIGHT_MODEL".to_owned(), "scripted".to_owned()));
         }
+        variables.extend(switches(self.has_surroundings));
         variables.extend(self.variables);
         let mut launch = Launch {
             home: home.path().to_owned(),

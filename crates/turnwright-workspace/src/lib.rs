@@ -18,6 +18,8 @@ pub mod custom_commands;
 pub mod skills;
 pub mod helper_types;
 pub mod markers;
+pub mod surroundings;
+pub mod tool_versions;
 pub mod checkpoint;
 
 pub use real_path::{FolderNames, RealPaths, real_path};

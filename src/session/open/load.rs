@@ -315,6 +315,7 @@ impl SessionHost {
             guard: Arc::default(),
             network: Arc::default(),
             checkpoint: Arc::default(),
+            surroundings: OnceLock::new(),
         };
         let mut env = ToolEnv::new(Arc::new(shared), id, files, client, terminals);
         env.helpers = HelperSet::new(policy.helper_types);

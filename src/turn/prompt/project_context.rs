@@ -1,4 +1,4 @@
-//! The context that the model gets besides the prompt. At the beginning of a session: instructions,
+//! The context that the model gets besides the prompt. At the beginning of a session: the surroundings, instructions,
 //! the index of notes, the catalogue of skills. It is added to the first prompt of a conversation, if it can be
 //! read quickly: reading blocks. Later, with the result of the first call that touches a file of a folder below the
 //! session's, the instructions of that folder.
@@ -57,10 +57,12 @@ impl Turn {
         if self.prompt.first_message > 0 && self.conversation.env.skills.skills().is_some() {
             return;
         }
+        let surroundings = self.surroundings().await;
         let env = Arc::clone(&self.conversation.env);
         let stop = self.cancel.child_token();
         let stopped = stop.clone();
-        let reading = spawn_blocking(move || read_project_context(&env, &stopped));
+        let reading =
+            spawn_blocking(move || read_project_context(&env, surroundings.as_deref(), &stopped));
         let read =
             tokio::time::timeout(PROJECT_READ_TIMEOUT, self.cancel.run_until_cancelled(reading))
                 .await;
@@ -83,6 +85,16 @@ impl Turn {
             }
             Err(_) => self.report_missing_context("could not be read in time"),
         }
+    }
+
+    /// The surroundings, which only the first prompt of a conversation brings. It waits a moment for them; if they come
+    /// later, they are left out of this session.
+    async fn surroundings(&self) -> Option<Arc<str>> {
+        let gathered = self.conversation.env.shared.surroundings.get()?.clone();
+        if self.prompt.first_message > 0 {
+            return None;
+        }
+        self.cancel.run_until_cancelled(gathered).await.flatten()
     }
 
     /// Adds a context as it is kept, and names the files of instructions that are not text.
@@ -125,12 +137,17 @@ impl Turn {
 type Project = (PathBuf, PathBuf);
 
 /// Reads the additions of a project and its user to the first prompt of a conversation, as they are kept, and the
-/// skills.
-fn read_project_context(env: &ToolEnv, stop: &CancellationToken) -> (Value, Vec<Skill>) {
+/// skills. The surroundings come first.
+fn read_project_context(
+    env: &ToolEnv,
+    surroundings: Option<&str>,
+    stop: &CancellationToken,
+) -> (Value, Vec<Skill>) {
     let folders = &env.shared.process.folders;
     let projects = projects(folders, env.files.roots());
     let instructions = instructions::read(folders.config_folder(), &projects);
-    let mut text: String = instructions.iter().map(|file| labelled(file, "32 KiB")).collect();
+    let mut text = surroundings.unwrap_or_default().to_owned();
+    text.extend(instructions.iter().map(|file| labelled(file, "32 KiB")));
     let others = instructions.iter().filter(|file| !file.is_text);
     let unreadable: Vec<_> =
         others.map(|file| escape_hidden_line(&file.path.to_string_lossy())).collect();

@@ -11,7 +11,7 @@ use crate::server::spec::{ServerSpec, ServerTransport};
 use turnwright_sandbox::{Network, PrivateLayer, SandboxProfile};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
-use turnwright_workspace::exec::{Environment, PipedProgram};
+use turnwright_workspace::exec::{Environment, PipedProgram, find_in_path, is_program};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
 
@@ -156,8 +156,7 @@ impl ProgramRequest {
     }
 }
 
-/// Finds a program as a shell does, but skips relative folders in `PATH`: a bare name must not mean a
-/// file of the project.
+/// Finds a program as a shell does, but a bare name must not mean a file of the project.
 fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<PathBuf, String> {
     let shown = escape_hidden_line(&command.to_string_lossy());
     let is_bare =
@@ -176,21 +175,9 @@ fn find_program(command: &Path, cwd: &Path, path: Option<&OsStr>) -> Result<Path
             Err(error) => Err(format!("{shown} cannot be run: {}", io_error_text(&error))),
         };
     }
-    let folders = path.map(std::env::split_paths).into_iter().flatten();
-    let mut files =
-        folders.filter(|folder| folder.is_absolute()).map(|folder| folder.join(command));
-    files.find(|file| is_program(file).unwrap_or(false)).ok_or_else(|| {
+    find_in_path(command, path).ok_or_else(|| {
         format!("{shown} was not found in PATH. Install it, or give the full path of its command")
     })
-}
-
-fn is_program(file: &Path) -> io::Result<bool> {
-    let found = fs::metadata(file)?;
-    #[cfg(unix)]
-    let may_run = std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o111 != 0;
-    #[cfg(not(unix))]
-    let may_run = true;
-    Ok(found.is_file() && may_run)
 }
 
 #[cfg(unix)]

@@ -32,6 +32,7 @@ pub use commands::CommandBaseline;
 pub use edits::{ExpectedChange, TrackedEdit};
 pub use git::index::{indexed_files, indexed_submodules, read_index_file};
 pub use git::pack::pack_index_lists;
+pub use git::state::{RepositoryState, repository_state};
 pub use live_folders::LiveFolders;
 pub use observe::current_state;
 pub use snapshot::{GitSettings, ObeyedFiles};

@@ -15,6 +15,7 @@ mod launch;
 mod launcher_link;
 mod output;
 mod piped;
+mod program_search;
 #[cfg(unix)]
 mod signal_action;
 #[cfg(target_os = "linux")]
@@ -38,6 +39,7 @@ pub use launch::{LaunchError, LaunchSource, launch};
 pub use launcher_link::{NONCE_VARIABLE, SOCKET_VARIABLE};
 pub use output::{CommandOutput, OutputExcerpt, excerpt};
 pub use piped::{ActivitySample, PipedProgram, ProcessPipes, ProgramActivity};
+pub use program_search::{find_in_path, is_program};
 #[cfg(unix)]
 pub use signal_action::ignore_file_size_signal;
 #[cfg(unix)]

@@ -74,6 +74,11 @@ impl IndexEntry {
             && u64::from(self.size) == stat.size
             && self.mode & TYPE_MASK == stat.mode & TYPE_MASK
     }
+
+    /// Returns true if a file has the size of the entry, and is of its type.
+    pub(super) fn has_size(&self, stat: &FileStat) -> bool {
+        u64::from(self.size) == stat.size && self.mode & TYPE_MASK == stat.mode & TYPE_MASK
+    }
 }
 
 fn low_bits(value: u64) -> u32 {
@@ -94,20 +99,25 @@ struct StoredEntry<'a> {
     further_flags: u16,
 }
 
-impl StoredEntry<'_> {
-    #[cfg(unix)]
-    fn path(&self) -> Cow<'_, Path> {
-        use std::os::unix::ffi::OsStrExt;
-        Cow::Borrowed(Path::new(std::ffi::OsStr::from_bytes(self.name)))
-    }
+/// The path that the name of an entry is.
+#[cfg(unix)]
+pub(super) fn path_of(name: &[u8]) -> Cow<'_, Path> {
+    use std::os::unix::ffi::OsStrExt;
+    Cow::Borrowed(Path::new(std::ffi::OsStr::from_bytes(name)))
+}
 
-    /// Git writes UTF-8 there.
-    #[cfg(not(unix))]
+/// The path that the name of an entry is. Git writes UTF-8 there.
+#[cfg(not(unix))]
+pub(super) fn path_of(name: &[u8]) -> Cow<'_, Path> {
+    match String::from_utf8_lossy(name) {
+        Cow::Borrowed(name) => Cow::Borrowed(Path::new(name)),
+        Cow::Owned(name) => Cow::Owned(name.into()),
+    }
+}
+
+impl StoredEntry<'_> {
     fn path(&self) -> Cow<'_, Path> {
-        match String::from_utf8_lossy(self.name) {
-            Cow::Borrowed(name) => Cow::Borrowed(Path::new(name)),
-            Cow::Owned(name) => Cow::Owned(name.into()),
-        }
+        path_of(self.name)
     }
 
     /// Returns true if git takes the file in the working tree for unchanged, or does not look at it.

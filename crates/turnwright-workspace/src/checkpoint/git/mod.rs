@@ -8,6 +8,7 @@
 pub(super) mod attributes;
 pub(super) mod index;
 pub(super) mod pack;
+pub(super) mod state;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,258 @@
+//! Describes a folder and this machine for the model, in a few sorted lines: they are the same bytes as long as nothing
+//! has changed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::checkpoint::repository_state;
+use crate::exec::{Environment, dialect, find_in_path};
+use crate::files::read_head;
+use crate::markers::{FoundCommand, Purpose, find_commands, package_managers};
+use crate::search::visit_unignored;
+use crate::tool_versions::FoundProgram;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::shell_script::ShellDialect;
+use turnwright_types::text;
+
+/// The most bytes of all lines.
+const MAX_BYTES: usize = 1024;
+/// The time for comparing files with the index of the repository.
+const COMPARING_TIME: Duration = Duration::from_millis(100);
+/// The most files and folders that are counted in a folder without a repository.
+const MAX_COUNTED: usize = 5000;
+/// The kinds of files that are named.
+const MAX_KINDS: usize = 4;
+/// The longest end of a name that is a kind.
+const MAX_KIND_BYTES: usize = 8;
+/// A folder without a repository is listed if it has no more entries.
+const MAX_LISTED: usize = 30;
+/// The most characters of a branch, and of a listed name.
+const MAX_NAME_CHARS: usize = 100;
+const MAX_RELEASE_BYTES: usize = 4 * 1024;
+
+const HEADER: &str = "Surroundings when the session began (a snapshot):\n";
+
+/// Describes a folder, whose path has no links. `programs` are those of the user, and `network` says what commands may
+/// reach and write, if they are confined. Blocks.
+pub fn describe(
+    folder: &Path,
+    environment: &Environment,
+    programs: &[FoundProgram],
+    network: Option<String>,
+) -> String {
+    let mut lines = folder_lines(folder);
+    let path = environment.get("PATH");
+    let commands = find_commands(folder, &|name| find_in_path(Path::new(name), path).is_some());
+    for (name, purpose) in [
+        ("build", Purpose::Build),
+        ("check", Purpose::Check),
+        ("lint", Purpose::Lint),
+        ("test", Purpose::Test),
+    ] {
+        lines.insert(name, commands_for(purpose, &commands));
+    }
+    let managers = package_managers(folder).into_iter();
+    lines.insert("packages", joined(managers.map(|(name, file)| format!("{name} ({file})"))));
+    lines.insert("network", network.unwrap_or_default());
+    lines.insert("shell", shell());
+    let tools = programs.iter().map(|program| match &program.version {
+        Some(version) => format!("{} {version}", program.name),
+        None => program.name.to_owned(),
+    });
+    lines.insert("tools", joined(tools));
+    fitting(lines)
+}
+
+/// The lines in a context that begins with them, without the words above them.
+pub fn surroundings_in(context: &str) -> Option<&str> {
+    let lines = context.strip_prefix(HEADER)?;
+    Some(lines.split("\n\n").next().unwrap_or(lines))
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+fn commands_for(purpose: Purpose, commands: &[FoundCommand]) -> String {
+    let wanted = commands.iter().filter(|found| found.purpose == purpose);
+    wanted.map(|found| found.command.as_str()).collect::<Vec<_>>().join(" or ")
+}
+
+fn shell() -> String {
+    let shell = match dialect() {
+        ShellDialect::Bash => "bash",
+        ShellDialect::Posix => "sh",
+        ShellDialect::Cmd => "cmd",
+    };
+    let system = format!("{shell} on {} {}", std::env::consts::OS, std::env::consts::ARCH);
+    match distribution() {
+        Some(name) => format!("{system} ({name})"),
+        None => system,
+    }
+}
+
+/// The name and the version of a Linux distribution.
+fn distribution() -> Option<String> {
+    let release = read_head(Path::new("/etc/os-release"), None, MAX_RELEASE_BYTES)?.text;
+    let pairs: BTreeMap<_, _> = release.lines().filter_map(|line| line.split_once('=')).collect();
+    let words = ["NAME", "VERSION_ID"].map(|key| {
+        let word = pairs.get(key).copied().unwrap_or_default();
+        word.trim_matches(['"', '\''])
+    });
+    Some(shown(words.join(" ").trim())).filter(|name| !name.is_empty())
+}
+
+/// A name that somebody else has chosen, as a part of a line.
+fn shown(name: &str) -> String {
+    text::clip(escape_hidden_line(name), MAX_NAME_CHARS)
+}
+
+/// The lines about the branch and the files.
+fn folder_lines(folder: &Path) -> BTreeMap<&'static str, String> {
+    let mut lines = BTreeMap::new();
+    let mut kinds = BTreeMap::new();
+    let until = Instant::now() + COMPARING_TIME;
+    match repository_state(folder, until, |path| count(path, &mut kinds)) {
+        Some(state) => {
+            let changes = match state.changed {
+                None => String::new(),
+                Some(0) => ", no unstaged changes".to_owned(),
+                Some(1) => ", 1 file with unstaged changes".to_owned(),
+                Some(files) => format!(", {files} files with unstaged changes"),
+            };
+            let branch = state.branch.map(|branch| shown(&branch) + &changes);
+            lines.insert("branch", branch.unwrap_or_default());
+        }
+        None => {
+            let is_complete = visit_unignored(folder, MAX_COUNTED, |path| {
+                if path != folder {
+                    count(path, &mut kinds);
+                }
+            });
+            if !is_complete {
+                kinds.clear();
+            }
+            lines.insert("entries", entries(folder).unwrap_or_default());
+        }
+    }
+    let mut kinds: Vec<_> = kinds.into_iter().collect();
+    // Those with the same number stay sorted by name.
+    kinds.sort_by_key(|(_, files)| std::cmp::Reverse(*files));
+    kinds.truncate(MAX_KINDS);
+    lines.insert("files", joined(kinds.iter().map(|(kind, files)| format!("{files} {kind}"))));
+    lines
+}
+
+/// Counts a file by the end of its name.
+fn count(path: &Path, kinds: &mut BTreeMap<String, usize>) {
+    let Some(kind) = path.extension().and_then(|end| end.to_str()) else { return };
+    if kind.len() <= MAX_KIND_BYTES && kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        *kinds.entry(kind.to_ascii_lowercase()).or_default() += 1;
+    }
+}
+
+/// The entries of a folder, unless there are many. Those of folders end in a slash.
+fn entries(folder: &Path) -> Option<String> {
+    let found: Vec<_> = fs::read_dir(folder).ok()?.flatten().take(MAX_LISTED + 1).collect();
+    let mut names: Vec<_> = found
+        .iter()
+        .filter(|entry| entry.file_name() != ".git")
+        .map(|entry| {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let end = if is_folder { "/" } else { "" };
+            shown(&entry.file_name().to_string_lossy()) + end
+        })
+        .collect();
+    names.sort();
+    (found.len() <= MAX_LISTED).then(|| names.join(", "))
+}
+
+/// The lines that say something, within their limit. What helps least is left out first.
+fn fitting(mut lines: BTreeMap<&'static str, String>) -> String {
+    lines.retain(|_, words| !words.is_empty());
+    loop {
+        let all = rendered(&lines);
+        if all.len() <= MAX_BYTES {
+            return all;
+        }
+        let last_tool = lines.get("tools").and_then(|tools| tools.rfind(", "));
+        if lines.remove("entries").is_some() {
+            continue;
+        }
+        if let Some(at) = last_tool
+            && let Some(tools) = lines.get_mut("tools")
+        {
+            tools.truncate(at);
+        } else if lines.remove("files").is_none() {
+            return text::whole_lines(text::prefix(&all, MAX_BYTES)).to_owned();
+        }
+    }
+}
+
+fn rendered(lines: &BTreeMap<&'static str, String>) -> String {
+    let mut text = HEADER.to_owned();
+    for (name, words) in lines {
+        text.push_str(&format!("{name}: {words}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+
+    fn lines(pairs: &[(&'static str, &str)]) -> BTreeMap<&'static str, String> {
+        pairs.iter().map(|(name, words)| (*name, (*words).to_owned())).collect()
+    }
+
+    #[test]
+    fn a_small_folder_without_a_repository_is_listed_and_described_alike_twice() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = crate::real_path(base.path()).unwrap().join("project");
+        fs::create_dir_all(folder.join("b")).unwrap();
+        for name in ["c.py", "a.py", "b/d.PY", "go.mod", "no kind", "x.y-z"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let network = Some("none in commands".to_owned());
+        let described = || describe(&folder, &Environment::default(), &[], network.clone());
+        let text = described();
+        assert!(text.starts_with(HEADER), "{text}");
+        let expected = "entries: a.py, b/, c.py, go.mod, no kind, x.y-z\nfiles: 3 py, 1 mod\n\
+                        network: none in commands\nshell: ";
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("build:"), "{text}");
+        assert_eq!(described(), text);
+        for number in 0..MAX_LISTED {
+            fs::write(folder.join(format!("{number}.rs")), "").unwrap();
+        }
+        let text = described();
+        assert!(text.contains("files: 30 rs, 3 py, 1 mod\n"), "{text}");
+        assert!(!text.contains("entries"), "{text}");
+    }
+
+    #[test]
+    fn the_listing_goes_first_then_tools_from_the_end_then_the_kinds_of_files() {
+        let long = "x".repeat(600);
+        let all = lines(&[("entries", &*long), ("files", "1 rs"), ("test", &*long), ("branch", "")]);
+        assert_eq!(fitting(all), format!("{HEADER}files: 1 rs\ntest: {long}\n"));
+        let tools = format!("a 1.0, {}, c", "b".repeat(400));
+        let all = lines(&[("files", "1 rs"), ("test", &*long), ("tools", &*tools)]);
+        assert_eq!(fitting(all), format!("{HEADER}files: 1 rs\ntest: {long}\ntools: a 1.0\n"));
+        let longer = "x".repeat(MAX_BYTES - HEADER.len() - 10);
+        let all = lines(&[("files", "1 rs"), ("test", &*longer)]);
+        assert_eq!(fitting(all), format!("{HEADER}test: {longer}\n"));
+        let longest = "x".repeat(MAX_BYTES);
+        let all = lines(&[("check", "c"), ("test", &*longest)]);
+        assert_eq!(fitting(all), format!("{HEADER}check: c\n"));
+    }
+
+    #[test]
+    fn names_of_others_are_one_line() {
+        assert_eq!(shown("a\nSystem: b"), escape_hidden_line("a\nSystem: b"));
+        assert!(!shown("a\n\u{1b}[2Jb").contains(['\n', '\u{1b}']));
+        assert_eq!(shown(&"x".repeat(500)).chars().count(), MAX_NAME_CHARS + 1);
+    }
+}

@@ -1,0 +1,99 @@
+//! Gathers what the model is told of the project and the machine: in the background, as soon as a session is open.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::actor::SessionActor;
+use crate::tools::ToolEnv;
+use turnwright_policy::permission::Mode;
+use turnwright_sandbox::Network;
+use turnwright_workspace::exec::Environment;
+use turnwright_workspace::real_path;
+use turnwright_workspace::surroundings::describe;
+use turnwright_workspace::tool_versions::{find_programs, learn_versions};
+
+/// The time that gathering may take before the first prompt goes on without it.
+const GATHERING_TIME: Duration = Duration::from_millis(300);
+/// The time that the first request of a process has before programs are asked for their versions.
+const LEARNING_DELAY: Duration = Duration::from_millis(500);
+/// The file with the versions of programs, in the folder of our state.
+const VERSIONS_FILE: &str = "tool-versions.json";
+
+/// True if the programs were asked for their versions.
+static HAS_ASKED: AtomicBool = AtomicBool::new(false);
+
+impl SessionActor {
+    /// Begins to gather the surroundings, unless the settings say otherwise. A replay has them in its recording.
+    pub(super) fn gather_surroundings(&self) {
+        let env = Arc::clone(&self.conversation.env);
+        let is_elsewhere = env.shared.process.outside.project().is_some();
+        if !self.conversation.work.surroundings || is_elsewhere {
+            return;
+        }
+        let until = Instant::now() + GATHERING_TIME;
+        let shared = Arc::clone(&env.shared);
+        let gathering = spawn_blocking(move || gather(&env));
+        let gathered = async move { timeout_at(until, gathering).await.ok()?.ok() };
+        shared.surroundings.set(gathered.boxed().shared()).ok();
+    }
+
+    /// Asks the programs whose versions are not known, once in a process. The next process has their answers.
+    pub(super) fn learn_tool_versions(&self) {
+        let env = Arc::clone(&self.conversation.env);
+        let is_wanted = env.shared.surroundings.get().is_some();
+        let can_ask = is_wanted && env.shared.rules.get().can_confine;
+        if !can_ask || HAS_ASKED.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let stop = self.host.stop_token();
+        self.host.spawn(async move {
+            let learning = async {
+                sleep(LEARNING_DELAY).await;
+                let file = env.shared.process.folders.state.join(VERSIONS_FILE);
+                if let Ok(environment) = spawn_blocking(move || own_environment(&env)).await {
+                    learn_versions(environment, file).await;
+                }
+            };
+            stop.run_until_cancelled(learning).await;
+        });
+    }
+}
+
+fn gather(env: &ToolEnv) -> Arc<str> {
+    let environment = own_environment(env);
+    let file = env.shared.process.folders.state.join(VERSIONS_FILE);
+    let programs = find_programs(&environment, &file);
+    describe(env.files.roots().real_cwd(), &environment, &programs, network(env)).into()
+}
+
+/// The environment in which programs are looked up: none of the project's own.
+fn own_environment(env: &ToolEnv) -> Environment {
+    let roots = env.files.roots();
+    env.shared.command_environment.for_silent_command(|folder| {
+        real_path(folder).is_ok_and(|real| !roots.folders().any(|root| real.starts_with(root)))
+    })
+}
+
+/// Says what commands may reach and write, if they are confined.
+fn network(env: &ToolEnv) -> Option<String> {
+    let shared = &env.shared;
+    if shared.mode.get() == Mode::Full || !shared.rules.get().can_confine {
+        return None;
+    }
+    let reached = match shared.confinement.network {
+        Network::Off => "none in commands",
+        Network::Loopback => "none in commands but localhost of their own",
+        Network::Internet => "the internet in commands",
+        Network::On => "all of it in commands",
+    };
+    let writable = match shared.confinement.writable.len() {
+        0 => "the project and the temporary folder".to_owned(),
+        others => format!("the project, the temporary folder and {others} more"),
+    };
+    Some(format!("{reached}; writable: {writable}"))
+}

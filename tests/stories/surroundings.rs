@@ -28,7 +28,7 @@ fn surroundings(agent: &TestAgent, number: usize) -> String {
     let Some((_, lines)) = texts.split_once(HEADER) else { return String::new() };
     let lines = lines.lines().skip(1).take_while(|it| it.contains(": "));
     let own = lines.filter(|it| !OF_MACHINE.iter().any(|start| it.starts_with(start)));
-    own.map(|it| format!("{it}\n")).collect()
+    own.fold(String::new(), |text, line| text + line + "\n")
 }
 
 /// Runs git in a folder. Returns false if it is not installed.

@@ -256,8 +256,7 @@ impl Project<'_> {
     fn of_makefile(&self) -> Vec<FoundCommand> {
         let Some(marker) = MAKEFILES.iter().find(|name| self.has(name)) else { return Vec::new() };
         let text = self.read(marker).unwrap_or_default();
-        let known =
-            SCRIPTS.iter().filter(|(name, _)| text.lines().any(|line| is_rule(line, name)));
+        let known = SCRIPTS.iter().filter(|(name, _)| text.lines().any(|line| is_rule(line, name)));
         let commands = known
             .filter_map(|(name, purpose)| self.runnable(*purpose, &format!("make {name}"), marker));
         commands.collect()

@@ -236,7 +236,8 @@ mod tests {
     #[test]
     fn the_listing_goes_first_then_tools_from_the_end_then_the_kinds_of_files() {
         let long = "x".repeat(600);
-        let all = lines(&[("entries", &*long), ("files", "1 rs"), ("test", &*long), ("branch", "")]);
+        let all =
+            lines(&[("entries", &*long), ("files", "1 rs"), ("test", &*long), ("branch", "")]);
         assert_eq!(fitting(all), format!("{HEADER}files: 1 rs\ntest: {long}\n"));
         let tools = format!("a 1.0, {}, c", "b".repeat(400));
         let all = lines(&[("files", "1 rs"), ("test", &*long), ("tools", &*tools)]);

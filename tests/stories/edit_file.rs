@@ -8,7 +8,7 @@ use turnwright_testing::cards;
 use crate::agent::{TestAgent, calls, says};
 
 fn edit(path: &str, old: &str, new: &str) -> Value {
-    json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] })
+    json!({ "path": path, "old_string": old, "new_string": new })
 }
 
 /// Runs one more turn with one call, and returns the result of the call.
@@ -43,7 +43,12 @@ fn edits_are_applied_and_reported_with_the_new_lines() {
 #[test]
 fn argument_names_of_other_agents_are_accepted() {
     for arguments in [
-        json!({ "file_path": "a", "old_string": "x", "new_string": "y" }),
+        json!({ "path": "a", "old_string": "x", "new_string": "y" }),
+        json!({ "file_path": "a", "old_string": "x", "new_string": "y", "replace_all": false }),
+        json!({ "filePath": "a", "oldString": "x", "newString": "y" }),
+        json!({ "path": "a", "old_text": "x", "new_text": "y" }),
+        json!({ "path": "a", "search": "x", "replace": "y" }),
+        json!({ "path": "a", "edits": { "old_string": "x", "new_string": "y" } }),
         json!({ "path": "a", "edits": [{ "old_str": "x", "new_str": "y" }] }),
         json!({ "path": "a", "edits": [{ "oldText": "x", "newText": "y", "replaceAll": null }] }),
         json!({ "path": "a", "edits": "[{\"old_text\": \"x\", \"new_text\": \"y\"}]" }),
@@ -60,14 +65,14 @@ fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
     let both = json!({ "path": "a.txt", "edits": [
         { "old_text": "two", "new_text": "2" }, { "old_text": "three", "new_text": "3" } ] });
     for (arguments, expected) in [
-        (both, "Edit 2 of 2: old_text not found in a.txt."),
-        (edit("a.txt", "one", "x"), "old_text matches 2 places: lines 1, 3. Add surrounding lines"),
-        (edit("a.txt", "", "x"), "old_text is empty. To create, replace or append"),
-        (edit("a.txt", "two", "two"), "old_text and new_text are the same"),
+        (both, "Edit 2 of 2: old_string not found in a.txt."),
+        (edit("a.txt", "one", "x"), "old_string matches 2 places: lines 1, 3. Add surrounding lines"),
+        (edit("a.txt", "", "x"), "old_string is empty. To create, replace or append"),
+        (edit("a.txt", "two", "two"), "old_string and new_string are the same"),
         (edit("a.txt", "two", "# ... rest of file unchanged"), "stands for lines that were left"),
         (edit("b.txt", "two", "x"), "b.txt does not exist. Nothing was written. Similar names: "),
-        (json!({ "path": "a.txt", "edits": [] }), "edits is empty"),
-        (json!({ "path": "a.txt" }), "edits is empty"),
+        (json!({ "path": "a.txt", "edits": [] }), "give both old_string and new_string"),
+        (json!({ "path": "a.txt", "old_string": "one" }), "give both old_string and new_string"),
     ] {
         let result = again(&mut agent, "edit_file", &arguments);
         assert!(result.contains(expected), "{arguments}: {result}");

@@ -70,6 +70,8 @@ pub struct ToolEnv {
     /// The commands of the conversation that were started and not forgotten.
     pub jobs: Jobs,
     pub client: Arc<dyn Client>,
+    /// Nobody can answer a question.
+    pub is_alone: bool,
     /// The terminals in which the client runs commands. Without them it is sent their output: for a terminal that it
     /// draws, if it does so when the command starts, and otherwise as text in the call's card.
     pub terminals: Option<Arc<dyn ClientTerminals>>,
@@ -110,6 +112,7 @@ impl ToolEnv {
             files,
             jobs,
             client,
+            is_alone: false,
             terminals,
             skills: SkillSet::default(),
             pages: PageCache::default(),

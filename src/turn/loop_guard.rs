@@ -164,6 +164,9 @@ impl Turn {
         question: String,
         options: Vec<String>,
     ) -> Option<UserReply> {
+        if self.conversation.work.alone {
+            return Some(UserReply::Unsupported);
+        }
         let call = call.clone();
         let question = UserQuestion { call, question, options, allows_multiple: false };
         let asking = self.conversation.client().ask_user(question);

@@ -14,6 +14,7 @@
 )]
 
 mod agent;
+mod alone;
 mod arguments;
 mod ask_user;
 mod asking;

@@ -23,6 +23,7 @@ mod read_file;
 mod registry;
 mod search_common;
 mod skill;
+mod small_model;
 mod tool_env;
 mod web_fetch;
 mod write_file;
@@ -63,6 +64,7 @@ pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight,
 };
 pub use registry::{OfferContext, ToolIndex, Toolbox};
+pub(crate) use small_model::is_small;
 pub(crate) use tool_env::{
     ProcessShared, SessionShared, SharedValue, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
     UserFolders,
@@ -353,6 +355,9 @@ impl<T: Tool> AnyTool for BuiltIn<T> {
         T::is_offered(offer).then(|| {
             let mut spec = arguments::spec::<T>();
             T::adapt_spec(&mut spec, offer);
+            if offer.is_small {
+                small_model::simplify(&mut spec);
+            }
             Arc::new(spec)
         })
     }

@@ -380,6 +380,7 @@ fn many_steps(first_line: fn(usize) -> usize) -> TestAgent {
         .model(json!(script))
         .file("big.txt", &line.repeat(600))
         .variable("TURNWRIGHT_CONTEXT_WINDOW", "16000")
+        .own_file("config/config.toml", "[agent]\ntools = \"all\"\n")
         .start();
     assert_eq!(agent.turn("Never touch b.txt. Read all of big.txt."), "end_turn");
     agent

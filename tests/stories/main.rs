@@ -81,6 +81,7 @@ mod sessions_folders;
 mod sessions_list;
 mod side_by_side;
 mod skills;
+mod small_model;
 mod small_window;
 mod slash_commands;
 mod socket_agent;

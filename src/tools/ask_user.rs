@@ -31,6 +31,7 @@ pub(super) struct AskUser {
     /// Choices; without them, free text
     #[serde(default, alias = "choices")]
     options: Vec<String>,
+    /// More than one may be chosen
     #[serde(default, alias = "multi", alias = "multiple")]
     several: bool,
 }

@@ -202,8 +202,10 @@ pub(super) async fn read_failure(
 
 /// A sentence with the names that are similar to one that does not exist; empty if there are none.
 pub(super) async fn similar_names(target: &ResolvedPath, ctx: &ToolCtx) -> String {
-    let near = ctx.env.files.similar_paths(target).await;
-    let names: Vec<_> = near.iter().map(|path| display(path)).collect();
+    let files = &ctx.env.files;
+    let near = files.similar_paths(target).await.into_iter();
+    let places = near.map(|path| ResolvedPath { path, scope: target.scope });
+    let names: Vec<_> = places.map(|place| files.roots().display_path(&place)).collect();
     if names.is_empty() { String::new() } else { format!(" Similar names: {}.", names.join(", ")) }
 }
 

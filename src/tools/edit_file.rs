@@ -22,6 +22,7 @@ use turnwright_workspace::files::{FileText, Roots};
 /// Replace text in a file. old_string must match exactly and occur once, unless replace_all is set.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct EditFile {
+    /// Relative to the working folder
     #[serde(alias = "file_path", alias = "file")]
     path: String,
     /// The text that is there now, exactly, with enough lines to be unique

@@ -62,6 +62,7 @@ pub(super) struct Exec {
     #[serde(default)]
     #[schemars(skip)]
     timeout_ms: Option<u64>,
+    /// The folder to run in
     #[serde(default, alias = "cwd")]
     workdir: Option<String>,
     /// Do not wait: for servers and watchers
@@ -72,6 +73,7 @@ pub(super) struct Exec {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     escalate: Escalation,
+    /// A few words for the user
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,

@@ -15,16 +15,19 @@ use turnwright_workspace::search::{FileList, FindOptions, MAX_FOUND_FILES, find}
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct FindFiles {
+    /// The folder to look in; all if left out
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
-    /// Such as `*.rs`, `src/**/test_*.{js,ts}`
+    /// A pattern with * and ?; ** is any folder
     #[serde(alias = "pattern", alias = "name", alias = "query")]
     glob: String,
+    /// recent: changed last comes first
     #[serde(default)]
     sort: Option<SortBy>,
     /// Also hidden and ignored files
     #[serde(default)]
     hidden: Option<bool>,
+    /// Results to skip
     #[serde(default)]
     offset: Option<usize>,
 }

@@ -20,10 +20,13 @@ const MAX_NAMED: usize = 3;
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Grep {
+    /// A file or folder; all if left out
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
+    /// The regex
     #[serde(alias = "query", alias = "regex")]
     pattern: String,
+    /// Only in files with such names, as in find_files
     #[serde(default, alias = "include")]
     glob: Option<String>,
     #[serde(default, alias = "case_insensitive")]
@@ -34,12 +37,16 @@ pub(super) struct Grep {
     /// Lines around each match
     #[serde(default)]
     context: Option<usize>,
+    /// A match may span lines
     #[serde(default)]
     multiline: Option<bool>,
+    /// Only the names of the files
     #[serde(default)]
     files_only: Option<bool>,
+    /// Also hidden and ignored files
     #[serde(default)]
     hidden: Option<bool>,
+    /// Matches to skip
     #[serde(default)]
     offset: Option<usize>,
 }

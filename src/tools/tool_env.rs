@@ -24,7 +24,7 @@ use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_types::update::Update;
+use turnwright_types::update::{PlanEntry, Update};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
@@ -84,6 +84,8 @@ pub struct ToolEnv {
     pub log: SessionLog,
     /// The resources of MCP servers that the model has read, each with a description, and whether it has changed since.
     resources: watch::Sender<Vec<(String, watch::Receiver<bool>)>>,
+    /// The plan that the model has made last.
+    plan: watch::Sender<Vec<PlanEntry>>,
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,
     has_reported_audit_loss: AtomicBool,
@@ -119,6 +121,7 @@ impl ToolEnv {
             helpers: HelperSet::default(),
             log: SessionLog::default(),
             resources: watch::Sender::default(),
+            plan: watch::Sender::default(),
             open_questions: Mutex::default(),
             has_reported_audit_loss: AtomicBool::new(false),
             site: OnceLock::new(),
@@ -141,6 +144,17 @@ impl ToolEnv {
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }
+    }
+
+    /// Notes the plan that the model has made. Returns true if it differs from the last one.
+    pub(super) fn note_plan(&self, entries: &[PlanEntry]) -> bool {
+        self.plan.send_if_modified(|last| {
+            let is_new = last.as_slice() != entries;
+            if is_new {
+                *last = entries.to_vec();
+            }
+            is_new
+        })
     }
 
     /// Asks this in the conversation once the running calls have ended, and ends the turn with it.

@@ -26,10 +26,13 @@ use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 /// first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WriteFile {
+    /// Relative to the working folder
     #[serde(alias = "file_path", alias = "file")]
     path: String,
+    /// The whole text, or the part to append
     #[serde(alias = "contents", alias = "text")]
     content: String,
+    /// overwrite if left out
     #[serde(default)]
     mode: WriteMode,
     /// There is no such file yet; set by [`Tool::plan`].

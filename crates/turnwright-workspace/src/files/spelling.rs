@@ -27,6 +27,10 @@ const OPENING: &[char] = &['(', '[', '{'];
 const ESCAPED: &[char] =
     &[' ', ')', ']', '}', '\'', '"', '&', ';', '$', '!', '#', '*', '?', '<', '>', '|', '`'];
 
+/// Words for the working folder that models put in front of a path. The last one is also a usual name of a new folder.
+const FOLDER_WORDS: [&str; 4] = ["project", "workspace", "repo", NEW_FOLDER];
+const NEW_FOLDER: &str = "app";
+
 impl Files {
     /// Finds what a path argument means: the path, with the lines that the argument names as well, and a note about
     /// other names that look the same. Returns `None` if something has exactly that name. `may_be_new` is true if
@@ -44,13 +48,22 @@ impl Files {
             return Some((found.clone(), None));
         }
         let mut twins = Vec::new();
-        for link in all {
+        for link in &all {
             if let Some(path) = self.similar_path(&link.path, may_be_new, &mut twins) {
                 let is_shown = resemblance(&link.path, &path).is_some();
                 let [sent, shown] = [&link.path, &path].map(|path| with_code_points(path));
                 let note = format!("[{sent} was taken for {shown}, which looks the same.]");
-                let link = FileLink { path, ..link };
+                let link = FileLink { path, ..link.clone() };
                 return Some((link, is_shown.then_some(note)));
+            }
+        }
+        for link in all.into_iter().filter(|_| twins.is_empty()) {
+            if let Some(path) = self.without_folder_word(&link.path, may_be_new) {
+                let [sent, meant] = [&link.path, &path].map(|path| with_code_points(path));
+                let note = format!(
+                    "[{sent} was taken for {meant}: paths are relative to the working folder.]"
+                );
+                return Some((FileLink { path, ..link }, Some(note)));
             }
         }
         let link = links.next_back().unwrap_or_else(|| plain_link(self.name_of_new(&spellings)));
@@ -60,6 +73,38 @@ impl Files {
             "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"
         );
         Some((link, (!twins.is_empty()).then_some(note)))
+    }
+
+    /// The path without the working folder's own name, or a word for it, with which it begins and leads nowhere.
+    /// `None` unless something is there. The path of a new file is one of a file that the model knows, or in a folder
+    /// that is there.
+    fn without_folder_word(&self, path: &str, may_be_new: bool) -> Option<String> {
+        let roots = &self.roots;
+        let mut parts = Path::new(path).components();
+        let first = parts.find(|part| !matches!(part, Component::CurDir | Component::RootDir))?;
+        let word = first.as_os_str().to_str()?;
+        let is_own_name = roots.cwd().file_name().is_some_and(|name| name == word);
+        let is_plain = parts.clone().all(|part| matches!(part, Component::Normal(_)));
+        let is_word = is_own_name || FOLDER_WORDS.contains(&word);
+        if !is_word || !is_plain || !roots.can_look_at(path) {
+            return None;
+        }
+        let root = if Path::new(path).has_root() { "/" } else { "" };
+        if roots.has_entry(&format!("{root}{word}")) {
+            return None;
+        }
+        let rest = parts.as_path();
+        let meant = rest.to_str().map(|rest| if rest.is_empty() { "." } else { rest })?;
+        let is_there = roots.has_entry(meant);
+        let is_meant = match rest.parent() {
+            _ if !may_be_new => is_there,
+            _ if is_there => self.seen.contains(&roots.resolve(meant).path),
+            Some(folder) if word != NEW_FOLDER => {
+                folder.to_str().is_some_and(|folder| roots.has_entry(folder))
+            }
+            _ => false,
+        };
+        is_meant.then(|| meant.to_owned())
     }
 
     /// The path of something that does not exist yet.
@@ -350,6 +395,36 @@ mod tests {
         }
         for sent in names {
             assert_eq!(files.meant_path(sent, true), None, "{sent:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_for_the_working_folder_that_leads_nowhere_is_left_out() {
+        let (folder, files) = files(&["a.py", "src/b.py", "repo/c.py"]);
+        let own = folder.path().file_name().unwrap().to_str().unwrap();
+        let with_own_name = format!("{own}/a.py");
+        let from_the_root = format!("/{own}/src/b.py");
+        for (sent, may_be_new, path) in [
+            ("project/a.py", false, "a.py"),
+            ("./project/src/b.py", false, "src/b.py"),
+            (with_own_name.as_str(), false, "a.py"),
+            (from_the_root.as_str(), false, "src/b.py"),
+            ("project", false, "."),
+            ("app/a.py", false, "a.py"),
+            ("project/src/new.py", true, "src/new.py"),
+            // Something else is there, or nothing.
+            ("repo/a.py", false, "repo/a.py"),
+            ("project/none.py", false, "project/none.py"),
+            ("project/../a.py", false, "project/../a.py"),
+            ("other/a.py", false, "other/a.py"),
+            // A new file may be meant.
+            ("project/a.py", true, "project/a.py"),
+            ("project/new.py", true, "project/new.py"),
+            ("app/src/new.py", true, "app/src/new.py"),
+        ] {
+            let (link, note) = files.meant_path(sent, may_be_new).unwrap();
+            assert_eq!(link.path, path, "{sent}");
+            assert_eq!(note.is_some(), sent != path, "{sent}");
         }
     }
 

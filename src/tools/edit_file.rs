@@ -141,6 +141,9 @@ impl Tool for EditFile {
             EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. } if !may_quote => {
                 edit_common::not_quotable(&self.path)
             }
+            EditErrorKind::NotFound { .. } | EditErrorKind::NoChange if may_quote => {
+                error.explain(&self.path, of) + &edit_common::short_text(&before.text)
+            }
             _ => error.explain(&self.path, of),
         })?;
         let place = target.path.clone();

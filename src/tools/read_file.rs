@@ -305,6 +305,8 @@ impl ReadReport {
             }
             if !near.is_empty() {
                 self.text.push_str(&format!("Similar names: {}\n", near.join(", ")));
+            } else if let Some(entries) = files.entries_near(target).await {
+                self.text.push_str(&format!("{entries}\n"));
             }
         }
     }

@@ -296,6 +296,21 @@ pub(super) fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the nearest folder above a path that does not exist, and the names of what is there, those of folders with
+/// a slash. Hidden entries are left out. Blocks.
+pub(super) fn entries_near(path: &Path) -> Option<(PathBuf, Vec<String>)> {
+    let folder = path.ancestors().skip(1).find(|folder| folder.is_dir())?;
+    let entries = fs::read_dir(folder).ok()?.take(MAX_SIBLINGS).filter_map(Result::ok);
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        Some(format!("{name}{}", if is_folder { "/" } else { "" }))
+    });
+    let mut names: Vec<_> = named.collect();
+    names.sort();
+    Some((folder.to_path_buf(), names))
+}
+
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {
     let name = plain_name(path.file_name().unwrap_or_default());
     let Ok(entries) = fs::read_dir(path.parent().unwrap_or(Path::new("/"))) else {

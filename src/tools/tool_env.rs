@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -86,6 +86,8 @@ pub struct ToolEnv {
     resources: watch::Sender<Vec<(String, watch::Receiver<bool>)>>,
     /// The plan that the model has made last.
     plan: watch::Sender<Vec<PlanEntry>>,
+    /// A hash of the last call that has written a whole file or appended to one.
+    last_write: AtomicU64,
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,
     has_reported_audit_loss: AtomicBool,
@@ -122,6 +124,7 @@ impl ToolEnv {
             log: SessionLog::default(),
             resources: watch::Sender::default(),
             plan: watch::Sender::default(),
+            last_write: AtomicU64::default(),
             open_questions: Mutex::default(),
             has_reported_audit_loss: AtomicBool::new(false),
             site: OnceLock::new(),
@@ -155,6 +158,16 @@ impl ToolEnv {
             }
             is_new
         })
+    }
+
+    /// Notes the hash of a call that has written.
+    pub(super) fn note_write(&self, call: u64) {
+        self.last_write.store(call, Ordering::Relaxed);
+    }
+
+    /// Returns true if the last call that has written has this hash.
+    pub(super) fn is_last_write(&self, call: u64) -> bool {
+        self.last_write.load(Ordering::Relaxed) == call
     }
 
     /// Asks this in the conversation once the running calls have ended, and ends the turn with it.

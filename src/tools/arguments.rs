@@ -34,6 +34,8 @@ const COMMANDS_OF_CMD: &str = "Run one line of Windows' cmd, without a sandbox, 
 const MAX_IGNORED: usize = 8;
 /// At most this many characters of each are shown.
 const MAX_NAME_CHARS: usize = 40;
+/// The similarity above which an argument is suggested for an unknown one.
+const MIN_SIMILARITY: f64 = 0.85;
 /// An error lists at most this many argument names.
 const MAX_NAMES: usize = 12;
 /// An error quotes at most this many characters of a value.
@@ -144,7 +146,7 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T, Vec<String>), 
     }
     let schema = spec::<T>().parameters;
     let repaired = repair_arguments(args, &schema);
-    read(repaired.clone()).map_err(|error| {
+    let parsed = read::<T>(repaired.clone()).map_err(|error| {
         let message = error.inner().to_string();
         // A field is called missing only if serde says so: a tool may accept names that are not in
         // its schema.
@@ -157,8 +159,23 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T, Vec<String>), 
             });
         let names = argument_names(&schema);
         let name = T::NAME;
-        format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
-    })
+        format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.")
+    });
+    let (call, ignored) = parsed?;
+    let named = ignored.into_iter().map(|name| with_similar_name(name, &schema, &repaired));
+    Ok((call, named.collect()))
+}
+
+/// An unknown argument, with the known one that it is most like and that was not sent.
+fn with_similar_name(name: String, schema: &Value, sent: &Value) -> String {
+    let known = schema["properties"].as_object().into_iter().flatten();
+    let missing = known.map(|(key, _)| key).filter(|key| sent.get(key.as_str()).is_none());
+    let rated = missing.map(|key| (strsim::jaro_winkler(&name, key), key));
+    let best = rated.max_by(|one, other| one.0.total_cmp(&other.0));
+    match best.filter(|(similarity, _)| *similarity > MIN_SIMILARITY) {
+        Some((_, key)) => format!("{name}, did you mean {key}?"),
+        None => name,
+    }
 }
 
 /// Deserializes arguments. Also returns the places of unknown ones.

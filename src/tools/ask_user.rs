@@ -21,8 +21,8 @@ const MAX_QUESTION_CHARS: usize = 4_000;
 const ASKED: &str = "Asked below.";
 
 /// The result if nobody watches.
-const NOBODY_ANSWERS: &str = "Nobody can answer. Choose the most reasonable reading, go on, and say what you \
-                              assumed.";
+const NOBODY_ANSWERS: &str = "Nobody can answer. Choose the most reasonable reading, go on, and say \
+                              what you assumed.";
 
 /// Ask the user what you must know and cannot find out.
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -489,7 +489,8 @@ mod tests {
 
     #[test]
     fn missing_lines_are_told_at_the_end_with_the_file_that_has_them() {
-        let output = "1\n[7 of 9 lines omitted; full output: /s/p1.txt. Use grep or read_file on it.]\n9\n";
+        let output = "1\n[7 of 9 lines omitted; full output: /s/p1.txt. Use grep or read_file on \
+                      it.]\n9\n";
         let told = "[7 of 9 lines are missing above; all of it: read_file /s/p1.txt, or grep it]";
         assert_eq!(missing_lines_note(output).as_deref(), Some(told));
         assert_eq!(missing_lines_note("1\n2\n"), None);

@@ -458,10 +458,10 @@ mod tests {
         limits.set("turn_requests", 4.0);
         let before = history(10, 0, 2.0, 10);
         let mut meter = SpendingMeter::new(limits, &before);
-        let three_quarters = "[Three quarters of the limit of $1.00 for one turn are used up: finish \
-                              the main thing first.]";
-        let nine_tenths = "[Nine tenths of the limit of $1.00 for one turn are used up: leave nothing \
-                           half done, and say what is missing.]";
+        let three_quarters = "[Three quarters of the limit of $1.00 for one turn are used up: \
+                              finish the main thing first.]";
+        let nine_tenths = "[Nine tenths of the limit of $1.00 for one turn are used up: leave \
+                           nothing half done, and say what is missing.]";
         for (cost, expected) in [
             (2.7, None),
             (2.8, Some(three_quarters)),

@@ -22,7 +22,7 @@ fn alone_the_prompt_says_that_nobody_answers_and_ask_user_is_not_offered() {
         let request = agent.model_request(0);
         let system = request["messages"][0]["content"].as_str().unwrap();
         assert_eq!(system.contains("- Nobody can answer: do not ask."), is_alone, "{system}");
-        assert_eq!(system.contains("If you are not sure what is wanted, ask."), !is_alone, "{system}");
+        assert_eq!(!system.contains("If you are not sure"), is_alone, "{system}");
         assert_eq!(!tool_names(&request).contains(&"ask_user"), is_alone);
     }
 }
@@ -36,7 +36,7 @@ fn a_question_that_is_asked_all_the_same_is_answered_by_what_to_do() {
     cards::check(&agent);
     assert_eq!(cards::requests(&agent), [""; 0]);
     let result = cards::results(&agent, 1).remove(0);
-    assert!(result.starts_with("Nobody can answer. Choose the most reasonable reading"), "{result}");
+    assert!(result.starts_with("Nobody can answer. Choose the most reasonable"), "{result}");
 }
 
 #[test]

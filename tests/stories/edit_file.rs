@@ -66,7 +66,7 @@ fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
         { "old_text": "two", "new_text": "2" }, { "old_text": "three", "new_text": "3" } ] });
     for (arguments, expected) in [
         (both, "Edit 2 of 2: old_string not found in a.txt."),
-        (edit("a.txt", "one", "x"), "old_string matches 2 places: lines 1, 3. Add surrounding lines"),
+        (edit("a.txt", "one", "x"), "old_string matches 2 places: lines 1, 3. Add surrounding"),
         (edit("a.txt", "", "x"), "old_string is empty. To create, replace or append"),
         (edit("a.txt", "two", "two"), "old_string and new_string are the same"),
         (edit("a.txt", "two", "# ... rest of file unchanged"), "stands for lines that were left"),

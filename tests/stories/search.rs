@@ -119,7 +119,8 @@ fn grep_without_a_match_in_the_files_of_a_glob_shows_what_matches_elsewhere() {
     ];
     let results = cards::run_each(&mut agent, "grep", &all);
     let without = "Without the glob:\nsrc/main.rs:2:     run();\nsrc/run.rs:1: pub fn run() {\n\
-                   src/run.rs:4: // run again\n[3 matches in 2 files; leave out the glob for all]\n";
+                   src/run.rs:4: // run again\n[3 matches in 2 files; leave out the glob for \
+                   all]\n";
     assert!(results[0].starts_with("No match: the glob `src/**/*.ts` fits none of 3 files.\n"));
     assert!(results[0].ends_with(without), "{}", results[0]);
     assert!(results[1].starts_with("No match in 2 files searched.\n"), "{}", results[1]);

@@ -42,7 +42,7 @@ fn a_small_model_is_offered_nine_tools_with_few_arguments() {
     assert_eq!(names, FEW);
     for tool in tools {
         let arguments = tool["parameters"]["properties"].as_object().unwrap();
-        for name in ["background", "hidden", "offset", "timeout", "mode", "escalate", "description"] {
+        for name in ["background", "hidden", "offset", "timeout", "mode", "escalate"] {
             assert!(!arguments.contains_key(name), "{tool}");
         }
     }

@@ -128,7 +128,10 @@ fn harmless_mistakes_are_repaired() {
         (json!({ "path": "a", "edits": edits, "foo": 1, "bar": null }), "a x>y -foo"),
         (json!({ "path": "a", "file": "b", "edits": edits }), "a x>y -file"),
         (json!({ "path": "a", "edits": edits, "timess": 2 }), "a x>y -timess, did you mean times?"),
-        (json!({ "path": "a", "edits": [{ "old_string": "x", "line": 1 }] }), "a x> -edits[0].line"),
+        (
+            json!({ "path": "a", "edits": [{ "old_string": "x", "line": 1 }] }),
+            "a x> -edits[0].line",
+        ),
     ] {
         assert_eq!(describe_parsed(arguments.clone()), expected, "{arguments}");
     }

@@ -218,7 +218,7 @@ impl EditErrorKind {
             EditErrorKind::TooLong => "old_string or new_string is longer than 8 MiB.".to_owned(),
             EditErrorKind::EmptyOldText => {
                 "old_string is empty. To create, replace or append to a file use \
-                              write_file; to insert, quote a line beside and repeat it in new_string."
+                              write_file; to insert, quote a line beside, repeated in new_string."
                     .to_owned()
             }
             EditErrorKind::NoChange if old_name == OLD_NAME => {

@@ -118,7 +118,7 @@ impl Tool for Grep {
     }
 }
 
-/// What there is if the files of the glob have no match.
+/// The project as a search without the glob finds it, for when the files of the glob have no match.
 struct WithoutGlob {
     /// `None` if there are too many files to count them.
     content: Option<ScopeContent>,

@@ -22,7 +22,7 @@ pub(super) struct Plan {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PlanStep {
-    /// What is to be done
+    /// The step, in a few words
     #[serde(alias = "step", alias = "title")]
     content: String,
     #[serde(default, deserialize_with = "read_status")]

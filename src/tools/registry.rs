@@ -42,7 +42,7 @@ const PREFIXES: &[&str] = &[
 const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("read_file", "read viewfile openfile catfile"),
     ("write_file", "write createfile writetofile"),
-    ("edit_file", "edit replaceinfile multiedit"),
+    ("edit_file", "edit replace replaceinfile multiedit"),
     ("list_dir", "ls listfiles listdirectory listfolder"),
     ("find_files", "glob globfiles filesearch"),
     ("grep", "search ripgrep grepsearch searchfiles searchfilecontent"),

@@ -39,7 +39,7 @@ pub(super) async fn check_breadth(
         let name = escape_hidden_line(&target.path.to_string_lossy());
         return Err(format!(
             "{name} is too much to look through. Nothing was searched. Name a folder below it in \
-             `path`; `.` is the project."
+             `path`; `.` is the working folder."
         )
         .into());
     }
@@ -150,7 +150,7 @@ pub(super) async fn obstacle_message(
     text
 }
 
-/// What there is where a search has found nothing: the kinds of files, and their names if they are few.
+/// Describes a place where a search has found nothing: the kinds of files, and their names if they are few.
 pub(super) fn what_is_there(
     content: &ScopeContent,
     roots: &Roots,

@@ -19,7 +19,7 @@ const MAX_WORDS: usize = 12;
 
 /// The beginnings of results that are decisions and no failures.
 const DECISIONS: [&str; 3] = ["The user ", "Cancelled", "Not executed"];
-/// What a line of output says that tells of an error.
+/// Words of a line of output that tells of an error.
 const ERROR_WORDS: [&str; 5] = ["error", "exception", "failed", "no such file", "not found"];
 const QUOTES: [char; 3] = ['\'', '"', '`'];
 
@@ -59,7 +59,7 @@ impl Turn {
     }
 }
 
-/// What the calls of a turn have shown so far.
+/// The failures and waits of a turn so far.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     /// The kinds of failures of earlier answers, and those of the current one, which the model has not seen yet.

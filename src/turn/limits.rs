@@ -162,7 +162,7 @@ impl SpendingMeter {
         let mut meter =
             SpendingMeter { limits, before, told: Vec::new(), hinted: Vec::new(), shared };
         meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
-        // What is used up already was told in an earlier turn.
+        // An earlier turn was told of a limit that is nearly used up already.
         while meter.take_hint(before).is_some() {}
         meter
     }

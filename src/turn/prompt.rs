@@ -35,11 +35,7 @@ const RULES_ALONE: &str = "\
 
 /// The system prompt for an agent with another name and further instructions, if the user has set any. `is_alone` is
 /// true if nobody can answer a question.
-pub(crate) fn system_prompt(
-    name: Option<&str>,
-    further: Option<&str>,
-    is_alone: bool,
-) -> Arc<str> {
+pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>, is_alone: bool) -> Arc<str> {
     let mut prompt = SYSTEM_PROMPT.replacen(OUR_NAME, name.unwrap_or(OUR_NAME), 1);
     if is_alone {
         prompt = prompt.replacen(ASKING_RULE, RULES_ALONE, 1);

@@ -70,7 +70,7 @@ fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
         (edit("a.txt", "", "x"), "old_string is empty. To create, replace or append"),
         (edit("a.txt", "two", "two"), "old_string and new_string are the same"),
         (edit("a.txt", "two", "# ... rest of file unchanged"), "stands for lines that were left"),
-        (edit("b.txt", "two", "x"), "b.txt does not exist. Nothing was written. Similar names: "),
+        (edit("b.txt", "two", "x"), "exist. Nothing was written. Similar names: a.txt."),
         (json!({ "path": "a.txt", "edits": [] }), "give both old_string and new_string"),
         (json!({ "path": "a.txt", "old_string": "one" }), "give both old_string and new_string"),
     ] {

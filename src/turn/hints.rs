@@ -155,7 +155,7 @@ fn missing_name(text: &str) -> Option<&str> {
     })
 }
 
-/// The seconds that a command has taken, or was waited for, by the first line of its result, such as `[exit 0 · 1.5 s]`.
+/// The seconds that a command was waited for, by the first line of its result, such as `[exit 0 · 1.5 s]`.
 fn seconds_waited(text: &str) -> Option<f64> {
     let head = text.lines().next()?.strip_prefix('[')?.strip_suffix(" s]")?;
     head.rsplit(' ').next()?.parse().ok()

@@ -398,10 +398,17 @@ impl<T: Tool> TypedCall<T> {
     fn understand_paths(&mut self, files: &Files) {
         let mut lines = None;
         for PathArgument { text, may_be_new } in self.call.path_arguments() {
-            let Some((link, note)) = files.meant_path(text, may_be_new) else { continue };
-            self.name_notes.extend(note);
-            let sent = std::mem::replace(text, link.path);
-            lines = link.lines.map(|named| (named, sent)).or(lines);
+            if let Some((link, note)) = files.meant_path(text, may_be_new) {
+                self.name_notes.extend(note);
+                let sent = std::mem::replace(text, link.path);
+                lines = link.lines.map(|named| (named, sent)).or(lines);
+            }
+            // The model writes paths as it reads them in results. Those of a command are relative to its own folder.
+            if T::KIND != ToolKind::Execute
+                && let Some(relative) = files.roots().below_cwd(text)
+            {
+                *text = relative;
+            }
         }
         self.name_notes.dedup();
         if let Some((lines, sent)) = lines

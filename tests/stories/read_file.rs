@@ -310,7 +310,9 @@ fn paths_may_be_relative_absolute_or_with_dots_and_through_links_inside() {
     let good = if cfg!(unix) { "sub/good" } else { r"sub\..\a.txt" };
     for path in ["a.txt", "./a.txt", "sub/../a.txt", good, &absolute] {
         let result = cards::run_each(&mut agent, "read_file", &[json!({ "path": path })]).remove(0);
-        assert!(result.starts_with(&format!("[File: {path} | Lines: 3]\n")), "{path}: {result}");
+        // The model reads the names of the project's files as relative ones.
+        let name = if path == absolute { "a.txt" } else { path };
+        assert!(result.starts_with(&format!("[File: {name} | Lines: 3]\n")), "{path}: {result}");
     }
     assert_eq!(cards::questions(&agent), 0);
     let result =

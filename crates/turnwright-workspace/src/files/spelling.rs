@@ -190,6 +190,21 @@ impl Roots {
         !path.is_empty() && self.can_look_at(path) && at.symlink_metadata().is_ok()
     }
 
+    /// The path of something that is in the working folder relative to it, if it is absolute and plain. As a relative
+    /// one it means the same, whoever reads it.
+    pub fn below_cwd(&self, path: &str) -> Option<String> {
+        let whole = Path::new(path);
+        let rest = whole.strip_prefix(self.cwd()).or_else(|_| whole.strip_prefix(self.real_cwd()));
+        let rest = rest.ok().filter(|_| whole.is_absolute())?;
+        if rest.as_os_str().is_empty() {
+            return Some(".".to_owned());
+        }
+        let name = rest.to_str().filter(|name| !name.ends_with(['\n', '\r']))?;
+        let mut parts = rest.components();
+        let is_plain = parts.all(|part| matches!(part, Component::Normal(name) if name != "~"));
+        (is_plain && self.has_entry(name)).then(|| name.to_owned())
+    }
+
     /// True if the disk may be asked about a path. It knows nothing of folders that were described.
     fn can_look_at(&self, path: &str) -> bool {
         !self.is_described && !self.leads_elsewhere(Path::new(path))
@@ -472,6 +487,16 @@ mod tests {
             assert_eq!(files.meant_path(sent, may_be_new).unwrap().0.path, path, "{sent}");
         }
         assert_eq!(files.meant_path("odd\\name", true), None);
+        for (path, expected) in [
+            (format!("{at}/src/main.rs"), Some("src/main.rs")),
+            (at.to_owned(), Some(".")),
+            (format!("{at}/src/../odd\\name"), None),
+            (format!("{at}/none"), None),
+            (format!("{at}x/src"), None),
+            ("src/main.rs".to_owned(), None),
+        ] {
+            assert_eq!(files.roots().below_cwd(&path).as_deref(), expected, "{path}");
+        }
         assert_eq!(files.meant_path(&format!("{at}/src/main.rs"), true), None);
     }
 

@@ -47,8 +47,10 @@ const EXPLORE: &str = "Only find out and report; you cannot change anything.";
 /// Give a task to a helper. It knows only the prompt; you get its answer.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Agent {
+    /// A few words for the user
     #[serde(default, alias = "title")]
     description: String,
+    /// The whole task, with all that it has to know
     #[serde(alias = "task")]
     prompt: String,
     /// explore (reads only) or general

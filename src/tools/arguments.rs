@@ -34,6 +34,8 @@ const COMMANDS_OF_CMD: &str = "Run one line of Windows' cmd, without a sandbox, 
 const MAX_IGNORED: usize = 8;
 /// At most this many characters of each are shown.
 const MAX_NAME_CHARS: usize = 40;
+/// The similarity above which an argument is suggested for an unknown one.
+const MIN_SIMILARITY: f64 = 0.85;
 /// An error lists at most this many argument names.
 const MAX_NAMES: usize = 12;
 /// An error quotes at most this many characters of a value.
@@ -49,8 +51,8 @@ const ALIASES: &[(&str, &[&str])] = &[
         &["file_path", "filepath", "file", "filename", "target_file", "dir", "directory", "folder"],
     ),
     ("command", &["cmd", "script", "shell_command"]),
-    ("old_text", &["old_string", "old_str", "search"]),
-    ("new_text", &["new_string", "new_str", "replace"]),
+    ("old_string", &["old_text", "old_str", "search"]),
+    ("new_string", &["new_text", "new_str", "replace"]),
     ("content", &["contents", "text", "data"]),
     ("pattern", &["regex", "query"]),
     ("glob", &["pattern"]),
@@ -112,13 +114,13 @@ pub(super) const URL: ShownArgument = shown("url", ArgumentRole::Url);
 pub(super) const GLOB: ShownArgument = shown("glob", ArgumentRole::Name);
 pub(super) const NAME: ShownArgument = shown("name", ArgumentRole::Name);
 pub(super) const CONTENT: ShownArgument = shown("content", ArgumentRole::NewContent);
-pub(super) const NEW_TEXT: ShownArgument = shown("new_text", ArgumentRole::NewText);
-pub(super) const OLD_TEXT: ShownArgument = shown("old_text", ArgumentRole::OldText);
+pub(super) const NEW_STRING: ShownArgument = shown("new_string", ArgumentRole::NewText);
+pub(super) const OLD_STRING: ShownArgument = shown("old_string", ArgumentRole::OldText);
 pub(super) const PATCH: ShownArgument = shown("patch", ArgumentRole::Patch);
 
 /// The usual meaning of arguments with these names, for the tools of MCP servers.
 pub(crate) const COMMON_ARGUMENTS: &[ShownArgument] =
-    &[PATH, COMMAND, PATTERN, URL, GLOB, NAME, CONTENT, NEW_TEXT, PATCH, OLD_TEXT];
+    &[PATH, COMMAND, PATTERN, URL, GLOB, NAME, CONTENT, NEW_STRING, PATCH, OLD_STRING];
 
 pub(super) fn spec<T: Tool>() -> ToolSpec {
     let spec = SPECS.get(T::NAME);
@@ -144,7 +146,7 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T, Vec<String>), 
     }
     let schema = spec::<T>().parameters;
     let repaired = repair_arguments(args, &schema);
-    read(repaired.clone()).map_err(|error| {
+    let parsed = read::<T>(repaired.clone()).map_err(|error| {
         let message = error.inner().to_string();
         // A field is called missing only if serde says so: a tool may accept names that are not in
         // its schema.
@@ -157,8 +159,23 @@ pub(super) fn parse_arguments<T: Tool>(args: Value) -> Result<(T, Vec<String>), 
             });
         let names = argument_names(&schema);
         let name = T::NAME;
-        format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.").into()
-    })
+        format!("Invalid arguments for {name}: {problem}. Nothing was executed. {names}.")
+    });
+    let (call, ignored) = parsed?;
+    let named = ignored.into_iter().map(|name| with_similar_name(name, &schema, &repaired));
+    Ok((call, named.collect()))
+}
+
+/// An unknown argument, with the known one that it is most like and that was not sent.
+fn with_similar_name(name: String, schema: &Value, sent: &Value) -> String {
+    let known = schema["properties"].as_object().into_iter().flatten();
+    let missing = known.map(|(key, _)| key).filter(|key| sent.get(key.as_str()).is_none());
+    let rated = missing.map(|key| (strsim::jaro_winkler(&name, key), key));
+    let best = rated.max_by(|one, other| one.0.total_cmp(&other.0));
+    match best.filter(|(similarity, _)| *similarity > MIN_SIMILARITY) {
+        Some((_, key)) => format!("{name}, did you mean {key}?"),
+        None => name,
+    }
 }
 
 /// Deserializes arguments. Also returns the places of unknown ones.
@@ -177,7 +194,7 @@ fn read<T: DeserializeOwned>(
     Ok((read, ignored))
 }
 
-/// The place of an argument, such as `edits[0].old_text`.
+/// The place of an argument, such as `edits[0].old_string`.
 fn place_text(path: &Path<'_>) -> String {
     match path {
         Path::Root => String::new(),
@@ -379,7 +396,7 @@ fn as_text(key: &str, value: Value, names_json: bool) -> Value {
     let items = value.as_array().map_or(&[][..], Vec::as_slice);
     let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
     let are_words = value.is_array() && words.len() == items.len();
-    let is_written = key == "content" || key == "new_text";
+    let is_written = key == "content" || key == "new_string";
     let blocks: Option<String> = items.iter().map(|block| block["text"].as_str()).collect();
     let text = match (&value, blocks) {
         (Value::Bool(_), _) if is_written => value.to_string(),
@@ -515,11 +532,12 @@ mod derive {
         let schema = settings.into_generator().into_root_schema_for::<T>();
         let mut parameters = schema.to_value();
         simplify(&mut parameters);
-        let description = parameters.as_object_mut().unwrap().remove("description");
+        let description = parameters.as_object_mut().unwrap().shift_remove("description");
         json!({ "description": description.unwrap_or_default(), "parameters": parameters })
     }
 
-    /// Keeps only type, description, properties, required, items and enum, which every server knows.
+    /// Keeps only type, description, required, properties, items and enum, which every server knows. The names of the
+    /// required arguments come before the arguments: models write what they have read first.
     fn simplify(schema: &mut Value) {
         let Value::Object(fields) = schema else { return };
         fields.retain(|key, _| {
@@ -544,6 +562,11 @@ mod derive {
         }
         if let Some(items) = fields.get_mut("items") {
             simplify(items);
+        }
+        if fields.contains_key("required")
+            && let Some(properties) = fields.shift_remove("properties")
+        {
+            fields.insert("properties".to_owned(), properties);
         }
     }
 }

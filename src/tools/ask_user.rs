@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
+use super::{CallPlan, CallSite, OfferContext, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_types::client::{UserQuestion, UserReply};
 use turnwright_types::effect::{
@@ -20,6 +20,10 @@ const MAX_QUESTION_CHARS: usize = 4_000;
 /// The text on the card of a question that is asked in the conversation.
 const ASKED: &str = "Asked below.";
 
+/// The result if nobody watches.
+const NOBODY_ANSWERS: &str = "Nobody can answer. Choose the most reasonable reading, go on, and say \
+                              what you assumed.";
+
 /// Ask the user what you must know and cannot find out.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct AskUser {
@@ -27,6 +31,7 @@ pub(super) struct AskUser {
     /// Choices; without them, free text
     #[serde(default, alias = "choices")]
     options: Vec<String>,
+    /// More than one may be chosen
     #[serde(default, alias = "multi", alias = "multiple")]
     several: bool,
 }
@@ -37,12 +42,19 @@ impl Tool for AskUser {
     const PENDING_TITLE: &'static str = "Question";
     type Preview = ();
 
+    fn is_offered(offer: &OfferContext) -> bool {
+        !offer.is_alone
+    }
+
     fn plan(&mut self, _: &mut CallSite<'_>) -> CallPlan {
         let title = question_title(&self.question);
         CallPlan::in_session(CallView::new(title, Self::KIND))
     }
 
     async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
+        if ctx.env.is_alone {
+            return Err(NOBODY_ANSWERS.into());
+        }
         let question = text::cut(escape_hidden(self.question.trim()), MAX_QUESTION_CHARS);
         if question.is_empty() {
             return Err("ask_user needs a `question`. The user was not asked.".into());

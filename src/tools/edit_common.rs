@@ -21,6 +21,10 @@ const LINES_BEFORE: usize = 5;
 const LINES_SHOWN: usize = 40;
 const MAX_LINE_CHARS: usize = 300;
 
+/// A file of at most this size is shown as a whole when an edit of it fails.
+const SHORT_LINES: usize = 60;
+const SHORT_BYTES: usize = 4 * 1024;
+
 /// A card carries the whole texts only up to this many bytes.
 pub(super) const MAX_CARD_BYTES: usize = 1024 * 1024;
 
@@ -200,11 +204,29 @@ pub(super) async fn read_failure(
     text.into()
 }
 
-/// A sentence with the names that are similar to one that does not exist; empty if there are none.
+/// A sentence with the names that are similar to one that does not exist, or else with what is in its folder; empty if
+/// there is nothing.
 pub(super) async fn similar_names(target: &ResolvedPath, ctx: &ToolCtx) -> String {
-    let near = ctx.env.files.similar_paths(target).await;
-    let names: Vec<_> = near.iter().map(|path| display(path)).collect();
-    if names.is_empty() { String::new() } else { format!(" Similar names: {}.", names.join(", ")) }
+    let files = &ctx.env.files;
+    let near = files.similar_paths(target).await.into_iter();
+    let places = near.map(|path| ResolvedPath { path, scope: target.scope });
+    let names: Vec<_> = places.map(|place| files.roots().display_path(&place)).collect();
+    if !names.is_empty() {
+        return format!(" Similar names: {}.", names.join(", "));
+    }
+    let entries = files.entries_near(target).await;
+    entries.map_or(String::new(), |entries| format!(" {entries}"))
+}
+
+/// The whole text of a short file with the numbers of its lines, for an edit that has failed; empty for a longer one.
+pub(super) fn short_text(text: &str) -> String {
+    let lines = text.lines().count();
+    if lines == 0 || lines > SHORT_LINES || text.len() > SHORT_BYTES {
+        return String::new();
+    }
+    let numbered: Vec<_> =
+        (1..).zip(text.lines()).map(|(number, line)| format!("{number:>5}| {line}")).collect();
+    format!("\nThe file is now:\n{}", numbered.join("\n"))
 }
 
 /// The first changed line, counted from 1.

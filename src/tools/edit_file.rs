@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::arguments::{NEW_TEXT, OLD_TEXT, PATH, ShownArgument};
+use super::arguments::{NEW_STRING, OLD_STRING, PATH, ShownArgument};
 use super::{
     CallPlan, CallSite, OfferContext, PathArgument, Previewed, Tool, ToolAnswer, ToolCtx,
     ToolOutcome, edit_common, locations,
@@ -19,33 +19,32 @@ use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::{self, AppliedEdits, EditErrorKind, TextEdit, line_changes};
 use turnwright_workspace::files::{FileText, Roots};
 
-/// Replace text in a file. Each old_text must match exactly and occur once. Applies all edits, in
-/// order, or none.
+/// Replace text in a file. old_string must match exactly and occur once, unless replace_all is set.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct EditFile {
+    /// Relative to the working folder
     #[serde(alias = "file_path", alias = "file")]
     path: String,
+    /// The text that is there now, exactly, with enough lines to be unique
+    #[serde(default, alias = "old_text", alias = "old_str", alias = "oldText")]
+    old_string: Option<String>,
+    /// The text in its place
+    #[serde(default, alias = "new_text", alias = "new_str", alias = "newText")]
+    new_string: Option<String>,
+    /// In all places, not in one
+    #[serde(default, alias = "replaceAll")]
+    replace_all: Option<bool>,
+    // Several replacements, all or none, as models send them that know such a tool. It is not advertised.
     #[serde(default)]
     edits: Vec<TextReplacement>,
-    // A single replacement without a list, as models write it that were trained on such a tool.
-    #[serde(default, alias = "old_string", alias = "old_str", alias = "oldText")]
-    #[schemars(skip)]
-    old_text: Option<String>,
-    #[serde(default, alias = "new_string", alias = "new_str", alias = "newText")]
-    #[schemars(skip)]
-    new_text: Option<String>,
-    #[serde(default, alias = "replaceAll")]
-    #[schemars(skip)]
-    replace_all: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct TextReplacement {
-    /// Exact text, with enough lines to be unique
-    #[serde(alias = "old_string", alias = "old_str", alias = "oldText")]
-    old_text: String,
-    #[serde(alias = "new_string", alias = "new_str", alias = "newText")]
-    new_text: String,
+    #[serde(alias = "old_text", alias = "old_str", alias = "oldText")]
+    old_string: String,
+    #[serde(alias = "new_text", alias = "new_str", alias = "newText")]
+    new_string: String,
     #[serde(default, alias = "replaceAll")]
     replace_all: Option<bool>,
 }
@@ -55,9 +54,9 @@ impl EditFile {
     fn edits(&self) -> Vec<TextEdit> {
         let listed = self.edits.iter();
         let mut edits: Vec<_> = listed
-            .map(|edit| text_edit(&edit.old_text, &edit.new_text, edit.replace_all))
+            .map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all))
             .collect();
-        if let (Some(old), Some(new)) = (&self.old_text, &self.new_text) {
+        if let (Some(old), Some(new)) = (&self.old_string, &self.new_string) {
             edits.push(text_edit(old, new, self.replace_all));
         }
         edits
@@ -85,7 +84,7 @@ impl Tool for EditFile {
     const NAME: &'static str = "edit_file";
     const KIND: ToolKind = ToolKind::Edit;
     const PENDING_TITLE: &'static str = "Edit file";
-    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, OLD_TEXT, NEW_TEXT];
+    const SHOWN_ARGUMENTS: &'static [ShownArgument] = &[PATH, OLD_STRING, NEW_STRING];
     type Preview = PlannedEdit;
 
     fn path_arguments(&mut self) -> Vec<PathArgument<'_>> {
@@ -96,10 +95,11 @@ impl Tool for EditFile {
         true
     }
 
-    /// Makes `edits` required in the schema, although a single replacement without it is accepted.
+    /// Advertises a single replacement, although a list is accepted.
     fn adapt_spec(spec: &mut ToolSpec, _: &OfferContext) {
-        if let Some(Value::Array(required)) = spec.parameters.get_mut("required") {
-            required.push("edits".into());
+        spec.parameters["required"] = json!(["path", "old_string", "new_string"]);
+        if let Some(properties) = spec.parameters["properties"].as_object_mut() {
+            properties.shift_remove("edits");
         }
     }
 
@@ -140,6 +140,9 @@ impl Tool for EditFile {
         let (diff, applied) = result.map_err(|error| match error.kind {
             EditErrorKind::NotFound { .. } | EditErrorKind::Ambiguous { .. } if !may_quote => {
                 edit_common::not_quotable(&self.path)
+            }
+            EditErrorKind::NotFound { .. } | EditErrorKind::NoChange if may_quote => {
+                error.explain(&self.path, of) + &edit_common::short_text(&before.text)
             }
             _ => error.explain(&self.path, of),
         })?;

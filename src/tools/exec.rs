@@ -47,6 +47,10 @@ const ENTITY_NAMES: [&str; 5] = ["amp", "lt", "gt", "quot", "apos"];
 const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To discard output, redirect it to \
                              /dev/null.";
 
+/// The words of the note where lines of an output are missing.
+const OMITTED: &str = " omitted; full output: ";
+const HOW_TO_READ: &str = ". Use grep or read_file on it.]";
+
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -62,6 +66,7 @@ pub(super) struct Exec {
     #[serde(default)]
     #[schemars(skip)]
     timeout_ms: Option<u64>,
+    /// The folder to run in
     #[serde(default, alias = "cwd")]
     workdir: Option<String>,
     /// Do not wait: for servers and watchers
@@ -72,6 +77,7 @@ pub(super) struct Exec {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     escalate: Escalation,
+    /// A few words for the user
     #[serde(default)]
     #[expect(dead_code, reason = "shown by clients from the raw input")]
     description: Option<String>,
@@ -444,7 +450,8 @@ pub(super) fn command_outcome(
     let OutputExcerpt { text: output, truncated } = job.take_output();
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");
-    for note in notes {
+    let cut = missing_lines_note(&output).filter(|_| truncated);
+    for note in cut.into_iter().chain(notes) {
         text::add_line(&mut text, &note);
     }
     let (shown, message) = match output.as_str() {
@@ -468,9 +475,26 @@ pub(super) fn command_outcome(
     ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
 }
 
+/// Says behind a long output, too, that lines are missing in it: models look at the end.
+fn missing_lines_note(output: &str) -> Option<String> {
+    let mut notes = output.lines().filter_map(|line| line.strip_prefix('[')?.split_once(OMITTED));
+    let (lost, rest) = notes.next_back()?;
+    let (path, _) = rest.rsplit_once(HOW_TO_READ)?;
+    Some(format!("[{lost} are missing above; all of it: read_file {path}, or grep it]"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_lines_are_told_at_the_end_with_the_file_that_has_them() {
+        let output = "1\n[7 of 9 lines omitted; full output: /s/p1.txt. Use grep or read_file on \
+                      it.]\n9\n";
+        let told = "[7 of 9 lines are missing above; all of it: read_file /s/p1.txt, or grep it]";
+        assert_eq!(missing_lines_note(output).as_deref(), Some(told));
+        assert_eq!(missing_lines_note("1\n2\n"), None);
+    }
 
     #[test]
     fn an_editor_is_refused_only_when_it_can_do_nothing_but_wait() {

@@ -32,7 +32,7 @@ const MAX_INPUT_BYTES: usize = 32 * 1024;
 /// Wait for new output of a job; can send it input or a signal.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ExecOutput {
-    /// Such as p3
+    /// As exec has named it
     #[serde(alias = "job")]
     id: String,
     /// Seconds (default 5)

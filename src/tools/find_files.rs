@@ -10,21 +10,26 @@ use super::{CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolC
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileList, FindOptions, MAX_FOUND_FILES, find};
+use turnwright_workspace::search::{
+    FileList, FindOptions, MAX_FOUND_FILES, ScopeContent, content_of, find,
+};
 
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct FindFiles {
+    /// The folder to look in; all if left out
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
-    /// Such as `*.rs`, `src/**/test_*.{js,ts}`
+    /// A pattern with * and ?; ** is any folder
     #[serde(alias = "pattern", alias = "name", alias = "query")]
     glob: String,
+    /// recent: changed last comes first
     #[serde(default)]
     sort: Option<SortBy>,
     /// Also hidden and ignored files
     #[serde(default)]
     hidden: Option<bool>,
+    /// Results to skip
     #[serde(default)]
     offset: Option<usize>,
 }
@@ -73,9 +78,16 @@ impl Tool for FindFiles {
         let wanted = FindOptions { recent_first, offset: self.offset.unwrap_or(0) };
         let searching =
             search_common::search(scope, (name, target), true, ctx, move |scope, stop| {
-                find(scope, wanted, stop)
+                let names = find(scope, wanted, stop);
+                let tells_nothing = names.total == 0
+                    && !names.is_incomplete
+                    && names.hidden.files == 0
+                    && names.similar.is_empty();
+                let content = tells_nothing.then(|| content_of(scope, stop)).flatten();
+                (names, content)
             });
-        Ok(report(&self, target, searching.await?, ctx))
+        let (names, content) = searching.await?;
+        Ok(report(&self, target, names, content.as_ref(), ctx))
     }
 }
 
@@ -84,7 +96,14 @@ fn view(args: &FindFiles, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     search_common::search_view(&format!("Find {glob}"), targets, roots)
 }
 
-fn report(args: &FindFiles, target: &ResolvedPath, names: FileList, ctx: &ToolCtx) -> ToolOutcome {
+/// The answer of a call. `content` is what there is if nothing was found.
+fn report(
+    args: &FindFiles,
+    target: &ResolvedPath,
+    names: FileList,
+    content: Option<&ScopeContent>,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
     let roots = ctx.env.files.roots();
     let mut text = String::new();
     for path in &names.files {
@@ -113,6 +132,9 @@ fn report(args: &FindFiles, target: &ResolvedPath, names: FileList, ctx: &ToolCt
     let near = search_common::similar_names(names.similar, roots, target);
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
+    }
+    if let Some(content) = content {
+        text.push_str(&search_common::what_is_there(content, roots, target));
     }
     let content = ToolOutcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }

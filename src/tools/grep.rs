@@ -12,18 +12,26 @@ use super::{CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolC
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, grep};
+use turnwright_workspace::search::{
+    FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, ScopeContent, SearchDeadline, SearchScope,
+    content_of, grep,
+};
 
 /// The most files that are named because they could not be decoded.
 const MAX_NAMED: usize = 3;
+/// The most lines of files that the glob does not fit.
+const MAX_OTHER_LINES: usize = 10;
 
 /// Search file contents by regex (ripgrep). 100 matches from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Grep {
+    /// A file or folder; all if left out
     #[serde(default, alias = "directory", alias = "dir")]
     path: Option<String>,
+    /// The regex
     #[serde(alias = "query", alias = "regex")]
     pattern: String,
+    /// Only in files with such names, as in find_files
     #[serde(default, alias = "include")]
     glob: Option<String>,
     #[serde(default, alias = "case_insensitive")]
@@ -34,12 +42,16 @@ pub(super) struct Grep {
     /// Lines around each match
     #[serde(default)]
     context: Option<usize>,
+    /// A match may span lines
     #[serde(default)]
     multiline: Option<bool>,
+    /// Only the names of the files
     #[serde(default)]
     files_only: Option<bool>,
+    /// Also hidden and ignored files
     #[serde(default)]
     hidden: Option<bool>,
+    /// Matches to skip
     #[serde(default)]
     offset: Option<usize>,
 }
@@ -93,12 +105,61 @@ impl Tool for Grep {
         let query = self.query();
         let searching =
             search_common::search(scope, (name, target), false, ctx, move |scope, stop| {
-                grep(scope, &query, stop)
+                let found = grep(scope, &query, stop)?;
+                let is_empty = found.matches == 0 && !found.is_incomplete;
+                let without = (is_empty && found.hidden.files == 0 && scope.glob.is_some())
+                    .then(|| search_without_glob(scope, query, stop));
+                Ok::<_, String>((found, without))
             });
         match searching.await? {
-            Ok(found) => Ok(report(&self, target, &found, ctx)),
+            Ok((found, without)) => Ok(report(&self, target, &found, without.as_ref(), ctx)),
             Err(reason) => Err(format!("The pattern cannot be searched for: {reason}.").into()),
         }
+    }
+}
+
+/// The project as a search without the glob finds it, for when the files of the glob have no match.
+struct WithoutGlob {
+    /// `None` if there are too many files to count them.
+    content: Option<ScopeContent>,
+    /// The matches in all files.
+    found: GrepResult,
+}
+
+fn search_without_glob(
+    scope: &SearchScope,
+    query: GrepQuery,
+    stop: &SearchDeadline,
+) -> WithoutGlob {
+    let query = GrepQuery { context: 0, files_only: false, offset: 0, ..query };
+    let all = SearchScope { glob: None, ..scope.clone() };
+    // The pattern was compiled before.
+    let found = grep(&all, &query, stop).unwrap_or_default();
+    WithoutGlob { content: content_of(scope, stop), found }
+}
+
+impl WithoutGlob {
+    /// The kinds of files, and the first matches in them.
+    fn describe(&self, roots: &Roots, target: &ResolvedPath) -> String {
+        let content = self.content.as_ref();
+        let mut text = content
+            .map(|content| search_common::what_is_there(content, roots, target))
+            .unwrap_or_default();
+        if self.found.matches == 0 {
+            return text;
+        }
+        let mut shown = String::new();
+        for file in &self.found.files {
+            show(&mut shown, file, &search_common::short_path(roots, target, file.path.clone()));
+        }
+        let first: Vec<_> = shown.lines().take(MAX_OTHER_LINES).collect();
+        let all = count(self.found.matches, "match", "matches");
+        let files = count(self.found.files_with_matches, "file", "files");
+        text.push_str(&format!(
+            "Without the glob:\n{}\n[{all} in {files}; leave out the glob for all]\n",
+            first.join("\n")
+        ));
+        text
     }
 }
 
@@ -107,7 +168,14 @@ fn view(args: &Grep, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
 }
 
-fn report(args: &Grep, target: &ResolvedPath, found: &GrepResult, ctx: &ToolCtx) -> ToolOutcome {
+/// The answer of a call. `without` is what there is if nothing was found.
+fn report(
+    args: &Grep,
+    target: &ResolvedPath,
+    found: &GrepResult,
+    without: Option<&WithoutGlob>,
+    ctx: &ToolCtx,
+) -> ToolOutcome {
     let roots = ctx.env.files.roots();
     let mut text = String::new();
     if let Some(reason) = &found.regex_error {
@@ -120,6 +188,9 @@ fn report(args: &Grep, target: &ResolvedPath, found: &GrepResult, ctx: &ToolCtx)
         show(&mut text, file, &search_common::short_path(roots, target, file.path.clone()));
     }
     text.push_str(&total(args, found));
+    if let Some(without) = without {
+        text.push_str(&without.describe(roots, target));
+    }
     text.push_str(&notes_after(found));
     text.push_str(&garbled_note(found, target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));

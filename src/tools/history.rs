@@ -23,10 +23,12 @@ const MAX_LINE_CHARS: usize = 160;
 /// Look up earlier tool calls, newest first.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct History {
+    /// Words of the call or its result
     #[serde(default)]
     query: String,
     #[serde(default)]
     session: HistoryScope,
+    /// Only calls of this tool
     #[serde(default)]
     tool: String,
     /// ok or failed

@@ -27,9 +27,10 @@ pub(super) struct Memory {
     action: NoteAction,
     #[serde(default)]
     scope: NoteScope,
-    /// Such as `build-commands`
+    /// a-z, 0-9 and hyphens
     #[serde(alias = "key")]
     name: Option<String>,
+    /// The text to write or append
     #[serde(alias = "text")]
     content: Option<String>,
 }

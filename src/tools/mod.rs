@@ -23,6 +23,7 @@ mod read_file;
 mod registry;
 mod search_common;
 mod skill;
+mod small_model;
 mod tool_env;
 mod web_fetch;
 mod write_file;
@@ -63,6 +64,7 @@ pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight,
 };
 pub use registry::{OfferContext, ToolIndex, Toolbox};
+pub(crate) use small_model::is_small;
 pub(crate) use tool_env::{
     ProcessShared, SessionShared, SharedValue, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
     UserFolders,
@@ -353,6 +355,9 @@ impl<T: Tool> AnyTool for BuiltIn<T> {
         T::is_offered(offer).then(|| {
             let mut spec = arguments::spec::<T>();
             T::adapt_spec(&mut spec, offer);
+            if offer.is_small {
+                small_model::simplify(&mut spec);
+            }
             Arc::new(spec)
         })
     }
@@ -393,10 +398,17 @@ impl<T: Tool> TypedCall<T> {
     fn understand_paths(&mut self, files: &Files) {
         let mut lines = None;
         for PathArgument { text, may_be_new } in self.call.path_arguments() {
-            let Some((link, note)) = files.meant_path(text, may_be_new) else { continue };
-            self.name_notes.extend(note);
-            let sent = std::mem::replace(text, link.path);
-            lines = link.lines.map(|named| (named, sent)).or(lines);
+            if let Some((link, note)) = files.meant_path(text, may_be_new) {
+                self.name_notes.extend(note);
+                let sent = std::mem::replace(text, link.path);
+                lines = link.lines.map(|named| (named, sent)).or(lines);
+            }
+            // The model writes paths as it reads them in results. Those of a command are relative to its own folder.
+            if T::KIND != ToolKind::Execute
+                && let Some(relative) = files.roots().below_cwd(text)
+            {
+                *text = relative;
+            }
         }
         self.name_notes.dedup();
         if let Some((lines, sent)) = lines

@@ -15,6 +15,7 @@ use turnwright_workspace::files::FileError;
 /// Move or rename a file or folder. Creates missing folders; replaces nothing.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct MovePath {
+    /// Relative to the working folder
     #[serde(alias = "path", alias = "source", alias = "old_path")]
     from: String,
     /// The whole new path

@@ -8,11 +8,13 @@ use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::Entry;
 use turnwright_types::effect::{CallView, ToolKind};
+use turnwright_types::text;
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 
 const MAX_ENTRIES: usize = 100;
 
-/// Show the user a plan and keep it up to date. Send the whole list each time, one step in progress.
+/// Show the user a plan of three steps or more and keep it up to date. Send the whole list each time, one
+/// step in progress.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct Plan {
     entries: Vec<PlanStep>,
@@ -20,6 +22,7 @@ pub(super) struct Plan {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PlanStep {
+    /// The step, in a few words
     #[serde(alias = "step", alias = "title")]
     content: String,
     #[serde(default, deserialize_with = "read_status")]
@@ -67,11 +70,26 @@ impl Tool for Plan {
     async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let entries = plan_entries(self.entries);
         let count = entries.len();
+        let is_new = ctx.env.note_plan(&entries);
+        let answer = answer_text(&entries, is_new);
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;
         ctx.env.client.update(Update::Plan(entries));
-        // The list is not repeated, because the model has just written it.
-        Ok(ToolOutcome::done("The plan is shown.", Vec::new(), json!({ "entries": count })))
+        Ok(ToolOutcome::done(answer, Vec::new(), json!({ "entries": count })))
+    }
+}
+
+/// The answer for the model. It names the step that is to be done now, because small models take a plan for its
+/// result; the list is not repeated, because the model has just written it.
+fn answer_text(entries: &[PlanEntry], is_new: bool) -> String {
+    let in_progress = entries.iter().find(|entry| entry.status == PlanStatus::InProgress);
+    let open = entries.iter().find(|entry| entry.status != PlanStatus::Completed);
+    let step = in_progress.or(open).map(|entry| text::one_line(&entry.content));
+    match step {
+        Some(step) if is_new => format!("The plan is shown. Now: {step}"),
+        Some(step) => format!("This plan is shown already. Do its step now: {step}"),
+        None if entries.is_empty() => "The plan has no steps.".to_owned(),
+        None => "The plan is shown. All steps are done.".to_owned(),
     }
 }
 
@@ -113,5 +131,31 @@ mod tests {
             [PlanStatus::Completed, PlanStatus::InProgress, PlanStatus::Pending];
         assert_eq!(statuses, [done, doing, open, open, open, open]);
         assert_eq!(parse_status("cancelled"), None);
+    }
+
+    #[test]
+    fn the_answer_names_the_step_that_is_to_be_done_now() {
+        for (steps, is_new, expected) in [
+            (json!([{ "content": "a" }, { "content": "b" }]), true, "The plan is shown. Now: a"),
+            (
+                json!([{ "content": "a" }, { "content": "b", "status": "in_progress" }]),
+                true,
+                "The plan is shown. Now: b",
+            ),
+            (
+                json!([{ "content": "a", "status": "done" }, { "content": "b\nc" }]),
+                false,
+                "This plan is shown already. Do its step now: b c",
+            ),
+            (
+                json!([{ "content": "a", "status": "done" }]),
+                true,
+                "The plan is shown. All steps are done.",
+            ),
+            (json!([]), true, "The plan has no steps."),
+        ] {
+            let entries = plan_entries(serde_json::from_value(steps).unwrap());
+            assert_eq!(answer_text(&entries, is_new), expected);
+        }
     }
 }

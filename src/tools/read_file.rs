@@ -48,9 +48,10 @@ const MAX_INDENT: usize = 8;
 /// numbers are not part of the file.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct ReadFile {
-    /// Relative to the project or absolute
+    /// Relative to the working folder
     #[serde(default, alias = "file_path", alias = "file")]
     path: Option<String>,
+    /// Several files
     #[serde(default)]
     paths: Option<Vec<String>>,
     /// From 1; negative counts from the end
@@ -304,6 +305,8 @@ impl ReadReport {
             }
             if !near.is_empty() {
                 self.text.push_str(&format!("Similar names: {}\n", near.join(", ")));
+            } else if let Some(entries) = files.entries_near(target).await {
+                self.text.push_str(&format!("{entries}\n"));
             }
         }
     }

@@ -16,8 +16,8 @@ use tool_search::ToolSearch;
 #[cfg(test)]
 pub(super) use tool_search::ToolSearchCall;
 
-use super::AnyTool;
 use super::arguments::letters_and_digits;
+use super::{AnyTool, small_model};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 use turnwright_types::redact;
@@ -42,7 +42,7 @@ const PREFIXES: &[&str] = &[
 const FOREIGN_NAMES: &[(&str, &str)] = &[
     ("read_file", "read viewfile openfile catfile"),
     ("write_file", "write createfile writetofile"),
-    ("edit_file", "edit replaceinfile multiedit"),
+    ("edit_file", "edit replace replaceinfile multiedit"),
     ("list_dir", "ls listfiles listdirectory listfolder"),
     ("find_files", "glob globfiles filesearch"),
     ("grep", "search ripgrep grepsearch searchfiles searchfilecontent"),
@@ -151,21 +151,21 @@ impl Toolbox {
         self.remote.allowed().is_none_or(|allowed| allowed.contains(name, &foreign))
     }
 
-    /// Returns true if the built-in tool of that name is advertised for this window. In a restricted session all
-    /// allowed ones are.
-    fn is_advertised(&self, name: &str, window: Option<u64>) -> bool {
+    /// Returns true if the built-in tool of that name is advertised to this model and for this window. In a
+    /// restricted session all allowed ones are.
+    fn is_advertised(&self, name: &str, offer: &OfferContext, window: Option<u64>) -> bool {
         match self.remote.allowed() {
             Some(_) => self.is_allowed(name),
-            None => fits_window(name, window),
+            None => fits_window(name, window) && (!offer.is_small || small_model::is_offered(name)),
         }
     }
 
-    /// The specs of the built-in tools to advertise, sorted by name. In a small window not all are, unless the
-    /// session is restricted to some anyway. Always the same bytes for the same context, because providers cache
+    /// The specs of the built-in tools to advertise, sorted by name. In a small window and to a small model not all
+    /// are, unless the session is restricted to some anyway. Always the same bytes for the same context, because providers cache
     /// them.
     fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> Vec<Arc<ToolSpec>> {
         let tools = self.built_in.tools().iter();
-        let advertised = tools.filter(|tool| self.is_advertised(tool.name(), window));
+        let advertised = tools.filter(|tool| self.is_advertised(tool.name(), offer, window));
         let mut specs: Vec<_> = advertised.filter_map(|tool| tool.spec(offer)).collect();
         specs.sort_by(|one, other| one.name.cmp(&other.name));
         specs
@@ -209,7 +209,8 @@ impl Toolbox {
 
     /// The names of the built-in tools that may be used, and the number of MCP tools.
     pub fn overview(&self, offer: &OfferContext) -> (Vec<String>, usize) {
-        let specs = self.built_in_specs(offer, None);
+        let all = OfferContext { is_small: false, ..offer.clone() };
+        let specs = self.built_in_specs(&all, None);
         let names = specs.iter().map(|spec| spec.name.to_string()).collect();
         (names, self.remote.index().tools().len())
     }

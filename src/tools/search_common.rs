@@ -14,11 +14,14 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::files::{FileError, Roots};
 use turnwright_workspace::search::{
-    ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT,
+    ExcludedPaths, Glob, HiddenMatches, MAX_NAMED_FILES, ScopeContent, SearchDeadline, SearchScope,
+    TIME_LIMIT,
 };
 
 const MAX_TITLE_CHARS: usize = 60;
 pub(super) const MAX_LOCATIONS: usize = 10;
+/// The most kinds of files that are counted where a search has found nothing.
+const MAX_ENDINGS: usize = 6;
 
 /// Refuses to search a whole disk or a whole home folder, unless that is the session's folder.
 pub(super) async fn check_breadth(
@@ -36,7 +39,7 @@ pub(super) async fn check_breadth(
         let name = escape_hidden_line(&target.path.to_string_lossy());
         return Err(format!(
             "{name} is too much to look through. Nothing was searched. Name a folder below it in \
-             `path`; `.` is the project."
+             `path`; `.` is the working folder."
         )
         .into());
     }
@@ -139,6 +142,41 @@ pub(super) async fn obstacle_message(
         let roots = ctx.env.files.roots();
         let names: Vec<_> = near.into_iter().map(|path| short_path(roots, target, path)).collect();
         text.push_str(&format!(" Similar names: {}", names.join(", ")));
+    } else if why == "does not exist"
+        && let Some(entries) = ctx.env.files.entries_near(target).await
+    {
+        text.push_str(&format!(" {entries}"));
+    }
+    text
+}
+
+/// Describes a place where a search has found nothing: the kinds of files, and their names if they are few.
+pub(super) fn what_is_there(
+    content: &ScopeContent,
+    roots: &Roots,
+    target: &ResolvedPath,
+) -> String {
+    let named = content.endings.iter().take(MAX_ENDINGS);
+    let mut kinds: Vec<_> = named
+        .map(|(ending, count)| match ending.as_str() {
+            "" => format!("{count} without an ending"),
+            ending => format!("{count} {}", escape_hidden_line(ending)),
+        })
+        .collect();
+    if content.endings.len() > MAX_ENDINGS {
+        kinds.push("others".to_owned());
+    }
+    let mut text = match content.files {
+        0 => return String::new(),
+        1 => "There is 1 file here".to_owned(),
+        files => format!("There are {files} files here"),
+    };
+    text.push_str(&format!(": {}.\n", kinds.join(", ")));
+    if content.files <= MAX_NAMED_FILES {
+        for path in &content.first {
+            text.push_str(&short_path(roots, target, path.clone()));
+            text.push('\n');
+        }
     }
     text
 }

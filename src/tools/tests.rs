@@ -153,7 +153,9 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
         ("write_file", "content", "string"),
         ("write_file", "mode", "string"),
         ("edit_file", "path", "string"),
-        ("edit_file", "edits", "array"),
+        ("edit_file", "old_string", "string"),
+        ("edit_file", "new_string", "string"),
+        ("edit_file", "replace_all", "boolean"),
         ("apply_patch", "patch", "string"),
         ("move_path", "from", "string"),
         ("move_path", "to", "string"),
@@ -167,10 +169,10 @@ fn the_arguments_that_models_are_used_to_are_all_there() {
     }
     let edit_file = toolbox().find("edit_file").unwrap();
     let required = edit_file.spec(&full_context()).unwrap().parameters["required"].clone();
-    assert_eq!(required, json!(["path", "edits"]));
+    assert_eq!(required, json!(["path", "old_string", "new_string"]));
     let edit = arguments("edit_file");
-    assert_eq!(edit.keys().collect::<Vec<_>>(), ["path", "edits"]);
-    assert_eq!(edit["edits"]["items"]["required"], json!(["old_text", "new_text"]));
+    let names: Vec<_> = edit.keys().collect();
+    assert_eq!(names, ["path", "old_string", "new_string", "replace_all"]);
     assert_eq!(arguments("write_file")["mode"]["enum"], json!(["overwrite", "append"]));
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Debug};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::future::{BoxFuture, Shared};
@@ -25,7 +25,7 @@ use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_types::update::Update;
+use turnwright_types::update::{PlanEntry, Update};
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
@@ -71,6 +71,8 @@ pub struct ToolEnv {
     /// The commands of the conversation that were started and not forgotten.
     pub jobs: Jobs,
     pub client: Arc<dyn Client>,
+    /// Nobody can answer a question.
+    pub is_alone: bool,
     /// The terminals in which the client runs commands. Without them it is sent their output: for a terminal that it
     /// draws, if it does so when the command starts, and otherwise as text in the call's card.
     pub terminals: Option<Arc<dyn ClientTerminals>>,
@@ -83,6 +85,10 @@ pub struct ToolEnv {
     pub log: SessionLog,
     /// The resources of MCP servers that the model has read, each with a description, and whether it has changed since.
     resources: watch::Sender<Vec<(String, watch::Receiver<bool>)>>,
+    /// The plan that the model has made last.
+    plan: watch::Sender<Vec<PlanEntry>>,
+    /// A hash of the last call that has written a whole file or appended to one.
+    last_write: AtomicU64,
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,
     has_reported_audit_loss: AtomicBool,
@@ -111,12 +117,15 @@ impl ToolEnv {
             files,
             jobs,
             client,
+            is_alone: false,
             terminals,
             skills: SkillSet::default(),
             pages: PageCache::default(),
             helpers: HelperSet::default(),
             log: SessionLog::default(),
             resources: watch::Sender::default(),
+            plan: watch::Sender::default(),
+            last_write: AtomicU64::default(),
             open_questions: Mutex::default(),
             has_reported_audit_loss: AtomicBool::new(false),
             site: OnceLock::new(),
@@ -139,6 +148,27 @@ impl ToolEnv {
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }
+    }
+
+    /// Notes the plan that the model has made. Returns true if it differs from the last one.
+    pub(super) fn note_plan(&self, entries: &[PlanEntry]) -> bool {
+        self.plan.send_if_modified(|last| {
+            let is_new = last.as_slice() != entries;
+            if is_new {
+                *last = entries.to_vec();
+            }
+            is_new
+        })
+    }
+
+    /// Notes the hash of a call that has written.
+    pub(super) fn note_write(&self, call: u64) {
+        self.last_write.store(call, Ordering::Relaxed);
+    }
+
+    /// Returns true if the last call that has written has this hash.
+    pub(super) fn is_last_write(&self, call: u64) -> bool {
+        self.last_write.load(Ordering::Relaxed) == call
     }
 
     /// Asks this in the conversation once the running calls have ended, and ends the turn with it.

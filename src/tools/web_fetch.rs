@@ -39,6 +39,7 @@ const NEEDS_SCRIPTS: &str = "[the page makes its text with scripts, which are no
 pub(super) struct WebFetch {
     #[serde(alias = "uri", alias = "link")]
     url: String,
+    /// As the last part says
     #[serde(default)]
     offset: Option<u64>,
     /// Keep HTML

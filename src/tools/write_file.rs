@@ -16,20 +16,27 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line,
 };
+use turnwright_types::hash::std_hash;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::omission;
 use turnwright_workspace::files::{FileError, FileText, Roots, WriteOutcome};
 
+/// At most this many characters of the last line are shown.
+const MAX_LAST_CHARS: usize = 120;
+
 /// Create, replace or append to a text file. Split content of more than 2000 characters: write the
 /// first part, then append.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(super) struct WriteFile {
+    /// Relative to the working folder
     #[serde(alias = "file_path", alias = "file")]
     path: String,
+    /// The whole text, or the part to append
     #[serde(alias = "contents", alias = "text")]
     content: String,
+    /// overwrite if left out
     #[serde(default)]
     mode: WriteMode,
     /// There is no such file yet; set by [`Tool::plan`].
@@ -44,6 +51,11 @@ impl WriteFile {
             WriteMode::Append => "Append to",
             WriteMode::Overwrite => "Edit",
         }
+    }
+
+    /// Two calls with the same fingerprint write the same.
+    fn fingerprint(&self) -> u64 {
+        std_hash((&self.path, &self.content, self.mode == WriteMode::Append))
     }
 }
 
@@ -61,6 +73,8 @@ pub(super) struct PlannedWrite {
     place: PathBuf,
     before: Option<FileText>,
     after: String,
+    /// The call repeats the last one, and the file has its text already.
+    is_done: bool,
 }
 
 impl Tool for WriteFile {
@@ -97,8 +111,9 @@ impl Tool for WriteFile {
         let path = ctx.env.files.roots().client_path(target);
         let content = self.content.clone();
         let mode = self.mode;
+        let is_repeated = ctx.env.is_last_write(self.fingerprint());
         // Diffing long texts takes a while.
-        let work = spawn_blocking(move || plan_write(path, before, content, mode));
+        let work = spawn_blocking(move || plan_write(path, before, content, mode, is_repeated));
         let (planned, diff) = work.await.map_err(|error| error.to_string())??;
         Ok((PlannedWrite { place: target.path.clone(), ..planned }, diff))
     }
@@ -115,10 +130,14 @@ impl Tool for WriteFile {
             return Err("Nothing was written: there is no permission for it.".into());
         };
         edit_common::check_target(&self.path, target, ctx).await?;
+        if planned.is_done {
+            return Ok(unchanged(&self.path, &planned.after));
+        }
         let before = planned.before.as_ref();
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
             written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
+        ctx.env.note_write(self.fingerprint());
         let done = match (&planned.before, self.mode) {
             (None, _) => "Created",
             (Some(_), WriteMode::Append) => "Appended to",
@@ -158,12 +177,16 @@ fn plan_write(
     before: Option<FileText>,
     content: String,
     mode: WriteMode,
+    is_repeated: bool,
 ) -> Result<(PlannedWrite, Vec<CallContent>), ToolRefusal> {
     let old = before.as_ref().map(|before| before.text.as_str());
     if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
         return Err(omission_error(&content, line).into());
     }
+    let is_done =
+        is_repeated && before.as_ref().is_some_and(|before| has_already(before, &content, mode));
     let after = match (&before, mode) {
+        (Some(before), _) if is_done => before.text.clone(),
         (Some(before), WriteMode::Append) => {
             format!("{}{}", before.text, before.with_file_line_endings(&content))
         }
@@ -171,7 +194,26 @@ fn plan_write(
         (None, _) => content,
     };
     let diff = edit_common::whole_file_diff(path, old, &after);
-    Ok((PlannedWrite { before, after, ..PlannedWrite::default() }, vec![diff]))
+    Ok((PlannedWrite { before, after, is_done, ..PlannedWrite::default() }, vec![diff]))
+}
+
+/// Returns true if a write would bring nothing that is not there.
+fn has_already(file: &FileText, content: &str, mode: WriteMode) -> bool {
+    let content = file.with_file_line_endings(content);
+    match mode {
+        WriteMode::Append => file.text.ends_with(&content),
+        WriteMode::Overwrite => file.text == content,
+    }
+}
+
+/// The answer to a call that was made before: the file has its text.
+fn unchanged(path: &str, now: &str) -> ToolOutcome {
+    let lines = now.lines().count();
+    let last = text::first_chars(now.lines().last().unwrap_or_default(), MAX_LAST_CHARS);
+    let told = format!(
+        "[{path} has this already; nothing changed. It has now {lines} lines, the last is: {last}]"
+    );
+    ToolOutcome::done_as_shown(told, json!({ "lines": lines }))
 }
 
 /// The error for content that contains a placeholder such as `// ... existing code ...`.

@@ -105,6 +105,7 @@ impl Turn {
         for result in results.iter().filter(|result| cut.contains(&result.call)) {
             self.conversation.log().replace_result(&result.call, result.text.clone());
         }
+        self.add_hints(&mut results);
         let instructions = self.new_folder_instructions(touched).await;
         let lines = self.conversation.env.command_news().into_iter().chain(instructions);
         let news: String = lines.collect();

@@ -14,7 +14,7 @@ use super::prompt::project_context::ToldFolders;
 use super::submissions::Submissions;
 use super::{CancellableCalls, SharedSpending, SpendingLimits};
 use crate::error::Error;
-use crate::tools::{OfferContext, SharedValue, ToolEnv, Toolbox};
+use crate::tools::{self, OfferContext, SharedValue, ToolEnv, Toolbox};
 use turnwright_llm::{Model, ReasoningEffort};
 use turnwright_policy::permission::{Grants, Mode, PolicyRules, SharedMode};
 use turnwright_store::{Audience, Entry, SessionLog, SessionRow};
@@ -257,13 +257,14 @@ impl Conversation {
 
     /// The facts that decide which tools the model is offered.
     pub(crate) fn offer(&self) -> OfferContext {
+        let model = self.selection.get().model;
         OfferContext {
-            prefers_patches: self.selection.get().model.prefers_apply_patch(),
+            prefers_patches: model.prefers_apply_patch(),
             skills: self.env.skills.names(),
             is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
             is_alone: self.work.alone,
-            is_small: false,
+            is_small: tools::is_small(self.work.tools, model.name(), model.window()),
         }
     }
 }

@@ -15,6 +15,11 @@ use turnwright_types::refusal::ToolRefusal;
 
 /// The part of a limit at which the user is told.
 const NOTICE_SHARE: f64 = 0.8;
+/// The parts of a limit at which the model is told, with what it is told.
+const HINTS: [(f64, &str, &str); 2] = [
+    (0.9, "Nine tenths", "leave nothing half done, and say what is missing"),
+    (0.75, "Three quarters", "finish the main thing first"),
+];
 /// Asks for the last answer of a turn.
 const SUMMARY: &str = "Say in a few sentences what is done, what is not, and what comes next.";
 /// Asks for the last answer of a helper.
@@ -142,6 +147,8 @@ pub(super) struct SpendingMeter {
     limits: SpendingLimits,
     before: Amounts,
     told: Vec<ReachedLimit>,
+    /// The limits of which the model was told, each with the part of it.
+    hinted: Vec<(ReachedLimit, f64)>,
     /// The part of a helper's spending that its session knows.
     shared: (Spending, Option<f64>),
 }
@@ -152,8 +159,11 @@ impl SpendingMeter {
     pub(super) fn new(limits: SpendingLimits, history: &History) -> SpendingMeter {
         let before = amounts(&history.spent, history.cost, Duration::ZERO);
         let shared = Default::default();
-        let mut meter = SpendingMeter { limits, before, told: Vec::new(), shared };
+        let mut meter =
+            SpendingMeter { limits, before, told: Vec::new(), hinted: Vec::new(), shared };
         meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
+        // An earlier turn was told of a limit that is nearly used up already.
+        while meter.take_hint(before).is_some() {}
         meter
     }
 
@@ -176,6 +186,24 @@ impl SpendingMeter {
         self.told.extend(&new);
         let new = new.into_iter().filter(|limit| !full.contains(limit));
         new.map(|limit| format!("80 % of the {} is used up.", limit.description())).collect()
+    }
+
+    /// Words for the model about a limit of time or money of which a great part is used up now. Each is told once.
+    pub(super) fn take_hint(&mut self, now: Amounts) -> Option<String> {
+        for (share, part, advice) in HINTS {
+            let near = self.used_beyond(share, now);
+            let counted = near.filter(|limit| limit.resource != Resource::Requests);
+            let new = counted.filter(|limit| {
+                !self.hinted.iter().any(|(told, at)| told == limit && *at >= share)
+            });
+            let first = new.take(1).collect::<Vec<_>>();
+            if let [limit] = first[..] {
+                self.hinted.push((limit, share));
+                let what = limit.description();
+                return Some(format!("[{part} of the {what} are used up: {advice}.]"));
+            }
+        }
+        None
     }
 
     /// The limits of which at least this share is used up.
@@ -421,6 +449,36 @@ mod tests {
         let meter = SpendingMeter::new(with("turn_minutes", 5.0), &before);
         let later = amounts(&before.spent, before.cost, Duration::from_secs(300));
         assert!(meter.reached(later).is_some());
+    }
+
+    #[test]
+    fn the_model_is_told_of_three_quarters_and_nine_tenths_once_each() {
+        let mut limits = SpendingLimits::new(true);
+        limits.set("turn_cost", 1.0);
+        limits.set("turn_requests", 4.0);
+        let before = history(10, 0, 2.0, 10);
+        let mut meter = SpendingMeter::new(limits, &before);
+        let three_quarters = "[Three quarters of the limit of $1.00 for one turn are used up: \
+                              finish the main thing first.]";
+        let nine_tenths = "[Nine tenths of the limit of $1.00 for one turn are used up: leave \
+                           nothing half done, and say what is missing.]";
+        for (cost, expected) in [
+            (2.7, None),
+            (2.8, Some(three_quarters)),
+            (2.85, None),
+            (2.95, Some(nine_tenths)),
+            (2.97, None),
+        ] {
+            let now = history(14, 0, cost, 10);
+            let now = amounts(&now.spent, now.cost, Duration::ZERO);
+            assert_eq!(meter.take_hint(now).as_deref(), expected, "{cost}");
+        }
+        // In the next turn it was told before.
+        let mut session = SpendingLimits::new(true);
+        session.set("session_cost", 2.0);
+        let mut later = SpendingMeter::new(session, &history(14, 0, 1.6, 10));
+        let now = amounts(&before.spent, Some(1.7), Duration::ZERO);
+        assert_eq!(later.take_hint(now), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use super::hints::Hints;
 use super::{Turn, TurnStep, redacted, stopped_note};
 use crate::tools;
 use turnwright_types::client::{UserQuestion, UserReply};
@@ -164,6 +165,9 @@ impl Turn {
         question: String,
         options: Vec<String>,
     ) -> Option<UserReply> {
+        if self.conversation.work.alone {
+            return Some(UserReply::Unsupported);
+        }
         let call = call.clone();
         let question = UserQuestion { call, question, options, allows_multiple: false };
         let asking = self.conversation.client().ask_user(question);
@@ -272,6 +276,8 @@ pub(super) struct LoopDetector {
     invalid_answers: usize,
     /// The number of changes of files that it knows of.
     known_changes: u64,
+    /// The hints of the turn, which new words of the user do not begin anew.
+    pub(super) hints: Hints,
 }
 
 #[derive(Debug)]
@@ -309,7 +315,8 @@ impl LoopDetector {
 
     /// Forgets everything, because the user has said something new.
     pub(super) fn reset(&mut self) {
-        *self = LoopDetector::new(self.known_changes);
+        let hints = std::mem::take(&mut self.hints);
+        *self = LoopDetector { hints, ..LoopDetector::new(self.known_changes) };
     }
 
     /// True if an edit has failed, so that a success counts as well.

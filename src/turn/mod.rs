@@ -8,6 +8,7 @@ mod calls;
 mod checks;
 pub(crate) mod fuzzing;
 mod helper;
+mod hints;
 mod limits;
 mod loop_guard;
 mod next_step;

@@ -20,12 +20,26 @@ pub(crate) use project_context::{
 pub(crate) const SYSTEM_PROMPT: &str = include_str!("prompt/system.md");
 /// The prefix of the context line with the date.
 pub(super) const DATE_PREFIX: &str = "Date: ";
+/// The prefix of the context line with the working folder. It is not called the project: models then write paths that
+/// begin with this word.
+const FOLDER_PREFIX: &str = "Working folder: ";
 /// Our name at the beginning of the system prompt.
 const OUR_NAME: &str = "turnwright";
+/// The rule of the system prompt that needs a person.
+const ASKING_RULE: &str = "- If you are not sure what is wanted, ask.\n";
+/// The rules in its place if nobody watches.
+const RULES_ALONE: &str = "\
+- Nobody can answer: do not ask. Choose the most reasonable reading, and say at the end what you assumed.
+- Start nothing that waits for a person; give flags such as -y or --no-input.
+";
 
-/// The system prompt for an agent with another name and further instructions, if the user has set any.
-pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>) -> Arc<str> {
+/// The system prompt for an agent with another name and further instructions, if the user has set any. `is_alone` is
+/// true if nobody can answer a question.
+pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>, is_alone: bool) -> Arc<str> {
     let mut prompt = SYSTEM_PROMPT.replacen(OUR_NAME, name.unwrap_or(OUR_NAME), 1);
+    if is_alone {
+        prompt = prompt.replacen(ASKING_RULE, RULES_ALONE, 1);
+    }
     if let Some(further) = further.map(str::trim).filter(|text| !text.is_empty()) {
         prompt.push_str(&format!("\n{further}\n"));
     }
@@ -34,7 +48,8 @@ pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>) -> Arc<st
 
 /// The folders of a session, for the model.
 pub(crate) fn folder_lines(roots: &Roots) -> String {
-    let mut text = format!("Project folder: {}\n", roots.cwd().display());
+    let cwd = roots.cwd().display();
+    let mut text = format!("{FOLDER_PREFIX}{cwd} (write paths relative to it)\n");
     for folder in roots.additional_folders() {
         let folder = escape_hidden_line(&folder.to_string_lossy());
         text.push_str(&format!("Another folder of the project: {folder}\n"));
@@ -83,10 +98,18 @@ mod tests {
 
     #[test]
     fn a_name_stands_in_place_of_ours_and_further_instructions_follow() {
-        assert_eq!(&*system_prompt(None, Some(" \n")), SYSTEM_PROMPT);
-        let prompt = system_prompt(Some("Ada"), Some("Be brief."));
+        assert_eq!(&*system_prompt(None, Some(" \n"), false), SYSTEM_PROMPT);
+        let prompt = system_prompt(Some("Ada"), Some("Be brief."), false);
         assert!(prompt.starts_with("You are Ada, a coding agent"), "{prompt}");
         assert!(prompt.ends_with("\n\nBe brief.\n") && !prompt.contains(OUR_NAME), "{prompt}");
+    }
+
+    #[test]
+    fn alone_the_model_is_told_that_nobody_answers_instead_of_to_ask() {
+        let prompt = system_prompt(None, Some("Be brief."), true);
+        assert!(!prompt.contains("If you are not sure"), "{prompt}");
+        assert!(prompt.contains("\n- Nobody can answer: do not ask."), "{prompt}");
+        assert!(prompt.ends_with("--no-input.\n\nBe brief.\n"), "{prompt}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn call_result(agent: &mut TestAgent, name: &str, arguments: &Value) -> String {
 }
 
 fn edit(old: &str) -> Value {
-    json!({ "path": "src/a.rs", "edits": [{ "old_text": old, "new_text": "new" }] })
+    json!({ "path": "src/a.rs", "old_string": old, "new_string": "new" })
 }
 
 const SOURCE: &str = "fn a() {\n    return x;\n}\n\nfn b() {\n    return y;\n}\n\nfn c() {\n    \
@@ -38,7 +38,7 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
             "edit_file",
             edit("fn b() {\n\treturn z;\n}\n"),
             &[
-                "old_text not found in src/a.rs. Closest: lines 5–7 (",
+                "old_string not found in src/a.rs. Closest: lines 5–7 (",
                 "First difference, line 6: file has \"····return y;\" you sent \"→return z;\".",
                 "Re-read lines ",
                 "or copy exactly",
@@ -49,7 +49,7 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
             "ambiguous",
             "edit_file",
             edit("    return x;\n"),
-            &["old_text matches 2 places: lines 2, 10. Add surrounding lines", "set replace_all"],
+            &["old_string matches 2 places: lines 2, 10. Add surrounding lines", "set replace_all"],
         ),
         (
             "unknown tool",

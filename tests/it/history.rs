@@ -21,7 +21,7 @@ fn history_finds_earlier_calls_by_text_tool_and_status() {
     assert!(result.contains("exec") && result.contains("echo migration-7"), "{result}");
     assert!(!result.contains("a.txt"), "{result}");
     let result = call("history", &json!({ "tool": "read_file", "status": "failed" }));
-    assert!(result.contains("none.txt") && !result.contains("a.txt"), "{result}");
+    assert!(result.contains("none.txt") && !result.contains("\"a.txt"), "{result}");
     let result = call("history", &json!({ "tool": "read_file", "limit": 1 }));
     assert!(
         result.contains("none.txt") && !result.contains("\"a.txt"),

@@ -68,7 +68,7 @@ fn m_21_the_messages_of_the_server_become_the_users_prompt() {
         assert!(transcript.contains(expected), "{expected}: {transcript}");
     }
     assert!(!transcript.contains("/notes:greet"), "{transcript}");
-    assert!(agent.model_request(0).to_string().contains("Project folder"));
+    assert!(agent.model_request(0).to_string().contains("Working folder"));
     assert_eq!(agent.turn("next"), "end_turn");
     assert_eq!(agent.text(), "Hello.Again.");
 }
@@ -90,7 +90,7 @@ fn m_21_a_command_that_fails_is_answered_without_a_model_request() {
     assert_eq!(agent.model().requests().len(), 0);
     // The failed commands were not the first prompt: this one still gets the project's description.
     assert_eq!(agent.turn("hi"), "end_turn");
-    assert!(agent.model_request(0).to_string().contains("Project folder"));
+    assert!(agent.model_request(0).to_string().contains("Working folder"));
     assert_eq!(agent.model_transcript(0), ["user hi"]);
 }
 

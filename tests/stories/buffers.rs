@@ -39,7 +39,7 @@ fn an_unsaved_buffer_is_edited_once_without_touching_the_disk() {
         "the agent must read the text back"
     );
     // The text on the disk is not part of the buffer.
-    assert!(editor.edit("disk", "x").contains("old_text not found in f."));
+    assert!(editor.edit("disk", "x").contains("old_string not found in f."));
     assert!(editor.writes().is_empty(), "{:?}", editor.file_requests);
     assert!(editor.read().ends_with("    2| edited\n    3| three\n"));
     assert_eq!(editor.bytes(), b"disk\n");

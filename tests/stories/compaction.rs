@@ -55,7 +55,7 @@ fn a_full_window_is_compacted_before_the_next_request() {
     assert_eq!(requests[1]["tools"], requests[2]["tools"]);
     let last = text(&requests[3]);
     assert!(last.contains("Never touch b.txt.") && last.contains("Keep b.txt as it is."), "{last}");
-    assert!(last.contains("Project folder: ") && last.contains("Go on."), "{last}");
+    assert!(last.contains("Working folder: ") && last.contains("Go on."), "{last}");
     assert!(last.len() < 20_000, "{} bytes are left", last.len());
     let states = agent.updates_of("compaction_update");
     let words: Vec<_> = states.iter().map(|it| it["status"].as_str().unwrap()).collect();
@@ -380,6 +380,7 @@ fn many_steps(first_line: fn(usize) -> usize) -> TestAgent {
         .model(json!(script))
         .file("big.txt", &line.repeat(600))
         .variable("TURNWRIGHT_CONTEXT_WINDOW", "16000")
+        .own_file("config/config.toml", "[agent]\ntools = \"all\"\n")
         .start();
     assert_eq!(agent.turn("Never touch b.txt. Read all of big.txt."), "end_turn");
     agent

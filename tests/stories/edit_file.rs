@@ -8,7 +8,7 @@ use turnwright_testing::cards;
 use crate::agent::{TestAgent, calls, says};
 
 fn edit(path: &str, old: &str, new: &str) -> Value {
-    json!({ "path": path, "edits": [{ "old_text": old, "new_text": new }] })
+    json!({ "path": path, "old_string": old, "new_string": new })
 }
 
 /// Runs one more turn with one call, and returns the result of the call.
@@ -43,7 +43,12 @@ fn edits_are_applied_and_reported_with_the_new_lines() {
 #[test]
 fn argument_names_of_other_agents_are_accepted() {
     for arguments in [
-        json!({ "file_path": "a", "old_string": "x", "new_string": "y" }),
+        json!({ "path": "a", "old_string": "x", "new_string": "y" }),
+        json!({ "file_path": "a", "old_string": "x", "new_string": "y", "replace_all": false }),
+        json!({ "filePath": "a", "oldString": "x", "newString": "y" }),
+        json!({ "path": "a", "old_text": "x", "new_text": "y" }),
+        json!({ "path": "a", "search": "x", "replace": "y" }),
+        json!({ "path": "a", "edits": { "old_string": "x", "new_string": "y" } }),
         json!({ "path": "a", "edits": [{ "old_str": "x", "new_str": "y" }] }),
         json!({ "path": "a", "edits": [{ "oldText": "x", "newText": "y", "replaceAll": null }] }),
         json!({ "path": "a", "edits": "[{\"old_text\": \"x\", \"new_text\": \"y\"}]" }),
@@ -60,14 +65,14 @@ fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
     let both = json!({ "path": "a.txt", "edits": [
         { "old_text": "two", "new_text": "2" }, { "old_text": "three", "new_text": "3" } ] });
     for (arguments, expected) in [
-        (both, "Edit 2 of 2: old_text not found in a.txt."),
-        (edit("a.txt", "one", "x"), "old_text matches 2 places: lines 1, 3. Add surrounding lines"),
-        (edit("a.txt", "", "x"), "old_text is empty. To create, replace or append"),
-        (edit("a.txt", "two", "two"), "old_text and new_text are the same"),
+        (both, "Edit 2 of 2: old_string not found in a.txt."),
+        (edit("a.txt", "one", "x"), "old_string matches 2 places: lines 1, 3. Add surrounding"),
+        (edit("a.txt", "", "x"), "old_string is empty. To create, replace or append"),
+        (edit("a.txt", "two", "two"), "old_string and new_string are the same"),
         (edit("a.txt", "two", "# ... rest of file unchanged"), "stands for lines that were left"),
-        (edit("b.txt", "two", "x"), "b.txt does not exist. Nothing was written. Similar names: "),
-        (json!({ "path": "a.txt", "edits": [] }), "edits is empty"),
-        (json!({ "path": "a.txt" }), "edits is empty"),
+        (edit("b.txt", "two", "x"), "exist. Nothing was written. Similar names: a.txt."),
+        (json!({ "path": "a.txt", "edits": [] }), "give both old_string and new_string"),
+        (json!({ "path": "a.txt", "old_string": "one" }), "give both old_string and new_string"),
     ] {
         let result = again(&mut agent, "edit_file", &arguments);
         assert!(result.contains(expected), "{arguments}: {result}");
@@ -139,4 +144,17 @@ fn an_edit_that_does_not_match_reveals_no_secret() {
         assert!(!format!("{result}{patched}").contains("secret-0"), "{result}\n{patched}");
     }
     assert_eq!(cards::questions(&agent), 0);
+}
+
+#[test]
+fn a_failed_edit_of_a_short_file_shows_it() {
+    let builder = TestAgent::builder().file("a.py", "x = 1\ny = 2\n");
+    let mut agent = builder.file("long.py", &"z = 3\n".repeat(61)).start();
+    let shown = "\nThe file is now:\n    1| x = 1\n    2| y = 2";
+    for (old, new) in [("x = 7", "x = 8"), ("x = 1", "x = 1")] {
+        let result = again(&mut agent, "edit_file", &edit("a.py", old, new));
+        assert!(result.contains("Nothing was written.") && result.ends_with(shown), "{result}");
+    }
+    let result = again(&mut agent, "edit_file", &edit("long.py", "x = 7", "x = 8"));
+    assert!(!result.contains("The file is now:"), "{result}");
 }

@@ -56,6 +56,24 @@ fn a_command_with_entities_of_html_is_shown_and_judged_as_it_is_meant() {
 }
 
 #[test]
+fn a_word_for_the_working_folder_in_front_of_a_path_is_left_out_and_said() {
+    let builder = TestAgent::builder().file("a.py", "x = 1\n").file("src/b.py", "y = 2\n");
+    let mut agent = builder.permission("allow_once").start();
+    let read = again(&mut agent, "read_file", &json!({ "path": "project/a.py" }));
+    assert!(read.contains("[File: a.py | Lines: 1]\n    1| x = 1\n"), "{read}");
+    let note = "[project/a.py was taken for a.py: paths are relative to the working folder.]";
+    assert!(read.contains(note), "{read}");
+    let edit = json!({ "path": "workspace/src/b.py", "old_string": "2", "new_string": "3" });
+    let edited = again(&mut agent, "edit_file", &edit);
+    assert!(edited.starts_with("Applied 1 edit to src/b.py"), "{edited}");
+    assert_eq!(agent.read("src/b.py"), "y = 3\n");
+    // A new folder may be meant.
+    again(&mut agent, "write_file", &json!({ "path": "app/a.py", "content": "z = 4\n" }));
+    assert_eq!(agent.read("app/a.py"), "z = 4\n");
+    assert_eq!(agent.read("a.py"), "x = 1\n");
+}
+
+#[test]
 fn a_slash_of_an_input_method_and_other_letters_run_the_command() {
     let mut agent = TestAgent::builder()
         .file(".turnwright/commands/部署.md", "部署到 $1\n")

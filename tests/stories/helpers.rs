@@ -119,7 +119,7 @@ fn a_helper_starts_with_its_task_and_without_the_conversation() {
     let body = &requests_about(&agent, "find it")[0];
     let text = body["messages"].to_string();
     assert!(!text.contains("a secret of the conversation"), "{text}");
-    for part in ["You are a helper", "Use tabs.", "Project folder: ", "Mode: ask"] {
+    for part in ["You are a helper", "Use tabs.", "Working folder: ", "Mode: ask"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(tool_names(body), ["find_files", "grep", "list_dir", "read_file", "web_fetch"]);

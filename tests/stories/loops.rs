@@ -211,3 +211,21 @@ fn edits_that_are_made_and_undone_again_and_again_are_a_circle() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert!(agent.text().contains("had only results that it had before"), "{}", agent.text());
 }
+
+#[test]
+fn the_second_failure_of_a_kind_has_a_hint_unless_the_settings_say_no() {
+    let read = |path: &str| calls("exec_output", &json!({ "id": path }));
+    for (settings, hints) in [("", 1), ("[agent]\nhints = false\n", 0)] {
+        let replies = json!([read("p7"), read("p8"), read("p9"), says("Done.")]);
+        let builder = TestAgent::builder().own_file("config/config.toml", settings);
+        let mut agent = builder.model(replies).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        cards::check(&agent);
+        let results = cards::results(&agent, 3);
+        let told: Vec<_> = results
+            .iter()
+            .map(|result| result.matches("[This failed for the same reason before.").count())
+            .collect();
+        assert_eq!(told, [0, hints, 0], "{results:?}");
+    }
+}

@@ -14,6 +14,7 @@
 )]
 
 mod agent;
+mod alone;
 mod arguments;
 mod ask_user;
 mod asking;
@@ -80,6 +81,7 @@ mod sessions_folders;
 mod sessions_list;
 mod side_by_side;
 mod skills;
+mod small_model;
 mod small_window;
 mod slash_commands;
 mod socket_agent;

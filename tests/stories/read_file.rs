@@ -217,7 +217,8 @@ fn a_batch_lists_folders_and_continues_after_files_that_cannot_be_read() {
     assert_eq!(parts[0], format!("[File: {bad} | Error: {why}]"));
     assert_eq!(parts[1], "[File: zero | binary, 1 bytes]\nFirst bytes: 00");
     assert_eq!(parts[2], "[Folder: folder]\nsub/\nx (2 B)");
-    assert_eq!(parts[3], "[File: none | Error: does not exist]");
+    let missing = "[File: none | Error: does not exist]\nHere are: ";
+    assert!(parts[3].starts_with(missing) && parts[3].contains("folder/"), "{result}");
     assert!(parts[4].ends_with("    3| three\n"), "{result}");
     let card = cards::card_text(&cards::card(&agent, 0));
     assert!(card.contains(why) && card.contains("three"), "{card}");
@@ -309,7 +310,9 @@ fn paths_may_be_relative_absolute_or_with_dots_and_through_links_inside() {
     let good = if cfg!(unix) { "sub/good" } else { r"sub\..\a.txt" };
     for path in ["a.txt", "./a.txt", "sub/../a.txt", good, &absolute] {
         let result = cards::run_each(&mut agent, "read_file", &[json!({ "path": path })]).remove(0);
-        assert!(result.starts_with(&format!("[File: {path} | Lines: 3]\n")), "{path}: {result}");
+        // The model reads the names of the project's files as relative ones.
+        let name = if path == absolute { "a.txt" } else { path };
+        assert!(result.starts_with(&format!("[File: {name} | Lines: 3]\n")), "{path}: {result}");
     }
     assert_eq!(cards::questions(&agent), 0);
     let result =

@@ -7,6 +7,10 @@ use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
+/// The files of the project, as the model is told of them.
+const WHAT_IS_THERE: &str =
+    "There are 3 files here: 2 rs, 1 md.\nREADME.md\nsrc/main.rs\nsrc/run.rs\n";
+
 fn project() -> TestAgentBuilder {
     TestAgent::builder()
         .file(".gitignore", "*.log\n/build\n")
@@ -90,7 +94,10 @@ fn grep_without_a_match_explains_possible_reasons() {
         "No match in 3 files searched.\n2 hidden or ignored files match: set hidden=true to \
          include them.\n"
     );
-    assert_eq!(results[2], "No match: the glob `*.py` fits none of 3 files.\n");
+    assert_eq!(
+        results[2],
+        format!("No match: the glob `*.py` fits none of 3 files.\n{WHAT_IS_THERE}")
+    );
     assert!(results[3].contains("`\\|` means the character itself"), "{}", results[3]);
     let literal = &results[4];
     assert!(literal.starts_with("[`main(` is no valid regular expression (unclosed"), "{literal}");
@@ -101,6 +108,23 @@ fn grep_without_a_match_explains_possible_reasons() {
     assert!(results[7].contains("`[` is not a valid glob"), "{}", results[7]);
     assert_eq!(results[8], "grep needs a `pattern`. Nothing was searched.");
     assert_eq!(cards::card(&agent, 8)["status"], "failed");
+}
+
+#[test]
+fn grep_without_a_match_in_the_files_of_a_glob_shows_what_matches_elsewhere() {
+    let mut agent = project().start();
+    let all = [
+        json!({ "pattern": "run", "glob": "src/**/*.ts" }),
+        json!({ "pattern": "Run it", "glob": "*.rs" }),
+    ];
+    let results = cards::run_each(&mut agent, "grep", &all);
+    let without = "Without the glob:\nsrc/main.rs:2:     run();\nsrc/run.rs:1: pub fn run() {\n\
+                   src/run.rs:4: // run again\n[3 matches in 2 files; leave out the glob for \
+                   all]\n";
+    assert!(results[0].starts_with("No match: the glob `src/**/*.ts` fits none of 3 files.\n"));
+    assert!(results[0].ends_with(without), "{}", results[0]);
+    assert!(results[1].starts_with("No match in 2 files searched.\n"), "{}", results[1]);
+    assert!(results[1].contains("Without the glob:\nREADME.md:1: Run it.\n"), "{}", results[1]);
 }
 
 #[test]
@@ -223,11 +247,11 @@ fn find_files_without_a_match_explains_possible_reasons() {
     assert_eq!(
         cards::run_each(&mut agent, "find_files", &all),
         [
-            "No match among 3 files.\n",
+            format!("No match among 3 files.\n{WHAT_IS_THERE}").as_str(),
             "No match among 3 files.\n1 hidden or ignored file matches: set hidden=true to \
              include them.\n",
             "No match among 3 files.\nSimilar names: src/main.rs\n",
-            "none does not exist.",
+            "none does not exist. Here are: README.md, app.log, build/, src/.",
             "README.md is not a folder.",
             "find_files needs a `glob`. Nothing was searched.",
         ]

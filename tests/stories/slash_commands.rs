@@ -126,7 +126,7 @@ fn r_cmd_2_clear_discards_the_conversation_and_status_shows_it() {
     assert_eq!(agent.model_transcript(1), ["user which number?"]);
     // The first prompt after `/clear` gets the same context as the first prompt of a session.
     let body = agent.model_request(1).to_string();
-    assert!(body.contains("Project folder"), "{body}");
+    assert!(body.contains("Working folder"), "{body}");
 }
 
 #[test]

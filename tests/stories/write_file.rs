@@ -216,3 +216,25 @@ fn the_home_folder_is_not_a_folder_named_tilde() {
     let names = fs::read_dir(agent.workspace()).unwrap().map(|it| it.unwrap().file_name());
     assert_eq!(names.collect::<Vec<_>>(), ["a"]);
 }
+
+#[test]
+fn the_same_append_twice_is_written_once_and_told_what_is_there() {
+    let append = json!({ "path": "a.txt", "content": "two\nthree\n", "mode": "append" });
+    let other = json!({ "path": "a.txt", "content": "four\n", "mode": "append" });
+    let mut agent = TestAgent::builder().file("a.txt", "one\n").permission("allow_once").start();
+    let mut results = Vec::new();
+    for arguments in [&append, &append, &other, &append] {
+        agent.model().push(calls("write_file", arguments)).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        results.push(cards::turn(&mut agent));
+    }
+    let told = "[a.txt has this already; nothing changed. It has now 3 lines, the last is: three]";
+    assert_eq!(results[1], told);
+    assert_eq!(agent.read("a.txt"), "one\ntwo\nthree\nfour\ntwo\nthree\n");
+    for _ in 0..2 {
+        agent.model().push(calls("write_file", &write("b.txt", "x\n"))).unwrap();
+        agent.model().push(says("Done.")).unwrap();
+        results.push(cards::turn(&mut agent));
+    }
+    assert!(results[5].starts_with("[b.txt has this already; nothing changed."), "{}", results[5]);
+}

@@ -271,8 +271,8 @@ impl Intent {
             Intent::Search { what } => Some(("grep", json!({ "pattern": what, "literal": true }))),
             Intent::Find { glob } => Some(("find_files", json!({ "glob": glob }))),
             Intent::Replace { path, old, new } => {
-                let edits = json!([{ "old_text": old, "new_text": new }]);
-                Some(("edit_file", json!({ "path": path, "edits": edits })))
+                let arguments = json!({ "path": path, "old_string": old, "new_string": new });
+                Some(("edit_file", arguments))
             }
             Intent::Fetch { url } => Some(("web_fetch", json!({ "url": url }))),
             Intent::Write { path, content } => {
@@ -448,7 +448,7 @@ mod tests {
         check("find the answer", r#"grep {"pattern":"the answer","literal":true}"#);
         check(
             "replace hello with 'good bye' in notes.txt",
-            r#"edit_file {"path":"notes.txt","edits":[{"old_text":"hello","new_text":"good bye"}]}"#,
+            r#"edit_file {"path":"notes.txt","old_string":"hello","new_string":"good bye"}"#,
         );
         check("fetch https://example.org/a", r#"web_fetch {"url":"https://example.org/a"}"#);
         check(

@@ -84,7 +84,7 @@ pub fn json_error_text(text: &str, error: &Error) -> String {
     }
 }
 
-/// Translates the message of a parser about the value at this place, such as `edits[0].old_text`; the
+/// Translates the message of a parser about the value at this place, such as `edits[0].old_string`; the
 /// place of the whole document is empty.
 pub fn field_error_text(place: &str, message: &str) -> String {
     let subject = if place.is_empty() { "the value".to_owned() } else { format!("`{place}`") };

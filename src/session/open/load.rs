@@ -247,14 +247,16 @@ impl SessionHost {
         let log = SessionLog::new(self.store().clone(), id.clone());
         let mut env = self.tool_env(id, roots, policy, confinement, settings, client);
         env.log = log;
+        env.is_alone = loaded.work.alone;
         let agent = &env.shared.settings.agent;
+        let name = agent.usable_name();
         let host = Arc::clone(self);
         Conversation {
             spending: SharedSpending::default(),
             queue: Arc::default(),
             cancellable: CancellableCalls::default(),
             find_model: Arc::new(move |name: &str| host.model_named(name)),
-            system_prompt: system_prompt(agent.usable_name(), agent.system_prompt.as_deref()),
+            system_prompt: system_prompt(name, agent.system_prompt.as_deref(), loaded.work.alone),
             selection: SharedModelSelection::new(model, effort),
             tools: Arc::new(Toolbox::new(Arc::clone(&self.tools))),
             env: Arc::new(env),

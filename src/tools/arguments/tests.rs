@@ -34,10 +34,10 @@ struct SampleArgs {
 struct SampleEdit {
     /// Before
     #[serde(alias = "gone")]
-    old_text: String,
+    old_string: String,
     /// After
     #[serde(default)]
-    new_text: String,
+    new_string: String,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -71,7 +71,7 @@ fn describe_parsed(args: Value) -> String {
             let edits: Vec<_> = args
                 .edits
                 .iter()
-                .map(|edit| format!("{}>{}", edit.old_text, edit.new_text))
+                .map(|edit| format!("{}>{}", edit.old_string, edit.new_string))
                 .collect();
             let mut text = format!("{} {}", args.path, edits.join(","));
             if let Some(times) = args.times {
@@ -97,7 +97,7 @@ fn describe_parsed(args: Value) -> String {
 
 #[test]
 fn harmless_mistakes_are_repaired() {
-    let edits = json!([{ "old_text": "x", "new_text": "y" }]);
+    let edits = json!([{ "old_string": "x", "new_string": "y" }]);
     for (arguments, expected) in [
         (json!({ "path": "a", "edits": edits }), "a x>y"),
         // Wrong types of values.
@@ -115,19 +115,23 @@ fn harmless_mistakes_are_repaired() {
         (json!({ "path": 5, "edits": [] }), "5 "),
         (json!({ "path": ["a"], "edits": edits }), "a x>y"),
         (
-            json!({ "path": "a", "edits": [{ "old_text": "x", "new_text": { "b": [] } }] }),
+            json!({ "path": "a", "edits": [{ "old_string": "x", "new_string": { "b": [] } }] }),
             "a x>{\n  \"b\": []\n}",
         ),
         // Other names.
         (json!({ "file_path": "a", "edits": edits }), "a x>y"),
         (json!({ "filePath": "a", "edits": edits, "repeat": 2 }), "a x>y ×2"),
-        (json!({ "path": "a", "edits": [{ "oldText": "x", "newString": "y" }] }), "a x>y"),
+        (json!({ "path": "a", "edits": [{ "oldString": "x", "newText": "y" }] }), "a x>y"),
         (json!({ "path": "a", "edits": [{ "search": "x", "replace": "y" }] }), "a x>y"),
-        (json!({ "file_path": "a", "old_string": "x", "new_string": "y" }), "a x>y"),
+        (json!({ "file_path": "a", "old_text": "x", "new_text": "y" }), "a x>y"),
         // Unknown arguments are reported.
         (json!({ "path": "a", "edits": edits, "foo": 1, "bar": null }), "a x>y -foo"),
         (json!({ "path": "a", "file": "b", "edits": edits }), "a x>y -file"),
-        (json!({ "path": "a", "edits": [{ "old_text": "x", "line": 1 }] }), "a x> -edits[0].line"),
+        (json!({ "path": "a", "edits": edits, "timess": 2 }), "a x>y -timess, did you mean times?"),
+        (
+            json!({ "path": "a", "edits": [{ "old_string": "x", "line": 1 }] }),
+            "a x> -edits[0].line",
+        ),
     ] {
         assert_eq!(describe_parsed(arguments.clone()), expected, "{arguments}");
     }
@@ -146,8 +150,8 @@ fn ambiguous_arguments_are_rejected() {
         (json!({}), "`path` is missing, there is nothing"),
         (json!({ "path": ["a", "b"], "edits": edits }), "`path` must be text, not [\"a\",\"b\"]"),
         (
-            json!({ "path": "a", "edits": [{ "old_text": { "a": 1 } }] }),
-            "`edits[0].old_text` must be text, not {\"a\":1}",
+            json!({ "path": "a", "edits": [{ "old_string": { "a": 1 } }] }),
+            "`edits[0].old_string` must be text, not {\"a\":1}",
         ),
         (json!({ "path": null, "edits": edits }), "`path` must be text, not null"),
         (json!({ "path": "a", "edits": "x" }), "`edits` must be a list, not \"x\""),
@@ -155,7 +159,7 @@ fn ambiguous_arguments_are_rejected() {
             json!({ "path": "a", "edits": [{ "gone": "x" }], "times": "three" }),
             "`times` must be a whole number",
         ),
-        (json!({ "path": "a", "edits": [{}] }), "`edits[0].old_text` is missing"),
+        (json!({ "path": "a", "edits": [{}] }), "`edits[0].old_string` is missing"),
         (
             json!({ "path": "a", "edits": edits, "times": "three" }),
             "`times` must be a whole number, not \"three\"",

@@ -679,12 +679,15 @@ mod tests {
     #[test]
     fn each_edit_is_shown_with_the_text_that_it_replaces() {
         let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
-        arguments.push(r#"{"path": "a", "edits": [{"old_text": "x", "new_text": "1\n2"}, {"#);
+        arguments.push(r#"{"path": "a", "edits": [{"old_string": "x", "new_string": "1\n2"}, {"#);
         let long =
             |lines, text, old| Some(LongValue { role: ArgumentRole::NewText, lines, text, old });
         assert_eq!(arguments.long(), long(2, Some("1\n2"), Some("x")));
-        arguments.push(r#""old_string": "y\n", "new_string": "3"#);
+        arguments.push(r#""old_text": "y\n", "new_text": "3"#);
         assert_eq!(arguments.long(), long(3, Some("3"), Some("y\n")));
+        let mut arguments = PartialArguments::new(COMMON_ARGUMENTS);
+        arguments.push(r#"{"path": "a", "old_string": "x", "new_string": "1\n2"#);
+        assert_eq!(arguments.long(), long(2, Some("1\n2"), Some("x")));
     }
 
     #[test]

@@ -137,8 +137,8 @@ pub(super) fn refusal() -> ToolRefusal {
     ToolRefusal::new(
         "Nothing was done. The arguments contain a [hidden:…] that stands for a secret which you were \
          not shown, and would take its place. Leave it out: change only the text around it, with an \
-         edit whose old_text ends before it or begins after it, or with a command that does not name \
-         the secret. If the secret itself must change, ask the user.",
+         edit whose old_string ends before it or begins after it, or with a command that does not \
+         name the secret. If the secret itself must change, ask the user.",
         "Not done: the model was not shown a secret here and would have written a placeholder in its \
          place",
     )

@@ -523,13 +523,13 @@ mod tests {
 
     #[test]
     fn what_the_first_prompt_brought_is_kept_without_its_mode() {
-        let context = "Project folder: /w\nMode: ask (asks)\n".to_owned();
+        let context = "Working folder: /w\nMode: ask (asks)\n".to_owned();
         let parts = vec![PromptPart::Text("hi".to_owned()), PromptPart::Context(context)];
         let first = Arc::new(Message::User(UserMessage::new(parts)));
         let facts = "Mode: auto (all)\nFiles read: a, b\n";
         let new = replacement(&[first], &limits(1_000), None, None, facts);
         let text = new.render();
-        assert!(text.contains("Project folder: /w") && !text.contains("Mode: ask"), "{text}");
+        assert!(text.contains("Working folder: /w") && !text.contains("Mode: ask"), "{text}");
         assert!(text.contains(NO_SUMMARY.trim_end()), "{text}");
         assert_eq!(files_read_before(&Message::User(new)), Some("a, b"));
     }

@@ -23,6 +23,8 @@ use line_changes::{LineChange, LineCounts};
 use matching::{MatchError, MatchQuery};
 
 const MAX_EDITS: usize = 200;
+/// The argument of `edit_file` with the text that is replaced.
+const OLD_NAME: &str = "old_string";
 /// The longest old or new text of an edit, in bytes.
 const MAX_EDIT_BYTES: usize = 8 * 1024 * 1024;
 /// The largest text that an edit may produce, in bytes, unless it was larger before.
@@ -197,7 +199,7 @@ impl EditError {
     /// The error message for the model. `name` is the file, `of` the number of edits.
     pub fn explain(&self, name: &str, of: usize) -> String {
         let hint = "Add surrounding lines to make it unique or set replace_all.";
-        let why = self.kind.explain(name, "old_text", hint);
+        let why = self.kind.explain(name, OLD_NAME, hint);
         if of > 1 { format!("Edit {} of {of}: {why}", self.index + 1) } else { why }
     }
 }
@@ -208,19 +210,19 @@ impl EditErrorKind {
     fn explain(&self, name: &str, old_name: &str, hint: &str) -> String {
         let why = match self {
             EditErrorKind::NoEdits => {
-                "edits is empty: give at least one old_text and new_text.".to_owned()
+                "Nothing to replace: give both old_string and new_string.".to_owned()
             }
             EditErrorKind::TooManyEdits => format!(
                 "more than {MAX_EDITS} edits in one call: make several calls, or use write_file."
             ),
-            EditErrorKind::TooLong => "old_text or new_text is longer than 8 MiB.".to_owned(),
+            EditErrorKind::TooLong => "old_string or new_string is longer than 8 MiB.".to_owned(),
             EditErrorKind::EmptyOldText => {
-                "old_text is empty. To create, replace or append to a file use \
-                              write_file; to insert, quote a line beside and repeat it in new_text."
+                "old_string is empty. To create, replace or append to a file use \
+                              write_file; to insert, quote a line beside, repeated in new_string."
                     .to_owned()
             }
-            EditErrorKind::NoChange if old_name == "old_text" => {
-                "old_text and new_text are the same; nothing would change.".to_owned()
+            EditErrorKind::NoChange if old_name == OLD_NAME => {
+                "old_string and new_string are the same; nothing would change.".to_owned()
             }
             EditErrorKind::NoChange => format!("{old_name} would change nothing in {name}."),
             EditErrorKind::Placeholder { line } => format!(

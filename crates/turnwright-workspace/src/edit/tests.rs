@@ -212,7 +212,7 @@ fn what_is_only_similar_is_shown_and_not_changed() {
     let text = "fn a() {\n    let total = count + 1;\n    total\n}\n";
     let error = one(text, "    let total = count + 2;\n    total\n", "x\n").unwrap_err();
     let told = error.explain("src/a.rs", 1);
-    assert!(told.starts_with("old_text not found in src/a.rs. Closest: lines 2–3 (9"), "{told}");
+    assert!(told.starts_with("old_string not found in src/a.rs. Closest: lines 2–3 (9"), "{told}");
     let pair = "First difference, line 2: file has \"····let total = count + 1;\" you sent \
                 \"····let total = count + 2;\".";
     assert!(told.contains(pair), "{told}");
@@ -238,7 +238,7 @@ fn edits_are_made_in_order_and_all_or_none() {
     assert_eq!(error.index, 1);
     let told = error.explain("f", 2);
     assert!(
-        told.starts_with("Edit 2 of 2: old_text not found in f. It was there before"),
+        told.starts_with("Edit 2 of 2: old_string not found in f. It was there before"),
         "{told}"
     );
 }

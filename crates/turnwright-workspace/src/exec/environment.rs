@@ -73,6 +73,11 @@ pub(super) const NONINTERACTIVE_VARIABLES: &[(&str, &str)] = &[
     ("VISUAL", "true"),
     ("DEBIAN_FRONTEND", "noninteractive"),
     ("PYTHONUNBUFFERED", "1"),
+    ("PIP_NO_INPUT", "1"),
+    ("PIP_PROGRESS_BAR", "off"),
+    ("TQDM_DISABLE", "1"),
+    ("CARGO_TERM_PROGRESS_WHEN", "never"),
+    ("GH_PROMPT_DISABLED", "1"),
     ("npm_config_update_notifier", "false"),
     ("TURNWRIGHT", "1"),
 ];

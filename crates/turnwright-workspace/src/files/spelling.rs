@@ -27,6 +27,10 @@ const OPENING: &[char] = &['(', '[', '{'];
 const ESCAPED: &[char] =
     &[' ', ')', ']', '}', '\'', '"', '&', ';', '$', '!', '#', '*', '?', '<', '>', '|', '`'];
 
+/// Words for the working folder that models put in front of a path. The last one is also a usual name of a new folder.
+const FOLDER_WORDS: [&str; 4] = ["project", "workspace", "repo", NEW_FOLDER];
+const NEW_FOLDER: &str = "app";
+
 impl Files {
     /// Finds what a path argument means: the path, with the lines that the argument names as well, and a note about
     /// other names that look the same. Returns `None` if something has exactly that name. `may_be_new` is true if
@@ -44,13 +48,22 @@ impl Files {
             return Some((found.clone(), None));
         }
         let mut twins = Vec::new();
-        for link in all {
+        for link in &all {
             if let Some(path) = self.similar_path(&link.path, may_be_new, &mut twins) {
                 let is_shown = resemblance(&link.path, &path).is_some();
                 let [sent, shown] = [&link.path, &path].map(|path| with_code_points(path));
                 let note = format!("[{sent} was taken for {shown}, which looks the same.]");
-                let link = FileLink { path, ..link };
+                let link = FileLink { path, ..link.clone() };
                 return Some((link, is_shown.then_some(note)));
+            }
+        }
+        for link in all.into_iter().filter(|_| twins.is_empty()) {
+            if let Some(path) = self.without_folder_word(&link.path, may_be_new) {
+                let [sent, meant] = [&link.path, &path].map(|path| with_code_points(path));
+                let note = format!(
+                    "[{sent} was taken for {meant}: paths are relative to the working folder.]"
+                );
+                return Some((FileLink { path, ..link }, Some(note)));
             }
         }
         let link = links.next_back().unwrap_or_else(|| plain_link(self.name_of_new(&spellings)));
@@ -60,6 +73,38 @@ impl Files {
             "[⚠ {path} looks like {others}, and is another name. Names can be given as they are written here.]"
         );
         Some((link, (!twins.is_empty()).then_some(note)))
+    }
+
+    /// The path without the working folder's own name, or a word for it, with which it begins and leads nowhere.
+    /// `None` unless something is there. The path of a new file is one of a file that the model knows, or in a folder
+    /// that is there.
+    fn without_folder_word(&self, path: &str, may_be_new: bool) -> Option<String> {
+        let roots = &self.roots;
+        let mut parts = Path::new(path).components();
+        let first = parts.find(|part| !matches!(part, Component::CurDir | Component::RootDir))?;
+        let word = first.as_os_str().to_str()?;
+        let is_own_name = roots.cwd().file_name().is_some_and(|name| name == word);
+        let is_plain = parts.clone().all(|part| matches!(part, Component::Normal(_)));
+        let is_word = is_own_name || FOLDER_WORDS.contains(&word);
+        if !is_word || !is_plain || !roots.can_look_at(path) {
+            return None;
+        }
+        let root = if Path::new(path).has_root() { "/" } else { "" };
+        if roots.has_entry(&format!("{root}{word}")) {
+            return None;
+        }
+        let rest = parts.as_path();
+        let meant = rest.to_str().map(|rest| if rest.is_empty() { "." } else { rest })?;
+        let is_there = roots.has_entry(meant);
+        let is_meant = match rest.parent() {
+            _ if !may_be_new => is_there,
+            _ if is_there => self.seen.contains(&roots.resolve(meant).path),
+            Some(folder) if word != NEW_FOLDER => {
+                folder.to_str().is_some_and(|folder| roots.has_entry(folder))
+            }
+            _ => false,
+        };
+        is_meant.then(|| meant.to_owned())
     }
 
     /// The path of something that does not exist yet.
@@ -143,6 +188,21 @@ impl Roots {
     fn has_entry(&self, path: &str) -> bool {
         let at = self.real_cwd().join(path);
         !path.is_empty() && self.can_look_at(path) && at.symlink_metadata().is_ok()
+    }
+
+    /// The path of something that is in the working folder relative to it, if it is absolute and plain. As a relative
+    /// one it means the same, whoever reads it.
+    pub fn below_cwd(&self, path: &str) -> Option<String> {
+        let whole = Path::new(path);
+        let rest = whole.strip_prefix(self.cwd()).or_else(|_| whole.strip_prefix(self.real_cwd()));
+        let rest = rest.ok().filter(|_| whole.is_absolute())?;
+        if rest.as_os_str().is_empty() {
+            return Some(".".to_owned());
+        }
+        let name = rest.to_str().filter(|name| !name.ends_with(['\n', '\r']))?;
+        let mut parts = rest.components();
+        let is_plain = parts.all(|part| matches!(part, Component::Normal(name) if name != "~"));
+        (is_plain && self.has_entry(name)).then(|| name.to_owned())
     }
 
     /// True if the disk may be asked about a path. It knows nothing of folders that were described.
@@ -251,6 +311,21 @@ pub(super) fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the nearest folder above a path that does not exist, and the names of what is there, those of folders with
+/// a slash. Hidden entries are left out. Blocks.
+pub(super) fn entries_near(path: &Path) -> Option<(PathBuf, Vec<String>)> {
+    let folder = path.ancestors().skip(1).find(|folder| folder.is_dir())?;
+    let entries = fs::read_dir(folder).ok()?.take(MAX_SIBLINGS).filter_map(Result::ok);
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        Some(format!("{name}{}", if is_folder { "/" } else { "" }))
+    });
+    let mut names: Vec<_> = named.collect();
+    names.sort();
+    Some((folder.to_path_buf(), names))
+}
+
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {
     let name = plain_name(path.file_name().unwrap_or_default());
     let Ok(entries) = fs::read_dir(path.parent().unwrap_or(Path::new("/"))) else {
@@ -354,6 +429,36 @@ mod tests {
     }
 
     #[test]
+    fn a_word_for_the_working_folder_that_leads_nowhere_is_left_out() {
+        let (folder, files) = files(&["a.py", "src/b.py", "repo/c.py"]);
+        let own = folder.path().file_name().unwrap().to_str().unwrap();
+        let with_own_name = format!("{own}/a.py");
+        let from_the_root = format!("/{own}/src/b.py");
+        for (sent, may_be_new, path) in [
+            ("project/a.py", false, "a.py"),
+            ("./project/src/b.py", false, "src/b.py"),
+            (with_own_name.as_str(), false, "a.py"),
+            (from_the_root.as_str(), false, "src/b.py"),
+            ("project", false, "."),
+            ("app/a.py", false, "a.py"),
+            ("project/src/new.py", true, "src/new.py"),
+            // Something else is there, or nothing.
+            ("repo/a.py", false, "repo/a.py"),
+            ("project/none.py", false, "project/none.py"),
+            ("project/../a.py", false, "project/../a.py"),
+            ("other/a.py", false, "other/a.py"),
+            // A new file may be meant.
+            ("project/a.py", true, "project/a.py"),
+            ("project/new.py", true, "project/new.py"),
+            ("app/src/new.py", true, "app/src/new.py"),
+        ] {
+            let (link, note) = files.meant_path(sent, may_be_new).unwrap();
+            assert_eq!(link.path, path, "{sent}");
+            assert_eq!(note.is_some(), sent != path, "{sent}");
+        }
+    }
+
+    #[test]
     fn paths_of_windows_and_names_that_git_quotes_mean_the_files_that_are_here() {
         let (folder, files) =
             files(&["src/main.rs", "中文/文件 1.md", "odd\\name", "new/x", "a (b)/c d.txt"]);
@@ -382,6 +487,16 @@ mod tests {
             assert_eq!(files.meant_path(sent, may_be_new).unwrap().0.path, path, "{sent}");
         }
         assert_eq!(files.meant_path("odd\\name", true), None);
+        for (path, expected) in [
+            (format!("{at}/src/main.rs"), Some("src/main.rs")),
+            (at.to_owned(), Some(".")),
+            (format!("{at}/src/../odd\\name"), None),
+            (format!("{at}/none"), None),
+            (format!("{at}x/src"), None),
+            ("src/main.rs".to_owned(), None),
+        ] {
+            assert_eq!(files.roots().below_cwd(&path).as_deref(), expected, "{path}");
+        }
         assert_eq!(files.meant_path(&format!("{at}/src/main.rs"), true), None);
     }
 

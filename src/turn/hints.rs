@@ -1,0 +1,233 @@
+//! Hints for the model in the results of its calls: the same failure again, a program that is still not there, commands
+//! that it waits long for, a limit that is nearly used up. Each is given at most once a turn.
+
+use std::collections::HashSet;
+
+use super::Turn;
+use turnwright_types::message::{AssistantMessage, Message, ToolMessage};
+use turnwright_types::update::COMMAND_TOOL;
+
+/// At most this many hints are given with the results of one answer.
+const MOST_HINTS: usize = 2;
+/// A command is long if it is waited for so many seconds.
+const LONG_SECONDS: f64 = 120.0;
+/// So many long commands, or so many seconds of all together, are worth a hint.
+const LONG_COMMANDS: usize = 2;
+const LONG_SUM: f64 = 420.0;
+/// The most words that tell one kind of failure from another.
+const MAX_WORDS: usize = 12;
+
+/// The beginnings of results that are decisions and no failures.
+const DECISIONS: [&str; 3] = ["The user ", "Cancelled", "Not executed"];
+/// Words of a line of output that tells of an error.
+const ERROR_WORDS: [&str; 5] = ["error", "exception", "failed", "no such file", "not found"];
+const QUOTES: [char; 3] = ['\'', '"', '`'];
+
+const SAME_FAILURE: &str =
+    "[This failed for the same reason before. Change the approach, not the details.]";
+const LONG_WAIT: &str = "[Long commands: use background=true and go on meanwhile.]";
+
+impl Turn {
+    /// Adds hints to the results of the last answer.
+    pub(super) fn add_hints(&mut self, results: &mut [ToolMessage]) {
+        if !self.conversation.work.hints {
+            return;
+        }
+        let Some(answer) = self.history.messages.last().cloned() else { return };
+        let Message::Assistant(AssistantMessage { calls, .. }) = answer.as_ref() else { return };
+        let mut left = MOST_HINTS;
+        for (call, result) in calls.iter().zip(results.iter_mut()) {
+            let tool = self.conversation.tools.find(&call.name);
+            let is_command = tool.is_ok_and(|tool| tool.name() == COMMAND_TOOL);
+            let hints = self.loops.hints.add(is_command, result.ok, &result.text);
+            for hint in hints.into_iter().take(left) {
+                left -= 1;
+                self.append_hint(result, &hint);
+            }
+        }
+        self.loops.hints.end_answer();
+        let now = self.share_spending();
+        let hint = self.meter.take_hint(now);
+        if let (Some(hint), Some(last)) = (hint, results.last_mut()) {
+            self.append_hint(last, &hint);
+        }
+    }
+
+    fn append_hint(&self, result: &mut ToolMessage, hint: &str) {
+        result.text = format!("{}\n{hint}", result.text.trim_end_matches('\n'));
+        self.conversation.log().replace_result(&result.call, result.text.clone());
+    }
+}
+
+/// The failures and waits of a turn so far.
+#[derive(Debug, Default)]
+pub(super) struct Hints {
+    /// The kinds of failures of earlier answers, and those of the current one, which the model has not seen yet.
+    failures: HashSet<String>,
+    new_failures: Vec<String>,
+    /// The programs and modules that were not found.
+    missing: HashSet<String>,
+    long_commands: usize,
+    /// The seconds for which commands were waited for.
+    waited: f64,
+    /// The hints that were given.
+    given: Vec<String>,
+}
+
+impl Hints {
+    /// Adds the result of a call, and returns the hints that it is worth.
+    fn add(&mut self, is_command: bool, ok: bool, text: &str) -> Vec<String> {
+        let mut hints = Vec::new();
+        if is_command && let Some(name) = missing_name(text) {
+            if self.missing.contains(name) {
+                hints.push(format!(
+                    "[{name} is not installed here. Do without it, or say that it is missing.]"
+                ));
+            } else {
+                self.missing.insert(name.to_owned());
+            }
+        }
+        if !ok && let Some(kind) = kind_of_failure(is_command, text) {
+            if self.failures.contains(&kind) {
+                hints.push(SAME_FAILURE.to_owned());
+            }
+            self.new_failures.push(kind);
+        }
+        if is_command && let Some(seconds) = seconds_waited(text) {
+            self.waited += seconds;
+            self.long_commands += usize::from(seconds >= LONG_SECONDS);
+            if self.long_commands >= LONG_COMMANDS || self.waited >= LONG_SUM {
+                hints.push(LONG_WAIT.to_owned());
+            }
+        }
+        hints.retain(|hint| !self.given.contains(hint));
+        self.given.extend(hints.iter().cloned());
+        hints
+    }
+
+    fn end_answer(&mut self) {
+        self.failures.extend(self.new_failures.drain(..));
+    }
+}
+
+/// The first sentence of a failure without numbers, paths and quoted words.
+fn kind_of_failure(is_command: bool, text: &str) -> Option<String> {
+    if DECISIONS.iter().any(|start| text.starts_with(start)) {
+        return None;
+    }
+    let line = if is_command {
+        text.lines().skip(1).find(|line| tells_of_error(line))?
+    } else {
+        text.lines().next()?
+    };
+    let sentence = line.split(". ").next()?;
+    let words: Vec<_> =
+        sentence.split_whitespace().filter(|word| is_plain(word)).take(MAX_WORDS).collect();
+    (words.len() > 1).then(|| words.join(" "))
+}
+
+fn tells_of_error(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ERROR_WORDS.iter().any(|word| line.contains(word))
+}
+
+/// Returns true unless a word is a number, a path or quoted.
+fn is_plain(word: &str) -> bool {
+    let bare = word.trim_end_matches(['.', ':', ',', ';', ')']);
+    !bare.contains(|char: char| {
+        char.is_ascii_digit() || "/\\.".contains(char) || QUOTES.contains(&char)
+    })
+}
+
+/// The program or module that a command has not found.
+fn missing_name(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| {
+        if let Some(before) = line.trim_end().strip_suffix(": command not found") {
+            return before.rsplit(": ").next();
+        }
+        let module = ["No module named ", "Cannot find module "];
+        let rest = module.iter().find_map(|words| line.split_once(*words))?.1;
+        let name = rest.trim_start_matches(QUOTES);
+        let end = name.find(|char: char| char.is_whitespace() || QUOTES.contains(&char));
+        let name = &name[..end.unwrap_or(name.len())];
+        // A file of the project is no dependency.
+        Some(name).filter(|name| !name.is_empty() && !name.starts_with(['.', '/']))
+    })
+}
+
+/// The seconds that a command was waited for, by the first line of its result, such as `[exit 0 · 1.5 s]`.
+fn seconds_waited(text: &str) -> Option<f64> {
+    let head = text.lines().next()?.strip_prefix('[')?.strip_suffix(" s]")?;
+    head.rsplit(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hints after each of these results, every one in an answer of its own.
+    fn hints(is_command: bool, ok: bool, results: &[&str]) -> Vec<Vec<String>> {
+        let mut book = Hints::default();
+        let mut found = Vec::new();
+        for text in results {
+            found.push(book.add(is_command, ok, text));
+            book.end_answer();
+        }
+        found
+    }
+
+    #[test]
+    fn the_same_kind_of_failure_is_told_once() {
+        let results = [
+            "old_string not found in a.py. Closest: line 3 (80 %).",
+            "a.py does not exist. Here are: b.py.",
+            "old_string not found in src/b.py. Closest: lines 5–7 (91 %).",
+            "old_string not found in a.py. Nothing there is like it.",
+        ];
+        let found = hints(false, false, &results);
+        assert_eq!(found, [vec![], vec![], vec![SAME_FAILURE.to_owned()], vec![]]);
+        let results = [
+            "[exit 1 · 0.5 s]\na.py:3: SyntaxError: invalid syntax\n",
+            "[exit 1 · 0.6 s]\nb.py:9: SyntaxError: invalid syntax\n",
+        ];
+        assert_eq!(hints(true, false, &results), [vec![], vec![SAME_FAILURE.to_owned()]]);
+        let rejected = "The user has rejected this. Do something else.";
+        assert_eq!(hints(false, false, &[rejected; 3]).concat(), [""; 0]);
+        assert_eq!(hints(false, true, &["1| an error", "1| an error"]).concat(), [""; 0]);
+    }
+
+    #[test]
+    fn failures_of_one_answer_are_not_repeated_yet() {
+        let mut book = Hints::default();
+        for _ in 0..2 {
+            assert_eq!(book.add(false, false, "a.py does not exist."), [""; 0]);
+        }
+        book.end_answer();
+        assert_eq!(book.add(false, false, "b.py does not exist."), [SAME_FAILURE]);
+    }
+
+    #[test]
+    fn what_is_missing_twice_is_told_once_with_its_name() {
+        let results = [
+            "[exit 127 · 0.1 s]\nbash: line 1: pytest: command not found\n",
+            "[exit 1 · 0.1 s]\nModuleNotFoundError: No module named 'numpy'\n",
+            "[exit 1 · 0.1 s]\nError: Cannot find module './local'\n",
+            "[exit 0 · 0.1 s]\nbash: line 1: pytest: command not found\nagain\n",
+            "[exit 0 · 0.1 s]\nbash: line 1: pytest: command not found\nagain\n",
+        ];
+        let found = hints(true, true, &results);
+        let told = "[pytest is not installed here. Do without it, or say that it is missing.]";
+        assert_eq!(found.concat(), [told]);
+        assert_eq!(found[3], [told]);
+    }
+
+    #[test]
+    fn long_commands_are_told_once() {
+        let long = "[still running as p2 after 120 s]\n";
+        assert_eq!(hints(true, true, &[long; 4]), [vec![], vec![LONG_WAIT], vec![], vec![]]);
+        let short = "[exit 0 · 100.0 s]\n";
+        assert_eq!(hints(true, true, &[short; 5]).concat(), [LONG_WAIT]);
+        let background = "[running in the background as p3]\n";
+        assert_eq!(hints(true, true, &[background; 5]).concat(), [""; 0]);
+    }
+}

@@ -116,8 +116,7 @@ impl Turn {
     }
 
     pub(super) fn is_edit(&self, name: &str) -> bool {
-        let view = self.conversation.tools.find(name).ok().and_then(|tool| tool.pending_view());
-        let kind = view.map(|view| view.kind);
+        let kind = self.conversation.tools.find(name).ok().and_then(|tool| tool.kind());
         matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
     }
 

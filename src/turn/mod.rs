@@ -6,12 +6,14 @@ mod answer;
 mod cache_guard;
 mod calls;
 mod checks;
+mod closing;
 pub(crate) mod fuzzing;
 mod helper;
 mod limits;
 mod loop_guard;
 mod next_step;
 mod prompt;
+mod proof;
 mod room;
 mod conversation;
 mod steering;
@@ -45,6 +47,7 @@ use checks::TurnChecks;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
+use proof::Ledger;
 use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
@@ -82,6 +85,7 @@ pub(crate) struct Turn {
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
+    ledger: Ledger,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
     /// Set for a helper's turn, whose file changes belong to this turn of its session. It differs from the helper's
@@ -201,6 +205,7 @@ impl Turn {
             began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
+            ledger: Ledger::new(known_changes),
             last_hidden: None,
             session_turn: None,
         }
@@ -276,10 +281,13 @@ impl Turn {
             TurnStep::End(Ok(StopReason::EndTurn)) if self.must_check() => {
                 self.check_after_edits().await
             }
-            TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
-                Some(step) => step,
-                None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
-            },
+            TurnStep::End(Ok(StopReason::EndTurn)) => {
+                let closing = self.closing().await;
+                match closing.or_else(|| self.step_after_answer()) {
+                    Some(step) => step,
+                    None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
+                }
+            }
             TurnStep::End(result) => return ControlFlow::Break(result),
         })
     }
@@ -313,8 +321,9 @@ impl Turn {
         }
         self.share_spending();
         let why = result.as_ref().map_or("error", |stop| stop.as_str());
+        let facts = Some(self.settled_ledger().facts());
         let History { minted, cost, .. } = self.history;
-        let written = self.conversation.log().end_turn(why, minted, cost, None);
+        let written = self.conversation.log().end_turn(why, minted, cost, facts);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();

@@ -3,9 +3,7 @@
 
 use std::path::PathBuf;
 
-use super::next_step::{
-    Closing, ClosingFacts, ClosingReason, Excuse, WorkDone, closing_step,
-};
+use super::next_step::{Closing, ClosingFacts, ClosingReason, Excuse, WorkDone, closing_step};
 use super::proof::ProvingRun;
 use super::{Turn, TurnStep};
 use turnwright_policy::permission::Mode;
@@ -20,9 +18,9 @@ use turnwright_undo::{ChangeScope, DiffLimits, turn_changes};
 /// The most bytes of the user's words that are quoted.
 const MAX_QUOTED_BYTES: usize = 400;
 /// The most characters of a step or a command line that is quoted.
-const MAX_LINE_CHARS: usize = 100;
+const MAX_LINE_CHARS: usize = 80;
 /// The most files and steps that are named.
-const MAX_NAMED: usize = 5;
+const MAX_NAMED: usize = 3;
 /// The size of the diff that is counted.
 const DIFF_LIMITS: DiffLimits = DiffLimits { file: 256 * 1024, all: 1024 * 1024 };
 
@@ -56,7 +54,7 @@ impl Turn {
         };
         let proof = ledger.proof();
         let stored = self.stored_work().await;
-        let hash = std_hash((&stored.files, &stored.open_steps, proof.clone() as u8));
+        let hash = std_hash((&stored.files, &stored.open_steps, proof as u8));
         let facts = ClosingFacts {
             verify: self.conversation.work.verify,
             work,
@@ -73,10 +71,8 @@ impl Turn {
             self.ledger.note_closing();
             return Some(self.ask_for_proof(reason, &stored).await);
         }
-        let is_over = !matches!(
-            facts.excuse,
-            Some(Excuse::Helper | Excuse::Planning | Excuse::Steering)
-        );
+        let is_over =
+            !matches!(facts.excuse, Some(Excuse::Helper | Excuse::Planning | Excuse::Steering));
         if is_over {
             self.tell_open_steps(&stored.open_steps);
         }
@@ -86,9 +82,8 @@ impl Turn {
     /// Why the turn may end without a proof.
     fn excuse(&self, hash: u64) -> Option<Excuse> {
         let answer = self.history.messages.last().and_then(|message| message.as_assistant());
-        let is_done = answer.is_some_and(|answer| {
-            answer.calls.is_empty() && !ends_with_question(&answer.text)
-        });
+        let is_done = answer
+            .is_some_and(|answer| answer.calls.is_empty() && !ends_with_question(&answer.text));
         let excuses = [
             (self.is_helper(), Excuse::Helper),
             (self.conversation.mode().get() == Mode::Plan, Excuse::Planning),
@@ -146,8 +141,8 @@ impl Turn {
         }
         text.push_str(&format!(" {}\n", last_run(self.ledger.last_run())));
         if !stored.open_steps.is_empty() {
-            let steps = stored.open_steps.iter().take(MAX_NAMED).map(|step| quoted(step));
-            let steps: Vec<_> = steps.collect();
+            let steps: Vec<_> =
+                stored.open_steps.iter().take(MAX_NAMED).map(|step| quoted(step)).collect();
             text.push_str(&format!("Open steps of your plan: {}.\n", steps.join("; ")));
         }
         text.push_str(include_str!("closing/prove.md"));
@@ -247,7 +242,7 @@ fn last_run(run: Option<&ProvingRun>) -> String {
 
 /// A short line without hidden characters and without a full stop at its end.
 fn quoted(words: &str) -> String {
-    let line = escape_hidden_line(&text::one_line(words)).into_owned();
+    let line = escape_hidden_line(&text::one_line(words));
     text::clip_within(line.trim_end_matches('.'), MAX_LINE_CHARS)
 }
 

@@ -311,6 +311,8 @@ struct ToldContext {
     closing_facts: Option<u64>,
     /// A hash of the open steps that the user was last told about.
     open_steps: Option<u64>,
+    /// The command lines of the found checks that do not run in this session.
+    dropped_checks: Vec<String>,
 }
 
 impl Told {
@@ -394,6 +396,20 @@ impl Told {
     /// Marks these open steps of the plan as told to the user. Returns true if they were not the last ones.
     pub(super) fn tell_open_steps(&self, steps: u64) -> bool {
         self.context.lock().open_steps.replace(steps) != Some(steps)
+    }
+
+    /// Leaves out a found check for the rest of the session.
+    pub(super) fn drop_check(&self, command: &str) {
+        self.context.lock().dropped_checks.push(command.to_owned());
+    }
+
+    pub(crate) fn is_dropped_check(&self, command: &str) -> bool {
+        self.context.lock().dropped_checks.iter().any(|dropped| dropped == command)
+    }
+
+    /// Proposes the checks again that were left out.
+    pub(crate) fn forget_dropped_checks(&self) {
+        self.context.lock().dropped_checks.clear();
     }
 
     /// Notes whether the instructions, notes and skills could not be read. Returns the previous value.

@@ -7,6 +7,7 @@ mod cache_guard;
 mod calls;
 mod checks;
 mod closing;
+mod found_checks;
 pub(crate) mod fuzzing;
 mod helper;
 mod limits;
@@ -58,6 +59,7 @@ pub(crate) use calls::runner::CallRunner;
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
+pub(crate) use found_checks::{check_book, proposed_commands};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,

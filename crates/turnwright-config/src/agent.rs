@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::environment::SURROUNDINGS_VARIABLE;
 use crate::table::settings;
 use crate::wrong_values::{wrong_name, wrong_tools};
 use turnwright_types::work_settings::ToolChoice;
@@ -18,9 +19,10 @@ settings! {
             "Instructions that follow the built-in ones in each request.",
             "instructions that follow the built-in ones in each request. Use this to say who the agent is, and \
              `AGENTS.md` in the configuration folder to say how it should work";
-        pub(crate) surroundings: bool = true {}
+        pub(crate) surroundings: bool = true { variable: SURROUNDINGS_VARIABLE }
             "Whether the model is told of the machine, its programs and the project's commands.",
-            "whether the model is told of the machine, its programs and the project's commands; `true`";
+            "whether the model is told of the machine, its programs and the project's commands; `true`. In the \
+             variable, `1` or `0`";
         pub(crate) tools: Option<String> => wrong_tools {
             words: (ToolChoice::ALL.map(ToolChoice::id)),
             default: (ToolChoice::default().id()),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use crate::agent::AgentSection;
 use crate::file::ConfigFile;
 use crate::{Config, EnvironmentVariables, provider};
 use turnwright_http::Proxies;
@@ -23,6 +24,10 @@ pub(crate) const MODE_VARIABLE: &str = "TURNWRIGHT_MODE";
 pub(crate) const MAX_TURN_REQUESTS_VARIABLE: &str = "TURNWRIGHT_MAX_TURN_REQUESTS";
 /// 1 if nobody watches who could answer a question.
 pub(crate) const ALONE_VARIABLE: &str = "TURNWRIGHT_ALONE";
+/// 0 if the commands that the project's files name are not run as checks.
+pub(crate) const FIND_CHECKS_VARIABLE: &str = "TURNWRIGHT_FIND_CHECKS";
+/// 0 if the model is not told of its surroundings.
+pub(crate) const SURROUNDINGS_VARIABLE: &str = "TURNWRIGHT_SURROUNDINGS";
 /// The window of the default model.
 pub(crate) const CONTEXT_WINDOW_VARIABLE: &str = "TURNWRIGHT_CONTEXT_WINDOW";
 /// The file into which the first session is recorded.
@@ -136,10 +141,15 @@ impl EnvironmentVariables {
     }
 }
 
+/// The variables of the settings that have a key in the file.
+pub(crate) fn table_variables() -> impl Iterator<Item = &'static str> {
+    let rows = ConfigFile::ROWS.iter().chain(AgentSection::ROWS);
+    rows.map(|row| row.variable).filter(|name| !name.is_empty())
+}
+
 /// The variable of this name, if it holds a setting.
 fn setting_variable(name: &str) -> Option<&'static str> {
-    let of_table = ConfigFile::ROWS.iter().map(|row| row.variable);
-    of_table.chain(OTHER_VARIABLES).find(|variable| !name.is_empty() && *variable == name)
+    table_variables().chain(OTHER_VARIABLES).find(|variable| *variable == name)
 }
 
 fn is_key_variable(name: &str, named: &[String]) -> bool {

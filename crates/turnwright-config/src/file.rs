@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::agent::AgentSection;
 use crate::document::key_text;
 use crate::environment::{
-    ALONE_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
+    ALONE_VARIABLE, FIND_CHECKS_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
 };
 use crate::goal::GoalSection;
 use crate::limits::LimitsSection;
@@ -85,9 +85,10 @@ settings! {
             "When a turn that has changed files must prove its work; always if nobody watches.",
             "when a turn that has changed files must prove its work before it ends: `off`, `auto` or `always`; \
              `auto` if not set, and `always` with `alone`";
-        pub(crate) find_checks: bool = true {}
+        pub(crate) find_checks: bool = true { variable: FIND_CHECKS_VARIABLE }
             "Whether commands that the project's files name are run as checks.",
-            "whether the commands that the project's files name, such as that of its tests, are run as checks; `true`";
+            "whether the commands that the project's files name, such as that of its tests, are run as checks; `true`. \
+             In the variable, `1` or `0`";
         pub(crate) alone: bool = false { flag: "run --no-input", variable: ALONE_VARIABLE }
             wrong ["TURNWRIGHT_ALONE=maybe"]
             "Whether nobody watches who could answer a question.",

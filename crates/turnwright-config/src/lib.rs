@@ -71,8 +71,8 @@ pub use show::EffectiveSetting;
 pub use snapshot::SettingsSnapshot;
 
 use environment::{
-    ALONE_VARIABLE, BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE,
-    MODE_VARIABLE, MODEL_VARIABLE,
+    BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,
+    MODEL_VARIABLE,
 };
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::secret::{Secret, register_secret_file};
@@ -237,9 +237,9 @@ impl Config {
         parse_number(text).filter(|requests| *requests > 0)
     }
 
-    /// The value of `TURNWRIGHT_ALONE`, if it can be one.
-    fn process_alone(&self) -> Option<bool> {
-        match self.variables.get(ALONE_VARIABLE)? {
+    /// The value of a variable that is `1` or `0`, if it is one of them.
+    fn process_switch(&self, name: &str) -> Option<bool> {
+        match self.variables.get(name)? {
             "1" | "true" => Some(true),
             "0" | "false" => Some(false),
             _ => None,

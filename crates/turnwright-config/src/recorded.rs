@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::environment::{BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE};
-use crate::file::ConfigFile;
+use crate::environment::{
+    BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, RECORD_VARIABLE, table_variables,
+};
 use crate::{
     Config, EnvironmentVariables, Flags, Logins, ModelProfiles, Paths, Provider, SettingsSnapshot,
     UserFile,
@@ -109,8 +110,7 @@ impl Config {
 
 /// The variables that decide what a session does.
 fn recorded_variables() -> impl Iterator<Item = &'static str> {
-    let of_table = ConfigFile::ROWS.iter().map(|row| row.variable).filter(|name| !name.is_empty());
-    std::iter::once(BASE_URL_VARIABLE).chain(of_table).chain([CONTEXT_WINDOW_VARIABLE])
+    std::iter::once(BASE_URL_VARIABLE).chain(table_variables()).chain([CONTEXT_WINDOW_VARIABLE])
 }
 
 fn read_redacted(path: &Path) -> String {

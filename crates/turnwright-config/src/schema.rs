@@ -285,6 +285,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
+    use crate::agent::AgentSection;
     use crate::effective_policy::resolve_policy;
     use crate::table::Row;
     use crate::trust::TrustStore;
@@ -368,8 +369,9 @@ mod tests {
 
     /// The lines about the variables of the table, and whatever else was there.
     fn variables(old: &str) -> String {
-        let rows = ConfigFile::ROWS.iter().filter(|row| !row.variable.is_empty());
+        let rows = ConfigFile::ROWS.iter().chain(AgentSection::ROWS);
         let mut new: BTreeMap<&str, String> = rows
+            .filter(|row| !row.variable.is_empty())
             .map(|row| (row.variable, format!("| `{}` | {} |\n", row.variable, row.manual)))
             .collect();
         let mut renewed = String::new();

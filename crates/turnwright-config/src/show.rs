@@ -196,6 +196,8 @@ impl SettingsSnapshot<'_> {
             "effort" => self.effort().id(),
             "verify" => self.work().verify.id(),
             "alone" => return Some(self.work().alone.to_string()),
+            "find_checks" => return Some(self.work().find_checks.to_string()),
+            "agent.surroundings" => return Some(self.work().surroundings.to_string()),
             "sandbox.network" => sandbox().network.id(),
             "sandbox.read" if sandbox().strict_reads => "strict",
             "sandbox.read" => "all",
@@ -211,7 +213,10 @@ impl SettingsSnapshot<'_> {
                 self.config.requests_flag().is_some(),
                 self.config.process_max_turn_requests().is_some(),
             ),
-            "alone" => (self.config.flags.alone, self.config.process_alone().is_some()),
+            "alone" | "find_checks" | "surroundings" => (
+                row.key == "alone" && self.config.flags.alone,
+                self.config.process_switch(row.variable).is_some(),
+            ),
             _ => (false, self.config.variables.get(row.variable).is_some()),
         };
         first_match(&[

@@ -5,7 +5,9 @@ use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::environment::MODE_VARIABLE;
+use crate::environment::{
+    ALONE_VARIABLE, FIND_CHECKS_VARIABLE, MODE_VARIABLE, SURROUNDINGS_VARIABLE,
+};
 use crate::file::ConfigFile;
 use crate::provider::{KeyOrigin, ProviderKey};
 use crate::resolve::{ProviderSources, is_credential};
@@ -101,15 +103,15 @@ impl<'a> SettingsSnapshot<'a> {
     /// How a session works. Alone, it has to prove its work unless the file says otherwise.
     pub fn work(&self) -> WorkSettings {
         let ConfigFile { verify, find_checks, alone, agent, sessions, goal, .. } = &*self.values;
-        let is_set = self.config.process_alone().unwrap_or(*alone);
-        let is_alone = self.config.flags.alone || is_set;
+        let switch = |name, in_file: bool| self.config.process_switch(name).unwrap_or(in_file);
+        let is_alone = self.config.flags.alone || switch(ALONE_VARIABLE, *alone);
         let unset = if is_alone { Verify::Always } else { Verify::Auto };
         let goal_turns = goal.turns.map_or(DEFAULT_GOAL_TURNS, NonZeroU32::get);
         WorkSettings {
             verify: verify.as_deref().and_then(Verify::parse).unwrap_or(unset),
-            find_checks: *find_checks,
+            find_checks: switch(FIND_CHECKS_VARIABLE, *find_checks),
             alone: is_alone,
-            surroundings: agent.surroundings,
+            surroundings: switch(SURROUNDINGS_VARIABLE, agent.surroundings),
             tools: agent.tools.as_deref().and_then(ToolChoice::parse).unwrap_or_default(),
             hints: agent.hints,
             offer_notes: agent.offer_notes,
@@ -300,8 +302,7 @@ mod tests {
 
     use super::*;
     use crate::environment::{
-        ALONE_VARIABLE, BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE,
-        MODEL_VARIABLE,
+        BASE_URL_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODEL_VARIABLE,
     };
     use crate::{EnvironmentVariables, Flags, OPENAI_KEY_VARIABLE, Paths, StoredLogin, UserFile};
     use turnwright_types::private_file;
@@ -358,6 +359,23 @@ mod tests {
             goal_model: Some("m".to_owned()),
         };
         assert_eq!(work("0", false, text), expected);
+    }
+
+    #[test]
+    fn a_variable_turns_surroundings_and_found_checks_off() {
+        let home = tempfile::tempdir().unwrap();
+        let names = [SURROUNDINGS_VARIABLE, FIND_CHECKS_VARIABLE];
+        for (variable, text, expected) in [
+            ("0", "", false),
+            ("maybe", "", true),
+            ("1", "find_checks = false\nagent.surroundings = false", true),
+        ] {
+            let variables = EnvironmentVariables::of(&names.map(|name| (name, variable)));
+            let config = config(home.path(), variables, Flags::default());
+            private_file::write(config.user_file_path(), text.as_bytes()).unwrap();
+            let work = config.snapshot().work();
+            assert_eq!((work.surroundings, work.find_checks), (expected, expected), "{variable}");
+        }
     }
 
     fn keys(pairs: &[(&str, &str)]) -> EnvironmentVariables {

@@ -34,7 +34,7 @@ pub(crate) struct Row {
     pub(crate) hidden: bool,
     /// The flag that takes precedence over the file. Only shown: flags are read in `cli`.
     pub(crate) flag: &'static str,
-    /// The variable that takes precedence over the file. Read only for the rows of `ConfigFile`.
+    /// The variable that takes precedence over the file. Read only for the rows of `ConfigFile` and `AgentSection`.
     pub(crate) variable: &'static str,
     /// The meaning in a table of the manual.
     #[cfg(test)]

@@ -10,7 +10,8 @@ use url::Url;
 use crate::agent::is_agent_name;
 use crate::document::{TomlDocument, parse_key};
 use crate::environment::{
-    ALONE_VARIABLE, CONTEXT_WINDOW_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE,
+    ALONE_VARIABLE, CONTEXT_WINDOW_VARIABLE, FIND_CHECKS_VARIABLE, MAX_TURN_REQUESTS_VARIABLE,
+    MODE_VARIABLE, SURROUNDINGS_VARIABLE,
 };
 use crate::table::SettingType;
 use crate::{Config, Logins, SettingsSnapshot, parse_number};
@@ -77,12 +78,14 @@ impl SettingsSnapshot<'_> {
             let text = (!is_right).then(|| text.escape_debug())?;
             Some(format!("{name} is `{text}`, expected a whole number ≥ 1. It is ignored"))
         });
-        let alone = variables.get(ALONE_VARIABLE);
-        let wrong_alone = alone.filter(|_| self.config.process_alone().is_none()).map(|text| {
-            let text = text.escape_debug();
-            format!("{ALONE_VARIABLE} is `{text}`, expected 1 or 0. It is ignored")
+        let switches = [ALONE_VARIABLE, FIND_CHECKS_VARIABLE, SURROUNDINGS_VARIABLE];
+        let wrong_switches = switches.iter().filter_map(|name| {
+            let text = variables.get(name)?;
+            let is_right = self.config.process_switch(name).is_some();
+            let text = (!is_right).then(|| text.escape_debug())?;
+            Some(format!("{name} is `{text}`, expected 1 or 0. It is ignored"))
         });
-        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_alone).collect()
+        wrong_mode.into_iter().chain(wrong_numbers).chain(wrong_switches).collect()
     }
 }
 

@@ -23,6 +23,7 @@ pub struct TestAgentBuilder<T> {
     capabilities: Value,
     permission: Option<&'static str>,
     pub(crate) allows_stderr: bool,
+    has_surroundings: bool,
     pub(crate) namespace_script: Option<&'static str>,
     servers: Vec<Value>,
     protocol: Protocol,
@@ -43,6 +44,7 @@ impl<T: Transport> TestAgentBuilder<T> {
             capabilities: json!({}),
             permission: None,
             allows_stderr: false,
+            has_surroundings: false,
             namespace_script: None,
             servers: Vec::new(),
             protocol: Protocol::of_environment(),
@@ -82,6 +84,14 @@ impl<T: Transport> TestAgentBuilder<T> {
     #[must_use]
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Tells the model of the surroundings, and looks for checks in the project's files. Without this, no story
+    /// depends on the machine or on what its files look like.
+    #[must_use]
+    pub fn surroundings(mut self) -> Self {
+        self.has_surroundings = true;
         self
     }
 
@@ -147,6 +157,10 @@ impl<T: Transport> TestAgentBuilder<T> {
             variables.push(("OPENAI_BASE_URL".to_owned(), model.base_url()));
             variables.push(("OPENAI_API_KEY".to_owned(), KEY.to_owned()));
             variables.push(("TURNWRIGHT_MODEL".to_owned(), "scripted".to_owned()));
+        }
+        if !self.has_surroundings {
+            let names = ["TURNWRIGHT_SURROUNDINGS", "TURNWRIGHT_FIND_CHECKS"];
+            variables.extend(names.map(|name| (name.to_owned(), "0".to_owned())));
         }
         variables.extend(self.variables);
         let mut launch = Launch {

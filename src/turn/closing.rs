@@ -1,12 +1,15 @@
 //! The closing check of a turn: if its model says that it is done and nothing proves its work, the model is asked once.
 //! `next_step` decides; here the facts are gathered and the words are found.
 
-use std::path::PathBuf;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::next_step::{Closing, ClosingFacts, ClosingReason, Excuse, WorkDone, closing_step};
 use super::proof::ProvingRun;
 use super::{Turn, TurnStep};
 use turnwright_policy::permission::Mode;
+use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_store::{ProofWord, file_versions, read};
 use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden, escape_hidden_line};
 use turnwright_types::hash::std_hash;
@@ -15,6 +18,8 @@ use turnwright_types::text;
 use turnwright_types::update::PlanStatus;
 use turnwright_undo::{ChangeScope, DiffLimits, turn_changes};
 
+/// The name under which a recording keeps the work of a turn.
+const CLOSING: &str = "closing check";
 /// The most bytes of the user's words that are quoted.
 const MAX_QUOTED_BYTES: usize = 400;
 /// The most characters of a step or a command line that is quoted.
@@ -24,19 +29,21 @@ const MAX_NAMED: usize = 3;
 /// The size of the diff that is counted.
 const DIFF_LIMITS: DiffLimits = DiffLimits { file: 256 * 1024, all: 1024 * 1024 };
 
-/// The part of a turn's work that is stored.
-#[derive(Debug, Default)]
-struct StoredWork {
+/// The work of a turn when its model says that it is done.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct TurnWork {
+    has_changed: bool,
+    has_planned: bool,
+    proof: ProofWord,
     /// The steps of the plan that are not completed.
     open_steps: Vec<String>,
-    /// The files that the turn has changed, sorted.
-    files: Vec<PathBuf>,
+    /// The names of the files that the turn has changed, sorted.
+    files: Vec<String>,
 }
 
 /// The changes of a turn in numbers.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 struct DiffNumbers {
-    files: usize,
     added: usize,
     removed: usize,
 }
@@ -46,20 +53,19 @@ impl Turn {
     /// told what its plan leaves open.
     pub(super) async fn closing(&mut self) -> Option<TurnStep> {
         let ledger = self.settled_ledger();
-        let work = match (ledger.has_changed(), ledger.has_planned()) {
-            (true, _) => WorkDone::Files,
-            (false, true) => WorkDone::OnlyPlan,
-            // A plain answer costs nothing.
-            (false, false) => return None,
+        let seen = TurnWork {
+            has_changed: ledger.has_changed(),
+            has_planned: ledger.has_planned(),
+            proof: ledger.proof(),
+            ..TurnWork::default()
         };
-        let proof = ledger.proof();
-        let stored = self.stored_work().await;
-        let hash = std_hash((&stored.files, &stored.open_steps, proof as u8));
+        let work = self.turn_work(seen).await?;
+        let hash = std_hash((&work.files, &work.open_steps, work.proof as u8));
         let facts = ClosingFacts {
             verify: self.conversation.work.verify,
-            work,
-            proof,
-            open_steps: stored.open_steps.len(),
+            work: if work.has_changed { WorkDone::Files } else { WorkDone::OnlyPlan },
+            proof: work.proof,
+            open_steps: work.open_steps.len(),
             has_unrun_check: self.has_unrun_check(),
             is_small: self.conversation.offer().is_small,
             excuse: self.excuse(hash),
@@ -69,12 +75,12 @@ impl Turn {
         {
             self.conversation.told.set_closing_facts(hash);
             self.ledger.note_closing();
-            return Some(self.ask_for_proof(reason, &stored).await);
+            return Some(self.ask_for_proof(reason, &work).await);
         }
         let is_over =
             !matches!(facts.excuse, Some(Excuse::Helper | Excuse::Planning | Excuse::Steering));
         if is_over {
-            self.tell_open_steps(&stored.open_steps);
+            self.tell_open_steps(&work.open_steps);
         }
         None
     }
@@ -97,15 +103,15 @@ impl Turn {
         excuses.into_iter().find(|(holds, _)| *holds).map(|(_, excuse)| excuse)
     }
 
-    async fn ask_for_proof(&mut self, reason: ClosingReason, stored: &StoredWork) -> TurnStep {
+    async fn ask_for_proof(&mut self, reason: ClosingReason, work: &TurnWork) -> TurnStep {
         let (notice, context) = match reason {
             ClosingReason::Unproven => {
-                let numbers = self.diff_numbers(stored.files.len()).await;
+                let numbers = self.diff_numbers().await;
                 let notice = "Not proven yet: the model is asked once to check its work.";
-                (notice, self.proof_request(stored, &numbers))
+                (notice, self.proof_request(work, &numbers))
             }
             ClosingReason::OnlyPlanned => {
-                let step = stored.open_steps.first().map_or("", String::as_str);
+                let step = work.open_steps.first().map_or("", String::as_str);
                 let context = format!(
                     "You have only made a plan. Carry it out now, beginning with: {}\n",
                     quoted(step)
@@ -119,34 +125,29 @@ impl Turn {
     }
 
     /// The words with which the model is asked for a proof.
-    fn proof_request(&self, stored: &StoredWork, numbers: &DiffNumbers) -> String {
-        let mut text = String::from("You say that you are done.");
+    fn proof_request(&self, work: &TurnWork, numbers: &DiffNumbers) -> String {
+        let mut request = String::from("You say that you are done.");
         let words = self.words_of_user();
         if words.is_empty() {
-            text.push('\n');
+            request.push('\n');
         } else {
-            text.push_str(&format!(" The user asked:\n{words}\n"));
+            request.push_str(&format!(" The user asked:\n{words}\n"));
         }
-        let names = self.names(&stored.files);
-        match numbers.files {
-            0 => text.push_str("You changed files."),
-            1 => text.push_str(&format!(
-                "You changed 1 file (+{} −{}): {names}.",
-                numbers.added, numbers.removed
-            )),
-            files => text.push_str(&format!(
-                "You changed {files} files (+{} −{}): {names}.",
-                numbers.added, numbers.removed
-            )),
+        let names = text::join_first(&work.files, MAX_NAMED);
+        let lines = format!("(+{} −{})", numbers.added, numbers.removed);
+        match work.files.len() {
+            0 => request.push_str("You changed files."),
+            1 => request.push_str(&format!("You changed 1 file {lines}: {names}.")),
+            count => request.push_str(&format!("You changed {count} files {lines}: {names}.")),
         }
-        text.push_str(&format!(" {}\n", last_run(self.ledger.last_run())));
-        if !stored.open_steps.is_empty() {
+        request.push_str(&format!(" {}\n", last_run(self.ledger.last_run())));
+        if !work.open_steps.is_empty() {
             let steps: Vec<_> =
-                stored.open_steps.iter().take(MAX_NAMED).map(|step| quoted(step)).collect();
-            text.push_str(&format!("Open steps of your plan: {}.\n", steps.join("; ")));
+                work.open_steps.iter().take(MAX_NAMED).map(|step| quoted(step)).collect();
+            request.push_str(&format!("Open steps of your plan: {}.\n", steps.join("; ")));
         }
-        text.push_str(include_str!("closing/prove.md"));
-        text
+        request.push_str(include_str!("closing/prove.md"));
+        request
     }
 
     /// The beginning of the user's prompt; empty if a summary stands for it.
@@ -161,43 +162,53 @@ impl Turn {
         text::clip_bytes(escape_hidden(&words), MAX_QUOTED_BYTES, "…")
     }
 
-    fn names(&self, files: &[PathBuf]) -> String {
-        let roots = self.conversation.env.files.roots();
-        let names: Vec<_> = files
-            .iter()
-            .map(|path| ResolvedPath { path: path.clone(), scope: PathScope::Workspace })
-            .map(|path| roots.display_path(&path))
-            .collect();
-        text::join_first(&names, MAX_NAMED)
+    /// Adds to the work what is stored of it. `None` if there is none: a plain answer costs nothing.
+    async fn turn_work(&self, seen: TurnWork) -> Option<TurnWork> {
+        if let Some(work) = self.kept_work(AnswerKind::View) {
+            return Some(work);
+        }
+        if !seen.has_changed && !seen.has_planned {
+            return None;
+        }
+        let (open_steps, files) = self.stored_work().await;
+        let work = TurnWork { open_steps, files, ..seen };
+        self.keep_work(AnswerKind::View, &work);
+        Some(work)
     }
 
-    /// Reads the work of this turn from the store.
-    async fn stored_work(&self) -> StoredWork {
+    /// Reads the open steps of the plan and the changed files of this turn from the store.
+    async fn stored_work(&self) -> (Vec<String>, Vec<String>) {
         let log = self.conversation.log();
-        let Some(store) = log.store().cloned() else { return StoredWork::default() };
+        let Some(store) = log.store().cloned() else { return Default::default() };
         // The plan and the changes by the last calls may still be on their way into the store.
         log.flush().written().await;
         let session = self.conversation.env.session.clone();
+        let roots = self.conversation.env.files.roots().clone();
         let turn = log.turn();
         let reading = store.read(move |connection| {
             let key = read::session_key(connection, &session)?;
             let plan = read::current_plan(connection, key)?;
             let open = plan.into_iter().filter(|step| step.status != PlanStatus::Completed);
-            let versions = file_versions::file_versions(connection, key, &[turn])?;
-            let mut files: Vec<_> =
-                versions.into_iter().map(|version| version.change.path).collect();
+            let mut files = Vec::new();
+            for version in file_versions::file_versions(connection, key, &[turn])? {
+                let path = version.change.path;
+                files.push(roots.display_path(&ResolvedPath { path, scope: PathScope::Workspace }));
+            }
             files.sort_unstable();
             files.dedup();
-            Ok(StoredWork { open_steps: open.map(|step| step.content).collect(), files })
+            Ok((open.map(|step| step.content).collect(), files))
         });
         reading.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "the work of the turn could not be read");
-            StoredWork::default()
+            Default::default()
         })
     }
 
     /// Counts the changed lines of this turn.
-    async fn diff_numbers(&self, files: usize) -> DiffNumbers {
+    async fn diff_numbers(&self) -> DiffNumbers {
+        if let Some(numbers) = self.kept_work(AnswerKind::Preview) {
+            return numbers;
+        }
         let log = self.conversation.log();
         let Some(store) = log.store().cloned() else { return DiffNumbers::default() };
         let session = self.conversation.env.session.clone();
@@ -206,7 +217,7 @@ impl Turn {
         let found = store
             .read(move |connection| turn_changes(connection, &session, scope, &roots, DIFF_LIMITS))
             .await;
-        let mut numbers = DiffNumbers { files, ..DiffNumbers::default() };
+        let mut numbers = DiffNumbers::default();
         for file in found.map(|changes| changes.files).unwrap_or_default() {
             // The first two lines name the file.
             for line in file.diff.lines().skip(2) {
@@ -214,7 +225,28 @@ impl Turn {
                 numbers.removed += usize::from(line.starts_with('-'));
             }
         }
+        self.keep_work(AnswerKind::Preview, &numbers);
         numbers
+    }
+
+    /// The place of the closing check in the conversation, by which a recording keeps it.
+    fn closing_place(&self) -> Value {
+        json!({ "messages": self.history.messages.len() })
+    }
+
+    /// Returns the answer of the recording in a replay, which changes no files and so cannot see the work.
+    fn kept_work<T: DeserializeOwned>(&self, kind: AnswerKind) -> Option<T> {
+        let answers = &self.conversation.env.shared.process.outside;
+        if answers.answer_source(CLOSING) != AnswerSource::Recording {
+            return None;
+        }
+        let kept = answers.recorded_answer(kind, CLOSING, &self.closing_place())?;
+        serde_json::from_value(kept).ok()
+    }
+
+    fn keep_work(&self, kind: AnswerKind, answer: &impl Serialize) {
+        let answers = &self.conversation.env.shared.process.outside;
+        answers.record_answer(kind, CLOSING, &self.closing_place(), &|| json!(answer));
     }
 
     /// Tells the user once that the plan has open steps. The plan itself stays as it is.

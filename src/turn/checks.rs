@@ -423,7 +423,6 @@ mod tests {
     use turnwright_policy::permission::Pass;
     use turnwright_types::message::History;
     use turnwright_types::shell_script::CheckOrigin;
-    use turnwright_types::work_settings::WorkSettings;
 
     /// A command that only a cancel ends, or an edit.
     #[derive(Debug, Deserialize, JsonSchema)]
@@ -461,8 +460,6 @@ mod tests {
             origin: CheckOrigin::Settings,
         };
         fixture.conversation.checks.set(vec![check]);
-        let work = WorkSettings { find_checks: false, ..WorkSettings::default() };
-        fixture.conversation.work = Arc::new(work);
         let begun = Instant::now();
         let done = fixture.turn(History::default()).run().await;
         assert!(matches!(done.result, Ok(StopReason::EndTurn)));

@@ -306,7 +306,7 @@ mod tests {
             "**Is that right?**",
             "Is it (a)?\n",
         ];
-        let tells = ["Done.", "Why? Because it was wrong.", "", "```\nwhat?\n```", "Done:\n```\nx?"];
+        let tells = ["Done.", "Why? It was wrong.", "", "```\nwhat?\n```", "Done:\n```\nx?"];
         for (answers, expected) in [(&asks[..], true), (&tells[..], false)] {
             for answer in answers {
                 assert_eq!(ends_with_question(answer), expected, "{answer}");

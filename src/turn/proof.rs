@@ -59,20 +59,14 @@ pub(super) struct ProvingRun {
 pub(super) struct Ledger {
     /// The changes of files by the session that the ledger knows of.
     known_changes: u64,
-    has_changed: bool,
-    has_planned: bool,
+    pub(super) has_changed: bool,
+    pub(super) has_planned: bool,
     /// The newest run since the last change.
-    last_run: Option<ProvingRun>,
+    pub(super) last_run: Option<ProvingRun>,
     /// The commands in the background, each with its id.
     jobs: Vec<(String, String)>,
-    facts: TurnFacts,
-}
-
-/// A call that has ended, as the ledger sees it.
-struct LedgerCall<'a> {
-    call: &'a ToolCall,
-    kind: Option<ToolKind>,
-    result: &'a ToolMessage,
+    /// The turn in numbers, without its proof.
+    pub(super) counts: TurnFacts,
 }
 
 impl Turn {
@@ -85,7 +79,7 @@ impl Turn {
         for (call, result) in answer.calls.iter().zip(results) {
             let found = self.conversation.tools.find(&call.name).ok();
             let kind = found.and_then(|tool| tool.kind());
-            self.ledger.note(&LedgerCall { call, kind, result }, ran_changes);
+            self.ledger.note(call, kind, result, ran_changes);
         }
     }
 
@@ -116,18 +110,24 @@ impl Ledger {
         self.last_run = None;
     }
 
-    fn note(&mut self, ended: &LedgerCall<'_>, ran_changes: bool) {
-        let LedgerCall { call, kind, result } = ended;
-        self.facts.calls += 1;
-        self.facts.failed_calls += u32::from(!result.ok);
+    /// Takes note of a call that has ended. `ran_changes` is true if any call of its answer has changed files.
+    fn note(
+        &mut self,
+        call: &ToolCall,
+        kind: Option<ToolKind>,
+        result: &ToolMessage,
+        ran_changes: bool,
+    ) {
+        self.counts.calls += 1;
+        self.counts.failed_calls += u32::from(!result.ok);
         match kind {
-            Some(ToolKind::Read) if result.ok => self.facts.reads += 1,
+            Some(ToolKind::Read) if result.ok => self.counts.reads += 1,
             Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move) if result.ok => {
-                self.facts.edits += 1;
+                self.counts.edits += 1;
                 self.note_change();
             }
             Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move) => {
-                self.facts.failed_edits += 1;
+                self.counts.failed_edits += 1;
             }
             _ => {}
         }
@@ -171,39 +171,13 @@ impl Ledger {
         self.note_run(line.to_owned(), Proof::Real, ok);
     }
 
-    /// Takes note that the model was told that it repeats itself.
-    pub(super) fn note_loop(&mut self) {
-        self.facts.loops += 1;
-    }
-
-    /// Takes note that the model was asked for a proof.
-    pub(super) fn note_closing(&mut self) {
-        self.facts.was_closed = true;
-    }
-
-    pub(super) fn has_changed(&self) -> bool {
-        self.has_changed
-    }
-
-    pub(super) fn has_planned(&self) -> bool {
-        self.has_planned
-    }
-
-    pub(super) fn was_closed(&self) -> bool {
-        self.facts.was_closed
-    }
-
-    pub(super) fn last_run(&self) -> Option<&ProvingRun> {
-        self.last_run.as_ref()
-    }
-
     pub(super) fn proof(&self) -> ProofWord {
         self.last_run.as_ref().map_or(ProofWord::None, |run| run.word)
     }
 
     /// The turn in numbers.
     pub(super) fn facts(&self) -> TurnFacts {
-        TurnFacts { proof: self.proof(), ..self.facts.clone() }
+        TurnFacts { proof: self.proof(), ..self.counts.clone() }
     }
 
     /// The command line that a call is about.
@@ -566,7 +540,7 @@ mod tests {
         let ok = result == "[exit 0" || !result.starts_with("[exit");
         let result = ToolMessage::new(&call, format!("{result} · 0.1 s]\nout"), ok);
         let kind = (name == "edit_file").then_some(ToolKind::Edit);
-        ledger.note(&LedgerCall { call: &call, kind, result: &result }, ran_changes);
+        ledger.note(&call, kind, &result, ran_changes);
     }
 
     #[test]
@@ -590,7 +564,7 @@ mod tests {
             note(&mut ledger, name, line, result, ran_changes);
             assert_eq!(ledger.proof(), expected, "{name} {line} {result}");
         }
-        assert!(ledger.has_changed());
+        assert!(ledger.has_changed);
         let facts = ledger.facts();
         assert_eq!((facts.calls, facts.failed_calls, facts.edits), (11, 1, 1));
     }

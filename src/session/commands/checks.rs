@@ -6,10 +6,14 @@ use crate::turn::{Conversation, check_book, proposed_commands};
 use turnwright_policy::permission::KnownCheck;
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::error_text::io_error_text;
+use turnwright_types::text;
 use turnwright_workspace::markers::FoundCommand;
 
 const USAGE: &str = "`/checks forget` asks about refused ones again and measures all anew. Checks of \
                      your own belong in `[checks]` of the settings.";
+
+/// The length of a date without its time.
+const DATE_BYTES: usize = 10;
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let message = call.begin(session);
@@ -41,31 +45,23 @@ fn show(conversation: &Conversation) -> String {
         rows.push_str(&row(check, known.get(&check.command), conversation));
     }
     let list = if rows.is_empty() { "No checks are known here.".to_owned() } else { fenced(&rows) };
-    let off = if conversation.work.find_checks {
-        ""
-    } else {
-        " The project's files are not searched for checks, because of `find_checks = false`."
-    };
-    format!("{list}\n{USAGE}{off}")
+    format!("{list}\n{USAGE}")
 }
 
 /// The line of a check that was found.
 fn row(check: &FoundCommand, known: Option<&KnownCheck>, conversation: &Conversation) -> String {
     let command = escape_hidden_line(&check.command);
     let marker = escape_hidden_line(&check.marker);
-    let last = known.and_then(|known| known.last_ms).map_or_else(String::new, |millis| {
-        let tenths = millis / 100;
-        format!(", ran {}.{} s last", tenths / 10, tenths % 10)
-    });
-    let state = match known.and_then(|known| known.refused_at.as_deref()) {
-        Some(at) => format!(", refused {}", at.get(..10).unwrap_or(at)),
-        None if conversation.told.is_dropped_check(&check.command) => {
-            ", left out in this session".to_owned()
+    let refused = known.and_then(|known| known.refused_at.as_deref());
+    let state = match (refused, known.and_then(|known| known.last_ms)) {
+        (Some(at), _) => format!("refused {}", text::prefix(at, DATE_BYTES)),
+        _ if conversation.told.is_dropped_check(&check.command) => {
+            "left out in this session".to_owned()
         }
-        None if last.is_empty() => ", not run yet".to_owned(),
-        None => String::new(),
+        (None, Some(millis)) => format!("{millis} ms last"),
+        (None, None) => "not run yet".to_owned(),
     };
-    format!("{command} (found by {marker}{last}{state})\n")
+    format!("{command} (found by {marker}, {state})\n")
 }
 
 fn forget(conversation: &Conversation) -> String {

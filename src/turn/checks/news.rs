@@ -63,7 +63,7 @@ impl CheckRun {
 /// A run of a check that later ones are compared with.
 #[derive(Clone, Debug)]
 pub(super) struct Baseline {
-    /// How often it has printed each line.
+    /// The lines that it has printed, as hashes, with the number of times.
     lines: HashMap<u32, usize>,
     is_success: bool,
 }

@@ -36,7 +36,7 @@ pub struct CheckBook {
 pub struct KnownCheck {
     /// When the user has refused it, as an RFC 3339 timestamp.
     pub refused_at: Option<String>,
-    /// How long it ran last, in milliseconds.
+    /// The duration of its last run in milliseconds.
     pub last_ms: Option<u64>,
     /// The lines that it printed when it last succeeded, as hashes; `None` if it never did.
     pub lines: Option<Vec<u32>>,

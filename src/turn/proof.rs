@@ -478,8 +478,6 @@ mod tests {
                     "cargo test",
                     "cd web && npm test",
                     "cargo test 2>&1",
-                    "RUST_BACKTRACE=1 cargo test -p core",
-                    "python3 -m pytest -q",
                     "python3 x.py",
                     "python3 -m mypackage",
                     "node --test",

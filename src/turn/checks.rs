@@ -30,7 +30,7 @@ use turnwright_types::update::COMMAND_TOOL;
 use news::{Baseline, CheckRun, check_run, find_news};
 
 /// How long one check may run.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The same for the first run of a found check before an edit, which nobody may have asked for.
 const FIRST_TIME_LIMIT: Duration = Duration::from_secs(20);
 /// The same for a found check about which the user may be asked.
@@ -109,7 +109,12 @@ impl Turn {
         let mut all: Vec<_> = configured.iter().map(TurnCheck::of_settings).collect();
         all.extend(found.into_iter().map(TurnCheck::of_project));
         let mut usable = Vec::new();
+        let mut has_slow = false;
         for mut check in all {
+            if let Some(found) = &mut check.found {
+                // Where one takes too long, the next one would, too.
+                found.is_slow |= has_slow && !found.is_measured;
+            }
             if check.is_slow() {
                 usable.push(check);
                 continue;
@@ -120,6 +125,7 @@ impl Turn {
                     usable.push(check);
                 }
                 CheckEnd::TooSlow => {
+                    has_slow = true;
                     if let Some(found) = &mut check.found {
                         found.is_slow = true;
                         usable.push(check);
@@ -196,15 +202,21 @@ impl Turn {
     /// Runs the checks. If they say something new, the model is told and the turn goes on.
     pub(super) async fn check_after_edits(&mut self) -> TurnStep {
         self.checks.is_due = false;
-        // Slow ones run once.
-        let has_run_slow = std::mem::replace(&mut self.checks.has_run_slow, true);
+        // Slow ones run once, and not after one that takes too long.
+        let mut skips_slow = std::mem::replace(&mut self.checks.has_run_slow, true);
         let mut report = String::new();
         let mut names = Vec::new();
         for check in self.checks.all.clone().unwrap_or_default() {
-            if check.is_slow() && has_run_slow {
+            if check.is_slow() && skips_slow {
                 continue;
             }
-            let CheckEnd::Ran(now) = self.run_check(&check, AFTER).await else { continue };
+            let now = match self.run_check(&check, AFTER).await {
+                CheckEnd::Ran(now) => now,
+                end => {
+                    skips_slow |= matches!(end, CheckEnd::TooSlow);
+                    continue;
+                }
+            };
             let news = find_news(check.before.as_ref().unwrap_or(&Baseline::default()), &now);
             // A check that has failed all along says nothing about the edits.
             if now.is_success || news.is_some() {

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
+use super::checks::TIME_LIMIT;
 use super::{PROJECT_READ_TIMEOUT, Turn};
 use crate::tools::ToolEnv;
-use turnwright_policy::permission::CheckBook;
+use turnwright_policy::permission::{CheckBook, KnownCheck};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::shell_script::{Check, CheckOrigin};
 use turnwright_workspace::markers::{FoundCommand, Purpose, find_commands};
@@ -97,8 +98,7 @@ pub(crate) fn proposed_commands(env: &ToolEnv, configured: &[Check]) -> Vec<Foun
 fn find(env: &ToolEnv, configured: &[Check]) -> Vec<FoundCheck> {
     let mut commands = proposed_commands(env, configured);
     let known = check_book(env).map(|book| book.load()).unwrap_or_default();
-    commands
-        .retain(|found| known.get(&found.command).is_none_or(|known| known.refused_at.is_none()));
+    commands.retain(|found| known.get(&found.command).is_none_or(is_usable));
     commands.truncate(MAX_FOUND);
     let found = commands.into_iter().map(|FoundCommand { command, marker, .. }| {
         let known = known.get(&command).cloned().unwrap_or_default();
@@ -112,6 +112,12 @@ fn find(env: &ToolEnv, configured: &[Check]) -> Vec<FoundCheck> {
         }
     });
     found.collect()
+}
+
+/// Returns true if the user has not refused a check and it does not always take too long.
+fn is_usable(known: &KnownCheck) -> bool {
+    known.refused_at.is_none()
+        && known.last_ms.is_none_or(|took| Duration::from_millis(took) < TIME_LIMIT)
 }
 
 /// The words of a command line after those that lead to its folder.

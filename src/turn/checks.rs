@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::found_checks::{FoundCheck, check_book};
+use super::proof::Ledger;
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool};
 use crate::turn::calls::records::abridged_arguments;
@@ -43,9 +44,10 @@ const AFTER: &str = "after the edits";
 /// How often in one turn the model is told about the checks' output, so that this ends.
 const MAX_ROUNDS: u32 = 3;
 
-/// The state of a turn's checks.
+/// The state of a turn's checks, and of the proof of its work.
 #[derive(Debug, Default)]
 pub(super) struct TurnChecks {
+    pub(super) ledger: Ledger,
     /// The checks, once the turn is about to edit something.
     all: Option<Vec<TurnCheck>>,
     /// True if a file was edited since the checks ran last.
@@ -55,6 +57,13 @@ pub(super) struct TurnChecks {
     has_run_slow: bool,
     /// True if checks were found that cannot run, because there is no sandbox.
     has_unusable: bool,
+}
+
+impl TurnChecks {
+    /// Those of a turn that begins after this number of changes of files.
+    pub(super) fn new(known_changes: u64) -> TurnChecks {
+        TurnChecks { ledger: Ledger::new(known_changes), ..TurnChecks::default() }
+    }
 }
 
 /// A check of a turn.
@@ -142,7 +151,7 @@ impl Turn {
     fn ignore_own_changes(&mut self) {
         let checkpoint = &self.conversation.env.shared.checkpoint;
         checkpoint.take_changes();
-        self.ledger.sync_changes(checkpoint.change_count());
+        self.checks.ledger.sync_changes(checkpoint.change_count());
     }
 
     /// Returns true if a check of the project is known that has not run since the last edit.
@@ -220,7 +229,7 @@ impl Turn {
             let news = find_news(check.before.as_ref().unwrap_or(&Baseline::default()), &now);
             // A check that has failed all along says nothing about the edits.
             if now.is_success || news.is_some() {
-                self.ledger.note_check(&check.check.command, now.is_success);
+                self.checks.ledger.note_check(&check.check.command, now.is_success);
             }
             if let Some(news) = news {
                 let name = escape_hidden_line(&check.check.name);

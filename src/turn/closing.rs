@@ -74,7 +74,7 @@ impl Turn {
             && self.budget.take_request().is_ok()
         {
             self.conversation.told.set_closing_facts(hash);
-            self.ledger.counts.was_closed = true;
+            self.checks.ledger.counts.was_closed = true;
             return Some(self.ask_for_proof(reason, &work).await);
         }
         let is_over =
@@ -96,7 +96,7 @@ impl Turn {
             (!self.steering.is_empty(), Excuse::Steering),
             // Without an answer the user was asked something.
             (!is_done, Excuse::AsksBack),
-            (self.ledger.counts.was_closed, Excuse::Asked),
+            (self.checks.ledger.counts.was_closed, Excuse::Asked),
             (!self.budget.has_request(), Excuse::NoRequestLeft),
             (self.conversation.told.closing_facts() == Some(hash), Excuse::SameFacts),
         ];
@@ -140,7 +140,7 @@ impl Turn {
             1 => request.push_str(&format!("You changed 1 file {lines}: {names}.")),
             count => request.push_str(&format!("You changed {count} files {lines}: {names}.")),
         }
-        request.push_str(&format!(" {}\n", last_run(self.ledger.last_run.as_ref())));
+        request.push_str(&format!(" {}\n", last_run(self.checks.ledger.last_run.as_ref())));
         if !work.open_steps.is_empty() {
             let steps: Vec<_> =
                 work.open_steps.iter().take(MAX_NAMED).map(|step| quoted(step)).collect();

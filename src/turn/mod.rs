@@ -48,7 +48,6 @@ use checks::TurnChecks;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
-use proof::Ledger;
 use room::RoomState;
 
 pub(crate) use answer::failures::stopped_note;
@@ -87,7 +86,6 @@ pub(crate) struct Turn {
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
-    ledger: Ledger,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
     /// Set for a helper's turn, whose file changes belong to this turn of its session. It differs from the helper's
@@ -206,8 +204,7 @@ impl Turn {
             meter,
             began: Instant::now(),
             steering: SteeringQueue::default(),
-            checks: TurnChecks::default(),
-            ledger: Ledger::new(known_changes),
+            checks: TurnChecks::new(known_changes),
             last_hidden: None,
             session_turn: None,
         }

@@ -75,21 +75,21 @@ impl Turn {
         let Some(last) = self.history.messages.last().cloned() else { return };
         let Some(answer) = last.as_assistant() else { return };
         let changes = self.conversation.env.shared.checkpoint.change_count();
-        let ran_changes = self.ledger.sync_changes(changes);
+        let ran_changes = self.checks.ledger.sync_changes(changes);
         for (call, result) in answer.calls.iter().zip(results) {
             let found = self.conversation.tools.find(&call.name).ok();
             let kind = found.and_then(|tool| tool.kind());
-            self.ledger.note(call, kind, result, ran_changes);
+            self.checks.ledger.note(call, kind, result, ran_changes);
         }
     }
 
     /// The work of this turn, with changes of files that no call has been seen to make.
     pub(super) fn settled_ledger(&mut self) -> &Ledger {
         let changes = self.conversation.env.shared.checkpoint.change_count();
-        if self.ledger.sync_changes(changes) {
-            self.ledger.note_change();
+        if self.checks.ledger.sync_changes(changes) {
+            self.checks.ledger.note_change();
         }
-        &self.ledger
+        &self.checks.ledger
     }
 }
 

@@ -63,7 +63,11 @@ impl Turn {
         let hash = std_hash((&work.files, &work.open_steps, work.proof as u8));
         let facts = ClosingFacts {
             verify: self.conversation.work.verify,
-            work: if work.has_changed { WorkDone::Files } else { WorkDone::OnlyPlan },
+            work: match (work.has_changed, work.has_planned) {
+                (true, _) => WorkDone::Files,
+                (false, true) => WorkDone::OnlyPlan,
+                (false, false) => WorkDone::Nothing,
+            },
             proof: work.proof,
             open_steps: work.open_steps.len(),
             has_unrun_check: self.has_unrun_check(),

@@ -2,6 +2,7 @@
 //! that starts its work. Commands that tell one story share a file. Most are answered without the model.
 
 mod checkpoint;
+mod checks;
 mod context;
 pub(super) mod custom;
 mod mcp;
@@ -116,6 +117,12 @@ const COMMANDS: &[BuiltInCommand] = &[
         "Show or change what is allowed here",
         Hint("allow RULE, deny RULE, revoke ID or forget"),
         permissions::run,
+    ),
+    command(
+        "checks",
+        "Show the checks of this project; `/checks forget` asks again",
+        Hint("forget"),
+        checks::run,
     ),
     command(
         "mcp",

@@ -288,6 +288,10 @@ pub trait AnyTool: Debug + Send + Sync {
     }
     /// The card before the arguments are complete; `None` if calls have no card.
     fn pending_view(&self) -> Option<CallView>;
+    /// The kind of its card; `None` if calls have no card.
+    fn kind(&self) -> Option<ToolKind> {
+        self.pending_view().map(|view| view.kind)
+    }
     /// The arguments that the card shows while they are still being streamed.
     fn shown_arguments(&self) -> &'static [ShownArgument] {
         COMMON_ARGUMENTS
@@ -364,6 +368,10 @@ impl<T: Tool> AnyTool for BuiltIn<T> {
 
     fn pending_view(&self) -> Option<CallView> {
         T::HAS_CARD.then(|| CallView::new(T::PENDING_TITLE, T::KIND))
+    }
+
+    fn kind(&self) -> Option<ToolKind> {
+        T::HAS_CARD.then_some(T::KIND)
     }
 
     fn shown_arguments(&self) -> &'static [ShownArgument] {

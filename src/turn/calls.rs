@@ -100,6 +100,7 @@ impl Turn {
         all_invalid: bool,
     ) -> Option<(CallId, String)> {
         let mut results: Vec<_> = results.close(CANCELLED).collect();
+        self.note_work(&results);
         let asked = self.check_loops(&mut results, all_invalid).await;
         let cut = self.cut_long_results(&mut results);
         for result in results.iter().filter(|result| cut.contains(&result.call)) {

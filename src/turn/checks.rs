@@ -1,20 +1,24 @@
-//! Checks: commands of the user, such as `cargo check`, that run before the first edit of a turn and again
-//! when the model would end it. The model is told what is new in their output.
+//! Checks: commands of the user or of the project's files, such as `cargo check`, that run before the first edit of a
+//! turn and again when the model would end it. The model is told what is new in their output.
 
-use std::collections::HashMap;
+mod news;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::found_checks::{FoundCheck, check_book};
+use super::proof::Ledger;
 use super::{SharedGrants, Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL, AnyTool};
 use crate::turn::calls::records::abridged_arguments;
 use crate::turn::calls::runner::refused;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Audience, CallOutcome, Entry};
-use turnwright_types::effect::{CallView, ToolKind, escape_hidden, fenced};
+use turnwright_types::effect::{CallView, ToolKind, escape_hidden, escape_hidden_line, fenced};
 use turnwright_types::ids::CallId;
 use turnwright_types::message::{
     Arguments, AssistantMessage, Message, StopReason, ToolCall, within_context,
@@ -22,74 +26,146 @@ use turnwright_types::message::{
 use turnwright_types::patience::sleep_until;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::shell_script::Check;
-use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
 
+use news::{Baseline, CheckRun, check_run, find_news};
+
 /// How long one check may run.
-const TIME_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// The same for the first run of a found check before an edit, which nobody may have asked for.
+const FIRST_TIME_LIMIT: Duration = Duration::from_secs(20);
+/// The same for a found check about which the user may be asked.
+const ASKED_TIME_LIMIT: Duration = Duration::from_secs(600);
+/// The exit status with which a shell says that there is no such program.
+const NOT_FOUND: i64 = 127;
+/// The time of a run in words.
+const BEFORE: &str = "before the first edit";
+const AFTER: &str = "after the edits";
 /// How often in one turn the model is told about the checks' output, so that this ends.
 const MAX_ROUNDS: u32 = 3;
-/// The most lines of one report.
-const MAX_LINES: usize = 20;
-/// The most characters of a line.
-const MAX_LINE_CHARS: usize = 400;
 
-/// The words with which build tools begin lines about their progress, which differ from run to run.
-const PROGRESS: &[&str] = &[
-    "Adding",
-    "Blocking",
-    "Building",
-    "Checking",
-    "Compiling",
-    "Dirty",
-    "Documenting",
-    "Downloaded",
-    "Downloading",
-    "Finished",
-    "Fresh",
-    "Locking",
-    "Running",
-    "Updating",
-];
-/// Parts of words that mark a line as a problem if the check has succeeded.
-const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
-
-/// The state of a turn's checks.
+/// The state of a turn's checks, and of the proof of its work.
 #[derive(Debug, Default)]
 pub(super) struct TurnChecks {
-    /// Each check with its run before the first edit.
-    before: Option<Vec<(Check, CheckRun)>>,
+    pub(super) ledger: Ledger,
+    /// The checks, once the turn is about to edit something.
+    all: Option<Vec<TurnCheck>>,
     /// True if a file was edited since the checks ran last.
     is_due: bool,
     rounds: u32,
+    /// True if the checks that are slow have run.
+    has_run_slow: bool,
+    /// True if checks were found that cannot run, because there is no sandbox.
+    has_unusable: bool,
+}
+
+impl TurnChecks {
+    /// Those of a turn that begins after this number of changes of files.
+    pub(super) fn new(known_changes: u64) -> TurnChecks {
+        TurnChecks { ledger: Ledger::new(known_changes), ..TurnChecks::default() }
+    }
+}
+
+/// A check of a turn.
+#[derive(Clone, Debug)]
+struct TurnCheck {
+    check: Check,
+    /// Set if a file of the project names it.
+    found: Option<FoundCheck>,
+    /// The run that the later ones are compared with. Without one, all lines may be old.
+    before: Option<Baseline>,
+}
+
+impl TurnCheck {
+    fn of_settings(check: &Check) -> TurnCheck {
+        TurnCheck { check: check.clone(), found: None, before: None }
+    }
+
+    fn of_project(found: FoundCheck) -> TurnCheck {
+        let before = found.green_lines.as_deref().map(Baseline::of_success);
+        TurnCheck { check: found.check(), found: Some(found), before }
+    }
+
+    fn is_slow(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.is_slow)
+    }
+
+    fn title(&self, when: &str) -> String {
+        let Check { name, command, .. } = &self.check;
+        let marker = self.found.as_ref().map(|found| escape_hidden_line(&found.marker));
+        let origin = marker.map(|marker| format!(", found by {marker}")).unwrap_or_default();
+        format!("Check {}{origin} ({when}): {}", escape_hidden_line(name), escape_hidden(command))
+    }
 }
 
 impl Turn {
     /// Runs the checks before the first edit of the turn, for comparison.
     pub(super) async fn check_before_edits(&mut self, calls: &[ToolCall]) {
-        let checks = self.conversation.checks.get();
+        let configured = self.conversation.checks.get();
         // In plan mode no edit is made.
-        let is_needed = !checks.is_empty()
-            && self.checks.before.is_none()
+        let is_needed = self.checks.all.is_none()
+            && (!configured.is_empty() || self.conversation.work.find_checks)
             && self.conversation.mode().get() != Mode::Plan
             && calls.iter().any(|call| self.is_edit(&call.name) || self.edits_otherwise(call));
         if !is_needed {
             return;
         }
-        let mut before = Vec::new();
-        for check in checks.iter() {
-            if let Some(run) = self.run_check(check, "before the first edit").await {
-                before.push((check.clone(), run));
+        let mut found = self.found_checks(&configured).await;
+        if !self.conversation.rules().get().can_confine {
+            self.checks.has_unusable = !found.is_empty();
+            found.clear();
+        }
+        let mut all: Vec<_> = configured.iter().map(TurnCheck::of_settings).collect();
+        all.extend(found.into_iter().map(TurnCheck::of_project));
+        let mut usable = Vec::new();
+        let mut has_slow = false;
+        for mut check in all {
+            if let Some(found) = &mut check.found {
+                // Where one takes too long, the next one would, too.
+                found.is_slow |= has_slow && !found.is_measured;
+            }
+            if check.is_slow() {
+                usable.push(check);
+                continue;
+            }
+            match self.run_check(&check, BEFORE).await {
+                CheckEnd::Ran(run) => {
+                    check.before = Some(Baseline::of(&run));
+                    usable.push(check);
+                }
+                CheckEnd::TooSlow => {
+                    has_slow = true;
+                    if let Some(found) = &mut check.found {
+                        found.is_slow = true;
+                        usable.push(check);
+                    }
+                }
+                CheckEnd::NotRun => {}
             }
         }
-        self.checks.before = Some(before);
-        // Changes that the checks have made are no edits.
-        self.conversation.env.shared.checkpoint.take_changes();
+        self.checks.all = Some(usable);
+        self.ignore_own_changes();
+    }
+
+    /// Takes the changes that the checks have made for no edits.
+    fn ignore_own_changes(&mut self) {
+        let checkpoint = &self.conversation.env.shared.checkpoint;
+        checkpoint.take_changes();
+        self.checks.ledger.sync_changes(checkpoint.change_count());
+    }
+
+    /// Returns true if a check of the project is known that has not run since the last edit.
+    pub(super) fn has_unrun_check(&self) -> bool {
+        match &self.checks.all {
+            Some(all) => self.checks.is_due && !all.is_empty() || self.checks.has_unusable,
+            // Commands have edited files, which is not known before.
+            None => !self.conversation.checks.get().is_empty(),
+        }
     }
 
     /// Notes whether these calls, which have run, have edited a file.
     pub(super) fn note_edits(&mut self) {
-        if self.checks.before.is_none() {
+        if self.checks.all.as_ref().is_none_or(Vec::is_empty) {
             return;
         }
         let mut newest = self.history.messages.iter().rev();
@@ -116,8 +192,7 @@ impl Turn {
     }
 
     pub(super) fn is_edit(&self, name: &str) -> bool {
-        let view = self.conversation.tools.find(name).ok().and_then(|tool| tool.pending_view());
-        let kind = view.map(|view| view.kind);
+        let kind = self.conversation.tools.find(name).ok().and_then(|tool| tool.kind());
         matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move))
     }
 
@@ -129,28 +204,44 @@ impl Turn {
         self.checks.is_due |= self.conversation.env.shared.checkpoint.take_changes();
         let answer = self.history.messages.last().and_then(|message| message.as_assistant());
         let is_done = answer.is_some_and(|answer| answer.calls.is_empty());
-        let has_any = self.checks.before.as_ref().is_some_and(|runs| !runs.is_empty());
+        let has_any = self.checks.all.as_ref().is_some_and(|all| !all.is_empty());
         self.checks.is_due && has_any && is_done && !self.cancel.is_cancelled()
     }
 
     /// Runs the checks. If they say something new, the model is told and the turn goes on.
     pub(super) async fn check_after_edits(&mut self) -> TurnStep {
         self.checks.is_due = false;
-        let before = self.checks.before.clone().unwrap_or_default();
+        // Slow ones run once, and not after one that takes too long.
+        let mut skips_slow = std::mem::replace(&mut self.checks.has_run_slow, true);
         let mut report = String::new();
         let mut names = Vec::new();
-        for (check, before) in &before {
-            let Some(now) = self.run_check(check, "after the edits").await else { continue };
-            if let Some(news) = find_news(before, &now) {
-                let name = &check.name;
-                let command = escape_hidden(&check.command);
+        for check in self.checks.all.clone().unwrap_or_default() {
+            if check.is_slow() && skips_slow {
+                continue;
+            }
+            let now = match self.run_check(&check, AFTER).await {
+                CheckEnd::Ran(now) => now,
+                end => {
+                    skips_slow |= matches!(end, CheckEnd::TooSlow);
+                    continue;
+                }
+            };
+            let news = find_news(check.before.as_ref().unwrap_or(&Baseline::default()), &now);
+            // A check that has failed all along says nothing about the edits.
+            if now.is_success || news.is_some() {
+                self.checks.ledger.note_check(&check.check.command, now.is_success);
+            }
+            if let Some(news) = news {
+                let name = escape_hidden_line(&check.check.name);
+                let command = escape_hidden(&check.check.command);
                 let end = &now.end;
+                let age = if check.before.is_none() { ", may be older than this turn" } else { "" };
                 let news = fenced(&news);
-                report.push_str(&format!("\n`{name}` ({command}, {end}):\n{news}\n"));
+                report.push_str(&format!("\n`{name}` ({command}, {end}{age}):\n{news}\n"));
                 names.push(format!("`{name}`"));
             }
         }
-        self.conversation.env.shared.checkpoint.take_changes();
+        self.ignore_own_changes();
         let end = TurnStep::End(Ok(StopReason::EndTurn));
         if names.is_empty() || self.cancel.is_cancelled() {
             return end;
@@ -173,63 +264,132 @@ impl Turn {
         TurnStep::Sample
     }
 
-    /// Runs a check as a call of ours with a card, which the model's conversation does not have. Returns
-    /// `None` if it did not run to its end.
-    async fn run_check(&mut self, check: &Check, when: &str) -> Option<CheckRun> {
-        let tool = self.conversation.tools.find(COMMAND_TOOL).ok()?;
+    /// Runs a check as a call of ours with a card, which the model's conversation does not have.
+    async fn run_check(&mut self, check: &TurnCheck, when: &str) -> CheckEnd {
+        let Ok(tool) = self.conversation.tools.find(COMMAND_TOOL) else { return CheckEnd::NotRun };
         let id = CallId::from(format!("call-{}", self.history.mint()));
+        let limit = self.time_limit(check, when);
         // The limit is ours, so that no check goes on in the background.
-        let arguments = json!({ "command": check.command, "timeout": TIME_LIMIT.as_secs() * 2 });
-        let title = format!("Check {} ({when}): {}", check.name, escape_hidden(&check.command));
-        let view = CallView::new(title, ToolKind::Execute);
+        let arguments = json!({ "command": check.check.command, "timeout": limit.as_secs() * 2 });
+        let view = CallView::new(check.title(when), ToolKind::Execute);
         self.log_check(&id, &arguments);
         self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
         self.cards.show_arguments(&id, abridged_arguments(&arguments));
-        let mut outcome = self.run_as_call(&id, tool, arguments, &view).await;
+        let is_found = check.found.is_some();
+        let call = CheckCall { id: id.clone(), view: view.clone(), limit, is_found };
+        let rejected = self.rejected_count();
+        let mut outcome = self.run_as_call(call, tool, arguments).await;
         // A check that never ran is shown as failed, also after a cancel.
         outcome.is_cancelled &= outcome.has_run();
         let stored = outcome.to_stored(COMMAND_TOOL, Some(&view));
         if outcome.has_run() {
             self.cards.finish(stored.final_update(&id));
-            return (!self.cancel.is_cancelled()).then(|| check_run(&outcome));
+        } else {
+            self.conversation.log().finish_call(&id, stored).written().await;
+            self.cards.finish(outcome.final_update(&id));
         }
-        self.conversation.log().finish_call(&id, stored).written().await;
-        self.cards.finish(outcome.final_update(&id));
-        None
+        if self.cancel.is_cancelled() {
+            return CheckEnd::NotRun;
+        }
+        let end = match check_run(&outcome) {
+            _ if outcome.text.starts_with(&stopped(limit)) => CheckEnd::TooSlow,
+            run if outcome.has_run() => CheckEnd::Ran(run),
+            _ => CheckEnd::NotRun,
+        };
+        match &check.found {
+            Some(found) => {
+                let is_refused = self.rejected_count() > rejected;
+                self.note_found_run(found, end, (&outcome, limit, is_refused)).await
+            }
+            None => end,
+        }
+    }
+
+    fn time_limit(&self, check: &TurnCheck, when: &str) -> Duration {
+        let Some(found) = &check.found else { return TIME_LIMIT };
+        let may_ask = !matches!(self.conversation.mode().get(), Mode::Auto | Mode::Full);
+        if may_ask && !self.conversation.work.alone {
+            ASKED_TIME_LIMIT
+        } else if when == BEFORE && !found.is_measured {
+            FIRST_TIME_LIMIT
+        } else {
+            TIME_LIMIT
+        }
+    }
+
+    /// The number of calls that the user has rejected for the session.
+    fn rejected_count(&self) -> usize {
+        self.conversation.grants.lock().rejected_effects().count()
+    }
+
+    /// Keeps what the run of a found check has shown. Returns its end, which is none if there is no such program.
+    async fn note_found_run(
+        &self,
+        found: &FoundCheck,
+        end: CheckEnd,
+        (outcome, limit, is_refused): (&CallOutcome, Duration, bool),
+    ) -> CheckEnd {
+        let command = found.command.clone();
+        let book = check_book(&self.conversation.env);
+        let is_missing = matches!(&end, CheckEnd::Ran(run) if run.code == Some(NOT_FOUND));
+        if is_missing || matches!(end, CheckEnd::NotRun) {
+            self.conversation.told.drop_check(&command);
+        }
+        // A run that was stopped is slow, because every limit is longer than that.
+        let took = outcome.duration.unwrap_or(limit);
+        let lines = match &end {
+            CheckEnd::Ran(run) if run.is_success => Some(run.hashes().collect()),
+            _ => None,
+        };
+        let has_run = !is_missing && !matches!(end, CheckEnd::NotRun);
+        // Nobody has refused it if nobody was there.
+        let is_refused = is_refused && !self.conversation.work.alone;
+        let noting = spawn_blocking(move || {
+            let Some(book) = book else { return };
+            if has_run {
+                book.note_run(&command, took, lines);
+            } else if is_refused {
+                book.refuse(&command);
+            }
+        });
+        noting.await.ok();
+        if is_missing { CheckEnd::NotRun } else { end }
     }
 
     async fn run_as_call(
         &self,
-        id: &CallId,
+        call: CheckCall,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
-        view: &CallView,
     ) -> CallOutcome {
+        let CheckCall { id, view, limit, is_found } = call;
         let conversation = &self.conversation;
         let cancel = self.cancel.child_token();
-        let runner = conversation.runner(SharedGrants::default());
+        // The answers of the user are about what the model and the project name.
+        let grants = if is_found { conversation.grants.clone() } else { SharedGrants::default() };
+        let runner = conversation.runner(grants);
         let running = async {
-            let ctx = runner.ctx(id.clone(), cancel.child_token(), cancel.clone());
+            let ctx = runner.ctx(id, cancel.child_token(), cancel.clone());
             let (mut pending, ticket) = runner.enqueue(tool, arguments, ctx).await?;
             // The user has written this command into the settings, so it is allowed exactly as it is.
             // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:
-            // a check may run what the model has written.
-            if conversation.rules().get().can_confine {
+            // a check may run what the model has written. A found check is an ordinary call.
+            if conversation.rules().get().can_confine && !is_found {
                 for effect in &pending.plan.effects {
                     runner.grants.lock().allow_exactly(effect.clone());
                 }
             }
-            pending.view = Some(view.clone());
+            pending.view = Some(view);
             Ok(runner.clone().run(pending, ticket).await)
         };
         let mut running = std::pin::pin!(running);
         let ended = tokio::select! {
             biased;
             ended = &mut running => ended,
-            () = sleep_until(Instant::now() + TIME_LIMIT) => {
+            () = sleep_until(Instant::now() + limit) => {
                 cancel.cancel();
                 running.await.ok();
-                let why = format!("Stopped: a check may run {} s", TIME_LIMIT.as_secs());
+                let why = stopped(limit);
                 Err(ToolRefusal::new(&why, &why))
             }
         };
@@ -249,80 +409,25 @@ impl Turn {
     }
 }
 
-fn check_run(outcome: &CallOutcome) -> CheckRun {
-    let text = |name: &str| outcome.raw_output[name].as_str().unwrap_or_default().to_owned();
-    CheckRun { output: text("output"), is_success: outcome.is_success, end: text("ended") }
+/// A check as a call.
+struct CheckCall {
+    id: CallId,
+    view: CallView,
+    limit: Duration,
+    is_found: bool,
 }
 
-/// The output of one run of a check, and how it ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct CheckRun {
-    output: String,
-    is_success: bool,
-    /// How it ended, as in `exit status 101`.
-    end: String,
+/// The end of a run of a check.
+enum CheckEnd {
+    Ran(CheckRun),
+    /// It was stopped at its limit.
+    TooSlow,
+    /// It was denied, refused or cancelled.
+    NotRun,
 }
 
-/// The new lines of the second run, at most twenty; `None` if nothing is new.
-fn find_news(before: &CheckRun, now: &CheckRun) -> Option<String> {
-    let mut known: HashMap<String, usize> = HashMap::new();
-    for line in before.output.lines() {
-        *known.entry(without_numbers(line)).or_default() += 1;
-    }
-    let mut new = Vec::new();
-    for line in now.output.lines() {
-        let is_told = match known.get_mut(&without_numbers(line)) {
-            Some(left) if *left > 0 => {
-                *left -= 1;
-                true
-            }
-            _ => false,
-        };
-        if !is_told && !is_noise(line) && (!now.is_success || is_problem(line)) {
-            new.push(line);
-        }
-    }
-    if new.is_empty() {
-        let fails_only_now = before.is_success && !now.is_success;
-        return fails_only_now.then(|| "(it fails now, and says nothing about why)".to_owned());
-    }
-    let more = new.len().saturating_sub(MAX_LINES);
-    // The last line is needed to say that there is more.
-    new.truncate(if more > 0 { MAX_LINES - 1 } else { MAX_LINES });
-    let mut text: Vec<String> =
-        new.iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS)).collect();
-    if more > 0 {
-        text.push(format!("… and {} more new lines", more + 1));
-    }
-    Some(text.join("\n"))
-}
-
-/// The line with every number replaced: an edit moves the lines below it, and times differ.
-fn without_numbers(line: &str) -> String {
-    let mut text = String::with_capacity(line.len());
-    for letter in line.trim().chars() {
-        if !letter.is_ascii_digit() {
-            text.push(letter);
-        } else if !text.ends_with('#') {
-            text.push('#');
-        }
-    }
-    text
-}
-
-fn is_noise(line: &str) -> bool {
-    line.split_whitespace().next().is_none_or(|word| PROGRESS.contains(&word))
-}
-
-/// Returns true if a line of a check that has succeeded is about a problem: it has a place such as `a.rs:3`,
-/// or says so.
-fn is_problem(line: &str) -> bool {
-    let lower = line.to_ascii_lowercase();
-    let has_place = line
-        .split(':')
-        .skip(1)
-        .any(|part| part.starts_with(|character: char| character.is_ascii_digit()));
-    has_place || PROBLEM_WORDS.iter().any(|word| lower.contains(word))
+fn stopped(limit: Duration) -> String {
+    format!("Stopped: a check may run {} s", limit.as_secs())
 }
 
 #[cfg(test)]
@@ -383,50 +488,5 @@ mod tests {
         let updates = format!("{:?}", fixture.client.updates.lock());
         assert!(updates.contains("Stopped: a check may run 120 s"), "{updates}");
         assert_eq!(fixture.client.final_statuses().len(), 3);
-    }
-
-    fn run(output: &str, is_success: bool) -> CheckRun {
-        CheckRun { output: output.to_owned(), is_success, end: String::new() }
-    }
-
-    #[test]
-    fn only_what_is_new_is_told() {
-        let old = "a.rs:3:5: warning: unused\nb.rs:7:1: error: bad\n";
-        let table: &[(&str, bool, &str, bool, Option<&str>)] = &[
-            ("", true, "", true, None),
-            ("", true, "   Compiling x v0.1.0\n    Finished in 0.5s\nok\n", true, None),
-            (old, false, "a.rs:13:5: warning: unused\nb.rs:17:1: error: bad\n", false, None),
-            (old, false, "b.rs:7:1: error: bad\n", false, None),
-            (old, false, &format!("{old}c.rs:1: error: new\n"), false, Some("c.rs:1: error: new")),
-            ("", true, "c.rs:1:2: unused\n", true, Some("c.rs:1:2: unused")),
-            ("", true, "warning: x\nfine\n", true, Some("warning: x")),
-            ("", true, "Checking x\nodd\n", false, Some("odd")),
-            ("x\n", true, "x\nx\n", false, Some("x")),
-            ("x\n", true, "x\n", false, Some("(it fails now, and says nothing about why)")),
-            ("x\n", false, "x\n", false, None),
-        ];
-        for (before, was_success, now, is_success, expected) in table {
-            let found = find_news(&run(before, *was_success), &run(now, *is_success));
-            assert_eq!(found.as_deref(), *expected, "{before:?} {now:?}");
-        }
-    }
-
-    #[test]
-    fn it_is_at_most_twenty_lines_of_bounded_length() {
-        let lines = |count: usize| {
-            let all: Vec<_> =
-                (1..=count).map(|length| format!("error {}", "x".repeat(length))).collect();
-            all.join(
-                "
-",
-            )
-        };
-        let text = find_news(&CheckRun::default(), &run(&lines(20), false)).unwrap();
-        assert_eq!(text.lines().count(), 20);
-        let text = find_news(&CheckRun::default(), &run(&lines(1_000), false)).unwrap();
-        assert_eq!(text.lines().count(), 20);
-        assert!(text.ends_with("… and 981 more new lines"), "{text}");
-        let long = find_news(&CheckRun::default(), &run(&"é".repeat(9_000), false)).unwrap();
-        assert_eq!(long.chars().count(), MAX_LINE_CHARS);
     }
 }

@@ -308,6 +308,12 @@ struct ToldContext {
     undo_news: Option<String>,
     /// The suggested prompts that the client shows.
     suggestions: Vec<String>,
+    /// A hash of the facts with which the model was last asked for a proof.
+    closing_facts: Option<u64>,
+    /// A hash of the open steps that the user was last told about.
+    open_steps: Option<u64>,
+    /// The command lines of the found checks that do not run in this session.
+    dropped_checks: Vec<String>,
 }
 
 impl Told {
@@ -377,6 +383,34 @@ impl Told {
 
     pub(crate) fn take_undo_news(&self) -> Option<String> {
         self.context.lock().undo_news.take()
+    }
+
+    /// The facts with which the model was last asked for a proof, as a hash.
+    pub(super) fn closing_facts(&self) -> Option<u64> {
+        self.context.lock().closing_facts
+    }
+
+    pub(super) fn set_closing_facts(&self, facts: u64) {
+        self.context.lock().closing_facts = Some(facts);
+    }
+
+    /// Marks these open steps of the plan as told to the user. Returns true if they were not the last ones.
+    pub(super) fn tell_open_steps(&self, steps: u64) -> bool {
+        self.context.lock().open_steps.replace(steps) != Some(steps)
+    }
+
+    /// Leaves out a found check for the rest of the session.
+    pub(super) fn drop_check(&self, command: &str) {
+        self.context.lock().dropped_checks.push(command.to_owned());
+    }
+
+    pub(crate) fn is_dropped_check(&self, command: &str) -> bool {
+        self.context.lock().dropped_checks.iter().any(|dropped| dropped == command)
+    }
+
+    /// Proposes the checks again that were left out.
+    pub(crate) fn forget_dropped_checks(&self) {
+        self.context.lock().dropped_checks.clear();
     }
 
     /// Notes whether the instructions, notes and skills could not be read. Returns the previous value.

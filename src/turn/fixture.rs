@@ -29,6 +29,7 @@ use turnwright_types::client::{
 use turnwright_types::ids::SessionId;
 use turnwright_types::message::{Arguments, ProviderState};
 use turnwright_types::update::Update;
+use turnwright_types::work_settings::WorkSettings;
 use turnwright_workspace::files::{Files, Roots};
 
 #[derive(Clone)]
@@ -250,7 +251,7 @@ pub(crate) fn turn_fixture(
         grants: SharedGrants::default(),
         checks: SharedValue::default(),
         max_requests: 10,
-        work: Arc::default(),
+        work: Arc::new(WorkSettings { find_checks: false, ..WorkSettings::default() }),
         limits: super::SpendingLimits::new(true),
         spending: SharedSpending::default(),
         queue: Arc::default(),

@@ -71,11 +71,13 @@ impl Turn {
             };
             match self.loops.add(&ended).or(found.take()) {
                 Some(LoopFinding::Remind(repetition)) => {
+                    self.checks.ledger.counts.loops += 1;
                     let note = self.reminder(repetition, call).await;
                     result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
                     self.conversation.log().replace_result(&result.call, result.text.clone());
                 }
                 Some(LoopFinding::Ask(repetition)) => {
+                    self.checks.ledger.counts.loops += 1;
                     question = Some((call.id.clone(), description(repetition, call)));
                 }
                 None => {}

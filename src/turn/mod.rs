@@ -6,6 +6,8 @@ mod answer;
 mod cache_guard;
 mod calls;
 mod checks;
+mod closing;
+mod found_checks;
 pub(crate) mod fuzzing;
 mod helper;
 mod hints;
@@ -13,6 +15,7 @@ mod limits;
 mod loop_guard;
 mod next_step;
 mod prompt;
+mod proof;
 mod room;
 mod conversation;
 mod steering;
@@ -56,6 +59,7 @@ pub(crate) use calls::runner::CallRunner;
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
+pub(crate) use found_checks::{check_book, proposed_commands};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
@@ -201,7 +205,7 @@ impl Turn {
             meter,
             began: Instant::now(),
             steering: SteeringQueue::default(),
-            checks: TurnChecks::default(),
+            checks: TurnChecks::new(known_changes),
             last_hidden: None,
             session_turn: None,
         }
@@ -277,10 +281,13 @@ impl Turn {
             TurnStep::End(Ok(StopReason::EndTurn)) if self.must_check() => {
                 self.check_after_edits().await
             }
-            TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
-                Some(step) => step,
-                None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
-            },
+            TurnStep::End(Ok(StopReason::EndTurn)) => {
+                let closing = self.closing().await;
+                match closing.or_else(|| self.step_after_answer()) {
+                    Some(step) => step,
+                    None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
+                }
+            }
             TurnStep::End(result) => return ControlFlow::Break(result),
         })
     }
@@ -314,8 +321,9 @@ impl Turn {
         }
         self.share_spending();
         let why = result.as_ref().map_or("error", |stop| stop.as_str());
+        let facts = Some(self.settled_ledger().facts());
         let History { minted, cost, .. } = self.history;
-        let written = self.conversation.log().end_turn(why, minted, cost, None);
+        let written = self.conversation.log().end_turn(why, minted, cost, facts);
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();

@@ -8,7 +8,9 @@ use super::limits::ReachedLimit;
 use crate::error::{Error, as_sentence, error_chain};
 use crate::turn::answer::failures::Nudge;
 use turnwright_llm::{EndReason, ErrorKind, LlmError, MAX_RETRY_WAIT};
+use turnwright_store::ProofWord;
 use turnwright_types::message::{StopReason, ToolCall};
+use turnwright_types::work_settings::Verify;
 
 /// Maximum number of retries of a request after a transient failure.
 const MAX_RETRIES: u32 = 4;
@@ -69,6 +71,11 @@ impl TurnBudget {
             reached: None,
             ending: None,
         }
+    }
+
+    /// Returns true if the turn may make one more request.
+    pub(super) fn has_request(&self) -> bool {
+        self.reached.is_none() && self.requests > 0
     }
 
     /// Counts one more request.
@@ -279,6 +286,82 @@ pub(super) fn next_countdown(left: Duration) -> Option<Duration> {
     let rounds =
         left.saturating_sub(COUNTDOWN_INTERVAL / 2).as_secs() / COUNTDOWN_INTERVAL.as_secs();
     (rounds > 0).then(|| Duration::from_secs(rounds * COUNTDOWN_INTERVAL.as_secs()))
+}
+
+/// The facts that decide if a turn may end whose model says that it is done.
+#[derive(Clone, Debug)]
+pub(super) struct ClosingFacts {
+    pub(super) verify: Verify,
+    pub(super) work: WorkDone,
+    pub(super) proof: ProofWord,
+    /// The steps of the plan that are not completed.
+    pub(super) open_steps: usize,
+    /// True if a check of the project is known that has not run since the last change.
+    pub(super) has_unrun_check: bool,
+    /// True if the model is a small one.
+    pub(super) is_small: bool,
+    pub(super) excuse: Option<Excuse>,
+}
+
+/// The work of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorkDone {
+    Nothing,
+    OnlyPlan,
+    /// It has changed files.
+    Files,
+}
+
+/// The reason why a turn may end without a proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Excuse {
+    /// The turn that has asked for a helper verifies the work.
+    Helper,
+    /// In plan mode nothing is changed.
+    Planning,
+    /// The user's words come first.
+    Steering,
+    /// The answer is a question.
+    AsksBack,
+    /// The model was asked already.
+    Asked,
+    NoRequestLeft,
+    /// An earlier turn has asked, and nothing is different now.
+    SameFacts,
+}
+
+/// The end of a turn whose model says that it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    End,
+    /// The model is asked once more.
+    Ask(ClosingReason),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClosingReason {
+    Unproven,
+    OnlyPlanned,
+}
+
+/// Decides if the model is asked to prove its work before the turn ends.
+pub(super) fn closing_step(facts: &ClosingFacts) -> Closing {
+    if facts.excuse.is_some() || facts.verify == Verify::Off {
+        return Closing::End;
+    }
+    let is_strict = facts.verify == Verify::Always;
+    match facts.work {
+        WorkDone::Files
+            if facts.proof != ProofWord::Green
+                && (is_strict || facts.open_steps > 0 || facts.has_unrun_check) =>
+        {
+            Closing::Ask(ClosingReason::Unproven)
+        }
+        WorkDone::OnlyPlan if facts.open_steps > 0 && (is_strict || facts.is_small) => {
+            Closing::Ask(ClosingReason::OnlyPlanned)
+        }
+        WorkDone::Files | WorkDone::OnlyPlan | WorkDone::Nothing => Closing::End,
+    }
 }
 
 #[cfg(test)]
@@ -571,6 +654,61 @@ mod tests {
         for (left, expected) in table {
             let next = next_countdown(Duration::from_secs(left));
             assert_eq!(next, expected.map(Duration::from_secs), "{left}");
+        }
+    }
+    #[test]
+    fn the_model_is_asked_for_a_proof_only_where_one_is_due() {
+        use ProofWord::{Green, None as Nothing, Red, Thin};
+        use Verify::{Always, Auto, Off};
+        let unproven = Closing::Ask(ClosingReason::Unproven);
+        let planned = Closing::Ask(ClosingReason::OnlyPlanned);
+        let files = WorkDone::Files;
+        let plan = WorkDone::OnlyPlan;
+        // The setting, the work, its proof, the open steps, a known check that was not run, a small model.
+        let table = [
+            (Off, files, Nothing, 2, true, true, Closing::End),
+            (Off, plan, Nothing, 2, true, true, Closing::End),
+            (Always, files, Nothing, 0, false, false, unproven),
+            (Always, files, Thin, 0, false, false, unproven),
+            (Always, files, Red, 0, false, false, unproven),
+            (Always, files, Green, 2, true, true, Closing::End),
+            (Auto, files, Nothing, 0, false, true, Closing::End),
+            (Auto, files, Thin, 0, false, false, Closing::End),
+            (Auto, files, Red, 0, false, false, Closing::End),
+            (Auto, files, Nothing, 1, false, false, unproven),
+            (Auto, files, Thin, 0, true, false, unproven),
+            (Auto, files, Red, 0, true, false, unproven),
+            (Auto, files, Green, 2, true, false, Closing::End),
+            (Always, plan, Nothing, 1, false, false, planned),
+            (Always, plan, Nothing, 0, true, false, Closing::End),
+            (Auto, plan, Nothing, 1, true, false, Closing::End),
+            (Auto, plan, Nothing, 1, false, true, planned),
+            (Always, WorkDone::Nothing, Nothing, 2, true, true, Closing::End),
+        ];
+        for row in table {
+            let (verify, work, proof, open_steps, has_unrun_check, is_small, expected) = row;
+            let mut facts = ClosingFacts {
+                verify,
+                work,
+                proof,
+                open_steps,
+                has_unrun_check,
+                is_small,
+                excuse: None,
+            };
+            assert_eq!(closing_step(&facts), expected, "{row:?}");
+            for excuse in [
+                Excuse::Helper,
+                Excuse::Planning,
+                Excuse::Steering,
+                Excuse::AsksBack,
+                Excuse::Asked,
+                Excuse::NoRequestLeft,
+                Excuse::SameFacts,
+            ] {
+                facts.excuse = Some(excuse);
+                assert_eq!(closing_step(&facts), Closing::End, "{row:?} {excuse:?}");
+            }
         }
     }
 }

@@ -95,6 +95,11 @@ impl SteeringQueue {
         !joined.is_empty()
     }
 
+    /// Returns true if no message waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().messages.is_empty()
+    }
+
     /// Takes no further messages, unless one is waiting.
     fn close_if_empty(&self) -> bool {
         let mut waiting = self.0.lock();

@@ -4,27 +4,18 @@
 use std::sync::Arc;
 
 use super::Turn;
+use super::proof::is_check;
 use super::room::handoff::stored_facts;
-use turnwright_policy::shell;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{Arguments, Message};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, PlanStatus};
-use turnwright_workspace::exec::dialect;
 
 /// The most suggestions after a turn.
 const MAX_SUGGESTIONS: usize = 3;
 /// The most characters of a suggestion.
 const MAX_CHARS: usize = 200;
-
-/// Words at the beginning of a command that tests, builds or checks a project.
-const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
-                      pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
-/// The number of words at the beginning of a command that are examined, as in `npm --prefix web test`.
-const FIRST_WORDS: usize = 4;
-/// Programs for which these words may be names of files or branches.
-const TAKE_NAMES: &str = "cd chmod cp git ln mkdir mv rm rmdir tar touch";
 
 impl Turn {
     /// Suggests prompts after this turn, the likeliest first, to a client that shows them.
@@ -65,50 +56,12 @@ fn failed_check(messages: &[Arc<Message>]) -> Option<&str> {
     checks.next().filter(|(_, is_good)| !is_good).map(|(line, _)| line)
 }
 
-/// Returns true if a command line tests, builds or checks the project.
-fn is_check(line: &str) -> bool {
-    shell::parse(line, dialect()).commands.iter().any(|command| {
-        let mut words = command.argv().take(FIRST_WORDS);
-        words.any(|word| CHECKS.split(' ').any(|check| check == word))
-            && TAKE_NAMES.split(' ').all(|program| program != command.program())
-            && !shell::classify(command).is_read_only
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
     use turnwright_types::message::{AssistantMessage, ToolCall, ToolMessage};
-
-    #[test]
-    fn only_what_tests_builds_or_checks_is_a_check() {
-        let checks = [
-            "cargo test -p core",
-            "cd web && npm run lint",
-            "RUST_BACKTRACE=1 cargo +nightly clippy",
-            "python3 -m pytest -q",
-            "./gradlew check",
-            "npx tsc --noEmit",
-            "make",
-            "timeout 9 go test ./... 2>&1 | tail",
-        ];
-        let others = [
-            "cat test",
-            "cargo run",
-            "grep -r build .",
-            "git commit -m test",
-            "mkdir -p build && cd build",
-            "python3 x.py",
-            "rm -rf build",
-        ];
-        for (lines, expected) in [(&checks[..], true), (&others[..], false)] {
-            for line in lines {
-                assert_eq!(is_check(line), expected, "{line}");
-            }
-        }
-    }
 
     /// A turn that has run these lines, with the beginning of each result.
     fn turn(commands: &[(&str, &str)]) -> Vec<Arc<Message>> {

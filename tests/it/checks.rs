@@ -1,7 +1,10 @@
 //! `[checks]`: commands of the settings that run before the first edit of a turn and when the model would
-//! end it. The model is told only what is new.
+//! end it. The model is told only what is new. Checks that the project's files name do the same.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use turnwright_policy::permission::CheckBook;
 use turnwright_testing::cards;
 
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says, writes};
@@ -236,4 +239,129 @@ fn what_a_helper_has_edited_is_checked_by_the_turn_that_has_started_it() {
     let mut agent = with_check().model(json!([helper("explore"), says("Done."), done])).start();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(checks(&agent).len(), 0);
+}
+
+/// A project whose makefile names a check, in this mode. `None` where `make` or the sandbox is missing.
+fn with_makefile(mode: &str) -> Option<TestAgentBuilder> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let has_make = std::env::split_paths(&path).any(|folder| folder.join("make").is_file());
+    if !has_make || !turnwright_sandbox::can_confine() {
+        eprintln!("skipped: no make, or no sandbox");
+        return None;
+    }
+    let builder = TestAgent::builder()
+        .surroundings()
+        .file("Makefile", "check:\n\t! grep -Hn BAD *.txt\n")
+        .file("old.txt", "fine\nBAD old\n")
+        .own_file("config/config.toml", &format!("mode = '{mode}'\n"));
+    Some(builder)
+}
+
+const FOUND_BEFORE: &str = "Check make, found by Makefile (before the first edit): make check";
+const FOUND_AFTER: &str = "Check make, found by Makefile (after the edits): make check";
+
+/// Two turns with an edit each.
+fn two_edits() -> Value {
+    json!([writes("a.txt", "x\n"), says("One."), writes("a.txt", "y\n"), says("Two.")])
+}
+
+fn questions(agent: &TestAgent) -> usize {
+    cards::questions(agent)
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the check is a makefile")]
+fn a_found_check_runs_unasked_in_mode_auto_and_tells_only_what_is_new() {
+    let replies = json!([
+        writes("a.txt", "BAD new\n"),
+        says("Done."),
+        writes("a.txt", "good\n"),
+        says("Repaired."),
+    ]);
+    let Some(builder) = with_makefile("auto") else { return };
+    let mut agent = builder.model(replies).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    cards::check(&agent);
+    let told = last_prompt(&agent, 2);
+    assert!(told.contains("a.txt:1:BAD new\n") && !told.contains("old.txt"), "{told}");
+    assert_eq!(checks(&agent), [FOUND_BEFORE, FOUND_AFTER, FOUND_AFTER]);
+    assert_eq!((agent.model().requests().len(), questions(&agent)), (4, 0));
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the check is a makefile")]
+fn a_found_check_is_proposed_with_its_command_and_can_be_kept_for_the_project() {
+    let Some(builder) = with_makefile("auto-edit") else { return };
+    let mut agent = builder.permission("allow_always").model(two_edits()).start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(checks(&agent), [FOUND_BEFORE, FOUND_AFTER]);
+    assert_eq!(questions(&agent), 1, "the answer holds for the session");
+    let kept = agent.turn_text("/permissions keep");
+    assert!(kept.contains("make check"), "{kept}");
+    agent.restart();
+    agent.new_session();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!((checks(&agent).len(), questions(&agent)), (2, 0));
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the check is a makefile")]
+fn a_refused_check_is_not_proposed_again_until_it_is_forgotten() {
+    let Some(builder) = with_makefile("auto-edit") else { return };
+    let replies = json!([
+        writes("a.txt", "1\n"),
+        says("One."),
+        writes("a.txt", "2\n"),
+        says("Two."),
+        writes("a.txt", "3\n"),
+        says("Three."),
+        writes("a.txt", "4\n"),
+        says("Four."),
+    ]);
+    let mut agent = builder.permission("reject_always").model(replies).start();
+    for _ in 0..2 {
+        assert_eq!(agent.turn("go"), "end_turn");
+        cards::check(&agent);
+        assert_eq!((checks(&agent).len(), questions(&agent)), (1, 1));
+    }
+    agent.restart();
+    agent.new_session();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(questions(&agent), 0);
+    let shown = agent.turn_text("/checks");
+    assert!(shown.contains("make check (found by Makefile, refused "), "{shown}");
+    let forgotten = agent.turn_text("/checks forget");
+    assert!(forgotten.contains("will be proposed again"), "{forgotten}");
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(questions(&agent), 1);
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the check is a makefile")]
+fn a_slow_check_runs_only_at_the_end_and_may_tell_what_is_older() {
+    let Some(builder) = with_makefile("auto") else { return };
+    let replies = json!([writes("a.txt", "BAD new\n"), says("Done."), says("It stays.")]);
+    let mut agent = builder.model(replies).start();
+    let project = agent.workspace().canonicalize().unwrap();
+    let book = CheckBook::new(&agent.home().join("state"), &project);
+    book.note_run("make check", Duration::from_secs(11), None);
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(checks(&agent), [FOUND_AFTER]);
+    let told = last_prompt(&agent, 2);
+    assert!(told.contains("may be older than this turn"), "{told}");
+    assert!(told.contains("a.txt:1:BAD new\n") && told.contains("old.txt:2:BAD old\n"), "{told}");
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the check is a makefile")]
+fn without_the_setting_no_check_is_looked_for() {
+    let Some(builder) = with_makefile("auto") else { return };
+    let mut agent = builder
+        .own_file("config/config.toml", "mode = 'auto'\nfind_checks = false\n")
+        .model(two_edits())
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(checks(&agent), [""; 0]);
+    let shown = agent.turn_text("/checks");
+    assert!(shown.contains("No checks are known here."), "{shown}");
 }

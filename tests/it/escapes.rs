@@ -46,6 +46,8 @@ fn titles_and_texts_contain_no_control_characters() {
                 call("plan", &json!({ "entries": [{ "content": EVIL, "status": "pending" }] })),
                 call(EVIL, &json!({}))
             ],
+            says("Done."),
+            // The step of the plan is open, so the model is asked once more.
             says("Done.")
         ]))
         .permission("allow_once")

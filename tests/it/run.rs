@@ -209,6 +209,8 @@ fn yes_allows_once_what_the_sandbox_bounds_and_nothing_else() {
         calls("exec", &json!({ "command": "echo x > run.txt" })),
         calls("exec", &network),
         says("Done."),
+        // Nobody watches, so a proof is asked for.
+        says("Done."),
     ]));
     let ended = desk.run(&["--yes", "--no-input", "Try everything"]);
     assert_eq!(ended.status, Some(0), "{}", ended.stderr);

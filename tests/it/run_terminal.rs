@@ -195,6 +195,8 @@ fn only_colours_that_the_terminal_chooses_are_used() {
         calls("read_file", &json!({ "path": "missing.txt" })),
         calls("edit_file", &edit),
         says(text),
+        // A step of the plan is open, so the model is asked once more.
+        says("Nothing can be run here."),
         [{ "status": 400, "body": { "error": { "message": "no" } } }],
     ]));
     desk.write("a.txt", "one\n");
@@ -203,6 +205,7 @@ fn only_colours_that_the_terminal_chooses_are_used() {
     terminal.type_in("go\r");
     terminal.answer("anything else rejects", "y");
     terminal.wait_for("──┼──");
+    terminal.wait_for("Nothing can be run here.");
     terminal.wait_for("> ");
     // Says what the command is for, behind the cursor.
     terminal.type_in("/undo");

@@ -22,7 +22,9 @@ fn a_command_waits_for_the_change_before_it_and_a_read_for_the_command() {
         read("b"),
         call("plan", &json!({ "entries": [{ "content": "one" }] })),
     ]);
-    let mut agent = TestAgent::builder().model(json!([reply, says("Done.")])).start();
+    // The step of the plan is open, so the model is asked once more.
+    let replies = json!([reply, says("Done."), says("Done.")]);
+    let mut agent = TestAgent::builder().model(replies).start();
     let id = agent.prompt("go");
     let question = agent.wait_for_request("session/request_permission");
     // The plan update may have come before the permission request.

@@ -27,6 +27,7 @@ mod checkpoint;
 mod client_files;
 mod client_options;
 mod client_provider;
+mod closing;
 mod compaction;
 mod config;
 mod content;

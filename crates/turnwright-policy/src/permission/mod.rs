@@ -11,6 +11,7 @@
 
 mod approval;
 mod audit_log;
+mod check_book;
 mod decide;
 mod describe;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use turnwright_types::refusal::ToolRefusal;
 
 pub use approval::ApprovalRequest;
 pub use audit_log::{ALLOW_ONCE_ANSWER, AuditEntry, AuditEvent, AuditLog, AuditLoss};
+pub use check_book::{CheckBook, KnownCheck};
 pub use decide::decide;
 pub use describe::{Explanation, describe_effect, describe_reason, markdown_code, verdict_name};
 pub use glob::Glob;

@@ -20,7 +20,8 @@ const STEP_LIMIT: Duration = Duration::from_secs(10);
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 
 /// Commands whose answers say what is on the disk. Their turns are run, and not compared.
-const DISK_COMMANDS: [&str; 11] = [
+const DISK_COMMANDS: [&str; 12] = [
+    "/checks",
     "/diff",
     "/init",
     "/mcp",

@@ -1,0 +1,79 @@
+//! `/checks` shows the checks of the project: those of the settings, and those that its files name. `/checks forget`
+//! clears what is known of the latter.
+
+use super::{CommandCall, PromptWork, SessionActor, answer_from_files};
+use crate::turn::{Conversation, check_book, proposed_commands};
+use turnwright_policy::permission::KnownCheck;
+use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::error_text::io_error_text;
+use turnwright_types::text;
+use turnwright_workspace::markers::FoundCommand;
+
+const USAGE: &str = "`/checks forget` asks about refused ones again and measures all anew. Checks of \
+                     your own belong in `[checks]` of the settings.";
+
+/// The length of a date without its time.
+const DATE_BYTES: usize = 10;
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session);
+    let CommandCall { arguments, cancel, .. } = call;
+    let conversation = session.conversation.clone();
+    answer_from_files(session, message, cancel, move || match arguments.as_str() {
+        "" => show(&conversation),
+        "forget" => forget(&conversation),
+        _ => format!("Nothing was done. {USAGE}"),
+    })
+}
+
+fn show(conversation: &Conversation) -> String {
+    let configured = conversation.checks.get();
+    let mut rows: String = configured
+        .iter()
+        .map(|check| {
+            let command = escape_hidden_line(&check.command);
+            format!("{}: {command} (settings)\n", escape_hidden_line(&check.name))
+        })
+        .collect();
+    let known = check_book(&conversation.env).map(|book| book.load()).unwrap_or_default();
+    let found = if conversation.work.find_checks {
+        proposed_commands(&conversation.env, &configured)
+    } else {
+        Vec::new()
+    };
+    for check in &found {
+        rows.push_str(&row(check, known.get(&check.command), conversation));
+    }
+    let list = if rows.is_empty() { "No checks are known here.".to_owned() } else { fenced(&rows) };
+    format!("{list}\n{USAGE}")
+}
+
+/// The line of a check that was found.
+fn row(check: &FoundCommand, known: Option<&KnownCheck>, conversation: &Conversation) -> String {
+    let command = escape_hidden_line(&check.command);
+    let marker = escape_hidden_line(&check.marker);
+    let refused = known.and_then(|known| known.refused_at.as_deref());
+    let state = match (refused, known.and_then(|known| known.last_ms)) {
+        (Some(at), _) => format!("refused {}", text::prefix(at, DATE_BYTES)),
+        _ if conversation.told.is_dropped_check(&check.command) => {
+            "left out in this session".to_owned()
+        }
+        (None, Some(millis)) => format!("{millis} ms last"),
+        (None, None) => "not run yet".to_owned(),
+    };
+    format!("{command} (found by {marker}, {state})\n")
+}
+
+fn forget(conversation: &Conversation) -> String {
+    conversation.told.forget_dropped_checks();
+    let Some(book) = check_book(&conversation.env) else {
+        return "There is no state folder, so nothing is known of the checks.".to_owned();
+    };
+    match book.forget() {
+        Ok(true) => {
+            "The checks of this project are forgotten and will be proposed again.".to_owned()
+        }
+        Ok(false) => "Nothing was known of this project's checks.".to_owned(),
+        Err(error) => format!("That could not be removed: {}.", io_error_text(&error)),
+    }
+}

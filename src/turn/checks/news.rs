@@ -1,0 +1,201 @@
+//! The news in the output of a check: the lines that an earlier run did not have.
+
+use std::collections::HashMap;
+
+use turnwright_store::CallOutcome;
+use turnwright_types::hash::fnv1a_32;
+use turnwright_types::text;
+
+/// The most lines of one report.
+const MAX_LINES: usize = 20;
+/// The most characters of a line.
+const MAX_LINE_CHARS: usize = 400;
+
+/// The words with which build tools begin lines about their progress, which differ from run to run.
+const PROGRESS: &[&str] = &[
+    "Adding",
+    "Blocking",
+    "Building",
+    "Checking",
+    "Compiling",
+    "Dirty",
+    "Documenting",
+    "Downloaded",
+    "Downloading",
+    "Finished",
+    "Fresh",
+    "Locking",
+    "Running",
+    "Updating",
+];
+/// Parts of words that mark a line as a problem if the check has succeeded.
+const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
+
+/// The run of a check that has ended as a call.
+pub(super) fn check_run(outcome: &CallOutcome) -> CheckRun {
+    let raw = &outcome.raw_output;
+    CheckRun {
+        output: raw["output"].as_str().unwrap_or_default().to_owned(),
+        is_success: outcome.is_success,
+        end: raw["ended"].as_str().unwrap_or_default().to_owned(),
+        code: raw["exitCode"].as_i64(),
+    }
+}
+
+/// The output of one run of a check, and how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CheckRun {
+    pub(super) output: String,
+    pub(super) is_success: bool,
+    /// How it ended, as in `exit status 101`.
+    pub(super) end: String,
+    /// Its exit status, if it has one.
+    pub(super) code: Option<i64>,
+}
+
+impl CheckRun {
+    /// Its lines without their numbers, as hashes.
+    pub(super) fn hashes(&self) -> impl Iterator<Item = u32> {
+        self.output.lines().map(line_hash)
+    }
+}
+
+/// A run of a check that later ones are compared with.
+#[derive(Clone, Debug)]
+pub(super) struct Baseline {
+    /// The lines that it has printed, as hashes, with the number of times.
+    lines: HashMap<u32, usize>,
+    is_success: bool,
+}
+
+impl Default for Baseline {
+    fn default() -> Baseline {
+        Baseline::of_success(&[])
+    }
+}
+
+impl Baseline {
+    pub(super) fn of(run: &CheckRun) -> Baseline {
+        let hashes: Vec<_> = run.hashes().collect();
+        Baseline { is_success: run.is_success, ..Baseline::of_success(&hashes) }
+    }
+
+    /// A run that has succeeded with these lines.
+    pub(super) fn of_success(hashes: &[u32]) -> Baseline {
+        let mut lines = HashMap::new();
+        for hash in hashes {
+            *lines.entry(*hash).or_default() += 1;
+        }
+        Baseline { lines, is_success: true }
+    }
+}
+
+/// The new lines of the second run, at most twenty; `None` if nothing is new.
+pub(super) fn find_news(before: &Baseline, now: &CheckRun) -> Option<String> {
+    let mut known = before.lines.clone();
+    let mut new = Vec::new();
+    for line in now.output.lines() {
+        let is_told = match known.get_mut(&line_hash(line)) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        };
+        if !is_told && !is_noise(line) && (!now.is_success || is_problem(line)) {
+            new.push(line);
+        }
+    }
+    if new.is_empty() {
+        let fails_only_now = before.is_success && !now.is_success;
+        return fails_only_now.then(|| "(it fails now, and says nothing about why)".to_owned());
+    }
+    let more = new.len().saturating_sub(MAX_LINES);
+    // The last line is needed to say that there is more.
+    new.truncate(if more > 0 { MAX_LINES - 1 } else { MAX_LINES });
+    let mut text: Vec<String> =
+        new.iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS)).collect();
+    if more > 0 {
+        text.push(format!("… and {} more new lines", more + 1));
+    }
+    Some(text.join("\n"))
+}
+
+/// The hash of a line with every number replaced: an edit moves the lines below it, and times differ.
+fn line_hash(line: &str) -> u32 {
+    let mut text = String::with_capacity(line.len());
+    for letter in line.trim().chars() {
+        if !letter.is_ascii_digit() {
+            text.push(letter);
+        } else if !text.ends_with('#') {
+            text.push('#');
+        }
+    }
+    fnv1a_32(text.as_bytes())
+}
+
+fn is_noise(line: &str) -> bool {
+    line.split_whitespace().next().is_none_or(|word| PROGRESS.contains(&word))
+}
+
+/// Returns true if a line of a check that has succeeded is about a problem: it has a place such as `a.rs:3`,
+/// or says so.
+fn is_problem(line: &str) -> bool {
+    let lower = line.to_ascii_lowercase();
+    let has_place = line
+        .split(':')
+        .skip(1)
+        .any(|part| part.starts_with(|character: char| character.is_ascii_digit()));
+    has_place || PROBLEM_WORDS.iter().any(|word| lower.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(output: &str, is_success: bool) -> CheckRun {
+        CheckRun { output: output.to_owned(), is_success, ..CheckRun::default() }
+    }
+
+    #[test]
+    fn only_what_is_new_is_told() {
+        let old = "a.rs:3:5: warning: unused\nb.rs:7:1: error: bad\n";
+        let table: &[(&str, bool, &str, bool, Option<&str>)] = &[
+            ("", true, "", true, None),
+            ("", true, "   Compiling x v0.1.0\n    Finished in 0.5s\nok\n", true, None),
+            (old, false, "a.rs:13:5: warning: unused\nb.rs:17:1: error: bad\n", false, None),
+            (old, false, "b.rs:7:1: error: bad\n", false, None),
+            (old, false, &format!("{old}c.rs:1: error: new\n"), false, Some("c.rs:1: error: new")),
+            ("", true, "c.rs:1:2: unused\n", true, Some("c.rs:1:2: unused")),
+            ("", true, "warning: x\nfine\n", true, Some("warning: x")),
+            ("", true, "Checking x\nodd\n", false, Some("odd")),
+            ("x\n", true, "x\nx\n", false, Some("x")),
+            ("x\n", true, "x\n", false, Some("(it fails now, and says nothing about why)")),
+            ("x\n", false, "x\n", false, None),
+        ];
+        for (before, was_success, now, is_success, expected) in table {
+            let baseline = Baseline::of(&run(before, *was_success));
+            let found = find_news(&baseline, &run(now, *is_success));
+            assert_eq!(found.as_deref(), *expected, "{before:?} {now:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_at_most_twenty_lines_of_bounded_length() {
+        let lines = |count: usize| {
+            let all: Vec<_> =
+                (1..=count).map(|length| format!("error {}", "x".repeat(length))).collect();
+            all.join(
+                "
+",
+            )
+        };
+        let text = find_news(&Baseline::default(), &run(&lines(20), false)).unwrap();
+        assert_eq!(text.lines().count(), 20);
+        let text = find_news(&Baseline::default(), &run(&lines(1_000), false)).unwrap();
+        assert_eq!(text.lines().count(), 20);
+        assert!(text.ends_with("… and 981 more new lines"), "{text}");
+        let long = find_news(&Baseline::default(), &run(&"é".repeat(9_000), false)).unwrap();
+        assert_eq!(long.chars().count(), MAX_LINE_CHARS);
+    }
+}

@@ -28,13 +28,11 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
 
 fn show(conversation: &Conversation) -> String {
     let configured = conversation.checks.get();
-    let mut rows: String = configured
-        .iter()
-        .map(|check| {
-            let command = escape_hidden_line(&check.command);
-            format!("{}: {command} (settings)\n", escape_hidden_line(&check.name))
-        })
-        .collect();
+    let mut rows = String::new();
+    for check in configured.iter() {
+        let [name, command] = [&check.name, &check.command].map(|text| escape_hidden_line(text));
+        rows.push_str(&format!("{name}: {command} (settings)\n"));
+    }
     let known = check_book(&conversation.env).map(|book| book.load()).unwrap_or_default();
     let found = if conversation.work.find_checks {
         proposed_commands(&conversation.env, &configured)

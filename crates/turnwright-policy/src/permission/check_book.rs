@@ -139,11 +139,8 @@ mod tests {
         book.note_run("make", Duration::from_millis(2_500), None);
         book.refuse("ruff check");
         let known = book.load();
-        let expected = KnownCheck {
-            refused_at: None,
-            last_ms: Some(2_500),
-            lines: Some(vec![1, 2]),
-        };
+        let expected =
+            KnownCheck { refused_at: None, last_ms: Some(2_500), lines: Some(vec![1, 2]) };
         assert_eq!(known["make"], expected);
         assert!(known["ruff check"].refused_at.is_some());
         // Another project with a folder of the same name has none of it.

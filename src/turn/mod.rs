@@ -7,6 +7,7 @@ mod cache_guard;
 mod calls;
 mod checks;
 pub(crate) mod fuzzing;
+mod goal;
 mod helper;
 mod limits;
 mod loop_guard;
@@ -42,6 +43,7 @@ use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::records::OpenCards;
 use calls::runner;
 use checks::TurnChecks;
+use goal::GoalRun;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
@@ -55,6 +57,7 @@ pub(crate) use calls::runner::CallRunner;
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
+pub(crate) use goal::paused_line;
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
@@ -82,6 +85,8 @@ pub(crate) struct Turn {
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
+    /// The goal that the turn works towards.
+    goal: Option<Box<GoalRun>>,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
     /// Set for a helper's turn, whose file changes belong to this turn of its session. It differs from the helper's
@@ -201,6 +206,7 @@ impl Turn {
             began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::default(),
+            goal: None,
             last_hidden: None,
             session_turn: None,
         }
@@ -220,7 +226,10 @@ impl Turn {
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
-        let mut step = self.first_step();
+        let mut step = match self.first_step() {
+            TurnStep::Sample if self.goal.is_some() => Box::pin(self.begin_goal()).await,
+            step => step,
+        };
         let result = loop {
             self.conversation.send_notices();
             step = match self.take_step(step).await {
@@ -276,7 +285,7 @@ impl Turn {
             TurnStep::End(Ok(StopReason::EndTurn)) if self.must_check() => {
                 self.check_after_edits().await
             }
-            TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer() {
+            TurnStep::End(Ok(StopReason::EndTurn)) => match self.step_after_answer().await {
                 Some(step) => step,
                 None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
             },
@@ -294,6 +303,7 @@ impl Turn {
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
         }
+        self.close_goal(&result);
         if result.is_ok() && !self.cancel.is_cancelled() {
             self.report_limit();
         }

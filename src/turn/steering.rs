@@ -28,6 +28,8 @@ pub(crate) struct SteeringQueue(Arc<Mutex<WaitingMessages>>);
 struct WaitingMessages {
     /// The turn makes no further request.
     is_closed: bool,
+    /// A prompt waits for the end of the turn.
+    has_waiting_prompt: bool,
     messages: VecDeque<WaitingMessage>,
 }
 
@@ -95,6 +97,21 @@ impl SteeringQueue {
         !joined.is_empty()
     }
 
+    /// Notes that a prompt waits for the end of the turn.
+    pub(crate) fn note_waiting_prompt(&self) {
+        self.0.lock().has_waiting_prompt = true;
+    }
+
+    /// Returns true if a prompt waits for the end of the turn.
+    pub(super) fn has_waiting_prompt(&self) -> bool {
+        self.0.lock().has_waiting_prompt
+    }
+
+    /// Returns true if no message is waiting.
+    fn is_empty(&self) -> bool {
+        self.0.lock().messages.is_empty()
+    }
+
     /// Takes no further messages, unless one is waiting.
     fn close_if_empty(&self) -> bool {
         let mut waiting = self.0.lock();
@@ -129,8 +146,14 @@ impl Turn {
     }
 
     /// The step after an answer that needs none: one more request if the user has said something since
-    /// the last one.
-    pub(super) fn step_after_answer(&mut self) -> Option<TurnStep> {
+    /// the last one, and otherwise if there is a goal that is not reached.
+    pub(super) async fn step_after_answer(&mut self) -> Option<TurnStep> {
+        if self.goal.is_some()
+            && self.steering.is_empty()
+            && let Some(step) = Box::pin(self.goal_step()).await
+        {
+            return Some(step);
+        }
         if self.steering.close_if_empty() {
             return None;
         }

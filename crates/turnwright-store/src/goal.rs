@@ -58,6 +58,14 @@ impl GoalState {
         matches!(self.status, GoalStatus::Active | GoalStatus::Paused(_))
     }
 
+    /// Notes the points that a slice has left open, and whether it has brought anything new.
+    pub fn note_slice(&mut self, missing: Vec<String>, has_evidence: bool) {
+        self.without_evidence = if has_evidence { 0 } else { self.without_evidence + 1 };
+        let is_same = !missing.is_empty() && missing == self.last_missing;
+        self.same_missing = if is_same { self.same_missing + 1 } else { 1 };
+        self.last_missing = missing;
+    }
+
     /// Describes the state to the user in a sentence.
     pub fn notice(&self) -> String {
         let progress = self.progress();
@@ -123,6 +131,20 @@ mod tests {
         ] {
             assert_eq!(GoalState { status, ..goal.clone() }.notice(), expected);
         }
+    }
+
+    #[test]
+    fn slices_that_lead_nowhere_are_counted_until_one_does() {
+        let mut goal = GoalState::default();
+        let mut counts = Vec::new();
+        for (missing, has_evidence) in
+            [("a", false), ("a", false), ("b", false), ("b", true), ("", false), ("", false)]
+        {
+            let missing = missing.split_whitespace().map(str::to_owned).collect();
+            goal.note_slice(missing, has_evidence);
+            counts.push((goal.without_evidence, goal.same_missing));
+        }
+        assert_eq!(counts, [(1, 1), (2, 2), (3, 1), (0, 2), (1, 1), (2, 1)]);
     }
 
     #[test]

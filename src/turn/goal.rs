@@ -374,7 +374,9 @@ impl Turn {
             None => self.ask_verdict(&mut goal.state).await,
         };
         // Changes by the command are no work of the model.
-        goal.changes = self.conversation.env.shared.checkpoint.change_count();
+        let checkpoint = &self.conversation.env.shared.checkpoint;
+        checkpoint.take_changes();
+        goal.changes = checkpoint.change_count();
         verdict
     }
 

@@ -97,18 +97,8 @@ impl SteeringQueue {
         !joined.is_empty()
     }
 
-    /// Notes that a prompt waits for the end of the turn.
-    pub(crate) fn note_waiting_prompt(&self) {
-        self.0.lock().has_waiting_prompt = true;
-    }
-
-    /// Returns true if a prompt waits for the end of the turn.
-    pub(super) fn has_waiting_prompt(&self) -> bool {
-        self.0.lock().has_waiting_prompt
-    }
-
-    /// Returns true if no message is waiting.
-    fn is_empty(&self) -> bool {
+    /// Returns true if no message waits.
+    pub(super) fn is_empty(&self) -> bool {
         self.0.lock().messages.is_empty()
     }
 
@@ -117,6 +107,16 @@ impl SteeringQueue {
         let mut waiting = self.0.lock();
         waiting.is_closed = waiting.messages.is_empty();
         waiting.is_closed
+    }
+
+    /// Notes that a prompt waits for the end of the turn.
+    pub(crate) fn note_waiting_prompt(&self) {
+        self.0.lock().has_waiting_prompt = true;
+    }
+
+    /// Returns true if a prompt waits for the end of the turn.
+    pub(super) fn has_waiting_prompt(&self) -> bool {
+        self.0.lock().has_waiting_prompt
     }
 }
 

@@ -96,9 +96,8 @@ impl Turn {
         self
     }
 
-    /// Returns true if the turn has begun to work towards a goal.
-    pub(super) fn has_begun_goal(&self) -> bool {
-        self.goal.as_ref().is_some_and(|goal| goal.state.slices > 0)
+    pub(super) fn goal_status(&self) -> Option<&GoalStatus> {
+        self.goal.as_ref().map(|goal| &goal.state.status)
     }
 
     /// Begins the work: the command must fail, or the requirements are listed. Without a goal there is nothing to do.

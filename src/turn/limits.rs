@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::turn::goal::LAST_WORDS;
 use crate::turn::{Turn, TurnStep};
 use turnwright_llm::Model;
+use turnwright_store::GoalStatus;
 use turnwright_types::message::{History, Spending, StopReason, TokenUsage, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
 
@@ -351,7 +352,7 @@ impl Turn {
         self.abandon_calls(calls, why).await;
         let wanted = if self.is_helper() {
             REPORT
-        } else if self.has_begun_goal() {
+        } else if self.goal_status() == Some(&GoalStatus::Active) {
             LAST_WORDS
         } else {
             SUMMARY
@@ -376,7 +377,7 @@ impl Turn {
         // The end of a goal has its own words.
         if let Some(limit) = self.budget.ending
             && !self.is_helper()
-            && !self.has_begun_goal()
+            && !matches!(self.goal_status(), Some(GoalStatus::Ended(_)))
         {
             self.say(limit.advice());
         }

@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn the_end_of_an_output_is_bounded() {
-        let output: String = (1..=50).map(|number| format!("line {number}\n")).collect();
-        let shown = last_lines(&output);
+        let lines: Vec<_> = (1..=50).map(|number| format!("line {number}")).collect();
+        let shown = last_lines(&lines.join("\n"));
         assert_eq!((shown.lines().count(), shown.lines().next()), (20, Some("line 31")));
         assert_eq!(last_lines(&"é".repeat(999)).chars().count(), MAX_LINE_CHARS);
         assert_eq!(last_lines(""), "");

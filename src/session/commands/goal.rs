@@ -42,47 +42,30 @@ enum GoalRequest {
     Show,
     Resume,
     Clear,
-    Edit(WantedGoal),
-    Start(WantedGoal),
-}
-
-/// A goal as the user has typed it.
-#[derive(Debug, Default, PartialEq)]
-struct WantedGoal {
-    text: String,
-    check: Option<String>,
-    turns: Option<u32>,
-    limits: Vec<(String, f64)>,
+    Edit(GoalState),
+    Start(GoalState),
 }
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let is_planning = session.conversation.mode().get() == Mode::Plan;
-    let usual_turns = session.conversation.work.goal_turns;
-    match parse(&call.arguments) {
+    match parse(&call.arguments, session.conversation.work.goal_turns) {
         Err(why) => call.answer(session, |_| why.to_owned()),
         Ok(GoalRequest::Start(_) | GoalRequest::Resume) if is_planning => {
             call.answer(session, |_| IS_PLANNING.to_owned())
         }
-        Ok(GoalRequest::Start(wanted)) => {
-            let mut state = GoalState::default();
-            wanted.change(&mut state, usual_turns);
-            start(session, call, Some(state))
-        }
+        Ok(GoalRequest::Start(goal)) => start(session, call, Some(goal)),
         Ok(GoalRequest::Resume) => start(session, call, None),
         Ok(GoalRequest::Show) => answer(session, &call, |_, state| describe(&state)),
         Ok(GoalRequest::Clear) => answer(session, &call, |conversation, _| {
             conversation.log().add_entry(Entry::Goal { goal: None });
             "The goal is cleared.".to_owned()
         }),
-        Ok(GoalRequest::Edit(wanted)) => {
-            answer(session, &call, move |conversation, mut state| {
-                wanted.change(&mut state, usual_turns);
-                state.status = GoalStatus::Paused("it was changed".to_owned());
-                let goal = Some(Box::new(state.clone()));
-                conversation.log().add_entry(Entry::Goal { goal });
-                describe(&state)
-            })
-        }
+        Ok(GoalRequest::Edit(new)) => answer(session, &call, move |conversation, old| {
+            let state = changed(old, new);
+            let goal = Some(Box::new(state.clone()));
+            conversation.log().add_entry(Entry::Goal { goal });
+            describe(&state)
+        }),
     }
 }
 
@@ -192,21 +175,18 @@ fn describe(state: &GoalState) -> String {
     text
 }
 
-impl WantedGoal {
-    /// Makes it the goal. The requirements are listed anew, and a command stays unless there is another one.
-    fn change(self, state: &mut GoalState, usual_turns: u32) {
-        let limits = if self.limits.is_empty() { state.limits.clone() } else { self.limits };
-        *state = GoalState {
-            text: self.text,
-            check: self.check.or_else(|| state.check.clone()),
-            max_slices: self.turns.unwrap_or(usual_turns),
-            limits,
-            ..GoalState::default()
-        };
+/// The goal after a change. Its requirements are listed anew, and the command stays unless there is another one.
+fn changed(old: GoalState, mut new: GoalState) -> GoalState {
+    new.check = new.check.or(old.check);
+    if new.limits.is_empty() {
+        new.limits = old.limits;
     }
+    new.status = GoalStatus::Paused("it was changed".to_owned());
+    new
 }
 
-fn parse(words: &str) -> Result<GoalRequest, &'static str> {
+/// Parses the words behind the command. A goal has this many slices unless they name another number.
+fn parse(words: &str, turns: u32) -> Result<GoalRequest, &'static str> {
     let trimmed = words.trim();
     match trimmed {
         // A prompt that waits pauses the work, so this is all that is left to do.
@@ -217,19 +197,20 @@ fn parse(words: &str) -> Result<GoalRequest, &'static str> {
         _ => {}
     }
     match trimmed.split_once(char::is_whitespace) {
-        Some(("edit", rest)) => Ok(GoalRequest::Edit(parse_goal(rest)?)),
-        _ => Ok(GoalRequest::Start(parse_goal(trimmed)?)),
+        Some(("edit", rest)) => Ok(GoalRequest::Edit(parse_goal(rest, turns)?)),
+        _ => Ok(GoalRequest::Start(parse_goal(trimmed, turns)?)),
     }
 }
 
-fn parse_goal(words: &str) -> Result<WantedGoal, &'static str> {
-    let mut goal = WantedGoal::default();
+fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
+    let mut goal = GoalState { max_slices: turns, ..GoalState::default() };
     for (flag, value) in split_flags(words) {
         match flag {
             CHECK => goal.check = Some(unquoted(value).to_owned()),
             TURNS => {
-                let number = value.parse::<u32>().ok().filter(|turns| (1..=MAX_TURNS).contains(turns));
-                goal.turns = Some(number.ok_or(WRONG_TURNS)?);
+                let number: Option<u32> = value.parse().ok();
+                let usable = number.filter(|count| (1..=MAX_TURNS).contains(count));
+                goal.max_slices = usable.ok_or(WRONG_TURNS)?;
             }
             BUDGET => goal.limits.push(parse_budget(value).ok_or(WRONG_BUDGET)?),
             _ => value.clone_into(&mut goal.text),
@@ -278,8 +259,8 @@ fn unquoted(command: &str) -> &str {
 fn parse_budget(text: &str) -> Option<(String, f64)> {
     let (name, number) = text.split_once('=')?;
     let resource = name.trim().trim_start_matches("turn_");
-    let number = number.trim().parse().ok().filter(|number: &f64| number.is_finite());
-    let amount = number.filter(|number| *number > 0.0)?;
+    let parsed: Option<f64> = number.trim().parse().ok();
+    let amount = parsed.filter(|amount| amount.is_finite() && *amount > 0.0)?;
     RESOURCES.contains(&resource).then(|| (resource.to_owned(), amount))
 }
 
@@ -287,8 +268,8 @@ fn parse_budget(text: &str) -> Option<(String, f64)> {
 mod tests {
     use super::*;
 
-    fn goal(text: &str) -> WantedGoal {
-        WantedGoal { text: text.to_owned(), ..WantedGoal::default() }
+    fn goal(text: &str) -> GoalState {
+        GoalState { text: text.to_owned(), max_slices: 20, ..GoalState::default() }
     }
 
     #[test]
@@ -301,14 +282,14 @@ mod tests {
             ("make it fast --check 'a' && 'b'", Some("'a' && 'b'")),
         ];
         for (words, check) in table {
-            let expected = WantedGoal { check: check.map(str::to_owned), ..goal("make it fast") };
-            assert_eq!(parse(words), Ok(GoalRequest::Start(expected)), "{words}");
+            let expected = GoalState { check: check.map(str::to_owned), ..goal("make it fast") };
+            assert_eq!(parse(words, 20), Ok(GoalRequest::Start(expected)), "{words}");
         }
         let all = "x --turns 3 --check make test --budget turn_tokens=5 --budget cost=0.5";
         let limits = vec![("tokens".to_owned(), 5.0), ("cost".to_owned(), 0.5)];
         let check = Some("make test".to_owned());
-        let expected = WantedGoal { check, turns: Some(3), limits, ..goal("x") };
-        assert_eq!(parse(all), Ok(GoalRequest::Start(expected)));
+        let expected = GoalState { check, max_slices: 3, limits, ..goal("x") };
+        assert_eq!(parse(all, 20), Ok(GoalRequest::Start(expected)));
     }
 
     #[test]
@@ -328,29 +309,27 @@ mod tests {
             ("x --budget session_cost=1", Err(WRONG_BUDGET)),
             ("x --budget cost=-1", Err(WRONG_BUDGET)),
         ] {
-            assert_eq!(parse(words), expected, "{words}");
+            assert_eq!(parse(words, 20), expected, "{words}");
         }
-        assert_eq!(parse(&"é".repeat(MAX_CHARS + 1)), Err(TOO_LONG));
-        assert!(parse(&"é".repeat(MAX_CHARS)).is_ok());
+        assert_eq!(parse(&"é".repeat(MAX_CHARS + 1), 20), Err(TOO_LONG));
+        assert!(parse(&"é".repeat(MAX_CHARS), 20).is_ok());
     }
 
     #[test]
     fn a_changed_goal_is_a_new_one_with_the_old_command() {
-        let mut state = GoalState {
+        let old = GoalState {
             check: Some("make test".to_owned()),
             slices: 7,
             last_missing: vec!["x".to_owned()],
             ..GoalState::default()
         };
-        goal("y").change(&mut state, 20);
         let expected = GoalState {
-            text: "y".to_owned(),
             check: Some("make test".to_owned()),
-            max_slices: 20,
-            ..GoalState::default()
+            status: GoalStatus::Paused("it was changed".to_owned()),
+            ..goal("y")
         };
-        assert_eq!(state, expected);
-        let shown = describe(&state);
+        assert_eq!(changed(old, goal("y")), expected);
+        let shown = describe(&expected);
         assert!(shown.contains("```console\nmake test\n```"), "{shown}");
     }
 }

@@ -176,7 +176,7 @@ fn json_in(answer: &str) -> Option<&str> {
 
 fn read_requirements(answer: &str) -> Option<Vec<GoalRequirement>> {
     let listed: ListedRequirements = serde_json::from_str(json_in(answer)?).ok()?;
-    let found: Vec<_> = points(listed.requirements)
+    let found: Vec<_> = points(&listed.requirements)
         .into_iter()
         .map(|text| GoalRequirement { text, evidence: None })
         .collect();
@@ -186,7 +186,7 @@ fn read_requirements(answer: &str) -> Option<Vec<GoalRequirement>> {
 /// Reads a verdict and notes the evidence. A requirement that the judge says nothing about is not proven.
 fn read_verdict(answer: &str, state: &mut GoalState) -> Option<SliceVerdict> {
     let verdict: JudgeAnswer = serde_json::from_str(json_in(answer)?).ok()?;
-    let mut missing = points(verdict.missing);
+    let mut missing = points(&verdict.missing);
     let reason = missing.first().cloned().unwrap_or_else(|| "no reason is given".to_owned());
     for (number, requirement) in (1..).zip(&mut state.requirements) {
         requirement.evidence = evidence_of(&verdict.evidence, number);
@@ -211,13 +211,17 @@ fn evidence_of(evidence: &Value, number: usize) -> Option<String> {
         Value::Array(all) => all.get(number.checked_sub(1)?),
         other => other.get(number.to_string()),
     };
-    points(vec![found?.as_str()?.to_owned()]).pop()
+    points(&[found?.as_str()?.to_owned()]).pop()
 }
 
 /// The points that are not blank, each in one line of bounded length.
-fn points(lines: Vec<String>) -> Vec<String> {
-    let short = lines.into_iter().map(|line| text::clip(text::one_line(&line), MAX_POINT_CHARS));
-    short.filter(|line| !line.is_empty()).take(MAX_POINTS).collect()
+fn points(lines: &[String]) -> Vec<String> {
+    let mut short = Vec::new();
+    for line in lines.iter().map(|line| text::one_line(line)).filter(|line| !line.is_empty()) {
+        short.push(text::clip(escape_hidden_line(&line), MAX_POINT_CHARS));
+    }
+    short.truncate(MAX_POINTS);
+    short
 }
 
 #[cfg(test)]

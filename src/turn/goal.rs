@@ -326,8 +326,9 @@ impl Turn {
         }
         let names = new.join(", ");
         self.conversation.notify(format!("Waiting for {names} before the goal is judged."));
+        let running: Vec<_> = new.iter().filter_map(|id| jobs.find(id)).collect();
         let waiting = async {
-            for job in new.iter().filter_map(|id| jobs.find(id)) {
+            for job in &running {
                 job.wait_for_end().await;
             }
         };

@@ -55,6 +55,12 @@ pub(super) struct RunCliArgs {
     /// File to attach; `-` is stdin (repeatable)
     #[arg(long, value_name = "PATH")]
     file: Vec<String>,
+    /// Work until this is proven, as `/goal` does
+    #[arg(long, value_name = "WHAT", conflicts_with = "prompt")]
+    goal: Option<String>,
+    /// Command that proves the goal
+    #[arg(long, value_name = "CMD", requires = "goal")]
+    goal_check: Option<String>,
 }
 
 pub(super) fn run(args: RunCliArgs, config: Config) -> ExitCode {
@@ -64,8 +70,9 @@ pub(super) fn run(args: RunCliArgs, config: Config) -> ExitCode {
 }
 
 fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {
+    let goal = args.goal.map(|goal| goal_prompt(&goal, args.goal_check.as_deref()));
     let options = RunOptions {
-        prompt: args.prompt,
+        prompt: args.prompt.or(goal),
         files: args.file,
         allows_bounded: args.yes,
         asks_nobody: args.no_input,
@@ -81,6 +88,12 @@ fn start(args: RunCliArgs, mut config: Config) -> Result<ExitCode, CliError> {
     Ok(run.start(&plan, move |stdio, stop| {
         acp::serve_blocking(config, stdio, stop.cancelled_owned())
     }))
+}
+
+/// The prompt that sets a goal.
+fn goal_prompt(goal: &str, check: Option<&str>) -> String {
+    let check = check.map(|command| format!(" --check {command}")).unwrap_or_default();
+    format!("/goal {goal}{check}")
 }
 
 /// Finds the session that the flag names.

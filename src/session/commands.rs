@@ -5,6 +5,7 @@ mod checkpoint;
 mod checks;
 mod context;
 pub(super) mod custom;
+mod goal;
 mod mcp;
 mod permissions;
 pub(super) mod record;
@@ -168,6 +169,12 @@ const COMMANDS: &[BuiltInCommand] = &[
         record::run,
     ),
     command("clear", "Clear the conversation", Refused, context::clear),
+    command(
+        "goal",
+        "Work until something is proven; `/goal` shows it",
+        Hint("WHAT [--check CMD] [--turns N] [--budget NAME=N], pause, resume, clear or edit"),
+        goal::run,
+    ),
 ];
 
 /// All built-in commands, for the client's menu.

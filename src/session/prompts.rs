@@ -53,6 +53,14 @@ impl PromptWork {
     ) -> PromptWork {
         PromptWork { turn: Box::pin(turn), steering: None }
     }
+
+    /// The work of a turn of the model that takes words.
+    pub(super) fn of_turn(
+        turn: impl Future<Output = FinishedTurn> + Send + 'static,
+        steering: SteeringQueue,
+    ) -> PromptWork {
+        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
+    }
 }
 
 impl SessionActor {
@@ -72,6 +80,10 @@ impl SessionActor {
             let id = self.conversation.env.session.clone();
             let task = self.host.tracker().spawn(in_session(id, turn));
             self.running = Some(RunningTurn { key, cancel, task, grants, steering, done });
+        }
+        let steering = self.running.as_ref().and_then(|turn| turn.steering.as_ref());
+        if let Some(steering) = steering.filter(|_| !self.queue.is_empty()) {
+            steering.note_waiting_prompt();
         }
     }
 
@@ -126,7 +138,7 @@ impl SessionActor {
         let titled = self.title.suggest(title, self.host.store(), &self.conversation);
         // Both end before the prompt is answered.
         let work = async move { join(running, titled).await.0 };
-        PromptWork { turn: Box::pin(work), steering: Some(steering) }
+        PromptWork::of_turn(work, steering)
     }
 
     /// Starts a turn with the text that a command stands for. If it is not given, it is looked for in the files,
@@ -172,7 +184,7 @@ impl SessionActor {
             let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
-        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
+        PromptWork::of_turn(turn, steering)
     }
 
     /// Returns the server prompt that the user has typed, if it is one.
@@ -228,7 +240,7 @@ impl SessionActor {
             let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
             join(turn.run(), titled).await.0
         };
-        PromptWork { turn: Box::pin(turn), steering: Some(steering) }
+        PromptWork::of_turn(turn, steering)
     }
 
     /// Checks the skills that a prompt invokes. The menu must have them, and no command may be typed with them.
@@ -290,7 +302,7 @@ impl SessionActor {
 
     /// Returns the context that the model needs with a prompt and the system prompt cannot contain because it
     /// changes.
-    fn session_context(&mut self) -> Option<String> {
+    pub(super) fn session_context(&mut self) -> Option<String> {
         let is_first = self.history.messages.is_empty();
         let env = Arc::clone(&self.conversation.env);
         let roots = env.files.roots();
@@ -373,7 +385,7 @@ pub(super) fn log_command(
 }
 
 /// Tells the user if the model does not accept an attachment.
-fn report_omissions(conversation: &Conversation, prompt: &UserMessage) {
+pub(super) fn report_omissions(conversation: &Conversation, prompt: &UserMessage) {
     let model = conversation.selection.get().model;
     let modalities = model.modalities();
     let omitted = prompt.parts.iter().find_map(|part| match part {

@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use crate::turn::goal::LAST_WORDS;
 use crate::turn::{Turn, TurnStep};
 use turnwright_llm::Model;
+use turnwright_store::GoalStatus;
 use turnwright_types::message::{History, Spending, StopReason, TokenUsage, ToolCall};
 use turnwright_types::refusal::ToolRefusal;
 
@@ -165,6 +167,14 @@ impl SpendingMeter {
         // An earlier turn was told of a limit that is nearly used up already.
         while meter.take_hint(before).is_some() {}
         meter
+    }
+
+    /// Applies the limits of a goal, each by the name of a resource. Its requests are otherwise counted slice by slice.
+    pub(super) fn limit_goal(&mut self, limits: &[(String, f64)]) {
+        self.limits.set("turn_requests", f64::INFINITY);
+        for (resource, number) in limits {
+            self.limits.set(&format!("turn_{resource}"), *number);
+        }
     }
 
     /// Takes note of requests that do not belong to this turn.
@@ -368,7 +378,13 @@ impl Turn {
             "Not executed: a limit is reached",
         );
         self.abandon_calls(calls, why).await;
-        let wanted = if self.is_helper() { REPORT } else { SUMMARY };
+        let wanted = if self.is_helper() {
+            REPORT
+        } else if self.goal_status() == Some(&GoalStatus::Active) {
+            LAST_WORDS
+        } else {
+            SUMMARY
+        };
         self.push_context(format!("The {limit_text} is reached. No tool runs any more. {wanted}"));
         self.budget.ending = Some(limit);
         TurnStep::Sample
@@ -386,8 +402,10 @@ impl Turn {
 
     /// Tells the user what to do after a limit has ended the turn.
     pub(super) fn report_limit(&mut self) {
+        // The end of a goal has its own words.
         if let Some(limit) = self.budget.ending
             && !self.is_helper()
+            && !matches!(self.goal_status(), Some(GoalStatus::Ended(_)))
         {
             self.say(limit.advice());
         }

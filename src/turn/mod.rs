@@ -9,6 +9,7 @@ mod checks;
 mod closing;
 mod found_checks;
 pub(crate) mod fuzzing;
+mod goal;
 mod helper;
 mod hints;
 mod limits;
@@ -46,6 +47,7 @@ use answer::failures::{Nudge, nudge_message, unanswered_note};
 use calls::records::OpenCards;
 use calls::runner;
 use checks::TurnChecks;
+use goal::GoalRun;
 use limits::{ReachedLimit, SpendingMeter};
 use loop_guard::LoopDetector;
 use next_step::{ShownSoFar, TurnBudget};
@@ -60,6 +62,7 @@ pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
 pub(crate) use found_checks::{check_book, proposed_commands};
+pub(crate) use goal::paused_line;
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
@@ -87,6 +90,8 @@ pub(crate) struct Turn {
     began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
+    /// The goal that the turn works towards.
+    goal: Option<Box<GoalRun>>,
     /// The log entry of the last message that only the model gets.
     last_hidden: Option<u64>,
     /// Set for a helper's turn, whose file changes belong to this turn of its session. It differs from the helper's
@@ -206,6 +211,7 @@ impl Turn {
             began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::new(known_changes),
+            goal: None,
             last_hidden: None,
             session_turn: None,
         }
@@ -225,7 +231,10 @@ impl Turn {
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
-        let mut step = self.first_step();
+        let mut step = match self.first_step() {
+            TurnStep::Sample if self.goal.is_some() => Box::pin(self.begin_goal()).await,
+            step => step,
+        };
         let result = loop {
             self.conversation.send_notices();
             step = match self.take_step(step).await {
@@ -282,8 +291,13 @@ impl Turn {
                 self.check_after_edits().await
             }
             TurnStep::End(Ok(StopReason::EndTurn)) => {
-                let closing = self.closing().await;
-                match closing.or_else(|| self.step_after_answer()) {
+                // A goal asks for its own proof.
+                let closing = if self.goal_status().is_some() { None } else { self.closing().await };
+                let next = match closing {
+                    Some(step) => Some(step),
+                    None => self.step_after_answer().await,
+                };
+                match next {
                     Some(step) => step,
                     None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
                 }
@@ -302,6 +316,7 @@ impl Turn {
         if self.cancel.is_cancelled() {
             result = Ok(StopReason::Cancelled);
         }
+        self.close_goal(&result);
         if result.is_ok() && !self.cancel.is_cancelled() {
             self.report_limit();
         }

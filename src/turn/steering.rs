@@ -28,6 +28,8 @@ pub(crate) struct SteeringQueue(Arc<Mutex<WaitingMessages>>);
 struct WaitingMessages {
     /// The turn makes no further request.
     is_closed: bool,
+    /// A prompt waits for the end of the turn.
+    has_waiting_prompt: bool,
     messages: VecDeque<WaitingMessage>,
 }
 
@@ -106,6 +108,16 @@ impl SteeringQueue {
         waiting.is_closed = waiting.messages.is_empty();
         waiting.is_closed
     }
+
+    /// Notes that a prompt waits for the end of the turn.
+    pub(crate) fn note_waiting_prompt(&self) {
+        self.0.lock().has_waiting_prompt = true;
+    }
+
+    /// Returns true if a prompt waits for the end of the turn.
+    pub(super) fn has_waiting_prompt(&self) -> bool {
+        self.0.lock().has_waiting_prompt
+    }
 }
 
 impl Turn {
@@ -134,8 +146,14 @@ impl Turn {
     }
 
     /// The step after an answer that needs none: one more request if the user has said something since
-    /// the last one.
-    pub(super) fn step_after_answer(&mut self) -> Option<TurnStep> {
+    /// the last one, and otherwise if there is a goal that is not reached.
+    pub(super) async fn step_after_answer(&mut self) -> Option<TurnStep> {
+        if self.goal.is_some()
+            && self.steering.is_empty()
+            && let Some(step) = Box::pin(self.goal_step()).await
+        {
+            return Some(step);
+        }
         if self.steering.close_if_empty() {
             return None;
         }

@@ -635,6 +635,25 @@ fn a_command_in_whose_middle_the_agent_was_killed_is_named_as_not_covered() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the command is one of Unix")]
+fn a_goal_that_was_worked_on_at_a_kill_is_paused_when_the_session_is_loaded() {
+    let place = Place::new();
+    let model = server(&json!([says("Hello."), [{ "hang": true }]]));
+    let (mut victim, session, id) = place.begin(&model);
+    victim.answer(id);
+    victim.send("session/prompt", &prompt(&session, "/goal Write it. --check grep good a.txt"));
+    eventually("the request of the goal", || model.requests().len() == 2);
+    // Its answer waits for what was written before.
+    victim.call("session/set_mode", &json!({ "sessionId": session, "modeId": "ask" }));
+    victim.kill();
+    let mut next = Victim::start(place.home.path(), &model);
+    next.call("session/load", &place.load(&session));
+    let shown = said(&mut next, &session, "/goal");
+    assert!(shown.starts_with("The goal is paused: its turn was interrupted."), "{shown}");
+    next.end();
+}
+
+#[test]
 fn what_a_kill_in_the_middle_of_an_edit_has_left_is_gone_when_the_session_is_loaded() {
     let write = step("write_file", &json!({ "path": "sub/new", "content": "x" }));
     let place = Place::new();

@@ -330,6 +330,18 @@ fn the_exit_status_says_how_the_turn_has_ended() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the command is one of Unix")]
+fn a_goal_that_is_not_met_has_a_status_of_its_own() {
+    let done = json!([write_file(Path::new("a.txt")), says("Done.")]);
+    let vain = json!([says("Done."), says("Done."), says("Done.")]);
+    let goal = ["--mode", "auto-edit", "--goal", "Write it.", "--goal-check", "grep new a.txt"];
+    for (replies, expected) in [(&done, 0), (&vain, 6)] {
+        let ended = Desk::new(replies).run(&goal);
+        assert_eq!(ended.status, Some(expected), "{replies}: {}", ended.stderr);
+    }
+}
+
+#[test]
 fn a_limit_of_cost_or_time_ends_the_turn() {
     let usage = json!({ "usage": { "prompt_tokens": 10_000, "completion_tokens": 1 } });
     let list = calls("list_dir", &json!({ "path": "." }))[0].clone();

@@ -37,6 +37,7 @@ mod edit_file;
 mod errors;
 mod escapes;
 mod failed_summaries;
+mod goals;
 mod habits;
 mod helpers;
 mod hidden_secrets;

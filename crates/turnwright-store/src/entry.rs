@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::GoalState;
 use turnwright_types::effect::{CallContent, CallView, fenced};
 use turnwright_types::file_change::FileChange;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -60,6 +61,8 @@ pub enum Entry {
     },
     /// A new plan, which replaces the one before.
     Plan { entries: Vec<PlanEntry> },
+    /// The goal has changed; `None` if there is none any more.
+    Goal { goal: Option<Box<GoalState>> },
     /// The context was cleared: the model does not see what came before.
     Cleared,
     /// The conversation was summarised: for the model, `replacement` stands for everything before
@@ -373,6 +376,7 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
             name.len() + view_size(view) + reason.len()
         }
         Entry::Plan { entries } => entries.iter().map(|entry| entry.content.len()).sum(),
+        Entry::Goal { goal } => goal.as_ref().map_or(0, |goal| goal_size(goal)),
         Entry::Cleared
         | Entry::Pruned { .. }
         | Entry::ImagesLeftOut
@@ -382,6 +386,15 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
         | Entry::RewindUndone { .. }
         | Entry::Unknown => 0,
     }
+}
+
+fn goal_size(goal: &GoalState) -> usize {
+    let requirements = goal
+        .requirements
+        .iter()
+        .map(|one| one.text.len() + one.evidence.as_ref().map_or(0, String::len));
+    let missing = goal.last_missing.iter().map(String::len);
+    goal.text.len() + requirements.chain(missing).sum::<usize>()
 }
 
 /// The approximate number of bytes that a call's outcome holds in memory.

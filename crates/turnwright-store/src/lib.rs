@@ -5,7 +5,7 @@
 //!
 //!   entry          the data model
 //!   session_log    writes one session; `session_lock` keeps it to one process
-//!   turn_facts     the numbers that are stored with the end of a turn
+//!   turn_facts     the numbers that are stored with the end of a turn; `goal` is what a session works towards
 //!   writer         the writer thread: its queue, and its cleanup while there is nothing to write
 //!   rows           what is written, as rows and as JSON
 //!   blobs          long texts and contents, stored once; JSON and cards that refer to them
@@ -24,6 +24,7 @@ mod database;
 mod entry;
 pub mod export;
 pub mod file_versions;
+mod goal;
 mod health;
 pub mod history;
 pub mod read;
@@ -57,6 +58,7 @@ use turnwright_types::ids::SessionId;
 pub use entry::{
     Audience, CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoredEntry, TurnKind,
 };
+pub use goal::{GoalRequirement, GoalState, GoalStatus};
 pub use health::StorageFault;
 pub use read::{RewoundEntries, TurnRow};
 pub use session_lock::{LockHolder, SessionLock};

@@ -12,7 +12,8 @@ use crate::blobs;
 use crate::blobs::packed_json::unpack;
 use crate::rows;
 use crate::{
-    CallOutcome, CallRow, CallStatus, Entry, SessionRow, StoreError, StoredEntry, TurnKind,
+    CallOutcome, CallRow, CallStatus, Entry, GoalState, GoalStatus, SessionRow, StoreError,
+    StoredEntry, TurnKind,
 };
 use turnwright_types::hash::parse_hex;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -135,17 +136,27 @@ impl RewoundEntries {
             }
         }
         let mut rewound = RewoundEntries { ranges, last_plan: None };
-        let mut plans = connection.prepare_cached(
-            "SELECT seq FROM entries WHERE session = ? AND kind = 'plan' ORDER BY seq DESC",
+        rewound.last_plan = rewound.last_of_kind(connection, session, "plan")?;
+        Ok(rewound)
+    }
+
+    /// Finds the last entry of this kind that was not rewound.
+    fn last_of_kind(
+        &self,
+        connection: &Connection,
+        session: i64,
+        kind: &str,
+    ) -> Result<Option<u64>, StoreError> {
+        let mut find = connection.prepare_cached(
+            "SELECT seq FROM entries WHERE session = ? AND kind = ? ORDER BY seq DESC",
         )?;
-        for seq in plans.query_map([session], |row| row.get::<_, u64>(0))? {
+        for seq in find.query_map(params![session, kind], |row| row.get::<_, u64>(0))? {
             let seq = seq?;
-            if !rewound.contains(seq) {
-                rewound.last_plan = Some(seq);
-                break;
+            if !self.contains(seq) {
+                return Ok(Some(seq));
             }
         }
-        Ok(rewound)
+        Ok(None)
     }
 
     /// The sequence number of the last rewind that was not undone.
@@ -218,11 +229,33 @@ pub fn current_plan(connection: &Connection, session: i64) -> Result<Vec<PlanEnt
     let Some(seq) = RewoundEntries::load(connection, session)?.last_plan else {
         return Ok(Vec::new());
     };
-    let (page, _) = entries_page(connection, session, (seq - 1, 1), &RewoundEntries::default())?;
-    Ok(match page.into_iter().next().map(|row| row.entry) {
+    Ok(match entry_at(connection, session, seq)? {
         Some(Entry::Plan { entries }) => entries,
         _ => Vec::new(),
     })
+}
+
+/// The goal of a session while no turn runs; `None` if it has none. A goal that a turn was working on is paused: that
+/// turn has never come to its end.
+pub fn current_goal(
+    connection: &Connection,
+    session: i64,
+) -> Result<Option<GoalState>, StoreError> {
+    let rewound = RewoundEntries::load(connection, session)?;
+    let Some(seq) = rewound.last_of_kind(connection, session, "goal")? else { return Ok(None) };
+    let Some(Entry::Goal { goal: Some(goal) }) = entry_at(connection, session, seq)? else {
+        return Ok(None);
+    };
+    let mut goal = *goal;
+    if goal.status == GoalStatus::Active {
+        goal.status = GoalStatus::Paused("its turn was interrupted".to_owned());
+    }
+    Ok(Some(goal))
+}
+
+fn entry_at(connection: &Connection, session: i64, seq: u64) -> Result<Option<Entry>, StoreError> {
+    let (page, _) = entries_page(connection, session, (seq - 1, 1), &RewoundEntries::default())?;
+    Ok(page.into_iter().next().map(|row| row.entry))
 }
 
 /// An entry that cannot be interpreted is from a newer version or damaged; the other entries are

@@ -14,8 +14,8 @@ use crate::session::stored_sessions::map_missing;
 use crate::turn::{self, Conversation};
 use turnwright_store::recovery::last_stop;
 use turnwright_store::{
-    Audience, CallRow, Entry, RewoundEntries, SessionRow, Store, StoreError, StoredEntry, read,
-    sessions,
+    Audience, CallRow, Entry, GoalState, RewoundEntries, SessionRow, Store, StoreError,
+    StoredEntry, read, sessions,
 };
 use turnwright_types::client::Client;
 use turnwright_types::ids::{CallId, MessageId, SessionId};
@@ -33,6 +33,7 @@ pub(in crate::session) struct RestoredSession {
     pub(in crate::session) unfinished: Option<UnfinishedTurn>,
     /// The line that tells the model what has ended since then.
     pub(in crate::session) ended_work: Option<String>,
+    pub(in crate::session) goal: Option<GoalState>,
 }
 
 /// Reads the row of a stored session, and the options that the client asked for when it was created, as JSON.
@@ -134,7 +135,7 @@ async fn read_session(
     store.flush().await?;
     let (minted, is_interrupted) = recover(store, conversation).await?;
     let name = id.clone();
-    let (row, key, rewound, usage, stop, spent, submissions) = store
+    let (row, key, rewound, usage, stop, spent, submissions, goal) = store
         .read(move |connection| {
             let row = read::session(connection, &name)?;
             let key = read::session_key(connection, &name)?;
@@ -143,7 +144,8 @@ async fn read_session(
             let stop = last_stop(connection, key)?;
             let spent = read::session_spending(connection, key)?;
             let submissions = read::submissions(connection, key)?;
-            Ok((row, key, rewound, usage, stop, spent, submissions))
+            let goal = read::current_goal(connection, key)?;
+            Ok((row, key, rewound, usage, stop, spent, submissions, goal))
         })
         .await?;
     for (message, submission) in submissions {
@@ -181,7 +183,7 @@ async fn read_session(
         conversation.push_hidden(&mut history, note);
     }
     let unfinished = stop.as_deref().and_then(UnfinishedTurn::from_stored);
-    Ok(RestoredSession { row, history, unfinished, ended_work })
+    Ok(RestoredSession { row, history, unfinished, ended_work, goal })
 }
 
 /// Tells the client the usage of the context window as it was counted last: tokens in use, the size and cached tokens. A

@@ -14,13 +14,13 @@ use crate::session::commands::record::stored_conversation;
 use crate::session::servers::ServerLaunch;
 use crate::session::settings::initial_model;
 use crate::session::stored_sessions::map_missing;
-use crate::turn::folder_lines;
+use crate::turn::{folder_lines, paused_line};
 use tokio::task::spawn_blocking;
 use turnwright_guard::ServerWatch;
 use turnwright_llm::ReasoningEffort;
 use turnwright_mcp::ServerEnv;
 use turnwright_policy::permission::Mode;
-use turnwright_store::{Durability, SessionRow, sessions};
+use turnwright_store::{Durability, GoalState, SessionRow, sessions};
 use turnwright_types::ids::SessionId;
 use turnwright_types::update::Update;
 use turnwright_undo::undo_news;
@@ -114,9 +114,13 @@ impl SessionActor {
         self.apply_initial(model).await;
         let restored = restore_session(host.store(), &conversation, &id, replay, &stop).await?;
         self.apply_client_options(client_options.as_deref(), options)?;
-        let RestoredSession { history, unfinished, ended_work, .. } = restored;
+        let RestoredSession { history, unfinished, ended_work, goal, .. } = restored;
         self.unfinished = unfinished;
         self.conversation.told.add_unsent(ended_work);
+        if let Some(goal) = goal.filter(GoalState::is_open) {
+            self.conversation.told.add_unsent([paused_line(&goal)]);
+            self.announcements.notices.push(goal.notice());
+        }
         // Job numbers continue after the last identifier, so that no number is used twice.
         self.conversation.env.jobs.continue_numbering_after(history.minted);
         self.history = history;

@@ -327,6 +327,10 @@ impl Document for HtmlDocument<'_> {
                 self.wrapped("<span class=\"aside\">", why, "</span></p>\n")
             }
             Entry::Plan { entries } => self.plan(entries),
+            Entry::Goal { goal: Some(goal) } => {
+                self.wrapped("<p class=\"aside\">Goal: ", &goal.text, "<br>")?;
+                self.wrapped("", &goal.notice(), "</p>\n")
+            }
             Entry::Cleared => self
                 .raw("<p class=\"aside\">Context cleared: from here on, the model did not see anything above.</p>\n"),
             Entry::Compacted { .. } => {

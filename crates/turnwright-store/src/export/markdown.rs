@@ -149,6 +149,10 @@ impl Document for MarkdownDocument<'_> {
                 self.fenced("", why)
             }
             Entry::Plan { entries } => self.plan(entries),
+            Entry::Goal { goal: Some(goal) } => {
+                self.block("**Goal**")?;
+                self.fenced("", &format!("{}\n{}", goal.text, goal.notice()))
+            }
             Entry::Cleared => {
                 self.block("*Context cleared: from here on, the model did not see anything above.*")
             }

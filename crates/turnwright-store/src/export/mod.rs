@@ -13,8 +13,8 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 
 use crate::{
-    Audience, CallRow, Entry, RewoundEntries, SessionRow, StoreError, StoredEntry, TurnRow, read,
-    turn_rows,
+    Audience, CallRow, Entry, GoalStatus, RewoundEntries, SessionRow, StoreError, StoredEntry,
+    TurnRow, read, turn_rows,
 };
 pub use fragments::TimeSpent;
 use fragments::TurnClock;
@@ -119,6 +119,10 @@ impl DocumentWriter<'_> {
             Entry::Message { audience, .. } => *audience != Audience::Model,
             // Each plan entry holds the whole plan, so only the last one is shown.
             Entry::Plan { .. } => self.last_plan == Some(entry_row.seq),
+            // The slices of work on a goal have their messages.
+            Entry::Goal { goal } => {
+                goal.as_ref().is_some_and(|goal| goal.status != GoalStatus::Active)
+            }
             Entry::Note { .. }
             | Entry::IncompleteCall { .. }
             | Entry::Cleared

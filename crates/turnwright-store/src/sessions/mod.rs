@@ -353,6 +353,8 @@ fn copy_conversation(
         ))?;
     }
     let last_turn = end.map(|end| end.1);
+    // A goal belongs to the original alone, or two sessions would work on it.
+    connection.execute("DELETE FROM entries WHERE session = ? AND kind = 'goal'", [copy])?;
     // The keys of prompts are those of the original session.
     connection.execute(
         "UPDATE entries SET body = json_remove(body, '$.message.user.submission') \

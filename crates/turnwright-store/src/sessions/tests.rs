@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::read::current_goal;
 use crate::rows::insert_entry;
-use crate::{Audience, Entry};
+use crate::{Audience, Entry, GoalState, GoalStatus};
 use turnwright_types::message::{Message, UserMessage};
 
 fn id(number: usize) -> SessionId {
@@ -133,6 +134,32 @@ fn a_copy_stands_alone_and_shares_its_blobs() {
     assert!(!delete(&connection, &id(1)).unwrap());
     assert_eq!(blobs(), 0);
     assert_eq!(fork(&connection, &id(0), &id(2), None), Err(StoreError::NoSuchSession));
+}
+
+#[test]
+fn a_goal_stays_with_its_session_and_is_paused_if_its_turn_has_died() {
+    let connection = filled(1);
+    let current = |number: usize| {
+        let key = session_key(&connection, &id(number)).unwrap();
+        current_goal(&connection, key).unwrap()
+    };
+    assert_eq!(current(0), None);
+    for (seq, goal) in [
+        (1, Some(GoalState { text: "old".to_owned(), ..GoalState::default() })),
+        (2, Some(GoalState { text: "new".to_owned(), ..GoalState::default() })),
+    ] {
+        let entry = Entry::Goal { goal: goal.map(Box::new) };
+        insert_entry(&connection, 0, (seq, 1, 5), &entry).unwrap();
+    }
+    let goal = current(0).unwrap();
+    let paused = GoalStatus::Paused("its turn was interrupted".to_owned());
+    assert_eq!((goal.text.as_str(), goal.status), ("new", paused));
+    fork(&connection, &id(0), &id(1), None).unwrap();
+    assert_eq!(current(1), None);
+    insert_entry(&connection, 0, (3, 1, 5), &Entry::Rewound { to: 2 }).unwrap();
+    assert_eq!(current(0).unwrap().text, "old");
+    insert_entry(&connection, 0, (4, 1, 5), &Entry::Goal { goal: None }).unwrap();
+    assert_eq!(current(0), None);
 }
 
 #[test]

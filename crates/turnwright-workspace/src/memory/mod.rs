@@ -29,7 +29,7 @@ const MAX_LINE_CHARS: usize = 120;
 /// The most lines of the index.
 const MAX_INDEX_LINES: usize = 200;
 /// The most bytes of the index.
-const MAX_INDEX_BYTES: usize = 8 * 1024;
+const MAX_INDEX_BYTES: usize = 4 * 1024;
 /// The most entries of a folder that are examined.
 const MAX_ENTRIES: usize = 10_000;
 

@@ -1,0 +1,210 @@
+//! Lines that the user keeps in the notes of the project: commands that worked, and corrections. The user asks for each
+//! of them, so they are written without a call of the model.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use super::ToolEnv;
+use turnwright_types::effect::ResolvedPath;
+use turnwright_types::text;
+use turnwright_types::timestamp::local_time;
+use turnwright_workspace::files::{FileError, FileText};
+use turnwright_workspace::git_repository::GitRepository;
+use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder};
+
+/// The number of digits of a commit that a line names.
+const COMMIT_DIGITS: usize = 8;
+
+/// A note that lines are kept in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeptNote {
+    /// Commands that worked.
+    Commands,
+    /// The user's corrections of the model.
+    Corrections,
+}
+
+impl KeptNote {
+    fn name(self) -> &'static str {
+        match self {
+            KeptNote::Commands => "commands",
+            KeptNote::Corrections => "corrections",
+        }
+    }
+
+    /// The first line of a new note, which the index shows.
+    fn heading(self) -> &'static str {
+        match self {
+            KeptNote::Commands => "# Commands that worked here",
+            KeptNote::Corrections => "# What the user has corrected",
+        }
+    }
+
+    /// The file of the note.
+    pub(crate) fn place(self, env: &ToolEnv) -> ResolvedPath {
+        env.files.roots().resolve(folder(env).path(self.name()))
+    }
+}
+
+fn folder(env: &ToolEnv) -> NoteFolder {
+    NoteFolder::of_project(env.files.roots().real_cwd())
+}
+
+/// Returns the text of a note; empty if it cannot be read.
+pub(crate) async fn kept_lines(env: &ToolEnv, note: KeptNote) -> String {
+    let folder = folder(env);
+    let reading = spawn_blocking(move || folder.read(note.name()));
+    reading.await.ok().flatten().map(|head| head.text).unwrap_or_default()
+}
+
+/// Adds a line to a note, with its evidence. Returns the line and the file for the user.
+///
+/// # Errors
+/// Why nothing was written.
+pub(crate) async fn keep_line(
+    env: &ToolEnv,
+    note: KeptNote,
+    words: &str,
+    evidence: &str,
+    cancel: &CancellationToken,
+) -> Result<(String, String), String> {
+    let words = text::one_line(words);
+    if let Some(what) = memory::find_secret(&words) {
+        return Err(format!(
+            "The text holds what looks like {what}. Notes are plain files that later sessions send to a model."
+        ));
+    }
+    let real_cwd = env.files.roots().real_cwd().to_path_buf();
+    let commit = spawn_blocking(move || commit_of(&real_cwd)).await.ok().flatten();
+    let evidence = [Some(evidence.to_owned()), Some(today()), commit];
+    let evidence: Vec<String> = evidence.into_iter().flatten().collect();
+    let line = format!("- {words} (evidence: {})", evidence.join(", "));
+    let added = line.clone();
+    let writing = change_note(env, note, cancel, move |before| {
+        let lines = before.map(str::trim_end).filter(|lines| !lines.is_empty());
+        let beginning = lines.map_or_else(|| format!("{}\n", note.heading()), str::to_owned);
+        Some(format!("{beginning}\n{added}\n"))
+    });
+    Ok((line, writing.await?))
+}
+
+/// Marks the line of a command that has failed. Returns the file for the user.
+///
+/// # Errors
+/// Why nothing was written.
+pub(crate) async fn mark_failed(
+    env: &ToolEnv,
+    command: &str,
+    cancel: &CancellationToken,
+) -> Result<String, String> {
+    let note = KeptNote::Commands;
+    change_note(env, note, cancel, |before| with_mark(before?, command, &today())).await
+}
+
+/// Returns true if a note has the line of a command that is not marked as failed.
+pub(crate) fn has_unmarked(note: &str, command: &str) -> bool {
+    with_mark(note, command, "").is_some()
+}
+
+/// Returns a note with a mark behind the line of a command; `None` if there is none without a mark.
+fn with_mark(note: &str, command: &str, day: &str) -> Option<String> {
+    let beginning = format!("- `{command}` (");
+    let at = note
+        .split_inclusive('\n')
+        .position(|line| line.starts_with(&beginning) && !line.contains(" [failed "))?;
+    let lines = note.split_inclusive('\n').enumerate().map(|(number, line)| {
+        let words = line.trim_end();
+        if number == at {
+            format!("{words} [failed {day}]{}", &line[words.len()..])
+        } else {
+            line.to_owned()
+        }
+    });
+    Some(lines.collect())
+}
+
+/// Writes the new text of a note, if there is any. Returns the file for the user.
+async fn change_note(
+    env: &ToolEnv,
+    note: KeptNote,
+    cancel: &CancellationToken,
+    change: impl FnOnce(Option<&str>) -> Option<String>,
+) -> Result<String, String> {
+    // A replay writes nothing into the project of the recording.
+    if env.shared.process.outside.project().is_some() {
+        return Err("Nothing is written in a replay.".to_owned());
+    }
+    let place = note.place(env);
+    let shown = env.files.roots().display_path(&place);
+    let before = read_note(env, &place, &shown).await?;
+    let Some(after) = change(before.as_ref().map(|note| note.text.as_str())) else {
+        return Err(format!("{shown} has no such line."));
+    };
+    if after.len() > MAX_NOTE_BYTES {
+        return Err(format!(
+            "{shown} would have {} bytes; {MAX_NOTE_BYTES} is the most. Delete what is no longer true.",
+            after.len()
+        ));
+    }
+    let files = env.files.without_editor();
+    let written = files.write(&place, before.as_ref(), &after, cancel).await;
+    written.map_err(|error| format!("{shown} {error}."))?;
+    Ok(shown)
+}
+
+/// Reads the file of a note; `None` if it can be made.
+async fn read_note(
+    env: &ToolEnv,
+    place: &ResolvedPath,
+    shown: &str,
+) -> Result<Option<FileText>, String> {
+    let folder = folder(env);
+    let path = place.path.clone();
+    let looking = spawn_blocking(move || (folder.allows(&path), folder.list().len()));
+    let (is_allowed, count) = looking.await.unwrap_or_default();
+    if !is_allowed {
+        return Err(format!(
+            "{shown} is a link to a place outside the notes, or another name of a file there."
+        ));
+    }
+    match env.files.without_editor().read(place).await {
+        Ok(text) => Ok(Some(text)),
+        Err(FileError::NotFound) if count >= MAX_NOTES => {
+            Err(format!("There are {MAX_NOTES} notes already, which is all there can be."))
+        }
+        Err(FileError::NotFound) => Ok(None),
+        Err(error) => Err(format!("{shown} {error}.")),
+    }
+}
+
+/// The date of the user's clock.
+fn today() -> String {
+    text::first_chars(&local_time(SystemTime::now()), "2026-01-01".len()).to_owned()
+}
+
+/// The beginning of the commit that is checked out in the repository of a folder. Blocks.
+fn commit_of(folder: &Path) -> Option<String> {
+    let found = folder.ancestors().find_map(|folder| GitRepository::at(folder).transpose())?;
+    Some(text::first_chars(&found.ok()?.head_commit()?, COMMIT_DIGITS).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_line_of_the_command_is_marked_and_once() {
+        let note =
+            "# Commands\n\n- `make a` (evidence: exit 0)\r\n- `make` (evidence: exit 0)\nmake\n";
+        let marked = with_mark(note, "make", "2026-02-03").unwrap();
+        let line = "- `make` (evidence: exit 0) [failed 2026-02-03]\n";
+        assert_eq!(marked, note.replace("- `make` (evidence: exit 0)\n", line));
+        assert!(has_unmarked(note, "make a") && !has_unmarked(&marked, "make"));
+        assert!(!has_unmarked(note, "mak"));
+        let marked = with_mark(note, "make a", "x").unwrap();
+        assert!(marked.contains("- `make a` (evidence: exit 0) [failed x]\r\n"), "{marked:?}");
+    }
+}

@@ -10,6 +10,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use super::cache_guard::CacheGuard;
 use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::CallRunner;
+use super::note_offers::NoteOffer;
 use super::prompt::project_context::ToldFolders;
 use super::submissions::Submissions;
 use super::{CancellableCalls, SharedSpending, SpendingLimits};
@@ -307,6 +308,10 @@ struct ToldContext {
     undo_news: Option<String>,
     /// The suggested prompts that the client shows.
     suggestions: Vec<String>,
+    /// The notes that the user was told of.
+    offers: Vec<NoteOffer>,
+    /// The last one of them, if the user can still have it written.
+    open_offer: Option<NoteOffer>,
 }
 
 impl Told {
@@ -351,6 +356,25 @@ impl Told {
     /// The suggested prompts that the client shows.
     pub(crate) fn suggestions(&self) -> MappedMutexGuard<'_, Vec<String>> {
         MutexGuard::map(self.context.lock(), |context| &mut context.suggestions)
+    }
+
+    /// Returns true if the user was told of no such note.
+    pub(super) fn is_new_offer(&self, offer: &NoteOffer) -> bool {
+        !self.context.lock().offers.iter().any(|told| told.is_like(offer))
+    }
+
+    /// Notes that the user was told of a note, and whether it can be written.
+    pub(super) fn add_offer(&self, offer: NoteOffer, is_open: bool) {
+        let mut context = self.context.lock();
+        if is_open {
+            context.open_offer = Some(offer.clone());
+        }
+        context.offers.push(offer);
+    }
+
+    /// Takes the note that can be written.
+    pub(crate) fn take_offer(&self) -> Option<NoteOffer> {
+        self.context.lock().open_offer.take()
     }
 
     /// Compares the requests of the conversation.

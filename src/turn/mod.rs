@@ -11,6 +11,7 @@ mod helper;
 mod limits;
 mod loop_guard;
 mod next_step;
+mod note_offers;
 mod prompt;
 mod room;
 mod conversation;
@@ -56,6 +57,7 @@ pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
 pub(crate) use limits::{SharedSpending, SpendingLimits};
+pub(crate) use note_offers::NoteOffer;
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
     folder_lines, new_date_line, project_sources, system_prompt,
@@ -319,7 +321,8 @@ impl Turn {
         written.written().await;
         self.conversation.send_notices();
         if result.as_ref().is_ok_and(|stop| *stop != StopReason::Cancelled) {
-            self.suggest_prompts().await;
+            let offers_note = self.offer_note().await;
+            self.suggest_prompts(offers_note).await;
         }
         FinishedTurn { history: self.history, result }
     }

@@ -7,6 +7,7 @@ pub(super) mod custom;
 mod mcp;
 mod permissions;
 pub(super) mod record;
+mod remember;
 mod resume;
 mod settings;
 mod status;
@@ -161,6 +162,12 @@ const COMMANDS: &[BuiltInCommand] = &[
         record::run,
     ),
     command("clear", "Clear the conversation", Refused, context::clear),
+    command(
+        "remember",
+        "Keep what was offered as a note, or your own words",
+        Hint("text"),
+        remember::run,
+    ),
 ];
 
 /// All built-in commands, for the client's menu.

@@ -422,7 +422,7 @@ mod tests {
             assert_eq!(are_alike(text, other), expected, "{text}");
         }
         let long = "not ".repeat(MAX_CHARS);
-        for text in ["add a flag", "/review not this", "nothing", "", &long] {
+        for text in ["add a flag", "/review not this", "nothing", "", long.as_str()] {
             assert!(!is_correction(text), "{text}");
         }
     }

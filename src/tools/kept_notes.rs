@@ -42,20 +42,15 @@ impl KeptNote {
             KeptNote::Corrections => "# What the user has corrected",
         }
     }
-
-    /// The file of the note.
-    pub(crate) fn place(self, env: &ToolEnv) -> ResolvedPath {
-        env.files.roots().resolve(folder(env).path(self.name()))
-    }
 }
 
-fn folder(env: &ToolEnv) -> NoteFolder {
+fn project_notes(env: &ToolEnv) -> NoteFolder {
     NoteFolder::of_project(env.files.roots().real_cwd())
 }
 
 /// Returns the text of a note; empty if it cannot be read.
 pub(crate) async fn kept_lines(env: &ToolEnv, note: KeptNote) -> String {
-    let folder = folder(env);
+    let folder = project_notes(env);
     let reading = spawn_blocking(move || folder.read(note.name()));
     reading.await.ok().flatten().map(|head| head.text).unwrap_or_default()
 }
@@ -137,7 +132,7 @@ async fn change_note(
     if env.shared.process.outside.project().is_some() {
         return Err("Nothing is written in a replay.".to_owned());
     }
-    let place = note.place(env);
+    let place = env.files.roots().resolve(project_notes(env).path(note.name()));
     let shown = env.files.roots().display_path(&place);
     let before = read_note(env, &place, &shown).await?;
     let Some(after) = change(before.as_ref().map(|note| note.text.as_str())) else {
@@ -161,7 +156,7 @@ async fn read_note(
     place: &ResolvedPath,
     shown: &str,
 ) -> Result<Option<FileText>, String> {
-    let folder = folder(env);
+    let folder = project_notes(env);
     let path = place.path.clone();
     let looking = spawn_blocking(move || (folder.allows(&path), folder.list().len()));
     let (is_allowed, count) = looking.await.unwrap_or_default();

@@ -308,9 +308,9 @@ struct ToldContext {
     undo_news: Option<String>,
     /// The suggested prompts that the client shows.
     suggestions: Vec<String>,
-    /// The notes that the user was told of.
+    /// The notes that were offered to the user.
     offers: Vec<NoteOffer>,
-    /// The last one of them, if the user can still have it written.
+    /// The last one of them, until the user has it written.
     open_offer: Option<NoteOffer>,
 }
 
@@ -358,21 +358,19 @@ impl Told {
         MutexGuard::map(self.context.lock(), |context| &mut context.suggestions)
     }
 
-    /// Returns true if the user was told of no such note.
+    /// Returns true if no such note was offered before.
     pub(super) fn is_new_offer(&self, offer: &NoteOffer) -> bool {
         !self.context.lock().offers.iter().any(|told| told.is_like(offer))
     }
 
-    /// Notes that the user was told of a note, and whether it can be written.
-    pub(super) fn add_offer(&self, offer: NoteOffer, is_open: bool) {
+    /// Keeps a note that the user is told of.
+    pub(super) fn add_offer(&self, offer: NoteOffer) {
         let mut context = self.context.lock();
-        if is_open {
-            context.open_offer = Some(offer.clone());
-        }
-        context.offers.push(offer);
+        context.offers.push(offer.clone());
+        context.open_offer = Some(offer);
     }
 
-    /// Takes the note that can be written.
+    /// Takes the note that was offered last.
     pub(crate) fn take_offer(&self) -> Option<NoteOffer> {
         self.context.lock().open_offer.take()
     }

@@ -1,6 +1,6 @@
 //! Notes that a turn suggests, found without the model: a command that worked after another one had failed, words with
-//! which the user has corrected the same thing before, and a command of the notes that fails. The user is told of one
-//! of them after the turn, and `/remember` writes it.
+//! which the user has corrected the same thing before, and a mark for a command of the notes that fails. The user is
+//! told of one of them after the turn, and `/remember` writes it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,12 +10,11 @@ use serde_json::json;
 
 use super::Turn;
 use super::proof::{Proof, proof_of};
-use crate::tools::{KeptNote, has_unmarked, kept_lines, mark_failed};
-use turnwright_policy::permission::{Verdict, decide};
+use crate::tools::{KeptNote, has_unmarked, kept_lines};
 use turnwright_policy::shell;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_store::sessions::recent_prompts;
-use turnwright_types::effect::{Effect, escape_hidden_line};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{Arguments, Message, PromptPart, ToolCall, UserMessage};
 use turnwright_types::redact;
 use turnwright_types::text;
@@ -34,8 +33,8 @@ const CUES: &str = "again always don't instead never not";
 /// The same in Chinese, whose words have no blanks between them.
 const CHINESE_CUES: [&str; 4] = ["不要", "别", "应该", "改用"];
 /// Words that do not tell what a prompt is about.
-const COMMON: &str = "and are but can for have how its now that the then there these they this was what when why with \
-                      you your";
+const COMMON: &str = "and are but can for have how its now please that the then there these they this was what when \
+                      why with you your";
 /// Words behind the name of a program that need the next one.
 const LEADING: [&str; 3] = ["-m", "exec", "run"];
 
@@ -51,16 +50,13 @@ pub(crate) enum NoteOffer {
 }
 
 impl NoteOffer {
-    fn notice(&self, is_marked: bool) -> String {
+    fn notice(&self) -> String {
         match self {
             NoteOffer::Worked { command, .. } => {
                 format!("Worked after a failure: `{command}`. `/remember` keeps it as a note.")
             }
             NoteOffer::Corrected(words) => {
                 format!("You have said this before: \"{words}\" `/remember` keeps it as a note.")
-            }
-            NoteOffer::Failed(command) if is_marked => {
-                format!("A command of the notes has failed and is marked there: `{command}`.")
             }
             NoteOffer::Failed(command) => {
                 format!("A command of the notes has failed: `{command}`. `/remember` marks it there.")
@@ -100,20 +96,19 @@ enum Step<'a> {
 }
 
 impl Turn {
-    /// Tells the user of a note that this turn suggests. Returns true if it can be written.
+    /// Offers the user a note that this turn suggests. Returns true if there is one.
     pub(super) async fn offer_note(&self) -> bool {
         let conversation = &self.conversation;
         if self.is_helper() || conversation.work.alone || !conversation.work.offer_notes {
             return false;
         }
-        let Some((offer, is_marked)) = self.find_offer().await else { return false };
-        conversation.notify(offer.notice(is_marked));
-        conversation.told.add_offer(offer, !is_marked);
-        !is_marked
+        let Some(offer) = self.find_offer().await else { return false };
+        conversation.notify(offer.notice());
+        conversation.told.add_offer(offer);
+        true
     }
 
-    /// Finds a note to offer. It comes with true if it needs no answer, because it is marked already.
-    async fn find_offer(&self) -> Option<(NoteOffer, bool)> {
+    async fn find_offer(&self) -> Option<NoteOffer> {
         let begin = self.prompt.first_message.min(self.history.messages.len());
         let (earlier, messages) = self.history.messages.split_at(begin);
         let steps = self.steps(messages);
@@ -139,7 +134,7 @@ impl Turn {
     }
 
     /// Chooses by the notes and by what was said in other sessions.
-    async fn look_up(&self, signs: TurnSigns) -> Option<(NoteOffer, bool)> {
+    async fn look_up(&self, signs: TurnSigns) -> Option<NoteOffer> {
         let conversation = &self.conversation;
         let env = &conversation.env;
         let commands = kept_lines(env, KeptNote::Commands).await;
@@ -157,23 +152,7 @@ impl Turn {
                 offers.push(NoteOffer::Corrected(words));
             }
         }
-        let offer = offers.into_iter().find(|offer| conversation.told.is_new_offer(offer))?;
-        let is_marked = match &offer {
-            NoteOffer::Failed(command) if self.may_change_commands() => {
-                mark_failed(env, command, &self.cancel).await.is_ok()
-            }
-            _ => false,
-        };
-        Some((offer, is_marked))
-    }
-
-    /// Returns true if the model could change the note without a question.
-    fn may_change_commands(&self) -> bool {
-        let conversation = &self.conversation;
-        let effect = Effect::Write(KeptNote::Commands.place(&conversation.env));
-        let rules = conversation.rules().get();
-        let mode = conversation.mode().get();
-        decide(&rules, mode, &conversation.grants.lock(), &[effect]).verdict() == Verdict::Allow
+        offers.into_iter().find(|offer| conversation.told.is_new_offer(offer))
     }
 
     async fn was_said_in_another_session(&self, words: &str) -> bool {

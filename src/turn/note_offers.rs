@@ -35,6 +35,8 @@ const CHINESE_CUES: [&str; 4] = ["不要", "别", "应该", "改用"];
 /// Words that do not tell what a prompt is about.
 const COMMON: &str = "and are but can for have how its now please that the then there these they this was what when \
                       why with you your";
+/// The fewest words that two texts about the same have in common.
+const MIN_TOPICS: usize = 2;
 /// Words behind the name of a program that need the next one.
 const LEADING: [&str; 3] = ["-m", "exec", "run"];
 
@@ -267,8 +269,9 @@ fn task_len(words: &[String]) -> usize {
 
 /// The corrections among the user's words of a turn, each with true if it was made before in the session.
 fn corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<(String, bool)> {
-    let said: Vec<String> =
+    let mut said: Vec<String> =
         typed_texts(messages).filter(|words| is_correction(words) && is_plain(words)).collect();
+    said.retain(|words| topics_of(words).len() >= MIN_TOPICS);
     if said.is_empty() {
         return Vec::new();
     }
@@ -309,7 +312,7 @@ fn is_correction(text: &str) -> bool {
 fn are_alike(text: &str, other: &str) -> bool {
     let [topics, others] = [text, other].map(topics_of);
     let common = topics.intersection(&others).count();
-    common >= 2 && 10 * common >= 3 * (topics.len() + others.len())
+    common >= MIN_TOPICS && 10 * common >= 3 * (topics.len() + others.len())
 }
 
 /// The words that tell what a text is about, and the pairs of characters of scripts without blanks.

@@ -79,10 +79,10 @@ impl NoteOffer {
     }
 }
 
-/// What a turn suggests by itself, before the notes and other sessions are read.
+/// The suggestions of a turn by itself, before the notes and other sessions are read.
 #[derive(Debug, Serialize)]
 struct TurnSigns {
-    /// The commands that have failed last.
+    /// The checks whose last run has failed.
     failed: Vec<String>,
     worked: Option<NoteOffer>,
     /// The user's corrections, each with true if the session has it already.
@@ -93,7 +93,7 @@ struct TurnSigns {
 enum Step<'a> {
     /// A command that has ended.
     Ran { line: &'a str, is_good: bool },
-    /// What follows may be due to a change of files.
+    /// A change of files, which may be the reason for everything that follows.
     Changed,
 }
 
@@ -115,7 +115,7 @@ impl Turn {
         let (earlier, messages) = self.history.messages.split_at(begin);
         let steps = self.steps(messages);
         let signs = TurnSigns {
-            failed: failed_commands(&steps),
+            failed: failed_checks(&steps),
             worked: worked_after_failure(&steps),
             corrections: corrections(earlier, messages),
         };
@@ -162,9 +162,8 @@ impl Turn {
         let Some(store) = self.conversation.log().store() else { return false };
         let cwd = env.files.roots().cwd().to_path_buf();
         let session = env.session.clone();
-        let reading = store.read(move |connection| {
-            recent_prompts(connection, &cwd, &session, MAX_SESSIONS)
-        });
+        let reading = store
+            .read(move |connection| recent_prompts(connection, &cwd, &session, MAX_SESSIONS));
         let prompts = reading.await.unwrap_or_default();
         prompts.iter().any(|prompt| is_correction(prompt) && are_alike(prompt, words))
     }
@@ -204,8 +203,8 @@ fn command_line(call: &ToolCall) -> Option<&str> {
     line.as_str().map(str::trim).filter(|_| !is_elsewhere)
 }
 
-/// The commands whose last run has failed.
-fn failed_commands(steps: &[Step<'_>]) -> Vec<String> {
+/// The checks whose last run has failed.
+fn failed_checks(steps: &[Step<'_>]) -> Vec<String> {
     let mut failed: Vec<&str> = Vec::new();
     for step in steps {
         let Step::Ran { line, is_good } = step else { continue };
@@ -214,7 +213,8 @@ fn failed_commands(steps: &[Step<'_>]) -> Vec<String> {
             failed.push(line);
         }
     }
-    failed.into_iter().map(str::to_owned).collect()
+    let checks = failed.into_iter().filter(|line| proof_of(line) == Proof::Real);
+    checks.map(str::to_owned).collect()
 }
 
 /// Finds the last command that worked after a similar one had failed, although nothing was changed in between.
@@ -386,9 +386,11 @@ mod tests {
     }
 
     #[test]
-    fn a_command_has_failed_if_its_last_run_has() {
-        let steps = [ran("a", false), ran("b", false), Step::Changed, ran("a", true)];
-        assert_eq!(failed_commands(&steps), ["b"]);
+    fn a_check_has_failed_if_its_last_run_has() {
+        let all = [ran("make test", false), ran("make lint", false), ran("cat a", false)];
+        let more = [Step::Changed, ran("make test", true)];
+        let steps: Vec<_> = all.into_iter().chain(more).collect();
+        assert_eq!(failed_checks(&steps), ["make lint"]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Persistent context of a session: notes from earlier sessions in Markdown files, and the
-//! instructions of project and user. Only reads; the tool writes, because that needs permission.
+//! instructions of project and user. Only reads: writing needs permission, or the word of the user.
 
 pub mod instructions;
 mod secrets;

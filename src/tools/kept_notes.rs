@@ -8,64 +8,45 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
-use turnwright_types::effect::ResolvedPath;
 use turnwright_types::text;
 use turnwright_types::timestamp::local_time;
-use turnwright_workspace::files::{FileError, FileText};
+use turnwright_workspace::files::FileError;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder};
 
 /// The number of digits of a commit that a line names.
 const COMMIT_DIGITS: usize = 8;
 
-/// A note that lines are kept in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeptNote {
-    /// Commands that worked.
-    Commands,
-    /// The user's corrections of the model.
-    Corrections,
-}
-
-impl KeptNote {
-    fn name(self) -> &'static str {
-        match self {
-            KeptNote::Commands => "commands",
-            KeptNote::Corrections => "corrections",
-        }
-    }
-
+/// A note of the project that lines are kept in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptNote {
+    name: &'static str,
     /// The first line of a new note, which the index shows.
-    fn heading(self) -> &'static str {
-        match self {
-            KeptNote::Commands => "# Commands that worked here",
-            KeptNote::Corrections => "# What the user has corrected",
-        }
-    }
+    heading: &'static str,
 }
 
-fn project_notes(env: &ToolEnv) -> NoteFolder {
-    NoteFolder::of_project(env.files.roots().real_cwd())
-}
+/// Commands that worked.
+pub(crate) const KEPT_COMMANDS: KeptNote =
+    KeptNote { name: "commands", heading: "# Commands that worked here" };
+/// The user's corrections of the model.
+pub(crate) const KEPT_CORRECTIONS: KeptNote =
+    KeptNote { name: "corrections", heading: "# What the user has corrected" };
 
 /// Returns the text of a note; empty if it cannot be read.
 pub(crate) async fn kept_lines(env: &ToolEnv, note: KeptNote) -> String {
-    let folder = project_notes(env);
-    let reading = spawn_blocking(move || folder.read(note.name()));
+    let notes = NoteFolder::of_project(env.files.roots().real_cwd());
+    let reading = spawn_blocking(move || notes.read(note.name));
     reading.await.ok().flatten().map(|head| head.text).unwrap_or_default()
 }
 
-/// Adds a line to a note, with its evidence. Returns the line and the file for the user.
-///
-/// # Errors
-/// Why nothing was written.
+/// Adds a line to a note, with its evidence. Returns the answer for the user, or why nothing was written.
 pub(crate) async fn keep_line(
     env: &ToolEnv,
     note: KeptNote,
     words: &str,
     evidence: &str,
     cancel: &CancellationToken,
-) -> Result<(String, String), String> {
+) -> Result<String, String> {
     let words = text::one_line(words);
     if let Some(what) = memory::find_secret(&words) {
         return Err(format!(
@@ -73,30 +54,30 @@ pub(crate) async fn keep_line(
         ));
     }
     let real_cwd = env.files.roots().real_cwd().to_path_buf();
-    let commit = spawn_blocking(move || commit_of(&real_cwd)).await.ok().flatten();
-    let evidence = [Some(evidence.to_owned()), Some(today()), commit];
-    let evidence: Vec<String> = evidence.into_iter().flatten().collect();
-    let line = format!("- {words} (evidence: {})", evidence.join(", "));
-    let added = line.clone();
-    let writing = change_note(env, note, cancel, move |before| {
+    let found = spawn_blocking(move || commit_of(&real_cwd)).await.ok().flatten();
+    let commit = found.map(|commit| format!(", {commit}")).unwrap_or_default();
+    let line = format!("- {words} (evidence: {evidence}, {}{commit})", today());
+    let writing = change_note(env, note, cancel, |before| {
         let lines = before.map(str::trim_end).filter(|lines| !lines.is_empty());
-        let beginning = lines.map_or_else(|| format!("{}\n", note.heading()), str::to_owned);
-        Some(format!("{beginning}\n{added}\n"))
+        let beginning = lines.map_or_else(|| format!("{}\n", note.heading), str::to_owned);
+        Some(format!("{beginning}\n{line}\n"))
     });
-    Ok((line, writing.await?))
+    let file = writing.await?;
+    Ok(format!(
+        "Noted in `{file}`:\n\n{line}\n\nDelete the line there to take it back; `/undo` does not."
+    ))
 }
 
-/// Marks the line of a command that has failed. Returns the file for the user.
-///
-/// # Errors
-/// Why nothing was written.
+/// Marks the line of a command that has failed. Returns the answer for the user, or why nothing was written.
 pub(crate) async fn mark_failed(
     env: &ToolEnv,
     command: &str,
     cancel: &CancellationToken,
 ) -> Result<String, String> {
-    let note = KeptNote::Commands;
-    change_note(env, note, cancel, |before| with_mark(before?, command, &today())).await
+    let note = KEPT_COMMANDS;
+    let marking = change_note(env, note, cancel, |before| with_mark(before?, command, &today()));
+    let file = marking.await?;
+    Ok(format!("Marked in `{file}`: `{command}` has failed."))
 }
 
 /// Returns true if a note has the line of a command that is not marked as failed.
@@ -132,47 +113,31 @@ async fn change_note(
     if env.shared.process.outside.project().is_some() {
         return Err("Nothing is written in a replay.".to_owned());
     }
-    let place = env.files.roots().resolve(project_notes(env).path(note.name()));
+    let notes = NoteFolder::of_project(env.files.roots().real_cwd());
+    let place = env.files.roots().resolve(notes.path(note.name));
     let shown = env.files.roots().display_path(&place);
-    let before = read_note(env, &place, &shown).await?;
+    let path = place.path.clone();
+    let looking = spawn_blocking(move || (notes.allows(&path), notes.list().len()));
+    let (is_allowed, count) = looking.await.unwrap_or_default();
+    if !is_allowed {
+        return Err(format!("{shown} is a link or has another name, so it is no note."));
+    }
+    let files = env.files.without_editor();
+    let before = match files.read(&place).await {
+        Ok(text) => Some(text),
+        Err(FileError::NotFound) if count < MAX_NOTES => None,
+        Err(FileError::NotFound) => return Err(format!("There are {MAX_NOTES} notes already.")),
+        Err(error) => return Err(format!("{shown} {error}.")),
+    };
     let Some(after) = change(before.as_ref().map(|note| note.text.as_str())) else {
         return Err(format!("{shown} has no such line."));
     };
     if after.len() > MAX_NOTE_BYTES {
-        return Err(format!(
-            "{shown} would have {} bytes; {MAX_NOTE_BYTES} is the most. Delete what is no longer true.",
-            after.len()
-        ));
+        return Err(format!("{shown} is full. Delete what is no longer true."));
     }
-    let files = env.files.without_editor();
     let written = files.write(&place, before.as_ref(), &after, cancel).await;
     written.map_err(|error| format!("{shown} {error}."))?;
     Ok(shown)
-}
-
-/// Reads the file of a note; `None` if it can be made.
-async fn read_note(
-    env: &ToolEnv,
-    place: &ResolvedPath,
-    shown: &str,
-) -> Result<Option<FileText>, String> {
-    let folder = project_notes(env);
-    let path = place.path.clone();
-    let looking = spawn_blocking(move || (folder.allows(&path), folder.list().len()));
-    let (is_allowed, count) = looking.await.unwrap_or_default();
-    if !is_allowed {
-        return Err(format!(
-            "{shown} is a link to a place outside the notes, or another name of a file there."
-        ));
-    }
-    match env.files.without_editor().read(place).await {
-        Ok(text) => Ok(Some(text)),
-        Err(FileError::NotFound) if count >= MAX_NOTES => {
-            Err(format!("There are {MAX_NOTES} notes already, which is all there can be."))
-        }
-        Err(FileError::NotFound) => Ok(None),
-        Err(error) => Err(format!("{shown} {error}.")),
-    }
 }
 
 /// The date of the user's clock.

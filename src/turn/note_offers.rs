@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Turn;
 use super::proof::{Proof, proof_of};
-use crate::tools::{KeptNote, has_unmarked, kept_lines};
+use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, kept_lines};
 use turnwright_policy::shell;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_store::sessions::recent_prompts;
@@ -37,8 +37,6 @@ const COMMON: &str = "and are but can for have how its now please that the then 
                       why with you your";
 /// The fewest words that two texts about the same have in common.
 const MIN_TOPICS: usize = 2;
-/// Words behind the name of a program that need the next one.
-const LEADING: [&str; 3] = ["-m", "exec", "run"];
 
 /// A note that the user can have written, or marked.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -70,10 +68,6 @@ impl NoteOffer {
     pub(super) fn is_like(&self, other: &NoteOffer) -> bool {
         match (self, other) {
             (NoteOffer::Corrected(words), NoteOffer::Corrected(others)) => are_alike(words, others),
-            (
-                NoteOffer::Worked { command, .. },
-                NoteOffer::Worked { command: other_command, .. },
-            ) => command == other_command,
             _ => self == other,
         }
     }
@@ -139,17 +133,16 @@ impl Turn {
     async fn look_up(&self, signs: TurnSigns) -> Option<NoteOffer> {
         let conversation = &self.conversation;
         let env = &conversation.env;
-        let commands = kept_lines(env, KeptNote::Commands).await;
+        let commands = kept_lines(env, KEPT_COMMANDS).await;
         let failed = signs.failed.into_iter().filter(|line| has_unmarked(&commands, line));
         let mut offers: Vec<NoteOffer> = failed.map(NoteOffer::Failed).collect();
-        if let Some(NoteOffer::Worked { command, failed }) = signs.worked
-            && !has_unmarked(&commands, &command)
-        {
-            offers.push(NoteOffer::Worked { command, failed });
-        }
+        offers.extend(signs.worked.filter(|offer| match offer {
+            NoteOffer::Worked { command, .. } => !has_unmarked(&commands, command),
+            _ => true,
+        }));
         for (words, is_repeated) in signs.corrections {
             if (is_repeated || self.was_said_in_another_session(&words).await)
-                && !kept_lines(env, KeptNote::Corrections).await.contains(&words)
+                && !kept_lines(env, KEPT_CORRECTIONS).await.contains(&words)
             {
                 offers.push(NoteOffer::Corrected(words));
             }
@@ -244,13 +237,12 @@ fn worked_after_failure(steps: &[Step<'_>]) -> Option<NoteOffer> {
     is_line.then(|| NoteOffer::Worked { command: command.to_owned(), failed: failed.to_owned() })
 }
 
-/// Returns true if two lines run the same task of a program, one of them with more arguments.
+/// Returns true if two lines have the same program and first argument, and one of them has further ones.
 fn is_variant(line: &str, other: &str) -> bool {
     let [words, others] = [line, other].map(words_of);
     let is_within = words.iter().all(|word| others.contains(word))
         || others.iter().all(|word| words.contains(word));
-    let task = task_len(&words);
-    is_within && task == task_len(&others) && words[..task] == others[..task]
+    is_within && words.get(..2) == others.get(..2)
 }
 
 /// The words of the first command of a line that does more than go to a folder.
@@ -258,13 +250,6 @@ fn words_of(line: &str) -> Vec<String> {
     let script = shell::parse(line, dialect());
     let command = script.commands.iter().find(|command| command.program() != "cd");
     command.map(|command| command.argv().map(str::to_owned).collect()).unwrap_or_default()
-}
-
-/// The number of words that name the program and its task.
-fn task_len(words: &[String]) -> usize {
-    let arguments = words.iter().skip(1);
-    let leading = arguments.take_while(|word| LEADING.contains(&word.as_str())).count();
-    words.len().min(leading + 2)
 }
 
 /// The corrections among the user's words of a turn, each with true if it was made before in the session.

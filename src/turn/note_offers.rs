@@ -56,7 +56,7 @@ impl NoteOffer {
                 format!("Worked after a failure: `{command}`. `/remember` keeps it as a note.")
             }
             NoteOffer::Corrected(words) => {
-                format!("You have said this before: \"{words}\" `/remember` keeps it as a note.")
+                format!("You have said this before: \"{words}\". `/remember` keeps it as a note.")
             }
             NoteOffer::Failed(command) => {
                 format!("A command of the notes has failed: `{command}`. `/remember` marks it there.")

@@ -84,7 +84,7 @@ fn a_correction_that_is_made_twice_is_offered_once() {
         assert_eq!(agent.turn(prompt), "end_turn");
     }
     let offer =
-        "You have said this before: \"I said not to indent with tabs\" `/remember` keeps it";
+        "You have said this before: \"I said not to indent with tabs\". `/remember` keeps it";
     assert!(agent.thoughts().contains(offer), "{}", agent.thoughts());
     assert_eq!(agent.thoughts().matches("/remember").count(), 1);
     assert!(!agent.path(".turnwright").exists());

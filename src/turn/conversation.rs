@@ -306,12 +306,12 @@ struct ToldContext {
     unsent: String,
     /// News of what the user has undone, for the next prompt.
     undo_news: Option<String>,
-    /// The suggested prompts that the client shows.
-    suggestions: Vec<String>,
     /// The notes that were offered to the user.
     offers: Vec<NoteOffer>,
     /// The last one of them, until the user has it written.
     open_offer: Option<NoteOffer>,
+    /// The suggested prompts that the client shows.
+    suggestions: Vec<String>,
 }
 
 impl Told {

@@ -9,6 +9,7 @@ mod goal;
 mod mcp;
 mod permissions;
 pub(super) mod record;
+mod remember;
 mod resume;
 mod settings;
 mod status;
@@ -174,6 +175,12 @@ const COMMANDS: &[BuiltInCommand] = &[
         "Work until something is proven; `/goal` shows it",
         Hint("WHAT [--check CMD] [--turns N] [--budget NAME=N], pause, resume, clear or edit"),
         goal::run,
+    ),
+    command(
+        "remember",
+        "Keep what was offered as a note, or your own words",
+        Hint("text"),
+        remember::run,
     ),
 ];
 

@@ -10,6 +10,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use super::cache_guard::CacheGuard;
 use super::calls::admission_queue::AdmissionQueue;
 use super::calls::runner::CallRunner;
+use super::note_offers::NoteOffer;
 use super::prompt::project_context::ToldFolders;
 use super::submissions::Submissions;
 use super::{CancellableCalls, SharedSpending, SpendingLimits};
@@ -306,6 +307,10 @@ struct ToldContext {
     unsent: String,
     /// News of what the user has undone, for the next prompt.
     undo_news: Option<String>,
+    /// The notes that were offered to the user.
+    offers: Vec<NoteOffer>,
+    /// The last one of them, until the user has it written.
+    open_offer: Option<NoteOffer>,
     /// The suggested prompts that the client shows.
     suggestions: Vec<String>,
     /// A hash of the facts with which the model was last asked for a proof.
@@ -358,6 +363,23 @@ impl Told {
     /// The suggested prompts that the client shows.
     pub(crate) fn suggestions(&self) -> MappedMutexGuard<'_, Vec<String>> {
         MutexGuard::map(self.context.lock(), |context| &mut context.suggestions)
+    }
+
+    /// Returns true if no such note was offered before.
+    pub(super) fn is_new_offer(&self, offer: &NoteOffer) -> bool {
+        !self.context.lock().offers.iter().any(|told| told.is_like(offer))
+    }
+
+    /// Keeps a note that the user is told of.
+    pub(super) fn add_offer(&self, offer: NoteOffer) {
+        let mut context = self.context.lock();
+        context.offers.push(offer.clone());
+        context.open_offer = Some(offer);
+    }
+
+    /// Takes the note that was offered last.
+    pub(crate) fn take_offer(&self) -> Option<NoteOffer> {
+        self.context.lock().open_offer.take()
     }
 
     /// Compares the requests of the conversation.

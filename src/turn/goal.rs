@@ -377,6 +377,7 @@ impl Turn {
         let checkpoint = &self.conversation.env.shared.checkpoint;
         checkpoint.take_changes();
         goal.changes = checkpoint.change_count();
+        self.checks.ledger.sync_changes(goal.changes);
         verdict
     }
 

@@ -15,6 +15,7 @@ mod hints;
 mod limits;
 mod loop_guard;
 mod next_step;
+mod note_offers;
 mod prompt;
 mod proof;
 mod room;
@@ -64,6 +65,7 @@ pub(crate) use conversation::{
 pub(crate) use found_checks::{check_book, proposed_commands};
 pub(crate) use goal::paused_line;
 pub(crate) use limits::{SharedSpending, SpendingLimits};
+pub(crate) use note_offers::NoteOffer;
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
     folder_lines, new_date_line, project_sources, system_prompt,
@@ -343,7 +345,8 @@ impl Turn {
         written.written().await;
         self.conversation.send_notices();
         if result.as_ref().is_ok_and(|stop| *stop != StopReason::Cancelled) {
-            self.suggest_prompts().await;
+            let offers_note = self.offer_note().await;
+            self.suggest_prompts(offers_note).await;
         }
         FinishedTurn { history: self.history, result }
     }

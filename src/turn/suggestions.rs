@@ -14,12 +14,14 @@ use turnwright_types::update::{COMMAND_TOOL, PlanStatus};
 
 /// The most suggestions after a turn.
 const MAX_SUGGESTIONS: usize = 3;
+/// Writes the note that the turn has offered.
+const REMEMBER: &str = "/remember";
 /// The most characters of a suggestion.
 const MAX_CHARS: usize = 200;
 
 impl Turn {
     /// Suggests prompts after this turn, the likeliest first, to a client that shows them.
-    pub(super) async fn suggest_prompts(&self) {
+    pub(super) async fn suggest_prompts(&self, offers_note: bool) {
         if !self.conversation.client().shows_suggestions() {
             return;
         }
@@ -28,7 +30,8 @@ impl Turn {
         let (plan, ..) = stored_facts(&self.conversation).await;
         let open = plan.iter().filter(|step| step.status != PlanStatus::Completed);
         let steps = open.map(|step| format!("Continue with: {}", step.content));
-        let all = fix.into_iter().chain(steps).take(MAX_SUGGESTIONS);
+        let note = offers_note.then(|| REMEMBER.to_owned());
+        let all = fix.into_iter().chain(note).chain(steps).take(MAX_SUGGESTIONS);
         self.conversation.suggest(all.map(|words| suggestion(&words)).collect());
     }
 }

@@ -57,6 +57,8 @@ mod modes;
 mod move_delete;
 mod names;
 mod odd_counts;
+#[cfg(unix)]
+mod offered_notes;
 mod patch;
 mod permission;
 mod permission_races;

@@ -17,6 +17,7 @@ use turnwright_types::message::{UserMessage, within_context};
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
+use turnwright_workspace::markers::{FoundCommand, find_commands};
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
@@ -31,7 +32,8 @@ pub(in crate::session) struct CustomCommands {
 /// The text that a slash command stands for.
 #[derive(Clone, Debug)]
 pub(in crate::session) enum CommandText {
-    BuiltIn(&'static str),
+    /// A task of our own, and what the project adds to it.
+    BuiltIn(&'static str, fn(&ToolEnv) -> String),
     File(CustomCommand),
     Skills(Vec<Skill>),
 }
@@ -128,14 +130,15 @@ impl CommandText {
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
         let text = match self {
-            CommandText::BuiltIn(text) => {
+            CommandText::BuiltIn(task, facts_of) => {
+                let facts = facts_of(env);
                 let args = if args.is_empty() {
                     String::new()
                 } else {
                     format!("\nThe user adds: {args}\n")
                 };
                 format!(
-                    "The user has run the built-in command `/{name}`, which asks for this:\n{text}{args}"
+                    "The user has run the built-in command `/{name}`, which asks for this:\n{task}{facts}{args}"
                 )
             }
             CommandText::File(command) => {
@@ -168,17 +171,42 @@ fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
 }
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    start_task(session, call, include_str!("init_prompt.md"))
+    start_task(session, call, include_str!("init_prompt.md"), candidates)
 }
 
 pub(super) fn review(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    start_task(session, call, include_str!("review_prompt.md"))
+    start_task(session, call, include_str!("review_prompt.md"), |_| String::new())
 }
 
 /// Gives the model one of our own tasks.
-fn start_task(session: &mut SessionActor, call: CommandCall, task: &'static str) -> PromptWork {
+fn start_task(
+    session: &mut SessionActor,
+    call: CommandCall,
+    task: &'static str,
+    facts: fn(&ToolEnv) -> String,
+) -> PromptWork {
     let CommandCall { prompt, typed, cancel, .. } = call;
-    session.custom_command(Some(CommandText::BuiltIn(task)), prompt, &typed, cancel)
+    session.custom_command(Some(CommandText::BuiltIn(task, facts)), prompt, &typed, cancel)
+}
+
+/// The commands that the files of the project name, for the model to try. Blocks.
+fn candidates(env: &ToolEnv) -> String {
+    // A replay reads nothing from the project.
+    if env.shared.process.outside.project().is_some() {
+        return String::new();
+    }
+    let environment = &env.shared.command_environment;
+    let folder = env.files.roots().real_cwd();
+    let found = find_commands(folder, &|program| environment.has_program(program));
+    let mut text = String::new();
+    for FoundCommand { command, marker, .. } in found {
+        if text.is_empty() {
+            text.push_str("Commands that files of the project name, not tried yet:\n");
+        }
+        let command = escape_hidden_line(&command);
+        text.push_str(&format!("- `{command}` ({})\n", escape_hidden_line(&marker)));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -104,12 +104,7 @@ fn is_package_manager(command: &SimpleCommand) -> bool {
 /// Returns true if a default cache does not exist, and a program that makes it does.
 fn is_missing(path: &Path, home: &Path, environment: &Environment) -> bool {
     let Some(cache) = default_cache(home, path) else { return false };
-    !path.exists() && cache.made_by.iter().any(|program| is_found(program, environment))
-}
-
-fn is_found(program: &str, environment: &Environment) -> bool {
-    let folders = environment.get("PATH").into_iter().flat_map(std::env::split_paths);
-    folders.filter(|folder| folder.is_absolute()).any(|folder| folder.join(program).is_file())
+    !path.exists() && cache.made_by.iter().any(|program| environment.has_program(program))
 }
 
 /// Creates a folder below the home folder that only the user may read.

@@ -1,5 +1,5 @@
 //! Persistent context of a session: notes from earlier sessions in Markdown files, and the
-//! instructions of project and user. Only reads; the tool writes, because that needs permission.
+//! instructions of project and user. Only reads: writing needs permission, or the word of the user.
 
 pub mod instructions;
 mod secrets;
@@ -29,7 +29,7 @@ const MAX_LINE_CHARS: usize = 120;
 /// The most lines of the index.
 const MAX_INDEX_LINES: usize = 200;
 /// The most bytes of the index.
-const MAX_INDEX_BYTES: usize = 8 * 1024;
+const MAX_INDEX_BYTES: usize = 4 * 1024;
 /// The most entries of a folder that are examined.
 const MAX_ENTRIES: usize = 10_000;
 

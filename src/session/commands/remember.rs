@@ -1,0 +1,34 @@
+//! `/remember` writes the note that was offered after a turn, or the user's own words. The user has typed it, so the
+//! words are written without a question.
+
+use std::sync::Arc;
+
+use super::{CommandCall, PromptWork, SessionActor, answer_later};
+use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, mark_failed};
+use crate::turn::NoteOffer;
+
+const NOTHING_OFFERED: &str = "Nothing was written: no note is offered now. `/remember TEXT` keeps words of your \
+                               own.";
+
+pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
+    let message = call.begin(session);
+    let env = Arc::clone(&session.conversation.env);
+    let words = call.arguments;
+    let offer = if words.is_empty() { session.conversation.told.take_offer() } else { None };
+    let cancel = call.cancel;
+    answer_later(session, message, async move {
+        let written = match offer {
+            Some(NoteOffer::Worked { command, failed }) => {
+                let evidence = format!("exit 0 after `{failed}` failed");
+                keep_line(&env, KEPT_COMMANDS, &format!("`{command}`"), &evidence, &cancel).await
+            }
+            Some(NoteOffer::Corrected(words)) => {
+                keep_line(&env, KEPT_CORRECTIONS, &words, "said more than once", &cancel).await
+            }
+            Some(NoteOffer::Failed(command)) => mark_failed(&env, &command, &cancel).await,
+            None if words.is_empty() => return Some(NOTHING_OFFERED.to_owned()),
+            None => keep_line(&env, KEPT_CORRECTIONS, &words, "the user's words", &cancel).await,
+        };
+        Some(written.unwrap_or_else(|why| format!("Nothing was written. {why}")))
+    })
+}

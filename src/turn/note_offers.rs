@@ -1,0 +1,410 @@
+//! Notes that a turn suggests, found without the model: a command that worked after another one had failed, words with
+//! which the user has corrected the same thing before, and a mark for a command of the notes that fails. The user is
+//! told of one of them after the turn, and `/remember` writes it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::Turn;
+use super::proof::{Proof, proof_of};
+use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, kept_lines};
+use turnwright_policy::shell;
+use turnwright_recording::outside::{AnswerKind, AnswerSource};
+use turnwright_store::sessions::recent_prompts;
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::message::{Arguments, Message, PromptPart, ToolCall, UserMessage};
+use turnwright_types::redact;
+use turnwright_types::text;
+use turnwright_types::update::COMMAND_TOOL;
+use turnwright_workspace::exec::dialect;
+use turnwright_workspace::memory;
+
+/// The name of an offer among recorded answers.
+const NOTE_OFFER: &str = "note offer";
+/// The most characters of a command or a correction that is offered.
+const MAX_CHARS: usize = 200;
+/// The number of other sessions of the folder whose prompts are compared.
+const MAX_SESSIONS: u32 = 5;
+/// The words of a prompt that corrects something.
+const CUES: &str = "again always don't instead never not";
+/// The same in Chinese, whose words have no blanks between them.
+const CHINESE_CUES: [&str; 4] = ["不要", "别", "应该", "改用"];
+/// Words that do not tell what a prompt is about.
+const COMMON: &str = "and are but can for have how its now please that the then there these they this was what when \
+                      why with you your";
+/// The fewest words that two texts about the same have in common.
+const MIN_TOPICS: usize = 2;
+
+/// A note that the user can have written, or marked.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) enum NoteOffer {
+    /// A command that worked after another one had failed.
+    Worked { command: String, failed: String },
+    /// A correction that the user has made more than once.
+    Corrected(String),
+    /// A command of the notes that has failed.
+    Failed(String),
+}
+
+impl NoteOffer {
+    fn notice(&self) -> String {
+        match self {
+            NoteOffer::Worked { command, .. } => {
+                format!("Worked after a failure: `{command}`. `/remember` keeps it as a note.")
+            }
+            NoteOffer::Corrected(words) => {
+                format!("You have said this before: \"{words}\". `/remember` keeps it as a note.")
+            }
+            NoteOffer::Failed(command) => {
+                format!("A command of the notes has failed: `{command}`. `/remember` marks it there.")
+            }
+        }
+    }
+
+    /// Returns true if both offer the same.
+    pub(super) fn is_like(&self, other: &NoteOffer) -> bool {
+        match (self, other) {
+            (NoteOffer::Corrected(words), NoteOffer::Corrected(others)) => are_alike(words, others),
+            _ => self == other,
+        }
+    }
+}
+
+/// The suggestions of a turn by itself, before the notes and other sessions are read.
+#[derive(Debug, Serialize)]
+struct TurnSigns {
+    /// The checks whose last run has failed.
+    failed: Vec<String>,
+    worked: Option<NoteOffer>,
+    /// The user's corrections, each with true if the session has it already.
+    corrections: Vec<(String, bool)>,
+}
+
+/// A step of a turn that a note could come from.
+enum Step<'a> {
+    /// A command that has ended.
+    Ran { line: &'a str, is_good: bool },
+    /// A change of files, which may be the reason for everything that follows.
+    Changed,
+}
+
+impl Turn {
+    /// Offers the user a note that this turn suggests. Returns true if there is one.
+    pub(super) async fn offer_note(&self) -> bool {
+        let conversation = &self.conversation;
+        if self.is_helper() || conversation.work.alone || !conversation.work.offer_notes {
+            return false;
+        }
+        let Some(offer) = self.find_offer().await else { return false };
+        conversation.notify(offer.notice());
+        conversation.told.add_offer(offer);
+        true
+    }
+
+    async fn find_offer(&self) -> Option<NoteOffer> {
+        let begin = self.prompt.first_message.min(self.history.messages.len());
+        let (earlier, messages) = self.history.messages.split_at(begin);
+        let steps = self.steps(messages);
+        let signs = TurnSigns {
+            failed: failed_checks(&steps),
+            worked: worked_after_failure(&steps),
+            corrections: corrections(earlier, messages),
+        };
+        if signs.failed.is_empty() && signs.worked.is_none() && signs.corrections.is_empty() {
+            return None;
+        }
+        let answers = &self.conversation.env.shared.process.outside;
+        let asked = json!(signs);
+        // A replay reads no notes and no other sessions.
+        if answers.answer_source(NOTE_OFFER) == AnswerSource::Recording {
+            let recorded = answers.recorded_answer(AnswerKind::View, NOTE_OFFER, &asked)?;
+            return serde_json::from_value(recorded).ok()?;
+        }
+        // Boxed, because few turns need it.
+        let found = Box::pin(self.look_up(signs)).await;
+        answers.record_answer(AnswerKind::View, NOTE_OFFER, &asked, &|| json!(found));
+        found
+    }
+
+    /// Chooses by the notes and by what was said in other sessions.
+    async fn look_up(&self, signs: TurnSigns) -> Option<NoteOffer> {
+        let conversation = &self.conversation;
+        let env = &conversation.env;
+        let commands = kept_lines(env, KEPT_COMMANDS).await;
+        let failed = signs.failed.into_iter().filter(|line| has_unmarked(&commands, line));
+        let mut offers: Vec<NoteOffer> = failed.map(NoteOffer::Failed).collect();
+        offers.extend(signs.worked.filter(|offer| match offer {
+            NoteOffer::Worked { command, .. } => !has_unmarked(&commands, command),
+            _ => true,
+        }));
+        for (words, is_repeated) in signs.corrections {
+            if (is_repeated || self.was_said_in_another_session(&words).await)
+                && !kept_lines(env, KEPT_CORRECTIONS).await.contains(&words)
+            {
+                offers.push(NoteOffer::Corrected(words));
+            }
+        }
+        offers.into_iter().find(|offer| conversation.told.is_new_offer(offer))
+    }
+
+    async fn was_said_in_another_session(&self, words: &str) -> bool {
+        let env = &self.conversation.env;
+        let Some(store) = self.conversation.log().store() else { return false };
+        let cwd = env.files.roots().cwd().to_path_buf();
+        let session = env.session.clone();
+        let reading = store
+            .read(move |connection| recent_prompts(connection, &cwd, &session, MAX_SESSIONS));
+        let prompts = reading.await.unwrap_or_default();
+        prompts.iter().any(|prompt| is_correction(prompt) && are_alike(prompt, words))
+    }
+
+    /// The steps of a turn in which a command has failed.
+    fn steps<'a>(&self, messages: &'a [Arc<Message>]) -> Vec<Step<'a>> {
+        let results = messages.iter().filter_map(|message| message.as_tool());
+        if !results.clone().any(|result| !result.ok && result.name == COMMAND_TOOL) {
+            return Vec::new();
+        }
+        let answers = messages.iter().filter_map(|message| message.as_assistant());
+        let calls: Vec<&ToolCall> = answers.flat_map(|answer| &answer.calls).collect();
+        let mut steps = Vec::new();
+        for result in results {
+            let Some(call) = calls.iter().copied().find(|call| call.id == result.call) else {
+                continue;
+            };
+            if call.name == COMMAND_TOOL {
+                let has_ended = result.text.starts_with("[exit ");
+                let line = command_line(call).filter(|_| has_ended);
+                steps.push(
+                    line.map_or(Step::Changed, |line| Step::Ran { line, is_good: result.ok }),
+                );
+            } else if result.ok && self.is_edit(&call.name) {
+                steps.push(Step::Changed);
+            }
+        }
+        steps
+    }
+}
+
+/// The line of a command that runs in the working folder.
+fn command_line(call: &ToolCall) -> Option<&str> {
+    let Arguments::Object(arguments) = &call.arguments else { return None };
+    let is_elsewhere = ["cwd", "workdir"].iter().any(|name| arguments.get(name).is_some());
+    let line = arguments.get("command").or_else(|| arguments.get("cmd"))?;
+    line.as_str().map(str::trim).filter(|_| !is_elsewhere)
+}
+
+/// The checks whose last run has failed.
+fn failed_checks(steps: &[Step<'_>]) -> Vec<String> {
+    let mut failed: Vec<&str> = Vec::new();
+    for step in steps {
+        let Step::Ran { line, is_good } = step else { continue };
+        failed.retain(|known| known != line);
+        if !is_good {
+            failed.push(line);
+        }
+    }
+    let checks = failed.into_iter().filter(|line| proof_of(line) == Proof::Real);
+    checks.map(str::to_owned).collect()
+}
+
+/// Finds the last command that worked after a similar one had failed, although nothing was changed in between.
+fn worked_after_failure(steps: &[Step<'_>]) -> Option<NoteOffer> {
+    let mut failed: Vec<&str> = Vec::new();
+    let mut found: Option<(&str, &str)> = None;
+    for step in steps {
+        match step {
+            Step::Changed => failed.clear(),
+            Step::Ran { line, is_good } => match proof_of(line) {
+                // It may have installed something.
+                Proof::None => failed.clear(),
+                Proof::Thin => {}
+                Proof::Real if *is_good => {
+                    // A command that fails at times says nothing.
+                    failed.retain(|other| other != line);
+                    found = found.filter(|(_, other)| other != line);
+                    let similar = failed.iter().find(|other| is_variant(other, line));
+                    found = similar.map(|other| (*line, *other)).or(found);
+                }
+                Proof::Real => failed.push(line),
+            },
+        }
+    }
+    let (command, failed) = found?;
+    let is_line = [command, failed].iter().all(|line| is_plain(line) && !line.contains('`'));
+    is_line.then(|| NoteOffer::Worked { command: command.to_owned(), failed: failed.to_owned() })
+}
+
+/// Returns true if two lines have the same program and first argument, and one of them has further ones.
+fn is_variant(line: &str, other: &str) -> bool {
+    let [words, others] = [line, other].map(words_of);
+    let is_within = words.iter().all(|word| others.contains(word))
+        || others.iter().all(|word| words.contains(word));
+    is_within && words.get(..2) == others.get(..2)
+}
+
+/// The words of the first command of a line that does more than go to a folder.
+fn words_of(line: &str) -> Vec<String> {
+    let script = shell::parse(line, dialect());
+    let command = script.commands.iter().find(|command| command.program() != "cd");
+    command.map(|command| command.argv().map(str::to_owned).collect()).unwrap_or_default()
+}
+
+/// The corrections among the user's words of a turn, each with true if it was made before in the session.
+fn corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<(String, bool)> {
+    let mut said: Vec<String> =
+        typed_texts(messages).filter(|words| is_correction(words) && is_plain(words)).collect();
+    said.retain(|words| topics_of(words).len() >= MIN_TOPICS);
+    if said.is_empty() {
+        return Vec::new();
+    }
+    let mut before: Vec<String> =
+        typed_texts(earlier).filter(|words| is_correction(words)).collect();
+    let mut all = Vec::new();
+    for words in said {
+        let is_repeated = before.iter().any(|other| are_alike(other, &words));
+        before.push(words.clone());
+        all.push((words, is_repeated));
+    }
+    all
+}
+
+/// The words that the user has typed, each message in one line.
+fn typed_texts(messages: &[Arc<Message>]) -> impl Iterator<Item = String> {
+    messages.iter().filter_map(|message| message.as_user()).map(typed_text)
+}
+
+fn typed_text(message: &UserMessage) -> String {
+    let texts = message.parts.iter().filter_map(|part| match part {
+        PromptPart::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    text::one_line(&texts.collect::<Vec<_>>().join(" "))
+}
+
+/// Returns true if a text is short and sounds as if it corrected something.
+fn is_correction(text: &str) -> bool {
+    let is_short = text.chars().take(MAX_CHARS + 1).count() <= MAX_CHARS;
+    is_short
+        && !text.starts_with('/')
+        && (CHINESE_CUES.iter().any(|cue| text.contains(cue))
+            || lower_words(text).iter().any(|word| is_in(CUES, word)))
+}
+
+/// Returns true if two texts are about the same: most of what they are about is in both.
+fn are_alike(text: &str, other: &str) -> bool {
+    let [topics, others] = [text, other].map(topics_of);
+    let common = topics.intersection(&others).count();
+    common >= MIN_TOPICS && 10 * common >= 3 * (topics.len() + others.len())
+}
+
+/// The words that tell what a text is about, and the pairs of characters of scripts without blanks.
+fn topics_of(text: &str) -> HashSet<String> {
+    let mut topics = HashSet::new();
+    for word in lower_words(text) {
+        if word.chars().any(|char| char >= '\u{2e80}') {
+            let letters: Vec<char> = word.chars().collect();
+            topics.extend(letters.windows(2).map(|pair| pair.iter().collect::<String>()));
+        } else if word.len() > 2 && !is_in(CUES, &word) && !is_in(COMMON, &word) {
+            topics.insert(word);
+        }
+    }
+    topics
+}
+
+fn lower_words(text: &str) -> Vec<String> {
+    let lower = text.to_lowercase().replace('’', "'");
+    let words = lower.split(|char: char| !char.is_alphanumeric() && char != '\'');
+    words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+fn is_in(words: &str, word: &str) -> bool {
+    words.split(' ').any(|known| known == word)
+}
+
+/// Returns true if a text can be a line of a note as it is, and holds no secret.
+fn is_plain(text: &str) -> bool {
+    text.chars().take(MAX_CHARS + 1).count() <= MAX_CHARS
+        && escape_hidden_line(text) == text
+        && redact::text(text) == text
+        && memory::find_secret(text).is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ran(line: &str, is_good: bool) -> Step<'_> {
+        Step::Ran { line, is_good }
+    }
+
+    #[test]
+    fn a_variant_counts_if_nothing_was_changed_in_between() {
+        let test = "cargo test";
+        let more = "cargo test --features x";
+        let secret = "cargo test --token sk-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
+        let web = "cd web && npm run test -- --run";
+        let table = [
+            (vec![ran(test, false), ran(more, true)], Some(more)),
+            (vec![ran(test, false), ran("ls", true), ran(more, true)], Some(more)),
+            (vec![ran(more, false), ran(test, true)], Some(test)),
+            (vec![ran("cd web && npm run test", false), ran(web, true)], Some(web)),
+            (vec![ran(test, false), Step::Changed, ran(more, true)], None),
+            (vec![ran(test, false), ran("pip install x", true), ran(more, true)], None),
+            (vec![ran(test, false), ran(more, true), ran(test, true)], None),
+            (vec![ran(test, false), ran(more, false)], None),
+            (vec![ran(more, true), ran(test, false)], None),
+            (vec![ran("npm run lint", false), ran("npm run build", true)], None),
+            (vec![ran("cargo test a", false), ran("cargo test b", true)], None),
+            (vec![ran("cat a", false), ran("cat a b", true)], None),
+            (vec![ran(test, false), ran(secret, true)], None),
+        ];
+        for (number, (steps, expected)) in table.into_iter().enumerate() {
+            let command = match worked_after_failure(&steps) {
+                Some(NoteOffer::Worked { command, .. }) => Some(command),
+                _ => None,
+            };
+            assert_eq!(command.as_deref(), expected, "row {number}");
+        }
+    }
+
+    #[test]
+    fn a_check_has_failed_if_its_last_run_has() {
+        let all = [ran("make test", false), ran("make lint", false), ran("cat a", false)];
+        let more = [Step::Changed, ran("make test", true)];
+        let steps: Vec<_> = all.into_iter().chain(more).collect();
+        assert_eq!(failed_checks(&steps), ["make lint"]);
+    }
+
+    #[test]
+    fn the_same_correction_is_known_in_other_words() {
+        for (text, other, expected) in [
+            ("Don’t use tabs here", "I said not to use tabs!", true),
+            ("never touch the lock file", "Do not touch the lock file.", true),
+            ("不要使用制表符", "我说了，不要使用制表符", true),
+            ("do not touch the lock file", "use four blanks, not tabs", false),
+            ("try again", "try again", false),
+        ] {
+            assert!(is_correction(text) && is_correction(other), "{text}");
+            assert_eq!(are_alike(text, other), expected, "{text}");
+        }
+        let long = "not ".repeat(MAX_CHARS);
+        for text in ["add a flag", "/review not this", "nothing", "", long.as_str()] {
+            assert!(!is_correction(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_correction_is_found_before_and_within_the_turn() {
+        let said = |text: &str| Arc::new(Message::User(UserMessage::text(text)));
+        let earlier = ["use four blanks", "please don't use tabs"].map(said);
+        let now =
+            ["do not use tabs", "never edit the lock file", "never edit that lock file!"].map(said);
+        let found = corrections(&earlier, &now);
+        let repeated: Vec<_> = found.iter().map(|(_, is_repeated)| *is_repeated).collect();
+        assert_eq!(repeated, [true, false, true]);
+        assert_eq!(found[0].0, "do not use tabs");
+    }
+}

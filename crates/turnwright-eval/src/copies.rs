@@ -60,13 +60,15 @@ fn make_way(tree: &Path, relative: &Path) -> io::Result<PathBuf> {
     let mut place = tree.to_path_buf();
     for part in relative.parent().into_iter().flat_map(Path::components) {
         place.push(part);
-        match fs::symlink_metadata(&place) {
-            Ok(metadata) if metadata.is_dir() => continue,
-            Ok(_) => fs::remove_file(&place)?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+        let is_folder = match fs::symlink_metadata(&place) {
+            Ok(metadata) => metadata.is_dir(),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
             Err(error) => return Err(error),
+        };
+        if !is_folder {
+            remove(&place)?;
+            fs::create_dir(&place)?;
         }
-        fs::create_dir(&place)?;
     }
     let target = tree.join(relative);
     remove(&target)?;

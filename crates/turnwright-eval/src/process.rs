@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 use turnwright_workspace::exec::{
     Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand,
@@ -29,6 +29,8 @@ pub(crate) struct Program {
     pub(crate) words: Vec<OsString>,
     pub(crate) folder: PathBuf,
     pub(crate) environment: Environment,
+    /// Its input.
+    pub(crate) input: Vec<u8>,
     /// The longest time that it may take.
     pub(crate) time: Duration,
 }
@@ -62,33 +64,37 @@ impl Finished {
     }
 }
 
-/// Runs a program with an empty input, and ends all that it has started.
+/// Runs a program, and ends all that it has started.
 pub(crate) async fn run(program: Program, stop: &CancellationToken) -> io::Result<Finished> {
-    let Program { words, folder, environment, time } = program;
+    let Program { words, folder, environment, input, time } = program;
     let piped = PipedProgram { command_line: words, workdir: folder, environment, sandbox: None };
     let (mut group, pipes) = ProcessGroup::start_piped(&piped).await?;
-    let ProcessPipes { stdin, stdout, stderr } = pipes;
-    drop(stdin);
+    let ProcessPipes { mut stdin, stdout, stderr } = pipes;
     let mut printed = KeptOutput::default();
     let mut messages = KeptOutput::default();
     let end = {
-        let both = async {
-            tokio::join!(collect(stdout, &mut printed), collect(stderr, &mut messages));
+        let conversation = async {
+            let writing = async move {
+                // It may end without having read everything.
+                stdin.write_all(&input).await.ok();
+            };
+            let printing = collect(stdout, &mut printed);
+            tokio::join!(writing, printing, collect(stderr, &mut messages));
         };
-        let mut reading = pin!(both.fuse());
+        let mut talking = pin!(conversation.fuse());
         let ended = {
             let mut ending = pin!(wait_for_end(&mut group, time, stop));
             loop {
                 tokio::select! {
                     ended = &mut ending => break ended,
-                    () = &mut reading => {}
+                    () = &mut talking => {}
                 }
             }
         };
         // What it has started and left running would hold the pipes open.
         group.stop(GRACE).await;
-        if !reading.is_terminated() {
-            tokio::time::timeout(DRAIN, &mut reading).await.ok();
+        if !talking.is_terminated() {
+            tokio::time::timeout(DRAIN, &mut talking).await.ok();
         }
         ended
     };

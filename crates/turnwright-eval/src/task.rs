@@ -128,8 +128,10 @@ impl Task {
     /// Reads the task of a folder.
     pub fn read(folder: &Path) -> Result<Task, EvalError> {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        read_task(&name, folder)
-            .map_err(|why| EvalError::unusable(format!("Task {name} is damaged: {why}.")))
+        read_task(&name, folder).map_err(|why| {
+            let end = if why.ends_with('?') { "" } else { "." };
+            EvalError::unusable(format!("Task {name} is damaged: {why}{end}"))
+        })
     }
 
     /// The folder with the files of the start, if it is not a commit.
@@ -160,7 +162,8 @@ pub fn read_tasks(place: &Path, names: &[String]) -> Result<Vec<Task>, EvalError
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         let advice = suggestion(unknown, known.iter().map(String::as_str));
-        let text = format!("There is no task {unknown} in {}.{advice}", place.display());
+        let end = if advice.is_empty() { "." } else { &advice };
+        let text = format!("There is no task {unknown} in {}{end}", place.display());
         return Err(EvalError::unusable(text));
     }
     let chosen = known.iter().filter(|name| names.is_empty() || names.contains(name));
@@ -180,11 +183,10 @@ fn task_names(place: &Path) -> Vec<String> {
 
 /// Returns true for a name that is the name of a folder everywhere, and of which no program takes a part for a flag.
 pub fn is_task_name(name: &str) -> bool {
-    let is_usual = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
     name.len() <= MAX_NAME_BYTES
         && name.starts_with(char::is_alphanumeric)
         && !name.ends_with('.')
-        && name.chars().all(is_usual)
+        && name.chars().all(|letter| letter.is_alphanumeric() || "-_.".contains(letter))
 }
 
 fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
@@ -221,7 +223,7 @@ fn definition_fault(text: &str, span: Option<Range<usize>>, message: &str) -> St
         }
         _ => message.to_owned(),
     };
-    format!("{DEFINITION} line {line}: {}", what.trim_end_matches(['.', '?']))
+    format!("{DEFINITION} line {line}: {}", what.trim_end_matches('.'))
 }
 
 /// A question for what may have been meant, or nothing.
@@ -350,8 +352,8 @@ mod tests {
     #[test]
     fn a_damaged_definition_is_met_with_its_line_and_what_was_meant() {
         for (definition, expected) in [
-            ("\n\n[check]\ncomand = \"x\"\n", "line 4: unknown key \"comand\". Did you mean \"command\""),
-            ("[chek]\ncommand = \"x\"\n", "line 1: unknown key \"chek\". Did you mean \"check\""),
+            ("\n\n[check]\ncomand = \"x\"\n", "line 4: unknown key \"comand\". Did you mean \"command\"?"),
+            ("[chek]\ncommand = \"x\"\n", "line 1: unknown key \"chek\". Did you mean \"check\"?"),
             ("prompt = 3\n[check]\ncommand = \"x\"\n", "line 1: invalid type"),
             ("prompt = \"x\"\n", "missing field `check`"),
             ("[check]\ncommand = \" \"\n", "check.command is empty"),

@@ -38,12 +38,16 @@ pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
 /// Copies a file or a link into a tree under the same relative path, in place of whatever is there. No part of the path
 /// is followed out of the tree.
 pub(crate) fn copy_into(from: &Path, tree: &Path, relative: &Path) -> io::Result<()> {
-    let target = make_way(tree, relative)?;
     let source = from.join(relative);
-    if fs::symlink_metadata(&source)?.is_symlink() {
-        return copy_link(&source, &target);
+    let metadata = fs::symlink_metadata(&source)?;
+    if metadata.is_symlink() {
+        return copy_link(&source, &make_way(tree, relative)?);
     }
-    fs::copy(&source, &target).map(drop)
+    // Reading a FIFO could block for ever.
+    if metadata.is_file() {
+        fs::copy(&source, make_way(tree, relative)?)?;
+    }
+    Ok(())
 }
 
 /// Copies all files of a folder into a tree.

@@ -19,7 +19,7 @@ const MONDAY_SHIFT: u64 = 3;
 const TURNS: &str = "
 WITH spent AS (
   SELECT usage.session, usage.turn, count(*) AS requests, sum(input) AS input, sum(cached) AS cached,
-    sum(output) AS output, sum(usage.cost) AS cost, min(at) AS at, max(id) AS last
+    sum(output) AS output, sum(usage.cost) AS cost, min(at) AS at, max(usage.id) AS last_id
   FROM usage JOIN sessions ON sessions.key = usage.session
   WHERE usage.at >= ?1 AND usage.at >= sessions.created_at
   GROUP BY usage.session, usage.turn
@@ -36,7 +36,7 @@ SELECT spent.at, usage.model, usage.served, spent.session, sessions.helper_of IS
   spent.requests, spent.input, spent.cached, spent.output, spent.cost,
   coalesce(called.calls, 0), coalesce(called.failed, 0), coalesce(called.reads, 0), coalesce(called.edits, 0),
   coalesce(called.failed_edits, 0), coalesce(called.loops, 0)
-FROM spent JOIN usage ON usage.id = spent.last JOIN sessions ON sessions.key = spent.session
+FROM spent JOIN usage ON usage.id = spent.last_id JOIN sessions ON sessions.key = spent.session
 LEFT JOIN turns ON turns.session = spent.session AND turns.number = spent.turn
 LEFT JOIN called ON called.session = spent.session AND called.turn = spent.turn
 ORDER BY spent.at, spent.session, spent.turn";

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
+use turnwright_types::private_file;
+
 /// The most files and folders of a tree that are looked at.
 const MAX_ENTRIES: usize = 200_000;
 
@@ -47,6 +49,24 @@ pub(crate) fn copy_into(from: &Path, tree: &Path, relative: &Path) -> io::Result
     if metadata.is_file() {
         fs::copy(&source, make_way(tree, relative)?)?;
     }
+    Ok(())
+}
+
+/// Writes a file of a tree, in place of whatever is at its path.
+pub(crate) fn write_into(tree: &Path, relative: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let target = make_way(tree, relative)?;
+    private_file::write(&target, bytes)?;
+    set_mode(&target, mode)
+}
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
+fn set_mode(_: &Path, _: u32) -> io::Result<()> {
     Ok(())
 }
 

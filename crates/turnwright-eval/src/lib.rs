@@ -8,7 +8,7 @@
 //!   workplace    what a trial is given of this machine and its user; `home` is the trial's own part of it
 //!   trial        one trial, from the fresh tree to the verdict
 //!   schedule     many trials: their order, the limits, the stop, going on
-//!   results      the lines that are kept of trials, and what they come to
+//!   results      the lines that are kept of trials; `summary` says what they come to
 //!   statistics   intervals, tests and medians
 //!   table        the results for a terminal, `report` as a page, and `counts` what stored sessions hold
 //!   harbor       the tasks in the format of Harbor
@@ -23,6 +23,7 @@ pub mod report;
 pub mod results;
 pub mod schedule;
 pub mod statistics;
+pub mod summary;
 pub mod table;
 pub mod task;
 mod tree;

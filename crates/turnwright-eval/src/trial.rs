@@ -28,6 +28,8 @@ const TURN_END: Duration = Duration::from_secs(90);
 const SETUP_TIME: Duration = Duration::from_secs(10 * 60);
 /// The exit status of `turnwright sandbox` if it could not start the command.
 const NOT_STARTED: i32 = 125;
+/// How the reason of a check begins that has not ended in time.
+pub(crate) const LATE_CHECK: &str = "the check did not end";
 const MAX_REASON_CHARS: usize = 200;
 
 /// A trial to make.
@@ -238,7 +240,7 @@ pub(crate) async fn judge(
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
         ProgramEnd::TimedOut => {
-            Some(format!("the check did not end within {} s", check.time().as_secs()))
+            Some(format!("{LATE_CHECK} within {} s", check.time().as_secs()))
         }
         ProgramEnd::Exited(Some(code)) => {
             Some(format!("check: exit {code}: {}", finished.last_words()))

@@ -108,8 +108,8 @@ mod tests {
             tasks: 3,
             counts,
         };
-        let text = text(std::slice::from_ref(&week));
-        let words: Vec<_> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        let table = text(std::slice::from_ref(&week));
+        let words: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
         let expected = "2026-11-02 m (m-2026) 3 7 3.0 20 % 1 – 1.20 M 0 0 –";
         assert_eq!(words, expected.split_whitespace().collect::<Vec<_>>());
         assert_eq!(json(&[week])[0]["counts"]["turns"], 7);

@@ -151,7 +151,8 @@ impl Summary {
             }
         }
         columns.sort_by(|one, other| {
-            (&one.model, &one.set, &one.version).cmp(&(&other.model, &other.set, &other.version))
+            let key = (&other.model, &other.set, &other.version, &other.settings);
+            (&one.model, &one.set, &one.version, &one.settings).cmp(&key)
         });
         name_columns(&mut columns);
         let mut tasks: Vec<_> = lines.iter().map(|line| line.task.clone()).collect();

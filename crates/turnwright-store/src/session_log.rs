@@ -381,10 +381,11 @@ impl SessionLog {
         }));
     }
 
-    /// Records the token usage of a request.
+    /// Records the token usage of a request to a model, which the server calls `served`, if it names it.
     pub fn record_usage(
         &self,
         model: &str,
+        served: &str,
         usage: TokenUsage,
         window: Option<u64>,
         cost: Option<f64>,
@@ -392,13 +393,14 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let model = model.to_owned();
+        let served = (!served.is_empty()).then(|| served.to_owned());
         drop(self.submit(move |connection, session| {
             let TokenUsage { input, output, cached, .. } = usage;
             execute(
                 connection,
-                "INSERT INTO usage (session, turn, at, model, input, output, cached, window, cost) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                params![session, turn, now, model, input, output, cached, window, cost],
+                "INSERT INTO usage (session, turn, at, model, input, output, cached, window, cost, \
+                 served) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                params![session, turn, now, model, input, output, cached, window, cost, served],
             )
         }));
     }

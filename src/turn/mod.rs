@@ -14,6 +14,7 @@ mod next_step;
 mod prompt;
 mod room;
 mod conversation;
+mod start_state;
 mod steering;
 mod submissions;
 mod suggestions;

@@ -21,7 +21,7 @@ use turnwright_types::text;
 
 /// The limit on everything that is kept of one reply.
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
-/// The most bytes that are kept of the name by which a server calls a model.
+/// The most characters that are kept of the name by which a server calls a model.
 const MAX_SERVED_NAME: usize = 120;
 
 /// How a request is rendered for one model at one server.

@@ -350,6 +350,11 @@ impl SessionLog {
         self.change_target().map_or_else(|| call.clone(), |target| target.call_id(call))
     }
 
+    /// The log of the session that this helper belongs to, or this one.
+    pub(super) fn of_session(&self) -> &SessionLog {
+        self.change_target().map_or(self, |target| &target.log)
+    }
+
     fn change_target(&self) -> Option<&ChangeTarget> {
         self.0.as_ref().and_then(|inner| inner.changes.as_ref())
     }

@@ -14,6 +14,7 @@ use crate::task::Task;
 use crate::tree::Start;
 use crate::trial::Trial;
 use crate::workplace::Workplace;
+use turnwright_types::error_text::as_sentence;
 
 /// The trials to make.
 #[derive(Debug)]
@@ -268,8 +269,8 @@ fn with_what_is_kept(error: EvalError, progress: &Progress, out: &Path) -> EvalE
     }
     match error {
         EvalError::Unusable(why) => EvalError::unusable(format!(
-            "{} {done} finished trials are kept in {place}; correct it and run the same command with --out {place}.",
-            turnwright_types::error_text::as_sentence(why)
+            "{} {done} of {all} trials are kept in {place}; correct it and run the same command with --out {place}.",
+            as_sentence(why)
         )),
         other => other,
     }
@@ -325,6 +326,6 @@ mod tests {
         assert!(text.starts_with("The disk of out is full. 17 of 40 trials are kept; "), "{text}");
         let unknown = EvalError::unusable("There is no model \"x\"");
         let text = with_what_is_kept(unknown, &progress, "out".as_ref()).to_string();
-        assert!(text.starts_with("There is no model \"x\". 17 finished trials are kept"), "{text}");
+        assert!(text.starts_with("There is no model \"x\". 17 of 40 trials are kept in out; "), "{text}");
     }
 }

@@ -36,6 +36,7 @@ mod errors;
 mod escapes;
 mod failed_summaries;
 mod habits;
+mod harbor;
 mod helpers;
 mod hidden_secrets;
 mod history;

@@ -11,6 +11,7 @@ use tokio::task::spawn_blocking;
 use crate::tools::ToolEnv;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_store::start_state::StartState;
+use turnwright_types::effect::is_secret_path;
 use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
 
 /// The longest time for all of it.
@@ -90,6 +91,9 @@ impl SilentGit {
         let diff =
             ["diff", "--no-ext-diff", "--no-textconv", "--binary", "--no-color", "HEAD", "--"];
         state.patch = self.run(top, &diff, MAX_BYTES).await?;
+        if changes_secrets(&state.patch) {
+            return Err("a file that may hold secrets was changed".to_owned());
+        }
         let new_files = ["ls-files", "--others", "-z", "--exclude-standard"];
         let listed = String::from_utf8(self.run(top, &new_files, MAX_BYTES).await?)
             .map_err(|_| "a new file has a name that is no text".to_owned())?;
@@ -139,7 +143,14 @@ async fn skip(mut stream: impl AsyncRead + Unpin) {
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
 }
 
-/// Reads the new files. Links and special files are left out.
+/// Returns true if a patch is about a file whose contents are not stored.
+fn changes_secrets(patch: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(patch);
+    let mut names = text.lines().filter_map(|line| line.strip_prefix("+++ b/"));
+    names.any(|name| is_secret_path(Path::new(name)))
+}
+
+/// Reads the new files. Links, special files and those that may hold secrets are left out.
 fn read_files(
     top: &Path,
     names: Vec<String>,
@@ -150,7 +161,7 @@ fn read_files(
     for name in names {
         let path = top.join(&name);
         let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
-        if !metadata.is_file() {
+        if !metadata.is_file() || is_secret_path(&path) {
             continue;
         }
         left = left
@@ -160,4 +171,29 @@ fn read_files(
         found.push((name, content));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_of_a_file_with_secrets_is_known() {
+        for (name, expected) in [("conf/.env", true), ("src/main.rs", false)] {
+            let patch = format!("--- a/{name}\n+++ b/{name}\n@@ -1 +1 @@\n-x\n+y\n");
+            assert_eq!(changes_secrets(patch.as_bytes()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn new_files_are_bounded_and_those_with_secrets_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a", ".env"] {
+            turnwright_types::private_file::write(&folder.path().join(name), b"12345").unwrap();
+        }
+        let names = vec!["a".to_owned(), ".env".to_owned(), "gone".to_owned()];
+        let found = read_files(folder.path(), names.clone(), 5).unwrap();
+        assert_eq!(found, [("a".to_owned(), b"12345".to_vec())]);
+        assert!(read_files(folder.path(), names, 4).is_err());
+    }
 }

@@ -130,7 +130,7 @@ pub async fn check_task(
             "{name} has no {SOLUTION}, so it is not known if the check can pass."
         )));
     };
-    if let Some(why) = answer_of_check(&start, Some(&solution), workplace).await? {
+    if let Some(why) = answer_of_check(&start, Some(solution.as_path()), workplace).await? {
         return Err(EvalError::unusable(format!(
             "The check of {name} fails with the solution, so nothing can pass it: {why}."
         )));

@@ -3,7 +3,7 @@
 
 use crate::results::{Outcome, TrialLine};
 use crate::summary::{Cell, Column, Comparison, Summary};
-use crate::table::{UNKNOWN, count, interval, money, percent, seconds, tally};
+use crate::table::{UNKNOWN, count, interval, money, percent, seconds};
 use turnwright_types::effect::escape_hidden_line;
 
 const STYLE: &str = include_str!("report.css");
@@ -29,8 +29,10 @@ pub fn page(summary: &Summary, comparisons: &[Comparison], lines: &[TrialLine]) 
     let mut page = Page(HEAD.to_owned());
     page.raw(STYLE);
     page.raw("</style>\n</head>\n<body>\n<header>\n<h1>Evaluation</h1>\n<p class=\"aside\">");
-    let trials: usize = summary.columns.iter().map(|column| column.trials() + column.invalid()).sum();
-    page.text(&format!("{} tasks, {} columns, {trials} trials", summary.tasks.len(), summary.columns.len()));
+    let columns = summary.columns.iter();
+    let trials: usize = columns.map(|column| column.trials() + column.invalid()).sum();
+    let tasks = summary.tasks.len();
+    page.text(&format!("{tasks} tasks, {} columns, {trials} trials", summary.columns.len()));
     page.raw("</p>\n</header>\n<main>\n<div class=\"cards\">\n");
     for column in &summary.columns {
         page.card(column);
@@ -92,7 +94,8 @@ impl Page {
             facts.push(format!("{} in all", money(column.cost)));
         }
         self.wrapped("<p class=\"aside\">", &facts.join(" · "), "</p>\n");
-        let served = if column.served.is_empty() { UNKNOWN.to_owned() } else { column.served.join(", ") };
+        let named = column.served.join(", ");
+        let served = if named.is_empty() { UNKNOWN } else { &named };
         let names = format!("The server named it: {served}. Version {}.", column.version);
         self.wrapped("<p class=\"aside\">", &names, "</p>\n</section>\n");
     }
@@ -105,7 +108,8 @@ impl Page {
         self.wrapped("<rect class=\"span\" y=\"2\" height=\"16\" x=\"", &format!("{low:.1}"), "\"");
         self.wrapped(" width=\"", &format!("{:.1}", (high - low).max(4.0)), "\"/>");
         let left = (rate - 4.0).clamp(0.0, 992.0);
-        self.wrapped("<rect class=\"point\" y=\"0\" width=\"8\" height=\"20\" x=\"", &format!("{left:.1}"), "\"/>");
+        self.raw("<rect class=\"point\" y=\"0\" width=\"8\" height=\"20\"");
+        self.wrapped(" x=\"", &format!("{left:.1}"), "\"/>");
         self.raw("</svg>\n<div class=\"scale\"><span>0</span><span>50</span><span>100 %</span></div>\n");
     }
 
@@ -150,10 +154,11 @@ impl Page {
                 let cell = column.cells.get(task);
                 self.raw("<td>");
                 self.raw(mark_of(cell));
-                let counted = cell.map(|cell| Cell { invalid: 0, ..cell.clone() });
-                self.text(&tally(counted.as_ref()));
+                let counted = cell.map(|cell| format!("{}/{}", cell.passed, cell.trials));
+                self.text(counted.as_deref().unwrap_or(UNKNOWN));
                 self.raw("</b>");
-                if let Some(invalid) = cell.map(|cell| cell.invalid).filter(|invalid| *invalid > 0) {
+                let invalid = cell.map_or(0, |cell| cell.invalid);
+                if invalid > 0 {
                     self.wrapped("<i>", &format!("{invalid} invalid"), "</i>");
                 }
                 self.raw("</td>");

@@ -79,7 +79,7 @@ fn served_note(column: &Column) -> String {
 }
 
 /// `4/5`, with the invalid ones if there are any.
-pub(crate) fn tally(cell: Option<&Cell>) -> String {
+fn tally(cell: Option<&Cell>) -> String {
     match cell {
         None => UNKNOWN.to_owned(),
         Some(Cell { passed, trials, invalid: 0, .. }) => format!("{passed}/{trials}"),

@@ -115,8 +115,8 @@ impl Workplace {
         folder: &Path,
         words: Vec<OsString>,
     ) -> Result<String, EvalError> {
-        let name = words.iter().map(|word| word.to_string_lossy()).find(|word| !word.starts_with('-'));
-        let name = name.unwrap_or_default().into_owned();
+        let mut shown = words.iter().map(|word| word.to_string_lossy());
+        let name = shown.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
         let program = Program {
             words: [vec![OsString::from("git")], words].concat(),
             folder: folder.to_path_buf(),
@@ -136,10 +136,12 @@ impl Workplace {
         let name = program.words.first().cloned().unwrap_or_default();
         let finished = run(program, &self.stop).await.map_err(|error| {
             let name = name.to_string_lossy();
-            if error.kind() == ErrorKind::NotFound {
-                return EvalError::unusable(format!("{name} was not found. Install it, or correct its path."));
+            match error.kind() {
+                ErrorKind::NotFound => EvalError::unusable(format!(
+                    "{name} was not found. Install it, or correct its path."
+                )),
+                _ => EvalError::Io(error),
             }
-            EvalError::Io(error)
         })?;
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }
     }
@@ -225,9 +227,8 @@ fn for_trial(environment: Environment, config: &Config, home: Option<&Path>) -> 
 }
 
 fn with_home(environment: &Environment, home: &Path) -> Environment {
-    let names = if cfg!(windows) { ["TURNWRIGHT_HOME", "USERPROFILE"] } else { ["TURNWRIGHT_HOME", "HOME"] };
-    let environment = environment.clone();
-    names.into_iter().fold(environment, |environment, name| environment.with(name, home))
+    let of_system = if cfg!(windows) { "USERPROFILE" } else { "HOME" };
+    environment.clone().with("TURNWRIGHT_HOME", home).with(of_system, home)
 }
 
 fn read_login(paths: &Paths) -> Result<Option<Vec<u8>>, EvalError> {

@@ -20,7 +20,7 @@ const MAX_TIME: Duration = Duration::from_secs(5);
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 const MAX_NEW_FILES: usize = 500;
 const GRACE: Duration = Duration::from_millis(200);
-/// What lets git look without starting a program that the repository names, where it has a flag for that.
+/// The flags with which git starts fewer of the programs that a repository names.
 const QUIET: [&str; 4] = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
 
 /// Stores the state if this has not been done, before a call that may change something. A session that is replayed,

@@ -9,8 +9,8 @@ use turnwright_types::private_file;
 /// The most files and folders of a tree that are looked at.
 const MAX_ENTRIES: usize = 200_000;
 
-/// The files and links below a folder, as sorted relative paths, without those of the repository at its top. Folders are
-/// not listed.
+/// The files and links below a folder, as sorted relative paths, without those of the repository at its top. It lists no
+/// folders.
 pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];

@@ -1,4 +1,4 @@
-//! What stored sessions hold, by week and model, as a table: `turnwright stats`.
+//! The table of `turnwright stats`: the work of stored sessions, by week and model.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,5 @@
-//! Writes tasks in the format of Harbor (schema 1.4), and the entry with which its generic ACP agent starts this program.
+//! Writes tasks in the format of Harbor (schema 1.4), and the entry with which its generic ACP agent starts this
+//! program.
 
 use std::fs;
 use std::path::Path;

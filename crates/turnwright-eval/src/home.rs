@@ -1,5 +1,5 @@
-//! The place of one trial: a temporary folder with its tree and its own home, which has the user's settings and login and
-//! nothing else of the user. It is removed with the trial, or by the next process if this one is killed.
+//! The place of one trial: a temporary folder with its tree and its own home, which has the user's settings and login
+//! and nothing else of the user. It is removed with the trial, or by the next process if this one is killed.
 
 use std::path::PathBuf;
 

@@ -1,16 +1,16 @@
-//! Measures the agent on tasks of one's own, as `docs/eval.md` describes it for people. A trial is a child process of the
-//! program, so the agent itself is not linked, and a crash or a kill of one trial is its own.
+//! Measures the agent on tasks of one's own, as `docs/eval.md` describes it for people. A trial is a child process of
+//! the program, so the agent itself is not linked, and a crash or a kill of one trial is its own.
 //!
-//!   task         the folder that a task is, and what is wrong with one
+//!   task         the folder that a task is, and the faults that one can have
 //!   make         makes a task, and makes sure that its check proves something
 //!   process      runs a program to its end, with bounds
 //!   tree         the files that a trial starts from; `copies` moves files about without following links
-//!   workplace    what a trial is given of this machine and its user; `home` is the trial's own part of it
+//!   workplace    the programs, settings and variables of all trials; `home` is the place of one
 //!   trial        one trial, from the fresh tree to the verdict
 //!   schedule     many trials: their order, the limits, the stop, going on
-//!   results      the lines that are kept of trials; `summary` says what they come to
+//!   results      the lines that are kept of trials; `summary` sums them up
 //!   statistics   intervals, tests and medians
-//!   table        the results for a terminal, `report` as a page, and `counts` what stored sessions hold
+//!   table        the results for a terminal; `report` is the page, and `counts` the table of `turnwright stats`
 //!   harbor       the tasks in the format of Harbor
 
 mod copies;

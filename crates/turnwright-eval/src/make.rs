@@ -56,7 +56,7 @@ pub enum TaskSource {
     },
 }
 
-/// What a session tells of a task.
+/// The parts of a session that a task is made of.
 struct SessionFacts {
     start: StartState,
     prompts: Vec<String>,

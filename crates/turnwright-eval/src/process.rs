@@ -15,12 +15,12 @@ use turnwright_workspace::exec::{
     Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand,
 };
 
-/// How many bytes are kept of the beginning and of the end of an output, each.
+/// The bytes that are kept of the beginning of an output, and as many of its end.
 const KEPT_BYTES: usize = 32 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// The time that a program gets to end after it was told to.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long output is still read after the program has ended.
+/// The time for which output is still read after the program has ended.
 const DRAIN: Duration = Duration::from_millis(200);
 
 /// A program to run.
@@ -35,7 +35,7 @@ pub(crate) struct Program {
     pub(crate) time: Duration,
 }
 
-/// How a program has ended.
+/// The end of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramEnd {
     /// With this exit code; `None` if a signal has ended it.
@@ -91,7 +91,7 @@ pub(crate) async fn run(program: Program, stop: &CancellationToken) -> io::Resul
                 }
             }
         };
-        // What it has started and left running would hold the pipes open.
+        // A process that it has left running would hold the pipes open.
         group.stop(GRACE).await;
         if !talking.is_terminated() {
             tokio::time::timeout(DRAIN, &mut talking).await.ok();

@@ -17,7 +17,7 @@ const LOCK: &str = ".lock";
 const RESULTS: &str = ".results";
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-/// How a trial has ended.
+/// The verdict on a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {

@@ -34,7 +34,7 @@ pub struct RunPlan {
     pub keeps_trees: bool,
 }
 
-/// How a run has ended.
+/// The reason why a run has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
     /// All trials were made.
@@ -43,7 +43,7 @@ pub enum RunEnd {
     Stopped,
 }
 
-/// How far a run has come.
+/// The trials of a run that are done, and those that are left.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// The trials of the whole run, and those of it that are done.

@@ -19,7 +19,7 @@ pub fn wilson(passed: usize, trials: usize) -> Option<(f64, f64)> {
     Some((((center - spread) / whole).max(0.0), ((center + spread) / whole).min(1.0)))
 }
 
-/// How likely it is that chance alone moves tasks so unevenly: the exact test of McNemar, two-sided.
+/// Returns the probability that chance alone moves tasks so unevenly: the exact test of McNemar, two-sided.
 pub fn mcnemar(to_one: usize, to_other: usize) -> f64 {
     let flips = to_one + to_other;
     let fewer = to_one.min(to_other);

@@ -1,5 +1,5 @@
-//! What the lines of trials come to: a cell for each task of a column, the totals of a column, and what two columns tell
-//! of each other. A column is a model with its settings and a version of the program.
+//! Sums up the lines of trials: a cell for each task of a column, the totals of a column, and the comparison of two
+//! columns. A column is a model with its settings and a version of the program.
 
 use std::collections::BTreeMap;
 
@@ -251,7 +251,7 @@ fn name_columns(columns: &mut [Column]) {
     }
 }
 
-/// What two columns tell of each other.
+/// The comparison of two columns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// The names of the columns.
@@ -260,7 +260,7 @@ pub struct Comparison {
     pub flips: [Vec<String>; 2],
     /// The tasks that are left out, because they are not the same in both.
     pub left_out: Vec<String>,
-    /// How likely chance alone is.
+    /// The probability that chance alone does this.
     pub chance: f64,
     /// In words.
     pub verdict: String,

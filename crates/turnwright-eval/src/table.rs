@@ -43,7 +43,7 @@ pub fn text(summary: &Summary, comparisons: &[Comparison]) -> String {
 /// A measure of a column, as it is shown.
 type Measure = (&'static str, fn(&Column) -> String);
 
-/// What is shown of each column besides its tasks.
+/// The measures of each column besides its tasks.
 const MEASURES: [Measure; 11] = [
     ("passed", |column| format!("{}/{}", column.passed(), column.trials())),
     ("rate", |column| percent(column.rate())),

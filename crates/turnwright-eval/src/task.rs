@@ -28,7 +28,7 @@ const MAX_DEFINITION_BYTES: u64 = 64 * 1024;
 const MAX_PROMPT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
 const MODES: [&str; 5] = ["plan", "ask", "auto-edit", "auto", "full"];
-/// How alike a known word must be to be suggested.
+/// The likeness from which on a known word is suggested.
 const LIKENESS: f64 = 0.75;
 
 /// A task that was read.

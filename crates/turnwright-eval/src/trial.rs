@@ -21,14 +21,14 @@ use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
 use turnwright_types::text;
 
-/// How long to wait before a trial is made again after a fault of the model's server.
+/// The waits before a trial is made again after a fault of the model's server.
 const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 /// The agent ends its turn by itself within this time after the limit.
 const TURN_END: Duration = Duration::from_secs(90);
 const SETUP_TIME: Duration = Duration::from_secs(10 * 60);
 /// The exit status of `turnwright sandbox` if it could not start the command.
 const NOT_STARTED: i32 = 125;
-/// How the reason of a check begins that has not ended in time.
+/// The beginning of the reason if a check has not ended in time.
 pub(crate) const LATE_CHECK: &str = "the check did not end";
 const MAX_REASON_CHARS: usize = 200;
 
@@ -42,7 +42,7 @@ pub(crate) struct Trial<'a> {
     pub(crate) kept: Option<&'a Path>,
 }
 
-/// What the end of the agent's process means.
+/// The meaning of the end of the agent's process.
 #[derive(Debug, PartialEq)]
 enum AgentEnd {
     /// The check decides. The text names a limit or a fault of the model, or is empty.
@@ -55,7 +55,7 @@ enum AgentEnd {
     Unusable(String),
 }
 
-/// What the last line of `run --json` says.
+/// The last line of `run --json`.
 #[derive(Debug, Default, PartialEq)]
 struct LastAnswer {
     stop: String,
@@ -338,7 +338,7 @@ fn meaning(finished: &Finished, answer: &LastAnswer) -> AgentEnd {
         (Some(3), "rate_limit" | "unavailable" | "network") => {
             AgentEnd::Retry(format!("{}: {message}", answer.kind))
         }
-        // What the model has answered could not be used.
+        // The answer of the model could not be used.
         (Some(3), kind) => AgentEnd::Judge(format!("model: {kind}")),
         (Some(code), _) => AgentEnd::Failed(format!("exit {code}: {message}")),
         (None, _) => AgentEnd::Failed(format!("ended by a signal: {message}")),

@@ -1,5 +1,5 @@
-//! What a trial is given of this machine and its user: the programs, the settings, the login, and an environment in which
-//! toolchains are found, and the user's own files are not.
+//! Gathers the parts of this machine that a trial is given: the programs, the settings, the login, and an environment in
+//! which toolchains are found, and the user's own files are not.
 
 use std::ffi::OsString;
 use std::fs;
@@ -34,7 +34,7 @@ const GIT_TIME: Duration = Duration::from_secs(10 * 60);
 const VERSION_TIME: Duration = Duration::from_secs(20);
 const HASH_DIGITS: usize = 12;
 
-/// What trials are given. It holds keys, so it has no text form.
+/// The programs, settings and variables that trials are given. It holds keys, so it has no text form.
 pub struct Workplace {
     /// The folder that holds the tasks' commits.
     pub(crate) project: PathBuf,

@@ -109,7 +109,7 @@ impl StartState {
     }
 }
 
-/// What the user has asked for in a session, prompt by prompt.
+/// The prompts of a session, as the user typed them.
 pub fn prompt_texts(connection: &Connection, session: i64) -> Result<Vec<String>, StoreError> {
     let mut find = connection.prepare(
         "SELECT prompts.words FROM prompts JOIN turns ON turns.session = prompts.session AND turns.number = \

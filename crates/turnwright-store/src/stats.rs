@@ -1,5 +1,5 @@
-//! What stored sessions hold, in numbers: by week and model, for statistics and for the trials of an evaluation. Older
-//! sessions have no facts about their turns, so what can be counted is counted from the calls.
+//! Counts the work of stored sessions by week and model, for statistics and for the trials of an evaluation. Older
+//! sessions have no facts about their turns, so as much as possible is counted from the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -60,7 +60,7 @@ pub struct WorkCounts {
     /// Calls that change files.
     pub edits: u64,
     pub failed_edits: u64,
-    /// How often the model was told that it repeats itself.
+    /// The number of times that the model was told that it repeats itself.
     pub loops: u64,
     /// The turns of which it is known if they were proven.
     pub judged_turns: u64,
@@ -147,7 +147,7 @@ fn week_of(time: SystemTime) -> u64 {
 fn counts_of_turn(row: &Row<'_>, is_task: bool) -> Result<WorkCounts, StoreError> {
     let stored = row.get::<_, Option<String>>(5)?;
     let told: u64 = row.get(16)?;
-    // What a newer version has written may be of another form.
+    // A newer version may have written another form.
     let facts: Option<TurnFacts> = stored.and_then(|text| serde_json::from_str(&text).ok());
     let is_proven = facts.as_ref().is_some_and(|facts| facts.proof == ProofWord::Green);
     Ok(WorkCounts {

@@ -16,7 +16,7 @@ use turnwright_config::{Config, NO_MODEL, Provider};
 use turnwright_eval::make::{NewTask, TaskSource};
 use turnwright_eval::results::{Outcome, TrialLine, new_folder, newest_folder, read_lines};
 use turnwright_eval::schedule::{Progress, RunEnd, RunPlan};
-use turnwright_eval::summary::{Comparison, Summary};
+use turnwright_eval::summary::Summary;
 use turnwright_eval::task::read_tasks;
 use turnwright_eval::workplace::Workplace;
 use turnwright_eval::{EvalError, harbor, make, report, schedule, table};
@@ -176,13 +176,13 @@ fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, CliError> 
                 None => newest_folder(&tasks).map_err(told)?,
             };
             let lines = read_lines(&folder).map_err(told)?;
-            show(&Summary::of(&lines), &[], &lines, &form)
+            show(&Summary::of(&lines), &lines, &form)
         }
         EvalCommand::Compare { first, second, form } => {
             let lines = read_lines(&first).map_err(told)?;
             let others = read_lines(&second).map_err(told)?;
-            let (summary, comparisons) = Summary::of_both(&lines, &others);
-            show(&summary, &comparisons, &[lines, others].concat(), &form)
+            let summary = Summary::of_both(&lines, &others);
+            show(&summary, &[lines, others].concat(), &form)
         }
         EvalCommand::New(args) => wait_for(config, None, Vec::new(), async |workplace| {
             let lines = make::make(new_task(args, config)?, &workplace).await?;
@@ -228,8 +228,7 @@ where
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
         let mut working = pin!(async {
-            let workplace =
-                Workplace::new(config, project, program, changes, stop.clone()).await?;
+            let workplace = Workplace::new(config, project, program, changes, stop.clone())?;
             work(workplace).await
         });
         for _ in 0..2 {
@@ -351,7 +350,7 @@ fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, CliError
     wait_for(config, args.program, args.set, async |workplace| {
         let end = schedule::run(&plan, &workplace, &mut show_progress).await?;
         let lines = read_lines(&plan.out)?;
-        let mut told = vec![table::text(&Summary::of(&lines), &[])];
+        let mut told = vec![table::text(&Summary::of(&lines))];
         told.push(format!("The results are in {}.", plan.out.display()));
         let code = match end {
             RunEnd::Complete => ExitCode::SUCCESS,
@@ -402,17 +401,17 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
 
 fn show(
     summary: &Summary,
-    comparisons: &[Comparison],
     lines: &[TrialLine],
     form: &ResultForm,
 ) -> Result<ExitCode, CliError> {
     if let Some(file) = &form.html {
-        private_file::write(file, report::page(summary, comparisons, lines).as_bytes())?;
+        private_file::write(file, report::page(summary, lines).as_bytes())?;
         write_stdout(&format!("Wrote {}.\n", file.display()))?;
     } else if form.json {
-        write_stdout(&format!("{:#}\n", summary.json(comparisons)))?;
+        let value = serde_json::to_value(summary).map_err(std::io::Error::from)?;
+        write_stdout(&format!("{value:#}\n"))?;
     } else {
-        write_stdout(&table::text(summary, comparisons))?;
+        write_stdout(&table::text(summary))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -46,9 +46,8 @@ async fn store_start(env: &ToolEnv) {
         return;
     }
     let git = SilentGit::new(env);
-    let Some([top, commit, branch]) = git.place(&folder).await else { return };
-    let branch = Some(branch).filter(|name| name != "HEAD");
-    let mut state = StartState { commit, branch, ..StartState::default() };
+    let Some([top, commit]) = git.place(&folder).await else { return };
+    let mut state = StartState { commit, ..StartState::default() };
     let reading = git.read_changes(Path::new(&top), &mut state);
     let result = match tokio::time::timeout(MAX_TIME, reading).await {
         Ok(result) => result,
@@ -76,9 +75,9 @@ impl SilentGit {
         SilentGit { environment: environment.for_sandbox().with("GIT_OPTIONAL_LOCKS", "0") }
     }
 
-    /// The top folder of the repository, the commit and the branch; `None` without a commit.
-    async fn place(&self, folder: &Path) -> Option<[String; 3]> {
-        let words = ["rev-parse", "--show-toplevel", "HEAD", "--abbrev-ref", "HEAD"];
+    /// The top folder of the repository and the commit; `None` without a commit.
+    async fn place(&self, folder: &Path) -> Option<[String; 2]> {
+        let words = ["rev-parse", "--show-toplevel", "HEAD"];
         let asking = self.run(folder, &words, MAX_BYTES);
         let printed = tokio::time::timeout(MAX_TIME, asking).await.ok()?.ok()?;
         let text = String::from_utf8(printed).ok()?;

@@ -25,12 +25,12 @@ const READING: &str = "<h2>How to read this</h2>\n\
     the trials that count.</p>\n";
 
 /// Writes the page. `lines` are all trials, of which those that did not pass are listed.
-pub fn page(summary: &Summary, comparisons: &[Comparison], lines: &[TrialLine]) -> String {
+pub fn page(summary: &Summary, lines: &[TrialLine]) -> String {
     let mut page = Page(HEAD.to_owned());
     page.raw(STYLE);
     page.raw("</style>\n</head>\n<body>\n<header>\n<h1>Evaluation</h1>\n<p class=\"aside\">");
     let columns = summary.columns.iter();
-    let trials: usize = columns.map(|column| column.trials() + column.invalid()).sum();
+    let trials: usize = columns.map(|column| column.trials + column.invalid).sum();
     let tasks = summary.tasks.len();
     page.text(&format!("{tasks} tasks, {} columns, {trials} trials", summary.columns.len()));
     page.raw("</p>\n</header>\n<main>\n<div class=\"cards\">\n");
@@ -38,7 +38,7 @@ pub fn page(summary: &Summary, comparisons: &[Comparison], lines: &[TrialLine]) 
         page.card(column);
     }
     page.raw("</div>\n");
-    page.comparisons(comparisons);
+    page.comparisons(&summary.comparisons);
     page.tasks(summary);
     page.medians(summary);
     page.unpassed(lines);
@@ -79,17 +79,17 @@ impl Page {
 
     fn card(&mut self, column: &Column) {
         self.wrapped("<section class=\"card\">\n<h3>", &column.name, "</h3>\n");
-        self.wrapped("<div class=\"rate\">", &percent(column.rate()), "</div>\n");
-        let mut tally = format!("{} of {} passed", column.passed(), column.trials());
-        if column.invalid() > 0 {
-            tally.push_str(&format!(", {} invalid", column.invalid()));
+        self.wrapped("<div class=\"rate\">", &percent(column.rate), "</div>\n");
+        let mut tally = format!("{} of {} passed", column.passed, column.trials);
+        if column.invalid > 0 {
+            tally.push_str(&format!(", {} invalid", column.invalid));
         }
         self.wrapped("<p>", &tally, "</p>\n");
-        if let Some((rate, range)) = column.rate().zip(column.interval()) {
+        if let Some((rate, range)) = column.rate.zip(column.interval) {
             self.bar(rate, range);
         }
-        let mut facts = vec![format!("95 % range {}", interval(column.interval()))];
-        facts.push(format!("mean of tasks {}", percent(column.mean_of_tasks())));
+        let mut facts = vec![format!("95 % range {}", interval(column.interval))];
+        facts.push(format!("mean of tasks {}", percent(column.mean_of_tasks)));
         if column.cost.is_some() {
             facts.push(format!("{} in all", money(column.cost)));
         }
@@ -251,16 +251,15 @@ mod tests {
     #[test]
     fn the_same_results_are_the_same_bytes_in_any_order() {
         let all = lines();
-        let first = page(&Summary::of(&all), &[], &all);
+        let first = page(&Summary::of(&all), &all);
         let reversed: Vec<_> = all.into_iter().rev().collect();
-        assert_eq!(page(&Summary::of(&reversed), &[], &reversed), first);
+        assert_eq!(page(&Summary::of(&reversed), &reversed), first);
     }
 
     #[test]
     fn the_page_has_no_script_and_hostile_names_are_text() {
         let all = lines();
-        let (summary, comparisons) = Summary::of_both(&all, &all);
-        let page = page(&summary, &comparisons, &all);
+        let page = page(&Summary::of_both(&all, &all), &all);
         assert!(!page.contains("<script") && !page.contains("<img") && !page.contains("http:"));
         assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
         assert!(!page.contains('\u{202e}'));
@@ -274,7 +273,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_told_so() {
-        let page = page(&Summary::of(&lines()), &[], &lines());
+        let page = page(&Summary::of(&lines()), &lines());
         assert!(page.contains("<b>–</b>"), "a task without trials of a model");
         assert!(page.contains("<b class=\"all\">1/1</b>"));
         assert!(page.contains("<b class=\"none\">0/1</b>"));

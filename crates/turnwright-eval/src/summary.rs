@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::results::{Outcome, TrialLine};
 use crate::statistics::{mcnemar, median, number, trials_needed, wilson};
@@ -14,16 +14,17 @@ const MAX_CHANCE: f64 = 0.05;
 /// The difference for which the necessary number of trials is told.
 const DIFFERENCE: f64 = 0.1;
 
-/// The results of one or two folders.
-#[derive(Clone, Debug, PartialEq)]
+/// The results of one or two folders. As JSON it is for programs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// The names of the tasks, sorted.
     pub tasks: Vec<String>,
     pub columns: Vec<Column>,
+    pub comparisons: Vec<Comparison>,
 }
 
 /// The trials of a model with the same settings and version.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Column {
     /// A name that no other column has.
     pub name: String,
@@ -32,25 +33,37 @@ pub struct Column {
     pub served: Vec<String>,
     pub version: String,
     pub set: Vec<String>,
+    #[serde(skip)]
     settings: String,
-    pub cells: BTreeMap<String, Cell>,
-    pub medians: Medians,
+    pub passed: usize,
+    /// Those that count.
+    pub trials: usize,
+    pub invalid: usize,
+    /// The rate of all trials; `None` without trials that count.
+    pub rate: Option<f64>,
+    pub interval: Option<(f64, f64)>,
+    /// The mean of the rates of the tasks, in which each task weighs the same.
+    pub mean_of_tasks: Option<f64>,
     /// US dollars of all trials, if known.
     pub cost: Option<f64>,
+    pub medians: Medians,
+    #[serde(rename = "tasks")]
+    pub cells: BTreeMap<String, Cell>,
 }
 
 /// The trials of a task in a column.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
     pub passed: usize,
     /// Those that count.
     pub trials: usize,
     pub invalid: usize,
+    #[serde(skip)]
     hash: String,
 }
 
 /// The medians of the trials that count.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Medians {
     pub input: Option<f64>,
     pub cached: Option<f64>,
@@ -61,85 +74,36 @@ pub struct Medians {
 }
 
 impl Column {
-    pub fn passed(&self) -> usize {
-        self.cells.values().map(|cell| cell.passed).sum()
-    }
-
-    pub fn trials(&self) -> usize {
-        self.cells.values().map(|cell| cell.trials).sum()
-    }
-
-    pub fn invalid(&self) -> usize {
-        self.cells.values().map(|cell| cell.invalid).sum()
-    }
-
-    /// The rate of all trials; `None` without trials that count.
-    pub fn rate(&self) -> Option<f64> {
-        let trials = self.trials();
-        (trials > 0).then(|| number(self.passed()) / number(trials))
-    }
-
-    pub fn interval(&self) -> Option<(f64, f64)> {
-        wilson(self.passed(), self.trials())
-    }
-
-    /// The mean of the rates of the tasks, in which each task weighs the same.
-    pub fn mean_of_tasks(&self) -> Option<f64> {
-        let rates: Vec<_> = self
-            .cells
-            .values()
-            .filter(|cell| cell.trials > 0)
-            .map(|cell| number(cell.passed) / number(cell.trials))
-            .collect();
-        (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / number(rates.len()))
-    }
-
     /// `12 of 20 passed, 60 % (between 39 and 78 %)`.
     pub fn sentence(&self) -> String {
-        let Some((rate, (low, high))) = self.rate().zip(self.interval()) else {
+        let Some((rate, (low, high))) = self.rate.zip(self.interval) else {
             return "no trial counts".to_owned();
         };
-        format!(
-            "{} of {} passed, {:.0} % (between {:.0} and {:.0} %)",
-            self.passed(),
-            self.trials(),
-            rate * 100.0,
-            low * 100.0,
-            high * 100.0
-        )
+        let tally = format!("{} of {} passed", self.passed, self.trials);
+        let [percent, from, to] = [rate, low, high].map(|rate| (rate * 100.0).round());
+        format!("{tally}, {percent} % (between {from} and {to} %)")
     }
 
     fn is_column_of(&self, line: &TrialLine) -> bool {
         self.model == line.model && self.settings == line.settings && self.version == line.version
     }
 
-    fn json(&self) -> Value {
-        let cells = self.cells.iter().map(|(task, cell)| {
-            let Cell { passed, trials, invalid, .. } = cell;
-            (task.clone(), json!({ "passed": passed, "trials": trials, "invalid": invalid }))
-        });
-        let tasks: serde_json::Map<_, _> = cells.collect();
-        let Medians { input, cached, output, cost, seconds, requests } = &self.medians;
-        json!({
-            "name": self.name,
-            "model": self.model,
-            "served": self.served,
-            "version": self.version,
-            "set": self.set,
-            "passed": self.passed(),
-            "trials": self.trials(),
-            "invalid": self.invalid(),
-            "rate": self.rate(),
-            "interval": self.interval().map(|(low, high)| [low, high]),
-            "mean_of_tasks": self.mean_of_tasks(),
-            "cost": self.cost,
-            "median": {
-                "input": input, "cached": cached, "output": output, "cost": cost, "seconds": seconds,
-                "requests": requests,
-            },
-            "tasks": tasks,
-        })
+    /// Adds up the cells.
+    fn sum_up(&mut self) {
+        self.passed = self.cells.values().map(|cell| cell.passed).sum();
+        self.trials = self.cells.values().map(|cell| cell.trials).sum();
+        self.invalid = self.cells.values().map(|cell| cell.invalid).sum();
+        self.rate = rate(self.passed, self.trials);
+        self.interval = wilson(self.passed, self.trials);
+        let rates: Vec<_> =
+            self.cells.values().filter_map(|cell| rate(cell.passed, cell.trials)).collect();
+        let sum: f64 = rates.iter().sum();
+        self.mean_of_tasks = (!rates.is_empty()).then(|| sum / number(rates.len()));
     }
+}
+
+fn rate(passed: usize, trials: usize) -> Option<f64> {
+    (trials > 0).then(|| number(passed) / number(trials))
 }
 
 impl Summary {
@@ -158,11 +122,11 @@ impl Summary {
         let mut tasks: Vec<_> = lines.iter().map(|line| line.task.clone()).collect();
         tasks.sort();
         tasks.dedup();
-        Summary { tasks, columns }
+        Summary { tasks, columns, comparisons: Vec::new() }
     }
 
-    /// The results of two folders, side by side, and what they tell of each other.
-    pub fn of_both(one: &[TrialLine], other: &[TrialLine]) -> (Summary, Vec<Comparison>) {
+    /// The results of two folders, side by side, and their comparison.
+    pub fn of_both(one: &[TrialLine], other: &[TrialLine]) -> Summary {
         let mut left = Summary::of(one);
         let mut right = Summary::of(other);
         for (side, name) in [(&mut left, "A"), (&mut right, "B")] {
@@ -174,14 +138,7 @@ impl Summary {
         let mut tasks = [left.tasks, right.tasks].concat();
         tasks.sort();
         tasks.dedup();
-        (Summary { tasks, columns: [left.columns, right.columns].concat() }, comparisons)
-    }
-
-    /// For programs.
-    pub fn json(&self, comparisons: &[Comparison]) -> Value {
-        let columns: Vec<_> = self.columns.iter().map(Column::json).collect();
-        let compared: Vec<_> = comparisons.iter().map(Comparison::json).collect();
-        json!({ "tasks": self.tasks, "columns": columns, "comparisons": compared })
+        Summary { tasks, columns: [left.columns, right.columns].concat(), comparisons }
     }
 }
 
@@ -214,6 +171,7 @@ fn column_of(first: &TrialLine, lines: &[TrialLine]) -> Column {
     column.served.sort();
     column.served.dedup();
     column.medians = medians(&counted);
+    column.sum_up();
     column
 }
 
@@ -252,31 +210,21 @@ fn name_columns(columns: &mut [Column]) {
 }
 
 /// The comparison of two columns.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The names of the columns.
+    #[serde(rename = "columns")]
     pub names: [String; 2],
     /// The tasks that only the first, or only the second, passes mostly.
+    #[serde(rename = "passed_only_by")]
     pub flips: [Vec<String>; 2],
     /// The tasks that are left out, because they are not the same in both.
     pub left_out: Vec<String>,
     /// The probability that chance alone does this.
+    #[serde(rename = "p")]
     pub chance: f64,
     /// In words.
     pub verdict: String,
-}
-
-impl Comparison {
-    fn json(&self) -> Value {
-        json!({
-            "columns": self.names,
-            "only_first": self.flips[0],
-            "only_second": self.flips[1],
-            "left_out": self.left_out,
-            "p": self.chance,
-            "verdict": self.verdict,
-        })
-    }
 }
 
 /// Compares the columns of the same model, or the only ones.
@@ -292,7 +240,7 @@ fn compare_all(one: &[Column], other: &[Column]) -> Vec<Comparison> {
 }
 
 /// Compares two columns task by task.
-pub fn compare(one: &Column, other: &Column) -> Comparison {
+fn compare(one: &Column, other: &Column) -> Comparison {
     let mut flips = [Vec::new(), Vec::new()];
     let mut left_out = Vec::new();
     let mut tallies = [(0, 0); 2];
@@ -386,8 +334,8 @@ mod tests {
         let summary = Summary::of(&lines("m", &[("b", "ppfi"), ("a", "p")]));
         assert_eq!(summary.tasks, ["a", "b"]);
         let [column] = &summary.columns[..] else { panic!() };
-        assert_eq!((column.passed(), column.trials(), column.invalid()), (3, 4, 1));
-        assert_eq!(column.mean_of_tasks(), Some((1.0 + 2.0 / 3.0) / 2.0));
+        assert_eq!((column.passed, column.trials, column.invalid), (3, 4, 1));
+        assert_eq!(column.mean_of_tasks, Some((1.0 + 2.0 / 3.0) / 2.0));
         assert_eq!(column.medians.input, Some(10_000.0));
         assert_eq!(column.served, ["m-served"]);
         assert_eq!(column.sentence(), "3 of 4 passed, 75 % (between 30 and 95 %)");
@@ -409,8 +357,8 @@ mod tests {
     fn few_changes_of_sides_tell_nothing() {
         let one = lines("m", &[("a", "pp"), ("b", "ff"), ("c", "pf")]);
         let other = lines("m", &[("a", "ff"), ("b", "pp"), ("c", "pp")]);
-        let (_, comparisons) = Summary::of_both(&one, &other);
-        let [comparison] = &comparisons[..] else { panic!() };
+        let summary = Summary::of_both(&one, &other);
+        let [comparison] = &summary.comparisons[..] else { panic!() };
         assert_eq!(comparison.flips, [vec!["a".to_owned()], vec!["b".to_owned(), "c".to_owned()]]);
         assert_eq!(
             comparison.verdict,
@@ -425,8 +373,8 @@ mod tests {
         let [failed, passed] = ["f", "p"].map(|outcome| {
             lines("m", &names.iter().map(|name| (name.as_str(), outcome)).collect::<Vec<_>>())
         });
-        let (_, comparisons) = Summary::of_both(&failed, &passed);
-        let verdict = &comparisons[0].verdict;
+        let summary = Summary::of_both(&failed, &passed);
+        let verdict = &summary.comparisons[0].verdict;
         assert!(verdict.starts_with("B: m is better on these tasks: A: m passed 0 of 8, "), "{verdict}");
         assert!(verdict.ends_with("p = 0.008."), "{verdict}");
     }
@@ -436,9 +384,9 @@ mod tests {
         let one = lines("m", &[("a", "p"), ("b", "p")]);
         let mut other = lines("m", &[("a", "f"), ("c", "f")]);
         other[0].task_hash = "changed".to_owned();
-        let (summary, comparisons) = Summary::of_both(&one, &other);
+        let summary = Summary::of_both(&one, &other);
         assert_eq!(summary.tasks, ["a", "b", "c"]);
-        assert_eq!(comparisons[0].left_out, ["a", "b", "c"]);
-        assert!(comparisons[0].verdict.contains("no task in common"));
+        assert_eq!(summary.comparisons[0].left_out, ["a", "b", "c"]);
+        assert!(summary.comparisons[0].verdict.contains("no task in common"));
     }
 }

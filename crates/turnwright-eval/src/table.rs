@@ -5,14 +5,14 @@ use std::time::Duration;
 use unicode_width::UnicodeWidthStr;
 
 use crate::schedule::short_time;
-use crate::summary::{Cell, Column, Comparison, Summary};
+use crate::summary::{Cell, Column, Summary};
 use turnwright_types::effect::escape_hidden_line;
 
 /// Stands for what is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
 /// The results as text. The last lines are a sentence for each column, or what the comparison tells.
-pub fn text(summary: &Summary, comparisons: &[Comparison]) -> String {
+pub fn text(summary: &Summary) -> String {
     let mut rows = vec![heading(summary)];
     for task in &summary.tasks {
         let cells = summary.columns.iter().map(|column| tally(column.cells.get(task)));
@@ -29,7 +29,7 @@ pub fn text(summary: &Summary, comparisons: &[Comparison]) -> String {
         text.push_str(&served_note(column));
         text.push('\n');
     }
-    for comparison in comparisons {
+    for comparison in &summary.comparisons {
         text.push_str(&format!("\n{}\n", escape_hidden_line(&comparison.verdict)));
         if !comparison.left_out.is_empty() {
             let names = comparison.left_out.join(", ");
@@ -45,11 +45,11 @@ type Measure = (&'static str, fn(&Column) -> String);
 
 /// The measures of each column besides its tasks.
 const MEASURES: [Measure; 11] = [
-    ("passed", |column| format!("{}/{}", column.passed(), column.trials())),
-    ("rate", |column| percent(column.rate())),
-    ("interval", |column| interval(column.interval())),
-    ("mean of tasks", |column| percent(column.mean_of_tasks())),
-    ("invalid", |column| column.invalid().to_string()),
+    ("passed", |column| format!("{}/{}", column.passed, column.trials)),
+    ("rate", |column| percent(column.rate)),
+    ("interval", |column| interval(column.interval)),
+    ("mean of tasks", |column| percent(column.mean_of_tasks)),
+    ("invalid", |column| column.invalid.to_string()),
     ("input tokens, median", |column| count(column.medians.input)),
     ("of them cached", |column| count(column.medians.cached)),
     ("output tokens, median", |column| count(column.medians.output)),
@@ -166,7 +166,7 @@ mod tests {
             line("修复", "m", 2, Outcome::Failed),
             line("rename", "other", 1, Outcome::Invalid),
         ];
-        let found = text(&Summary::of(&lines), &[]);
+        let found = text(&Summary::of(&lines));
         assert!(found.lines().any(|line| line.starts_with("修复  ") && line.ends_with("–")), "{found}");
         assert!(found.lines().any(|line| line.ends_with("0/0 (1 invalid)")), "{found}");
         assert!(found.ends_with("other: no trial counts; the server named it other-served\n"), "{found}");

@@ -73,13 +73,7 @@ impl<'a> Start<'a> {
         workplace.git(tree, with_paths(&["remote", "remove", "origin"], &[])).await?;
         let patches = [self.task.start_patch(), solution.map(Path::to_path_buf)];
         for patch in patches.into_iter().flatten() {
-            apply_patch(&patch, tree, workplace).await.map_err(|error| match error {
-                EvalError::Unusable(why) => {
-                    let name = patch.file_name().unwrap_or_default().to_string_lossy();
-                    EvalError::unusable(format!("{name} of {} does not apply: {why}", self.task.name))
-                }
-                other => other,
-            })?;
+            apply_patch(&patch, tree, workplace).await?;
         }
         Ok(())
     }

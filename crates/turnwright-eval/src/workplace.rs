@@ -31,7 +31,6 @@ const PLACES_OF_USER: [&str; 5] =
     ["TURNWRIGHT_CONFIG", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME"];
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 const GIT_TIME: Duration = Duration::from_secs(10 * 60);
-const VERSION_TIME: Duration = Duration::from_secs(20);
 const HASH_DIGITS: usize = 12;
 
 /// The programs, settings and variables that trials are given. It holds keys, so it has no text form.
@@ -42,7 +41,7 @@ pub struct Workplace {
     pub(crate) agent: PathBuf,
     /// This program, which runs the checks in the sandbox.
     pub(crate) own_program: PathBuf,
-    /// The version of the agent, with a part of the hash of its file.
+    /// The version of the agent, or the name of its file, with a part of the file's hash.
     pub(crate) version: String,
     /// The settings file of a trial.
     pub(crate) settings: String,
@@ -61,7 +60,7 @@ pub struct Workplace {
 
 impl Workplace {
     /// Reads what a trial is given. `agent` is another build of the program, and `changes` are settings as `KEY=VALUE`.
-    pub async fn new(
+    pub fn new(
         config: &Config,
         project: PathBuf,
         agent: Option<PathBuf>,
@@ -69,17 +68,17 @@ impl Workplace {
         stop: CancellationToken,
     ) -> Result<Workplace, EvalError> {
         let own_program = std::env::current_exe()?;
-        let agent = agent.unwrap_or_else(|| own_program.clone());
+        let version = version_of(agent.as_ref().unwrap_or(&own_program), agent.is_none())?;
         let settings = trial_settings(config, &changes)?;
         let secrets = config.snapshot().secrets();
         let known: Vec<_> = secrets.iter().map(String::as_str).collect();
         let scrubbed = Environment::scrubbed(config.inherited.iter().cloned(), &known);
         let home = config.home();
-        let mut workplace = Workplace {
+        Ok(Workplace {
             project,
-            agent,
+            agent: agent.unwrap_or_else(|| own_program.clone()),
             own_program,
-            version: String::new(),
+            version,
             settings,
             changed: changes,
             login: read_login(&config.paths)?,
@@ -87,9 +86,7 @@ impl Workplace {
             environment: for_trial(scrubbed, config, home.as_deref()),
             agent_environment: for_trial(agent_environment(config), config, home.as_deref()),
             stop,
-        };
-        workplace.version = workplace.ask_version().await?;
-        Ok(workplace)
+        })
     }
 
     /// The environment of a program other than the agent, with this home.
@@ -160,27 +157,16 @@ impl Workplace {
         }
         environment
     }
+}
 
-    /// Asks the agent for its version.
-    async fn ask_version(&self) -> Result<String, EvalError> {
-        let bytes = fs::read(&self.agent).map_err(|error| {
-            EvalError::unusable(format!("{} cannot be read: {error}", self.agent.display()))
-        })?;
-        let program = Program {
-            words: vec![self.agent.clone().into(), "--version".into()],
-            folder: self.project.clone(),
-            environment: self.environment.clone(),
-            input: Vec::new(),
-            time: VERSION_TIME,
-        };
-        let finished = self.run(program).await?;
-        let version = finished.stdout.split_whitespace().last().unwrap_or_default();
-        if !finished.is_success() || version.is_empty() {
-            let text = format!("{} does not tell its version.", self.agent.display());
-            return Err(EvalError::unusable(text));
-        }
-        Ok(format!("{version}+{}", &sha256_hex(&bytes)[..8]))
-    }
+/// Tells two builds of the program apart. Nothing is run for that.
+fn version_of(agent: &Path, is_own: bool) -> Result<String, EvalError> {
+    let bytes = fs::read(agent).map_err(|error| {
+        EvalError::unusable(format!("{} cannot be read: {error}", agent.display()))
+    })?;
+    let name = agent.file_stem().unwrap_or_default().to_string_lossy();
+    let version = if is_own { env!("CARGO_PKG_VERSION") } else { &name };
+    Ok(format!("{version}+{}", &sha256_hex(&bytes)[..8]))
 }
 
 /// The flags of this process that the agent gets, too.

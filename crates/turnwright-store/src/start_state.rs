@@ -14,7 +14,6 @@ use turnwright_types::hash::sha256_hex;
 pub struct StartState {
     /// The id of the commit.
     pub commit: String,
-    pub branch: Option<String>,
     /// The changes that were not committed, as `git diff --binary` prints them.
     pub patch: Vec<u8>,
     /// The new files, by their path in the repository.
@@ -28,7 +27,6 @@ pub struct StartState {
 #[serde(default)]
 struct StoredStart {
     commit: String,
-    branch: Option<String>,
     patch: Option<String>,
     untracked: Vec<(String, String)>,
     incomplete: Option<String>,
@@ -39,7 +37,6 @@ impl StoredStart {
         let untracked = state.untracked.iter();
         StoredStart {
             commit: state.commit.clone(),
-            branch: state.branch.clone(),
             patch: (!state.patch.is_empty()).then(|| sha256_hex(&state.patch)),
             untracked: untracked.map(|(path, bytes)| (path.clone(), sha256_hex(bytes))).collect(),
             incomplete: state.incomplete.clone(),
@@ -80,7 +77,6 @@ pub fn start_state(
     let stored: StoredStart = serde_json::from_str(&text)?;
     let mut state = StartState {
         commit: stored.commit,
-        branch: stored.branch,
         incomplete: stored.incomplete,
         ..StartState::default()
     };
@@ -136,7 +132,6 @@ mod tests {
         log.create_session(SessionRow::new(id.clone(), PathBuf::from("/w"))).written().await;
         let state = StartState {
             commit: "c".to_owned(),
-            branch: Some("main".to_owned()),
             patch: b"diff".to_vec(),
             untracked: vec![("a b".to_owned(), b"x".to_vec()), ("empty".to_owned(), Vec::new())],
             incomplete: None,

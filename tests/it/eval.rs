@@ -78,7 +78,7 @@ impl Lab {
 
     /// Runs the tasks, and returns what is shown and the lines of the results.
     fn eval(&self, arguments: &[&str]) -> (Ended, Vec<Value>) {
-        let ended = self.run(&[&["eval", "run", "--out", "out"], &PLAIN[..], arguments].concat());
+        let ended = self.run(&[&["eval", "run", "--out", "out"][..], &PLAIN, arguments].concat());
         (ended, self.lines("out"))
     }
 
@@ -206,7 +206,7 @@ fn a_run_that_is_stopped_counts_nothing_half_done() {
     }
     let lab = Lab::new(&json!([[{ "hang": true }]]));
     lab.fix_task("fix");
-    let arguments = [&["eval", "run", "--out", "out"], &PLAIN[..]].concat();
+    let arguments = [&["eval", "run", "--out", "out"][..], &PLAIN].concat();
     let mut command = lab.command(&arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     eventually("a request", || !lab.server.requests().is_empty());
@@ -303,7 +303,7 @@ fn no_login_is_left_behind() {
     let lab = Lab::new(&json!([says("Nothing.")]));
     lab.fix_task("fix");
     let temporary = turnwright_testing::temporary_folder();
-    let arguments = [&["eval", "run", "--runs", "1", "--out", "out"], &PLAIN[..]].concat();
+    let arguments = [&["eval", "run", "--runs", "1", "--out", "out"][..], &PLAIN].concat();
     let output = process_waits::output(lab.command(&arguments).env("TMPDIR", temporary.path()));
     assert!(output.unwrap().status.success());
     let left = fs::read_dir(temporary.path()).unwrap().flatten();

@@ -78,8 +78,8 @@ mod tests {
             (60, 100, 50, 69),
         ] {
             let (from, to) = wilson(passed, trials).unwrap();
-            let rounded = [from, to].map(|rate| (rate * 100.0).round());
-            assert_eq!(rounded, [f64::from(low), f64::from(high)], "{passed} of {trials}");
+            let found = format!("{:.0}–{:.0}", from * 100.0, to * 100.0);
+            assert_eq!(found, format!("{low}–{high}"), "{passed} of {trials}");
         }
         assert_eq!(wilson(0, 0), None);
     }

@@ -233,7 +233,7 @@ fn compare_all(one: &[Column], other: &[Column]) -> Vec<Comparison> {
         return vec![compare(left, right)];
     }
     let pairs = one.iter().flat_map(|left| {
-        let same = other.iter().filter(|right| right.model == left.model);
+        let same = other.iter().filter(move |right| right.model == left.model);
         same.map(move |right| compare(left, right))
     });
     pairs.collect()

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use turnwright_eval::task::read_tasks;
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::{eventually, process_waits};
 
@@ -116,6 +117,14 @@ fn cannot_confine() -> bool {
 
 fn outcomes(lines: &[Value]) -> Vec<&str> {
     lines.iter().map(|line| line["outcome"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn our_own_tasks_can_be_read() {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/tasks");
+    let tasks = read_tasks(&place, &[]).unwrap();
+    assert_eq!(tasks.len(), 20);
+    assert!(tasks.iter().any(|task| !task.name.is_ascii() && !task.prompts[0].is_ascii()));
 }
 
 #[test]

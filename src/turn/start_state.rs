@@ -33,7 +33,8 @@ pub(super) async fn keep_start(env: &ToolEnv) {
         && outside.project().is_none()
         && outside.can_confine();
     if is_wanted {
-        shared.start.get_or_init(|| store_start(env)).await;
+        // It happens once, so it needs no room in what each call holds.
+        shared.start.get_or_init(|| Box::pin(store_start(env))).await;
     }
 }
 

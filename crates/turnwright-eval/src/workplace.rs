@@ -131,7 +131,7 @@ impl Workplace {
     /// Runs a program.
     pub(crate) async fn run(&self, program: Program) -> Result<Finished, EvalError> {
         let name = program.words.first().cloned().unwrap_or_default();
-        let finished = run(program, &self.stop).await.map_err(|error| {
+        let finished = Box::pin(run(program, &self.stop)).await.map_err(|error| {
             let name = name.to_string_lossy();
             match error.kind() {
                 ErrorKind::NotFound => EvalError::unusable(format!(

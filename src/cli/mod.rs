@@ -3,6 +3,7 @@
 
 mod config;
 mod doctor;
+mod eval;
 mod mcp;
 mod replay;
 mod rules;
@@ -12,6 +13,7 @@ mod sandbox;
 mod serve;
 #[cfg(unix)]
 mod signing_client;
+mod stats;
 mod stored;
 
 use std::io::{self, Write, stderr};
@@ -212,6 +214,17 @@ enum CliCommand {
     #[command(after_help = "Example: turnwright diff --all\n\
                             Exit status: 0 if there are changes, 2 if not.")]
     Diff(stored::DiffCliArgs),
+    /// Measure the agent on tasks of your own
+    #[command(after_help = "Example: turnwright eval new fix-parser --session last --check \"make test\"\n\
+                            turnwright eval run --models gpt-5-mini --runs 5")]
+    Eval {
+        #[command(subcommand)]
+        action: eval::EvalCommand,
+    },
+    /// Count the work of stored sessions by week and model
+    #[command(after_help = "Example: turnwright stats --weeks 12\n\
+                            turnwright stats --model gpt-5-mini --json")]
+    Stats(stats::StatsCliArgs),
     /// Log in to or out of MCP servers
     Mcp {
         #[command(subcommand)]
@@ -366,6 +379,8 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
             stored::undo(UndoRequest::Redo, session, dry_run, &config)
         }
         CliCommand::Diff(args) => stored::diff(args, &config),
+        CliCommand::Eval { action } => eval::run(action, &config),
+        CliCommand::Stats(args) => stats::run(&args, &config),
         CliCommand::Mcp { action } => mcp::run(action, &config),
         CliCommand::McpServer { root, mode } => mcp::serve(root, mode, config),
         CliCommand::Config { action } => config::run(&action, &config),

@@ -15,6 +15,7 @@ use turnwright_store::{Store, read};
 use turnwright_terminal::sessions::{current_folder, find_session, is_same_folder};
 use turnwright_terminal::{RunOptions, SessionPlan, TerminalRun, UNUSABLE};
 use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::timestamp::parse_time_span;
 
 pub(super) const AFTER_HELP: &str = "\
 Example: turnwright run \"Why does the test of the parser fail?\"
@@ -153,24 +154,14 @@ fn minutes(time: Duration) -> f64 {
     (time.as_secs_f64() / 60.0 * 100.0).ceil() / 100.0
 }
 
-fn parse_cost(text: &str) -> Result<f64, String> {
+pub(super) fn parse_cost(text: &str) -> Result<f64, String> {
     let amount = text.strip_prefix('$').unwrap_or(text).parse().ok();
     let usable = amount.filter(|amount: &f64| amount.is_finite() && *amount > 0.0);
     usable.ok_or_else(|| "expected an amount above 0, such as 0.5".to_owned())
 }
 
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let expected = "expected a time such as 90s, 10m or 1h";
-    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
-    let factor = match &text[digits.len()..] {
-        "s" => 1,
-        "m" | "min" => 60,
-        "h" => 60 * 60,
-        _ => return Err(expected.to_owned()),
-    };
-    let count = digits.parse::<u64>().ok().filter(|count| (1..=100_000).contains(count));
-    let time = count.map(|count| Duration::from_secs(count * factor));
-    time.ok_or_else(|| expected.to_owned())
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
+    parse_time_span(text).ok_or_else(|| "expected a time such as 90s, 10m or 1h".to_owned())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::{BoxFuture, Shared};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{HelperRunner, HelperSet};
@@ -357,6 +357,8 @@ pub struct SessionShared {
     pub checkpoint: Arc<ChangeTracker>,
     /// The surroundings, of which the model is told, as soon as they are gathered; not set if it is told nothing.
     pub(crate) surroundings: OnceLock<GatheredSurroundings>,
+    /// Set when the state of the project before the first change is kept, or cannot be.
+    pub(crate) start: OnceCell<()>,
 }
 
 /// Lines about the project and the machine; `None` if they could not be gathered in time.

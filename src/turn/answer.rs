@@ -351,7 +351,7 @@ impl Turn {
         }
         let usage = counted.unwrap_or_default();
         let cost = add_cost(&mut self.history, model, reply.cost, usage);
-        self.conversation.log().record_usage(model.name(), usage, counted_in, cost);
+        self.conversation.log().record_usage(model.name(), &reply.served, usage, counted_in, cost);
         self.history.spent.usage += usage;
         self.tell_unlimited_cost(model);
         let size = window(model, &self.history);

@@ -152,6 +152,7 @@ impl ReplyStream for ScriptedStream {
                 calls,
                 usage: None,
                 cost: None,
+                served: String::new(),
                 provider_state: ProviderState::default(),
             }))
         }

@@ -20,6 +20,7 @@ mod prompt;
 mod proof;
 mod room;
 mod conversation;
+mod start_state;
 mod steering;
 mod submissions;
 mod suggestions;

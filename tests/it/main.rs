@@ -38,6 +38,9 @@ mod endurance;
 mod error_texts;
 mod errors;
 mod escapes;
+// The checks of tasks are commands of sh, in the sandbox.
+#[cfg(unix)]
+mod eval;
 mod examples;
 // Windows has no limit on the threads of a user.
 #[cfg(unix)]

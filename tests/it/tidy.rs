@@ -81,6 +81,10 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "turnwright-eval",
+        &["turnwright-config", "turnwright-store", "turnwright-types", "turnwright-workspace"],
+    ),
+    (
         "turnwright-terminal",
         &[
             "turnwright-config",

@@ -39,6 +39,7 @@ mod escapes;
 mod failed_summaries;
 mod goals;
 mod habits;
+mod harbor;
 mod helpers;
 mod hidden_secrets;
 mod history;

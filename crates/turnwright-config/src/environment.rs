@@ -159,7 +159,25 @@ fn is_key_variable(name: &str, named: &[String]) -> bool {
         || named.iter().any(|key| variable_name(key) == name)
 }
 
+/// The variables with a setting that another process of this program must not get: they are about this one.
+const FOR_THIS_PROCESS: [&str; 5] =
+    [MODEL_VARIABLE, MODE_VARIABLE, RECORD_VARIABLE, LOG_VARIABLE, RUST_LOG_VARIABLE];
+
 impl Config {
+    /// The variables with settings for another process of this program that works for the same user: those of this
+    /// process, but for the model, the mode, the log and the recording.
+    pub fn shared_settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let settings = self.variables.settings.iter().map(|(name, value)| (*name, value.as_str()));
+        settings.filter(|(name, _)| !FOR_THIS_PROCESS.contains(name))
+    }
+
+    /// The variables with the keys for another process of this program, which takes them out of its environment as this
+    /// one did. No other program may get them.
+    pub fn shared_keys(&self) -> impl Iterator<Item = (&str, &Secret)> {
+        let keys = self.variables.keys.iter().map(|(name, key)| (name.as_str(), key));
+        keys.filter(|(name, _)| *name != SERVE_TOKEN)
+    }
+
     /// `TURNWRIGHT_SERVE_TOKEN`.
     pub fn serve_token(&self) -> Option<&Secret> {
         self.variables.keys.get(SERVE_TOKEN)

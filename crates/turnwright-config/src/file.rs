@@ -321,6 +321,11 @@ pub(crate) fn referenced_variable(value: &str) -> Option<&str> {
 }
 
 impl ConfigFile {
+    /// Returns true if the state of the project at the start of a session is kept.
+    pub fn keeps_start(&self) -> bool {
+        self.sessions.keep_start
+    }
+
     /// Parses the text of the file. Returns the settings and a warning about each entry that has no effect.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<(ConfigFile, Vec<String>), ConfigError> {
         let (file, mut notes) = read_settings::<ConfigFile>(text, path)?;

@@ -21,6 +21,8 @@ use turnwright_types::text;
 
 /// The limit on everything that is kept of one reply.
 const MAX_REPLY_BYTES: usize = 32 * 1024 * 1024;
+/// The most characters that are kept of the name by which a server calls a model.
+const MAX_SERVED_NAME: usize = 120;
 
 /// How a request is rendered for one model at one server.
 #[derive(Debug)]
@@ -169,6 +171,14 @@ impl ReplyContext {
             kind,
             key_advice: key_advice.map(Box::new),
         }
+    }
+
+    /// The name of the model, as the server gives it, bounded and without secrets.
+    pub(super) fn served_model(&self, name: &str) -> String {
+        if name.is_empty() {
+            return String::new();
+        }
+        text::cut(self.secrets.redact(name), MAX_SERVED_NAME)
     }
 
     pub(super) fn truncated_error(&self) -> LlmError {

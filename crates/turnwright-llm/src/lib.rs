@@ -378,6 +378,8 @@ pub struct Reply {
     pub usage: Option<TokenUsage>,
     /// The cost reported by the server, in US dollars.
     pub cost: Option<f64>,
+    /// The model as the server names it; empty if it does not.
+    pub served: String,
     /// Data that the provider requires back with the next request.
     pub provider_state: ProviderState,
 }

@@ -73,6 +73,7 @@ impl ReplyStream for ScriptedReply {
                 calls: calls.into_iter().collect(),
                 usage: None,
                 cost: None,
+                served: String::new(),
                 provider_state: ProviderState::default(),
             }))
         })

@@ -83,7 +83,7 @@ fn add_turn(log: &SessionLog, seed: usize) {
         ..CallOutcome::default()
     };
     drop(log.finish_call(&call, outcome));
-    log.record_usage("m", TokenUsage::default(), Some(1_000), None);
+    log.record_usage("m", "", TokenUsage::default(), Some(1_000), None);
     log.record_permission("{}".to_owned());
     drop(log.end_turn("end_turn", 1, None, None));
 }

@@ -12,6 +12,8 @@
 //!   read           loads a session; `file_versions` is what undo and rewinding read
 //!   sessions       lists and changes whole sessions; `snapshot` copies one into another database
 //!   history        searches the calls and messages of all sessions
+//!   start_state    the state of the project when a session began
+//!   stats          counts what sessions hold, by week and model
 //!   recovery       repairs what a killed process left unfinished
 //!   export         documents for people and programs
 //!   database       the schema, and how the database is opened; `journal` chooses how it is written
@@ -34,6 +36,8 @@ mod session_lock;
 mod session_log;
 pub mod sessions;
 mod snapshot;
+pub mod start_state;
+pub mod stats;
 mod turn_facts;
 mod writer;
 

@@ -350,6 +350,11 @@ impl SessionLog {
         self.change_target().map_or_else(|| call.clone(), |target| target.call_id(call))
     }
 
+    /// The log of the session that this helper belongs to, or this one.
+    pub(super) fn of_session(&self) -> &SessionLog {
+        self.change_target().map_or(self, |target| &target.log)
+    }
+
     fn change_target(&self) -> Option<&ChangeTarget> {
         self.0.as_ref().and_then(|inner| inner.changes.as_ref())
     }
@@ -381,10 +386,11 @@ impl SessionLog {
         }));
     }
 
-    /// Records the token usage of a request.
+    /// Records the token usage of a request to a model, which the server calls `served`, if it names it.
     pub fn record_usage(
         &self,
         model: &str,
+        served: &str,
         usage: TokenUsage,
         window: Option<u64>,
         cost: Option<f64>,
@@ -392,13 +398,14 @@ impl SessionLog {
         let turn = self.turn();
         let now = to_millis(SystemTime::now());
         let model = model.to_owned();
+        let served = (!served.is_empty()).then(|| served.to_owned());
         drop(self.submit(move |connection, session| {
             let TokenUsage { input, output, cached, .. } = usage;
             execute(
                 connection,
-                "INSERT INTO usage (session, turn, at, model, input, output, cached, window, cost) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                params![session, turn, now, model, input, output, cached, window, cost],
+                "INSERT INTO usage (session, turn, at, model, input, output, cached, window, cost, \
+                 served) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                params![session, turn, now, model, input, output, cached, window, cost, served],
             )
         }));
     }

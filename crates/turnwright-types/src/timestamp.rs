@@ -26,6 +26,19 @@ pub fn local_day(time: SystemTime) -> String {
     utc(time).with_timezone(&Local).format("%a, %d %b %Y").to_string()
 }
 
+/// Parses a length of time that a user has typed: `90s`, `10m` or `1h`.
+pub fn parse_time_span(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let factor = match &text[digits.len()..] {
+        "s" => 1,
+        "m" | "min" => 60,
+        "h" => 60 * 60,
+        _ => return None,
+    };
+    let count = digits.parse::<u64>().ok().filter(|count| (1..=100_000).contains(count));
+    count.map(|count| Duration::from_secs(count * factor))
+}
+
 /// Parses a time that a user has typed: a duration before `now` (`90s`, `15m`, `2h`, `3d`, `1w`), a
 /// date, or a date and a time. It is a local time, as [`local_time`] shows it, or UTC with a `Z`.
 pub fn parse_user_time(text: &str, now: SystemTime) -> Option<SystemTime> {

@@ -7,6 +7,8 @@ use std::mem::take;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use tokio::sync::OnceCell;
+
 use super::{ClientSide, SessionOrigin, WantedSession};
 use crate::error::Error;
 use crate::session::SessionHost;
@@ -318,6 +320,7 @@ impl SessionHost {
             network: Arc::default(),
             checkpoint: Arc::default(),
             surroundings: OnceLock::new(),
+            start: OnceCell::new(),
         };
         let mut env = ToolEnv::new(Arc::new(shared), id, files, client, terminals);
         env.helpers = HelperSet::new(policy.helper_types);

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::tools::{PreparedCall, ToolCtx, ToolOutcome};
 use crate::turn::Conversation;
+use crate::turn::start_state::keep_start;
 use tokio::task::spawn_blocking;
 use turnwright_guard::{CommandSite, makes_environments};
 use turnwright_policy::permission::{Confinement, Pass};
@@ -95,6 +96,7 @@ impl FileChangeRecorder {
             note(ChangeIntent::default()).written().await;
             return Some((prepared, FileChangeRecorder::Nothing));
         }
+        keep_start(env).await;
         env.command_site().watch_files();
         // This wait is bounded.
         ctx.cancel.run_until_cancelled(env.shared.checkpoint.wait_for_late_tasks()).await;

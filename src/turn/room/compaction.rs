@@ -344,7 +344,7 @@ impl Compactor<'_> {
         let model = self.selection.model.as_ref();
         let cost = add_cost(self.history, model, reply.cost, usage);
         // Without a window, because the client's context gauge is about the conversation.
-        self.conversation.log().record_usage(model.name(), usage, None, cost);
+        self.conversation.log().record_usage(model.name(), &reply.served, usage, None, cost);
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct ChatAssembler {
     refusal: String,
     usage: Option<TokenUsage>,
     cost: Option<f64>,
+    /// The model as the server names it.
+    served: String,
     done: bool,
     /// The stream has ended with `[DONE]`.
     has_end_mark: bool,
@@ -142,6 +144,7 @@ impl ReplyAssembler for ChatAssembler {
             calls,
             usage: self.usage,
             cost: self.cost,
+            served: std::mem::take(&mut self.served),
             provider_state: std::mem::take(&mut self.provider_state),
         })
     }
@@ -174,6 +177,7 @@ impl ChatAssembler {
             refusal: String::new(),
             usage: None,
             cost: None,
+            served: String::new(),
             done: false,
             has_end_mark: false,
             size: 0,
@@ -221,6 +225,9 @@ impl ChatAssembler {
         // Repeated counts are running totals, so the last one is used.
         self.usage = usage.or(self.usage);
         self.cost = chunk.cost().or(self.cost);
+        if self.served.is_empty() {
+            self.served = self.context.served_model(&chunk.model.text);
+        }
         choice.map_or(Ok(()), |choice| self.push_choice(choice, batch))
     }
 

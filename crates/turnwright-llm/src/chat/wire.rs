@@ -24,6 +24,8 @@ pub(super) struct ChatChunk<'a> {
     #[serde(borrow, rename = "choices", deserialize_with = "first_item")]
     pub(super) choice: Option<Choice<'a>>,
     pub(super) usage: Option<Value>,
+    #[serde(borrow)]
+    pub(super) model: TolerantText<'a>,
     /// The cost, as OpenCode reports it.
     cost: Option<Value>,
     /// Holds the cost at Vercel.

@@ -24,6 +24,7 @@ fn observed(text: &str, calls: &[(&str, Value)]) -> ObservedReply {
         calls: calls.collect(),
         usage: None,
         cost: None,
+        served: String::new(),
         provider_state: ProviderState::default(),
     };
     ObservedReply { text: text.to_owned(), reply: Some(reply), ..ObservedReply::default() }

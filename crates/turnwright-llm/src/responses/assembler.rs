@@ -36,6 +36,8 @@ pub(crate) struct ResponsesAssembler {
     refusal: String,
     usage: Option<TokenUsage>,
     cost: Option<f64>,
+    /// The model as the server names it.
+    served: String,
     /// Why the reply ended, once the server has said so.
     end: Option<EndReason>,
     done: bool,
@@ -125,7 +127,8 @@ impl ReplyAssembler for ResponsesAssembler {
             field: None,
             blobs: streamed::provider_state(&self.items),
         };
-        Ok(Reply { end, calls, usage: self.usage, cost: self.cost, provider_state })
+        let served = std::mem::take(&mut self.served);
+        Ok(Reply { end, calls, usage: self.usage, cost: self.cost, served, provider_state })
     }
 
     fn flush(&mut self, batch: &mut DeltaBatch) {
@@ -155,6 +158,7 @@ impl ResponsesAssembler {
             refusal: String::new(),
             usage: None,
             cost: None,
+            served: String::new(),
             end: None,
             done: false,
             size: 0,

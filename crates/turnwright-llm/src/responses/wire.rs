@@ -193,6 +193,8 @@ pub(super) struct ResponseObject<'a> {
     pub(super) status: TolerantText<'a>,
     #[serde(borrow)]
     output: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) model: TolerantText<'a>,
     pub(super) usage: Option<Value>,
     provider_metadata: Option<Value>,
     #[serde(borrow)]

@@ -83,6 +83,7 @@ impl ResponsesAssembler {
         }
         self.usage = response.usage.as_ref().and_then(parse_usage);
         self.cost = response.cost();
+        self.served = self.context.served_model(&response.model.text);
         self.push_output(&response, batch)?;
         self.end = Some(match (status, response.incomplete_reason()) {
             ("incomplete", "content_filter" | "safety") => self.refused(),

@@ -1,0 +1,162 @@
+//! Lists and copies the files of a tree, without following a symbolic link in it: an agent may have put one there.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Component, Path, PathBuf};
+
+use turnwright_types::private_file;
+
+/// The most files and folders of a tree that are looked at.
+const MAX_ENTRIES: usize = 200_000;
+
+/// The files and links below a folder, as sorted relative paths, without those of the repository at its top. It lists no
+/// folders.
+pub(crate) fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![PathBuf::new()];
+    let mut seen = 0;
+    while let Some(relative) = open.pop() {
+        for entry in fs::read_dir(folder.join(&relative))? {
+            let entry = entry?;
+            seen += 1;
+            if seen > MAX_ENTRIES {
+                let text = format!("{} has too many files", folder.display());
+                return Err(io::Error::other(text));
+            }
+            let path = relative.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                if path != Path::new(".git") {
+                    open.push(path);
+                }
+            } else {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Copies a file or a link into a tree under the same relative path, in place of whatever is there. No part of the path
+/// is followed out of the tree.
+pub(crate) fn copy_into(from: &Path, tree: &Path, relative: &Path) -> io::Result<()> {
+    let source = from.join(relative);
+    let metadata = fs::symlink_metadata(&source)?;
+    if metadata.is_symlink() {
+        return copy_link(&source, &make_way(tree, relative)?);
+    }
+    // Reading a FIFO could block for ever.
+    if metadata.is_file() {
+        fs::copy(&source, make_way(tree, relative)?)?;
+    }
+    Ok(())
+}
+
+/// Writes a file of a tree, in place of whatever is at its path.
+pub(crate) fn write_into(tree: &Path, relative: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let target = make_way(tree, relative)?;
+    private_file::write(&target, bytes)?;
+    set_mode(&target, mode)
+}
+
+#[cfg(unix)]
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps, reason = "it can fail on other systems")]
+fn set_mode(_: &Path, _: u32) -> io::Result<()> {
+    Ok(())
+}
+
+/// Copies all files of a folder into a tree.
+pub(crate) fn copy_all(from: &Path, tree: &Path) -> io::Result<()> {
+    files_below(from)?.iter().try_for_each(|relative| copy_into(from, tree, relative))
+}
+
+/// Makes the folders above a path of the tree, removes what is at the path itself, and returns it. A link or a file in
+/// place of a folder is removed.
+fn make_way(tree: &Path, relative: &Path) -> io::Result<PathBuf> {
+    if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
+        return Err(io::Error::other(format!("{} leads elsewhere", relative.display())));
+    }
+    let mut place = tree.to_path_buf();
+    for part in relative.parent().into_iter().flat_map(Path::components) {
+        place.push(part);
+        let is_folder = match fs::symlink_metadata(&place) {
+            Ok(metadata) => metadata.is_dir(),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(error),
+        };
+        if !is_folder {
+            remove(&place)?;
+            fs::create_dir(&place)?;
+        }
+    }
+    let target = tree.join(relative);
+    remove(&target)?;
+    Ok(target)
+}
+
+/// Removes a file, a link, or a folder with all that is in it. A missing one is no error.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let removed = match fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(unix)]
+fn copy_link(source: &Path, target: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(fs::read_link(source)?, target)
+}
+
+/// Making a link needs a privilege on Windows, so the file that it leads to is copied.
+#[cfg(not(unix))]
+fn copy_link(source: &Path, target: &Path) -> io::Result<()> {
+    fs::copy(source, target).map(drop)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_listed_in_order_without_the_repository() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["b", "a/c", ".git/config", "a/.git/x"] {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, name).unwrap();
+        }
+        let listed = files_below(folder.path()).unwrap();
+        assert_eq!(listed, ["a/.git/x", "a/c", "b"].map(PathBuf::from));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_the_tree_is_replaced_and_not_followed() {
+        let [from, tree, outside] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        fs::create_dir(from.path().join("tests")).unwrap();
+        fs::write(from.path().join("tests/a"), "good").unwrap();
+        std::os::unix::fs::symlink(outside.path(), tree.path().join("tests")).unwrap();
+        copy_all(from.path(), tree.path()).unwrap();
+        assert_eq!(fs::read_to_string(tree.path().join("tests/a")).unwrap(), "good");
+        assert!(!tree.path().join("tests").is_symlink());
+        assert!(fs::read_dir(outside.path()).unwrap().next().is_none());
+    }
+
+    #[test]
+    fn no_path_leads_out_of_the_tree() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(make_way(folder.path(), Path::new("../x")).is_err());
+        assert!(make_way(folder.path(), Path::new("/x")).is_err());
+    }
+}

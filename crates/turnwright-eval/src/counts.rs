@@ -1,0 +1,122 @@
+//! The table of `turnwright stats`: the work of stored sessions, by week and model.
+
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use crate::statistics::number;
+use crate::table::{UNKNOWN, aligned, count, money};
+use turnwright_store::stats::{WeekOfWork, WorkCounts};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::timestamp::rfc3339;
+
+const HEADINGS: [&str; 12] = [
+    "week of", "model", "tasks", "turns", "reads/edit", "failed edits", "loops", "proven", "input", "cached",
+    "output", "cost",
+];
+
+/// The table for people.
+pub fn text(weeks: &[WeekOfWork]) -> String {
+    if weeks.is_empty() {
+        return "No stored session has asked a model in this time.\n".to_owned();
+    }
+    let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
+    rows.extend(weeks.iter().map(row));
+    aligned(&rows)
+}
+
+/// For programs, an object for each week and model.
+pub fn json(weeks: &[WeekOfWork]) -> Vec<Value> {
+    weeks
+        .iter()
+        .map(|week| {
+            json!({
+                "week": day(week.week),
+                "model": week.model,
+                "served": week.served,
+                "tasks": week.tasks,
+                "counts": week.counts,
+            })
+        })
+        .collect()
+}
+
+fn row(week: &WeekOfWork) -> Vec<String> {
+    let WorkCounts { reads, edits, failed_edits, judged_turns, proven_turns, .. } = week.counts;
+    let proven = match judged_turns {
+        0 => UNKNOWN.to_owned(),
+        all => format!("{proven_turns}/{all}"),
+    };
+    let served: Vec<_> = week.served.iter().filter(|name| **name != week.model).collect();
+    let model = match served.as_slice() {
+        [] => week.model.clone(),
+        [one] => format!("{} ({one})", week.model),
+        several => format!("{} ({} models)", week.model, several.len()),
+    };
+    vec![
+        day(week.week),
+        escape_hidden_line(&model),
+        week.tasks.to_string(),
+        week.counts.turns.to_string(),
+        share(reads, edits).map_or_else(|| UNKNOWN.to_owned(), |reads| format!("{reads:.1}")),
+        share(failed_edits, edits)
+            .map_or_else(|| UNKNOWN.to_owned(), |failed| format!("{:.0} %", failed * 100.0)),
+        week.counts.loops.to_string(),
+        proven,
+        tokens(week.counts.input),
+        tokens(week.counts.cached),
+        tokens(week.counts.output),
+        money(week.counts.cost),
+    ]
+}
+
+fn share(part: u64, whole: u64) -> Option<f64> {
+    let [part, whole] = [part, whole].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    (whole > 0).then(|| number(part) / number(whole))
+}
+
+fn tokens(tokens: u64) -> String {
+    count(Some(number(usize::try_from(tokens).unwrap_or(usize::MAX))))
+}
+
+fn day(time: SystemTime) -> String {
+    rfc3339(time).chars().take(10).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_week_is_a_row_and_what_is_not_known_is_said() {
+        let counts = WorkCounts {
+            turns: 7,
+            reads: 30,
+            edits: 10,
+            failed_edits: 2,
+            loops: 1,
+            input: 1_200_000,
+            ..WorkCounts::default()
+        };
+        let week = WeekOfWork {
+            week: SystemTime::UNIX_EPOCH + Duration::from_secs(20_759 * 24 * 60 * 60),
+            model: "m".to_owned(),
+            served: BTreeSet::from(["m-2026".to_owned()]),
+            tasks: 3,
+            counts,
+        };
+        let table = text(std::slice::from_ref(&week));
+        let words: Vec<_> = table.lines().nth(1).unwrap().split_whitespace().collect();
+        let expected = "2026-11-02 m (m-2026) 3 7 3.0 20 % 1 – 1.20 M 0 0 –";
+        assert_eq!(words, expected.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(json(&[week])[0]["counts"]["turns"], 7);
+    }
+
+    #[test]
+    fn no_sessions_are_a_sentence() {
+        assert!(text(&[]).starts_with("No stored session"));
+    }
+}

@@ -1,0 +1,163 @@
+//! Writes tasks in the format of Harbor (schema 1.4), and the entry with which its generic ACP agent starts this
+//! program.
+
+use std::fs;
+use std::path::Path;
+
+use toml_edit::Value;
+
+use crate::EvalError;
+use crate::copies::{copy_all, copy_into, files_below, write_into};
+use crate::task::{CHECK_FILES, Task};
+use crate::tree::Start;
+use crate::workplace::Workplace;
+use turnwright_types::hash::sha256_hex;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
+
+/// The entry for Harbor's `-a acp --ak registry_entry_path=FILE`.
+pub const REGISTRY_ENTRY: &str = include_str!("harbor-registry.json");
+const SCRIPT_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
+/// The verifier starts and copies files besides the check itself.
+const VERIFIER_SECONDS: u64 = 60;
+
+const DOCKERFILE: &str = "\
+FROM debian:stable-slim
+RUN apt-get update \\
+ && apt-get install -y --no-install-recommends ca-certificates git nodejs python3 \\
+ && rm -rf /var/lib/apt/lists/*
+COPY tree /app
+WORKDIR /app
+RUN git init --quiet --initial-branch main \\
+ && git config user.name turnwright && git config user.email eval@localhost \\
+ && git add --all --force && git commit --quiet --allow-empty --message Start
+";
+const SETUP: &str = "COPY setup.sh /tmp/setup.sh\nRUN sh /tmp/setup.sh\n";
+const SOLVE: &str = "\
+#!/bin/sh
+cd /app && git apply --whitespace=nowarn \"$(dirname \"$0\")/solution.patch\"
+";
+/// `SECONDS` is replaced.
+const TEST: &str = "\
+#!/bin/sh
+here=$(cd \"$(dirname \"$0\")\" && pwd)
+mkdir -p /logs/verifier
+cd /app || exit 1
+cp -R \"$here/restore/.\" /app/
+if timeout SECONDS sh \"$here/command.sh\"; then reward=1; else reward=0; fi
+echo \"$reward\" >/logs/verifier/reward.txt
+";
+
+/// Writes the tasks into a folder, a folder each. Returns sentences for the user.
+pub async fn export(
+    tasks: &[Task],
+    place: &Path,
+    workplace: &Workplace,
+) -> Result<Vec<String>, EvalError> {
+    let mut told = Vec::new();
+    for task in tasks {
+        let folder = place.join(ascii_name(&task.name));
+        if folder.exists() {
+            let text = format!("{} exists already. Remove it, or name another folder.", folder.display());
+            return Err(EvalError::unusable(text));
+        }
+        export_task(task, &folder, workplace).await?;
+        told.push(format!("Wrote {}.", folder.display()));
+        if task.solution().is_none() {
+            told.push(format!("{} has no solution, so Harbor's oracle fails.", task.name));
+        }
+    }
+    Ok(told)
+}
+
+async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> Result<(), EvalError> {
+    let temporary = PrivateTempFolder::create()?;
+    let start = Start::prepare(task, &temporary.path().join("starts"), workplace).await?;
+    let tree = temporary.path().join("tree");
+    start.make_tree(&tree, None, workplace).await?;
+    let shown = ["environment/tree", "tests/restore", "solution"].map(|name| folder.join(name));
+    for below in &shown {
+        fs::create_dir_all(below)?;
+    }
+    let [environment, restored, solution] = shown;
+    copy_all(&tree, &environment)?;
+    for path in files_below(&tree)?.iter().filter(|path| task.restored.is_match(path)) {
+        copy_into(&tree, &restored, path)?;
+    }
+    let own = task.folder.join(CHECK_FILES);
+    if own.is_dir() {
+        copy_all(&own, &restored)?;
+    }
+    for (name, text, mode) in texts(task) {
+        write_into(folder, Path::new(name), text.as_bytes(), mode)?;
+    }
+    if let Some(patch) = task.solution() {
+        fs::copy(patch, solution.join("solution.patch"))?;
+        write_into(&solution, Path::new("solve.sh"), SOLVE.as_bytes(), SCRIPT_MODE)?;
+    }
+    Ok(())
+}
+
+/// The files of a task that are made from its definition, each with its mode.
+fn texts(task: &Task) -> Vec<(&'static str, String, u32)> {
+    let setup = &task.definition.start.setup;
+    let check = &task.definition.check;
+    let mut dockerfile = DOCKERFILE.to_owned();
+    if setup.is_some() {
+        dockerfile.push_str(SETUP);
+    }
+    let mut texts = vec![
+        ("task.toml", definition(task), FILE_MODE),
+        ("instruction.md", format!("{}\n", task.prompts.join("\n\n")), FILE_MODE),
+        ("environment/Dockerfile", dockerfile, FILE_MODE),
+        ("tests/test.sh", TEST.replace("SECONDS", &check.time().as_secs().to_string()), SCRIPT_MODE),
+        ("tests/command.sh", format!("{}\n", check.command), FILE_MODE),
+    ];
+    texts.extend(setup.iter().map(|setup| ("environment/setup.sh", format!("{setup}\n"), FILE_MODE)));
+    texts
+}
+
+fn definition(task: &Task) -> String {
+    let name = Value::from(format!("turnwright/{}", ascii_name(&task.name))).to_string();
+    let description = Value::from(task.name.as_str()).to_string();
+    format!(
+        "schema_version = \"1.4\"\n\n[task]\nname = {name}\nversion = \"1\"\ndescription = {description}\n\n\
+         [metadata]\n\n[agent]\ntimeout_sec = {}.0\n\n[verifier]\ntimeout_sec = {}.0\n\n[environment]\n\
+         build_timeout_sec = 600.0\n",
+        task.time.as_secs(),
+        task.definition.check.time().as_secs() + VERIFIER_SECONDS
+    )
+}
+
+/// A name of letters that Harbor allows. One with others gets a part of its hash, so that it stays the only one.
+fn ascii_name(name: &str) -> String {
+    let mut letters = name.to_owned();
+    letters.retain(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter));
+    let kept = letters.trim_matches(['-', '_', '.']).replace("..", ".");
+    if kept == name {
+        return kept;
+    }
+    let hash = &sha256_hex(name.as_bytes())[..8];
+    if kept.is_empty() { format!("task-{hash}") } else { format!("{kept}-{hash}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_harbor_allows() {
+        assert_eq!(ascii_name("fix-parser_2"), "fix-parser_2");
+        let names = ["zh-修复排序", "zh-加一个选项", "修复"].map(ascii_name);
+        assert!(names[0].starts_with("zh-") && names[2].starts_with("task-"), "{names:?}");
+        assert_ne!(names[0], names[1]);
+        assert!(names.iter().all(|name| name.is_ascii()));
+    }
+
+    #[test]
+    fn the_registry_entry_is_of_this_version() {
+        let entry: serde_json::Value = serde_json::from_str(REGISTRY_ENTRY).unwrap();
+        assert_eq!(entry["version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(entry["distribution"]["local"]["args"][0], "acp");
+    }
+}

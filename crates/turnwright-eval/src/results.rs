@@ -1,0 +1,227 @@
+//! The results of trials: a line of JSON for each, in the file `trials.jsonl` of a folder.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::EvalError;
+use turnwright_store::stats::WorkCounts;
+use turnwright_types::private_file::{self, FileLock};
+
+/// The name of the file with the lines.
+const LINES: &str = "trials.jsonl";
+const LOCK: &str = ".lock";
+/// The folder of all results in the folder of the tasks.
+const RESULTS: &str = ".results";
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
+
+/// The verdict on a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    Passed,
+    Failed,
+    /// The machine or the model's server failed, so nothing is known of the agent.
+    Invalid,
+}
+
+/// A trial that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialLine {
+    pub task: String,
+    pub task_hash: String,
+    /// The model that was asked for.
+    pub model: String,
+    /// The models that the server named.
+    pub served: Vec<String>,
+    /// The settings that were changed for the run.
+    pub set: Vec<String>,
+    /// The hash of all settings.
+    pub settings: String,
+    pub version: String,
+    /// The number of the trial, from 1.
+    pub run: u32,
+    pub outcome: Outcome,
+    /// Why it has failed or is invalid; also a limit that was reached.
+    pub reason: String,
+    /// The stop reason of the last turn.
+    pub stop: String,
+    pub seconds: f64,
+    #[serde(flatten)]
+    pub counts: WorkCounts,
+    pub session: Option<String>,
+}
+
+impl TrialLine {
+    /// Returns true if this is the trial that would be made again.
+    pub(crate) fn is_same_trial(&self, other: &TrialLine) -> bool {
+        self.run == other.run && self.task == other.task && self.is_same_work(other)
+    }
+
+    /// Returns true if both are trials of the same task, model, settings and version.
+    fn is_same_work(&self, other: &TrialLine) -> bool {
+        self.task_hash == other.task_hash
+            && self.model == other.model
+            && self.settings == other.settings
+            && self.version == other.version
+    }
+}
+
+/// The folder with the results of a run, which this process is writing.
+pub(crate) struct ResultsFolder {
+    lines: File,
+    pub(crate) path: PathBuf,
+    _lock: FileLock,
+}
+
+impl ResultsFolder {
+    /// Opens the folder for writing, and makes it if it is missing. Also returns the lines that it has.
+    pub(crate) fn open(path: &Path) -> Result<(ResultsFolder, Vec<TrialLine>), EvalError> {
+        private_file::create_folder(path)?;
+        let Some(lock) = FileLock::try_acquire(&path.join(LOCK))? else {
+            return Err(EvalError::unusable(format!(
+                "Another run is writing to {}. Wait for it, or name another folder with --out.",
+                path.display()
+            )));
+        };
+        let found = if path.join(LINES).exists() { read_lines(path)? } else { Vec::new() };
+        let mut lines = private_file::options().create(true).append(true).open(path.join(LINES))?;
+        if fs::read(path.join(LINES))?.last().is_some_and(|last| *last != b'\n') {
+            // The process was killed while it wrote the last one.
+            lines.write_all(b"\n")?;
+        }
+        Ok((ResultsFolder { lines, path: path.to_path_buf(), _lock: lock }, found))
+    }
+
+    /// Adds a line that survives a loss of power.
+    pub(crate) fn add(&mut self, line: &TrialLine) -> Result<(), EvalError> {
+        let text = serde_json::to_string(line).map_err(std::io::Error::from)?;
+        self.lines.write_all(format!("{text}\n").as_bytes())?;
+        Ok(self.lines.sync_data()?)
+    }
+}
+
+/// Reads the results of a folder. Lines that cannot be read are left out: the process may have been killed.
+pub fn read_lines(folder: &Path) -> Result<Vec<TrialLine>, EvalError> {
+    let text = match private_file::read(&folder.join(LINES), MAX_BYTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let text = format!("{} has no results of `turnwright eval run`.", folder.display());
+            return Err(EvalError::unusable(text));
+        }
+        read => read?,
+    };
+    let lines: Vec<TrialLine> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    Ok(newest(lines))
+}
+
+/// Leaves out each line that a later one about the same trial replaces: an invalid trial is made again.
+fn newest(lines: Vec<TrialLine>) -> Vec<TrialLine> {
+    let mut kept: Vec<TrialLine> = Vec::with_capacity(lines.len());
+    for line in lines {
+        match kept.iter_mut().find(|known| known.is_same_trial(&line)) {
+            Some(known) => *known = line,
+            None => kept.push(line),
+        }
+    }
+    kept
+}
+
+/// A new folder for results in the folder of the tasks, named after the day. Git ignores it.
+pub fn new_folder(tasks: &Path, day: &str) -> Result<PathBuf, EvalError> {
+    let place = tasks.join(RESULTS);
+    private_file::create_folder(&place)?;
+    let ignoring = place.join(".gitignore");
+    if !ignoring.exists() {
+        private_file::write(&ignoring, b"*\n")?;
+    }
+    let mut names = (1..).map(|number| place.join(format!("{day}-{number}")));
+    let free = names.find(|path| !path.exists());
+    Ok(free.unwrap_or(place))
+}
+
+/// The newest folder of results in the folder of the tasks.
+pub fn newest_folder(tasks: &Path) -> Result<PathBuf, EvalError> {
+    let entries = fs::read_dir(tasks.join(RESULTS)).into_iter().flatten().flatten();
+    let dated = entries.filter_map(|entry| {
+        let lines = entry.path().join(LINES);
+        Some((fs::metadata(lines).ok()?.modified().ok()?, entry.path()))
+    });
+    match dated.max() {
+        Some((_, path)) => Ok(path),
+        None => {
+            let text = format!(
+                "{} has no results. Make some with `turnwright eval run`, or name a folder.",
+                tasks.display()
+            );
+            Err(EvalError::unusable(text))
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A trial of a task, with some numbers.
+    pub(crate) fn line(task: &str, model: &str, run: u32, outcome: Outcome) -> TrialLine {
+        TrialLine {
+            task: task.to_owned(),
+            task_hash: "t".to_owned(),
+            model: model.to_owned(),
+            served: vec![format!("{model}-served")],
+            set: Vec::new(),
+            settings: "s".to_owned(),
+            version: "0.1.0+1".to_owned(),
+            run,
+            outcome,
+            reason: String::new(),
+            stop: "end_turn".to_owned(),
+            seconds: 12.5,
+            counts: WorkCounts {
+                requests: 4,
+                input: 10_000,
+                cached: 8_000,
+                output: 500,
+                cost: Some(0.02),
+                ..WorkCounts::default()
+            },
+            session: None,
+        }
+    }
+
+    #[test]
+    fn lines_are_kept_and_a_broken_one_does_no_harm() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("results");
+        let (mut results, found) = ResultsFolder::open(&folder).unwrap();
+        assert!(found.is_empty());
+        assert!(ResultsFolder::open(&folder).is_err(), "another process writes to it");
+        results.add(&line("a", "m", 1, Outcome::Invalid)).unwrap();
+        drop(results);
+        let mut text = fs::read_to_string(folder.join(LINES)).unwrap();
+        text.push_str("{\"task\":");
+        fs::write(folder.join(LINES), text).unwrap();
+        let (mut results, found) = ResultsFolder::open(&folder).unwrap();
+        assert_eq!(found, [line("a", "m", 1, Outcome::Invalid)]);
+        results.add(&line("a", "m", 1, Outcome::Passed)).unwrap();
+        assert_eq!(read_lines(&folder).unwrap(), [line("a", "m", 1, Outcome::Passed)]);
+    }
+
+    #[test]
+    fn each_run_has_a_new_folder_which_git_ignores() {
+        let tasks = tempfile::tempdir().unwrap();
+        assert!(newest_folder(tasks.path()).is_err());
+        let first = new_folder(tasks.path(), "2026-11-29").unwrap();
+        assert!(first.ends_with(".results/2026-11-29-1"));
+        let (mut results, _) = ResultsFolder::open(&first).unwrap();
+        results.add(&line("a", "m", 1, Outcome::Passed)).unwrap();
+        assert!(new_folder(tasks.path(), "2026-11-29").unwrap().ends_with("2026-11-29-2"));
+        assert_eq!(newest_folder(tasks.path()).unwrap(), first);
+        let ignored = fs::read_to_string(tasks.path().join(".results/.gitignore")).unwrap();
+        assert_eq!(ignored, "*\n");
+    }
+}

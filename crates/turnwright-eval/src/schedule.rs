@@ -1,0 +1,331 @@
+//! Makes many trials: some at the same time, the first ones of all tasks and models before the second ones, within the
+//! limits of the run. What is in the folder of results is not made again.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use crate::EvalError;
+use crate::results::{Outcome, ResultsFolder, TrialLine};
+use crate::task::Task;
+use crate::tree::Start;
+use crate::trial::Trial;
+use crate::workplace::Workplace;
+use turnwright_types::error_text::as_sentence;
+
+/// The trials to make.
+#[derive(Debug)]
+pub struct RunPlan {
+    pub tasks: Vec<Task>,
+    pub models: Vec<String>,
+    /// The number of trials of each task with each model.
+    pub runs: u32,
+    /// The number of trials at the same time.
+    pub jobs: usize,
+    /// The folder for the results.
+    pub out: PathBuf,
+    /// US dollars of the whole run.
+    pub max_cost: Option<f64>,
+    /// The time for the whole run.
+    pub max_time: Option<Duration>,
+    pub keeps_trees: bool,
+}
+
+/// The reason why a run has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// All trials were made.
+    Complete,
+    Limit,
+    Stopped,
+}
+
+/// The trials of a run that are done, and those that are left.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// The trials of the whole run, and those of it that are done.
+    pub all: usize,
+    pub done: usize,
+    pub passed: usize,
+    pub failed: usize,
+    pub invalid: usize,
+    /// US dollars, as far as they are known.
+    pub cost: f64,
+    /// The trials that this process has made, and the time that it has taken.
+    made: usize,
+    elapsed: Duration,
+}
+
+impl Progress {
+    fn add(&mut self, line: &TrialLine) {
+        self.done += 1;
+        match line.outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::Failed => self.failed += 1,
+            Outcome::Invalid => self.invalid += 1,
+        }
+        self.cost += line.counts.cost.unwrap_or_default();
+    }
+
+    /// One line for people.
+    #[expect(clippy::cast_precision_loss, reason = "there are not that many trials")]
+    pub fn line(&self) -> String {
+        let Progress { all, done, passed, failed, invalid, cost, .. } = self;
+        let mut parts = vec![format!("{done} of {all}")];
+        let mut outcomes = vec![format!("{passed} passed"), format!("{failed} failed")];
+        if *invalid > 0 {
+            outcomes.push(format!("{invalid} invalid"));
+        }
+        parts.push(outcomes.join(", "));
+        if *cost > 0.0 {
+            let total = cost / *done as f64 * *all as f64;
+            parts.push(format!("${cost:.2} so far, about ${total:.2} in all"));
+        }
+        if let Some(left) = self.time_left() {
+            parts.push(format!("{} left", short_time(left)));
+        }
+        parts.join(" · ")
+    }
+
+    /// The time that the rest takes if it goes on like this.
+    #[expect(clippy::cast_precision_loss, reason = "there are not that many trials")]
+    fn time_left(&self) -> Option<Duration> {
+        let left = self.all.saturating_sub(self.done);
+        let factor = left as f64 / self.made as f64;
+        (self.made > 0 && left > 0).then(|| self.elapsed.mul_f64(factor))
+    }
+}
+
+/// A time to be read at a glance: `40 s`, `41 min`, `2 h 5 min`.
+pub(crate) fn short_time(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..100 => format!("{seconds} s"),
+        seconds @ ..6_000 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+    }
+}
+
+/// The place of a trial in the plan: its task, its model and its number from 1.
+type Place = (usize, usize, u32);
+
+/// Makes the trials that are missing. `report` is told after each, and before the first.
+///
+/// # Errors
+/// If the tasks, the machine or a model cannot be used. What is finished is kept.
+pub async fn run(
+    plan: &RunPlan,
+    workplace: &Workplace,
+    report: &mut dyn FnMut(&Progress, Option<&TrialLine>),
+) -> Result<RunEnd, EvalError> {
+    let (results, found) = ResultsFolder::open(&plan.out)?;
+    let starts = prepare(plan, workplace).await?;
+    let mut schedule = Schedule::new(plan, workplace, &starts, results, &found);
+    report(&schedule.progress, None);
+    let ended = schedule.make_all(report).await;
+    ended.map_err(|error| with_what_is_kept(error, &schedule.progress, &plan.out))
+}
+
+/// Makes the repositories with the starts of all tasks, so that a task that cannot be used costs no trial.
+async fn prepare<'a>(
+    plan: &'a RunPlan,
+    workplace: &Workplace,
+) -> Result<Vec<Start<'a>>, EvalError> {
+    let place = plan.out.join(".starts");
+    let mut starts = Vec::new();
+    for task in &plan.tasks {
+        starts.push(Start::prepare(task, &place, workplace).await?);
+    }
+    Ok(starts)
+}
+
+/// The trials that are left, and what came of the others.
+struct Schedule<'a> {
+    plan: &'a RunPlan,
+    workplace: &'a Workplace,
+    starts: &'a [Start<'a>],
+    results: ResultsFolder,
+    waiting: VecDeque<Place>,
+    progress: Progress,
+    begun: Instant,
+    /// Why no more trials are started.
+    fault: Option<EvalError>,
+}
+
+impl<'a> Schedule<'a> {
+    fn new(
+        plan: &'a RunPlan,
+        workplace: &'a Workplace,
+        starts: &'a [Start<'a>],
+        results: ResultsFolder,
+        found: &[TrialLine],
+    ) -> Schedule<'a> {
+        let all = order(plan.tasks.len(), plan.models.len(), plan.runs);
+        let progress = Progress { all: all.len(), ..Progress::default() };
+        let waiting = VecDeque::new();
+        let begun = Instant::now();
+        let fault = None;
+        let mut schedule =
+            Schedule { plan, workplace, starts, results, waiting, progress, begun, fault };
+        for place in all {
+            let (task, model, run) = place;
+            let trial =
+                Trial { start: &starts[task], model: &plan.models[model], run, kept: None };
+            let blank = trial.blank_line(workplace);
+            let made = found.iter().find(|line| line.is_same_trial(&blank));
+            match made.filter(|line| line.outcome != Outcome::Invalid) {
+                Some(line) => schedule.progress.add(line),
+                None => schedule.waiting.push_back(place),
+            }
+        }
+        schedule
+    }
+
+    /// Makes a trial, and returns its place with its line.
+    fn make(
+        &self,
+        place: Place,
+    ) -> impl Future<Output = (Place, Result<TrialLine, EvalError>)> + use<'a> {
+        let (task, model, run) = place;
+        let start = &self.starts[task];
+        let name = format!("{}-{}-{run}", start.task.name, model + 1);
+        let kept = self.plan.keeps_trees.then(|| self.results.path.join("trees").join(name));
+        let model = self.plan.models[model].as_str();
+        let workplace = self.workplace;
+        async move {
+            let trial = Trial { start, model, run, kept: kept.as_deref() };
+            (place, trial.make(workplace).await)
+        }
+    }
+
+    async fn make_all(
+        &mut self,
+        report: &mut dyn FnMut(&Progress, Option<&TrialLine>),
+    ) -> Result<RunEnd, EvalError> {
+        let mut running = FuturesUnordered::new();
+        loop {
+            while running.len() < self.plan.jobs
+                && self.may_start()
+                && let Some(place) = self.waiting.pop_front()
+            {
+                running.push(self.make(place));
+            }
+            let Some((place, result)) = running.next().await else { break };
+            match result {
+                Ok(line) => self.take(&line, report),
+                Err(EvalError::Stopped) => self.waiting.push_front(place),
+                Err(error) => {
+                    self.waiting.push_front(place);
+                    self.fault.get_or_insert(error);
+                }
+            }
+        }
+        match self.fault.take() {
+            Some(error) => Err(error),
+            None if self.waiting.is_empty() => Ok(RunEnd::Complete),
+            None if self.workplace.stop.is_cancelled() => Ok(RunEnd::Stopped),
+            None => Ok(RunEnd::Limit),
+        }
+    }
+
+    fn may_start(&self) -> bool {
+        let is_too_dear = self.plan.max_cost.is_some_and(|most| self.progress.cost >= most);
+        let is_too_late = self.plan.max_time.is_some_and(|most| self.begun.elapsed() >= most);
+        self.fault.is_none() && !is_too_dear && !is_too_late && !self.workplace.stop.is_cancelled()
+    }
+
+    fn take(&mut self, line: &TrialLine, report: &mut dyn FnMut(&Progress, Option<&TrialLine>)) {
+        if let Err(error) = self.results.add(line) {
+            self.fault.get_or_insert(error);
+            return;
+        }
+        self.progress.made += 1;
+        self.progress.elapsed = self.begun.elapsed();
+        self.progress.add(line);
+        report(&self.progress, Some(line));
+    }
+}
+
+/// All trials of a plan. An early stop compares fairly, as each round has all tasks and models.
+fn order(tasks: usize, models: usize, runs: u32) -> Vec<Place> {
+    let rounds = 1..=runs;
+    rounds
+        .flat_map(|run| (0..tasks).map(move |task| (run, task)))
+        .flat_map(|(run, task)| (0..models).map(move |model| (task, model, run)))
+        .collect()
+}
+
+/// Says what is kept, besides what went wrong.
+fn with_what_is_kept(error: EvalError, progress: &Progress, out: &Path) -> EvalError {
+    let Progress { done, all, .. } = progress;
+    let place = out.display();
+    if error.is_full_disk() {
+        return EvalError::unusable(format!(
+            "The disk of {place} is full. {done} of {all} trials are kept; free some space and run the same \
+             command with --out {place} again."
+        ));
+    }
+    match error {
+        EvalError::Unusable(why) => EvalError::unusable(format!(
+            "{} {done} of {all} trials are kept in {place}; correct it and run the same command with --out {place}.",
+            as_sentence(why)
+        )),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::line;
+
+    #[test]
+    fn each_round_has_all_tasks_and_models() {
+        let expected = [
+            (0, 0, 1),
+            (0, 1, 1),
+            (1, 0, 1),
+            (1, 1, 1),
+            (0, 0, 2),
+            (0, 1, 2),
+            (1, 0, 2),
+            (1, 1, 2),
+        ];
+        assert_eq!(order(2, 2, 2), expected);
+    }
+
+    #[test]
+    fn progress_says_what_is_left_and_what_it_costs() {
+        let mut progress = Progress { all: 8, ..Progress::default() };
+        assert_eq!(progress.line(), "0 of 8 · 0 passed, 0 failed");
+        for outcome in [Outcome::Passed, Outcome::Failed, Outcome::Passed, Outcome::Invalid] {
+            progress.add(&line("a", "m", 1, outcome));
+        }
+        progress.made = 4;
+        progress.elapsed = Duration::from_secs(600);
+        let expected = "4 of 8 · 2 passed, 1 failed, 1 invalid · $0.08 so far, about $0.16 in all · 10 min left";
+        assert_eq!(progress.line(), expected);
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (seconds, expected) in
+            [(0, "0 s"), (99, "99 s"), (100, "2 min"), (2_460, "41 min"), (7_500, "2 h 5 min")]
+        {
+            assert_eq!(short_time(Duration::from_secs(seconds)), expected);
+        }
+    }
+
+    #[test]
+    fn a_full_disk_and_an_unknown_model_say_what_is_kept() {
+        let progress = Progress { all: 40, done: 17, ..Progress::default() };
+        let full = EvalError::Io(std::io::ErrorKind::StorageFull.into());
+        let text = with_what_is_kept(full, &progress, "out".as_ref()).to_string();
+        assert!(text.starts_with("The disk of out is full. 17 of 40 trials are kept; "), "{text}");
+        let unknown = EvalError::unusable("There is no model \"x\"");
+        let text = with_what_is_kept(unknown, &progress, "out".as_ref()).to_string();
+        assert!(text.starts_with("There is no model \"x\". 17 of 40 trials are kept in out; "), "{text}");
+    }
+}

@@ -1,0 +1,190 @@
+//! The results as a table for a terminal, and how numbers are written for people.
+
+use std::time::Duration;
+
+use unicode_width::UnicodeWidthStr;
+
+use crate::schedule::short_time;
+use crate::summary::{Cell, Column, Summary};
+use turnwright_types::effect::escape_hidden_line;
+
+/// Stands for what is not known.
+pub(crate) const UNKNOWN: &str = "–";
+
+/// The results as text. The last lines are a sentence for each column, or what the comparison tells.
+pub fn text(summary: &Summary) -> String {
+    let mut rows = vec![heading(summary)];
+    for task in &summary.tasks {
+        let cells = summary.columns.iter().map(|column| tally(column.cells.get(task)));
+        rows.push(row(task, cells));
+    }
+    rows.push(Vec::new());
+    for (name, value) in MEASURES {
+        rows.push(row(name, summary.columns.iter().map(value)));
+    }
+    let mut text = aligned(&rows);
+    text.push('\n');
+    for column in &summary.columns {
+        text.push_str(&escape_hidden_line(&format!("{}: {}", column.name, column.sentence())));
+        text.push_str(&served_note(column));
+        text.push('\n');
+    }
+    for comparison in &summary.comparisons {
+        text.push_str(&format!("\n{}\n", escape_hidden_line(&comparison.verdict)));
+        if !comparison.left_out.is_empty() {
+            let names = comparison.left_out.join(", ");
+            let line = format!("Not compared, because they are not the same on both sides: {names}.");
+            text.push_str(&format!("{}\n", escape_hidden_line(&line)));
+        }
+    }
+    text
+}
+
+/// A measure of a column, as it is shown.
+type Measure = (&'static str, fn(&Column) -> String);
+
+/// The measures of each column besides its tasks.
+const MEASURES: [Measure; 11] = [
+    ("passed", |column| format!("{}/{}", column.passed, column.trials)),
+    ("rate", |column| percent(column.rate)),
+    ("interval", |column| interval(column.interval)),
+    ("mean of tasks", |column| percent(column.mean_of_tasks)),
+    ("invalid", |column| column.invalid.to_string()),
+    ("input tokens, median", |column| count(column.medians.input)),
+    ("of them cached", |column| count(column.medians.cached)),
+    ("output tokens, median", |column| count(column.medians.output)),
+    ("cost, median", |column| money(column.medians.cost)),
+    ("time, median", |column| seconds(column.medians.seconds)),
+    ("requests, median", |column| count(column.medians.requests)),
+];
+
+fn heading(summary: &Summary) -> Vec<String> {
+    row("", summary.columns.iter().map(|column| column.name.clone()))
+}
+
+fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
+    let cells = [name.to_owned()].into_iter().chain(cells);
+    cells.map(|cell| escape_hidden_line(&cell)).collect()
+}
+
+/// Tells the model that the server named, if it is another one.
+fn served_note(column: &Column) -> String {
+    let others: Vec<_> =
+        column.served.iter().filter(|served| !column.model.ends_with(served.as_str())).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> = others.iter().map(|name| escape_hidden_line(name)).collect();
+    format!("; the server named it {}", names.join(", "))
+}
+
+/// `4/5`, with the invalid ones if there are any.
+fn tally(cell: Option<&Cell>) -> String {
+    match cell {
+        None => UNKNOWN.to_owned(),
+        Some(Cell { passed, trials, invalid: 0, .. }) => format!("{passed}/{trials}"),
+        Some(Cell { passed, trials, invalid, .. }) => {
+            format!("{passed}/{trials} ({invalid} invalid)")
+        }
+    }
+}
+
+pub(crate) fn percent(rate: Option<f64>) -> String {
+    rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{:.0} %", rate * 100.0))
+}
+
+pub(crate) fn interval(rates: Option<(f64, f64)>) -> String {
+    rates.map_or_else(
+        || UNKNOWN.to_owned(),
+        |(low, high)| format!("{:.0}–{:.0} %", low * 100.0, high * 100.0),
+    )
+}
+
+/// A count with at most three digits: `950`, `12.3 k`, `1.24 M`.
+pub(crate) fn count(value: Option<f64>) -> String {
+    match value {
+        None => UNKNOWN.to_owned(),
+        Some(value) if value < 999.5 => format!("{value:.0}"),
+        Some(value) if value < 99_950.0 => format!("{:.1} k", value / 1e3),
+        Some(value) if value < 999_500.0 => format!("{:.0} k", value / 1e3),
+        Some(value) => format!("{:.2} M", value / 1e6),
+    }
+}
+
+/// US dollars; small amounts with more digits.
+pub(crate) fn money(value: Option<f64>) -> String {
+    match value {
+        None => UNKNOWN.to_owned(),
+        Some(value) if value < 0.1 => format!("${value:.4}"),
+        Some(value) => format!("${value:.2}"),
+    }
+}
+
+pub(crate) fn seconds(value: Option<f64>) -> String {
+    match value {
+        None => UNKNOWN.to_owned(),
+        Some(value) => short_time(Duration::from_secs_f64(value.max(0.0))),
+    }
+}
+
+/// Lays out rows: the first column is on the left, and the others, which are numbers, on the right.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let mut widths = vec![0; count];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.width().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (index, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padding = " ".repeat(width - cell.width());
+            if index == 0 {
+                line.push_str(&format!("{cell}{padding}"));
+            } else {
+                line.push_str(&format!("  {padding}{cell}"));
+            }
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::Outcome;
+    use crate::results::tests::line;
+
+    #[test]
+    fn numbers_are_on_the_right_and_names_on_the_left() {
+        let lines = [
+            line("修复", "m", 1, Outcome::Passed),
+            line("修复", "m", 2, Outcome::Failed),
+            line("rename", "other", 1, Outcome::Invalid),
+        ];
+        let found = text(&Summary::of(&lines));
+        assert!(found.lines().any(|line| line.starts_with("修复  ") && line.ends_with("–")), "{found}");
+        assert!(found.lines().any(|line| line.ends_with("0/0 (1 invalid)")), "{found}");
+        assert!(found.ends_with("other: no trial counts; the server named it other-served\n"), "{found}");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (950.0, "950"),
+            (12_345.0, "12.3 k"),
+            (123_456.0, "123 k"),
+            (1_240_000.0, "1.24 M"),
+        ] {
+            assert_eq!(count(Some(value)), expected);
+        }
+        assert_eq!([money(Some(0.0123)), money(Some(2.5)), money(None)], ["$0.0123", "$2.50", "–"]);
+        assert_eq!([percent(Some(0.6)), interval(Some((0.231, 0.88)))], ["60 %", "23–88 %"]);
+        assert_eq!([seconds(Some(40.2)), seconds(None)], ["40 s", "–"]);
+    }
+}

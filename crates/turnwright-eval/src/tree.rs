@@ -1,0 +1,198 @@
+//! The files that a trial starts from. A repository for each task holds the start and what came before it, and nothing
+//! after it. Each trial has a clone without a remote. No git runs in a tree after the agent was there: it could have
+//! changed the settings and hooks of the repository.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::EvalError;
+use crate::copies::{copy_all, copy_into, files_below, remove};
+use crate::task::{CHECK_FILES, Task};
+use crate::workplace::Workplace;
+use turnwright_workspace::temp_folder::temp_place;
+
+/// The branch of the start.
+const BRANCH: &str = "main";
+
+/// The repository with the start of a task, and the task.
+pub(crate) struct Start<'a> {
+    pub(crate) task: &'a Task,
+    repository: PathBuf,
+}
+
+impl<'a> Start<'a> {
+    /// Makes the repository in `place`, unless it is there.
+    pub(crate) async fn prepare(
+        task: &'a Task,
+        place: &Path,
+        workplace: &Workplace,
+    ) -> Result<Start<'a>, EvalError> {
+        let name = format!("{}-{}", task.name, task.hash);
+        let start = Start { task, repository: place.join(format!("{name}.git")) };
+        if start.repository.is_dir() {
+            return Ok(start);
+        }
+        fs::create_dir_all(place)?;
+        let new = place.join(format!("{name}.new"));
+        remove(&new)?;
+        let words = ["init", "--quiet", "--bare", "--initial-branch", BRANCH];
+        workplace.git(place, with_paths(&words, &[&new])).await?;
+        match (&task.definition.start.commit, task.start_files()) {
+            (Some(commit), _) => take_commit(task, commit, &new, workplace).await?,
+            (None, Some(files)) => commit_files(&files, &new, workplace).await?,
+            (None, None) => {}
+        }
+        fs::rename(&new, &start.repository)?;
+        Ok(start)
+    }
+
+    /// Makes the tree as it is before the work. The patch of the solution is applied if it is given.
+    pub(crate) async fn make_tree(
+        &self,
+        tree: &Path,
+        solution: Option<&Path>,
+        workplace: &Workplace,
+    ) -> Result<(), EvalError> {
+        // A sandbox hides the temporary files of others.
+        let is_hidden = self.repository.starts_with(temp_place());
+        let sharing = if is_hidden { "--no-hardlinks" } else { "--shared" };
+        let words = [
+            "clone",
+            "--quiet",
+            sharing,
+            "--branch",
+            BRANCH,
+            "--config",
+            "user.name=turnwright",
+            "--config",
+            "user.email=eval@localhost",
+        ];
+        let above = tree.parent().unwrap_or(tree);
+        workplace.git(above, with_paths(&words, &[&self.repository, tree])).await?;
+        workplace.git(tree, with_paths(&["remote", "remove", "origin"], &[])).await?;
+        let patches = [self.task.start_patch(), solution.map(Path::to_path_buf)];
+        for patch in patches.into_iter().flatten() {
+            apply_patch(&patch, tree, workplace).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts back what the check relies on: the files of `restore` as they were at the start, and those that are there
+    /// only for the check. `spare` is a place for another tree.
+    pub(crate) async fn put_back(
+        &self,
+        tree: &Path,
+        spare: &Path,
+        workplace: &Workplace,
+    ) -> Result<(), EvalError> {
+        let restored = &self.task.restored;
+        if !restored.is_empty() {
+            remove(spare)?;
+            self.make_tree(spare, None, workplace).await?;
+            for path in files_below(tree)?.iter().filter(|path| restored.is_match(path)) {
+                remove(&tree.join(path))?;
+            }
+            for path in files_below(spare)?.iter().filter(|path| restored.is_match(path)) {
+                copy_into(spare, tree, path)?;
+            }
+        }
+        let own = self.task.folder.join(CHECK_FILES);
+        if own.is_dir() {
+            copy_all(&own, tree)?;
+        }
+        Ok(())
+    }
+}
+
+/// Applies a patch of `git diff` to the files of a tree. An empty one changes nothing.
+pub(crate) async fn apply_patch(
+    patch: &Path,
+    tree: &Path,
+    workplace: &Workplace,
+) -> Result<(), EvalError> {
+    if fs::metadata(patch)?.len() == 0 {
+        return Ok(());
+    }
+    let words = ["apply", "--whitespace=nowarn"];
+    workplace.git(tree, with_paths(&words, &[patch])).await.map(drop)
+}
+
+/// Copies a commit with its history into the repository.
+async fn take_commit(
+    task: &Task,
+    commit: &str,
+    repository: &Path,
+    workplace: &Workplace,
+) -> Result<(), EvalError> {
+    let project = &workplace.project;
+    let id = resolve_commit(commit, workplace).await.map_err(|error| match error {
+        EvalError::Unusable(_) => EvalError::unusable(format!(
+            "Commit {commit} of {} is gone from this repository. Fetch it, or make the task again.",
+            task.name
+        )),
+        other => other,
+    })?;
+    let objects = git_place("objects", project, workplace).await?;
+    let alternates = repository.join("objects/info/alternates");
+    turnwright_types::private_file::write(&alternates, format!("{objects}\n").as_bytes())?;
+    let shallow = PathBuf::from(git_place("shallow", project, workplace).await?);
+    if shallow.is_file() {
+        fs::copy(shallow, repository.join("shallow"))?;
+    }
+    let branch = format!("refs/heads/{BRANCH}");
+    let in_place = with_paths(&["--git-dir=.", "update-ref", &branch, &id], &[]);
+    workplace.git(repository, in_place).await?;
+    // Packs all that the commit needs, and nothing else.
+    let words = ["--git-dir=.", "repack", "-a", "-d", "--quiet"];
+    workplace.git(repository, with_paths(&words, &[])).await?;
+    Ok(remove(&alternates)?)
+}
+
+/// The full id of a commit of the project.
+pub(crate) async fn resolve_commit(
+    commit: &str,
+    workplace: &Workplace,
+) -> Result<String, EvalError> {
+    let wanted = format!("{commit}^{{commit}}");
+    let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted];
+    let id = workplace.git(&workplace.project, with_paths(&words, &[])).await?;
+    Ok(id.trim().to_owned())
+}
+
+/// A place in the repository of a folder.
+async fn git_place(
+    name: &str,
+    folder: &Path,
+    workplace: &Workplace,
+) -> Result<String, EvalError> {
+    let words = ["rev-parse", "--path-format=absolute", "--git-path", name];
+    let path = workplace.git(folder, with_paths(&words, &[])).await?;
+    Ok(path.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// Makes the files of a folder the only commit of a repository.
+async fn commit_files(
+    files: &Path,
+    repository: &Path,
+    workplace: &Workplace,
+) -> Result<(), EvalError> {
+    let mut place = OsString::from("--git-dir=");
+    place.push(repository);
+    for words in [
+        &["add", "--all", "--force", "."][..],
+        &["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"],
+    ] {
+        let mut all = vec![place.clone(), "--work-tree=.".into()];
+        all.extend(with_paths(words, &[]));
+        workplace.git(files, all).await?;
+    }
+    // The clone of a bare repository needs none.
+    Ok(remove(&repository.join("index"))?)
+}
+
+/// The words of a command line of git, of which paths are the last.
+pub(crate) fn with_paths(words: &[&str], paths: &[&Path]) -> Vec<OsString> {
+    let words = words.iter().map(OsString::from);
+    words.chain(paths.iter().map(OsString::from)).collect()
+}

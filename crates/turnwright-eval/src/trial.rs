@@ -1,0 +1,396 @@
+//! One trial, from the fresh tree to the verdict. What the agent's exit means follows Harbor's policy: a fault of the
+//! machine or of the model's server says nothing about the agent, while a crash, a limit or a refusal is its result.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+
+use crate::EvalError;
+use crate::copies::{copy_all, remove};
+use crate::home::TrialHome;
+use crate::process::{Finished, Program, ProgramEnd};
+use crate::results::{Outcome, TrialLine};
+use crate::task::Task;
+use crate::tree::Start;
+use crate::workplace::Workplace;
+use turnwright_store::Store;
+use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
+use turnwright_types::text;
+
+/// The waits before a trial is made again after a fault of the model's server.
+const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
+/// The agent ends its turn by itself within this time after the limit.
+const TURN_END: Duration = Duration::from_secs(90);
+const SETUP_TIME: Duration = Duration::from_secs(10 * 60);
+/// The exit status of `turnwright sandbox` if it could not start the command.
+const NOT_STARTED: i32 = 125;
+/// The beginning of the reason if a check has not ended in time.
+pub(crate) const LATE_CHECK: &str = "the check did not end";
+const MAX_REASON_CHARS: usize = 200;
+
+/// A trial to make.
+pub(crate) struct Trial<'a> {
+    pub(crate) start: &'a Start<'a>,
+    pub(crate) model: &'a str,
+    /// Its number, from 1.
+    pub(crate) run: u32,
+    /// Where its tree and sessions are kept, if they are.
+    pub(crate) kept: Option<&'a Path>,
+}
+
+/// The meaning of the end of the agent's process.
+#[derive(Debug, PartialEq)]
+enum AgentEnd {
+    /// The check decides. The text names a limit or a fault of the model, or is empty.
+    Judge(String),
+    /// The agent has failed.
+    Failed(String),
+    /// The server has failed, perhaps only for a while.
+    Retry(String),
+    /// No other trial with this model would do better.
+    Unusable(String),
+}
+
+/// The last line of `run --json`.
+#[derive(Debug, Default, PartialEq)]
+struct LastAnswer {
+    stop: String,
+    /// The kind of the error.
+    kind: String,
+    message: String,
+}
+
+impl Trial<'_> {
+    /// Makes the trial, again if the model's server fails.
+    ///
+    /// # Errors
+    /// If the user stops it, the machine cannot make it, or the model cannot be used.
+    pub(crate) async fn make(&self, workplace: &Workplace) -> Result<TrialLine, EvalError> {
+        let mut cost = None::<f64>;
+        let mut waits = WAITS.iter();
+        loop {
+            let mut line = self.attempt(workplace).await?;
+            if let Some(spent) = line.counts.cost {
+                *cost.get_or_insert_default() += spent;
+            }
+            line.counts.cost = cost;
+            let wait = (line.outcome == Outcome::Invalid).then(|| waits.next()).flatten();
+            let Some(wait) = wait else { return Ok(line) };
+            tokio::select! {
+                () = tokio::time::sleep(*wait) => {}
+                () = workplace.stop.cancelled() => return Err(EvalError::Stopped),
+            }
+        }
+    }
+
+    /// The line of this trial before anything of it is known.
+    pub(crate) fn blank_line(&self, workplace: &Workplace) -> TrialLine {
+        let task = self.task();
+        TrialLine {
+            task: task.name.clone(),
+            task_hash: task.hash.clone(),
+            model: self.model.to_owned(),
+            served: Vec::new(),
+            set: workplace.changed.clone(),
+            settings: workplace.settings_hash(),
+            version: workplace.version.clone(),
+            run: self.run,
+            outcome: Outcome::Invalid,
+            reason: String::new(),
+            stop: String::new(),
+            seconds: 0.0,
+            counts: WorkCounts::default(),
+            session: None,
+        }
+    }
+
+    fn task(&self) -> &Task {
+        self.start.task
+    }
+
+    async fn attempt(&self, workplace: &Workplace) -> Result<TrialLine, EvalError> {
+        let home = TrialHome::create(workplace)?;
+        let tree = home.tree();
+        self.start.make_tree(&tree, None, workplace).await?;
+        let mut line = self.blank_line(workplace);
+        if let Some(fault) = set_up(self.task(), &home, workplace).await? {
+            line.reason = clipped(&format!("setup: {fault}"));
+            return Ok(line);
+        }
+        let begun = Instant::now();
+        let (answer, end) = self.work(&home, workplace).await?;
+        line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+        line.stop = answer.stop;
+        read_numbers(&home, &mut line)?;
+        if let Some(place) = self.kept {
+            keep(&home, place)?;
+        }
+        match end {
+            AgentEnd::Judge(reason) => {
+                let verdict = judge(self.start, &home, workplace).await?;
+                line.outcome = if verdict.is_none() { Outcome::Passed } else { Outcome::Failed };
+                let mut reasons = vec![reason];
+                reasons.extend(verdict);
+                reasons.retain(|why| !why.is_empty());
+                line.reason = clipped(&reasons.join("; "));
+            }
+            AgentEnd::Failed(why) => {
+                line.outcome = Outcome::Failed;
+                line.reason = clipped(&format!("agent: {why}"));
+            }
+            AgentEnd::Retry(why) => line.reason = clipped(&why),
+            AgentEnd::Unusable(why) => return Err(EvalError::unusable(why)),
+        }
+        Ok(line)
+    }
+
+    /// Has the agent work on the prompts, one process each.
+    async fn work(
+        &self,
+        home: &TrialHome,
+        workplace: &Workplace,
+    ) -> Result<(LastAnswer, AgentEnd), EvalError> {
+        let begun = Instant::now();
+        let mut ended = (LastAnswer::default(), AgentEnd::Judge(String::new()));
+        for (index, prompt) in self.task().prompts.iter().enumerate() {
+            let left = self.task().time.saturating_sub(begun.elapsed());
+            if left < Duration::from_secs(1) {
+                ended.1 = AgentEnd::Judge("limit: time".to_owned());
+                break;
+            }
+            let program = Program {
+                words: self.command_line(index > 0, left, workplace),
+                folder: home.tree(),
+                environment: home.agent_environment(workplace),
+                input: prompt.clone().into_bytes(),
+                time: left + TURN_END,
+            };
+            let finished = workplace.run(program).await?;
+            let answer = last_answer(&finished.stdout);
+            let end = meaning(&finished, &answer);
+            let goes_on = finished.is_success();
+            ended = (answer, end);
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(ended)
+    }
+
+    fn command_line(&self, goes_on: bool, left: Duration, workplace: &Workplace) -> Vec<OsString> {
+        let definition = &self.task().definition;
+        let mut words: Vec<OsString> = vec![workplace.agent.clone().into()];
+        words.extend(["run", "--no-input", "--json"].map(OsString::from));
+        let time = format!("{}s", left.as_secs().max(1));
+        for (flag, text) in [
+            ("--mode", definition.run.mode.as_str()),
+            ("--model", self.model),
+            ("--max-time", time.as_str()),
+        ] {
+            words.extend([flag, text].map(OsString::from));
+        }
+        let limits = &definition.limits;
+        if let Some(cost) = limits.cost {
+            words.extend(["--max-cost".into(), OsString::from(cost.to_string())]);
+        }
+        let tokens = limits.tokens.map(|most| format!("turn_tokens={most}"));
+        let requests = limits.requests.map(|most| format!("max_turn_requests={most}"));
+        for budget in [tokens, requests].into_iter().flatten() {
+            words.extend(["--budget".into(), OsString::from(budget)]);
+        }
+        words.extend(workplace.flags.iter().cloned());
+        if goes_on {
+            words.extend(["--session", "last"].map(OsString::from));
+        }
+        words.push("-".into());
+        words
+    }
+}
+
+/// Runs the setup of a task. Returns why it has failed.
+pub(crate) async fn set_up(
+    task: &Task,
+    home: &TrialHome,
+    workplace: &Workplace,
+) -> Result<Option<String>, EvalError> {
+    let Some(setup) = &task.definition.start.setup else { return Ok(None) };
+    let finished = run_in_sandbox(setup, task, SETUP_TIME, home, workplace).await?;
+    Ok((!finished.is_success()).then(|| finished.last_words().to_owned()))
+}
+
+/// Puts back the files of the check and runs it. Returns why it has failed.
+pub(crate) async fn judge(
+    start: &Start<'_>,
+    home: &TrialHome,
+    workplace: &Workplace,
+) -> Result<Option<String>, EvalError> {
+    let put_back = start.put_back(&home.tree(), &home.second_tree(), workplace).await;
+    match put_back {
+        Err(EvalError::Io(error)) if error.kind() != ErrorKind::StorageFull => {
+            return Ok(Some(format!("the files of the check cannot be put back: {error}")));
+        }
+        other => other?,
+    }
+    let check = &start.task.definition.check;
+    let finished = run_in_sandbox(&check.command, start.task, check.time(), home, workplace).await?;
+    Ok(match finished.end {
+        ProgramEnd::Exited(Some(0)) => None,
+        ProgramEnd::TimedOut => {
+            Some(format!("{LATE_CHECK} within {} s", check.time().as_secs()))
+        }
+        ProgramEnd::Exited(Some(code)) => {
+            Some(format!("check: exit {code}: {}", finished.last_words()))
+        }
+        ProgramEnd::Exited(None) | ProgramEnd::Stopped => Some("check: ended by a signal".to_owned()),
+    })
+}
+
+/// Runs a command of a task in its tree, in the sandbox where there is one.
+async fn run_in_sandbox(
+    command: &str,
+    task: &Task,
+    time: Duration,
+    home: &TrialHome,
+    workplace: &Workplace,
+) -> Result<Finished, EvalError> {
+    let mut words: Vec<OsString> = Vec::new();
+    if cfg!(unix) {
+        words.extend([workplace.own_program.clone().into(), "sandbox".into()]);
+        if task.definition.run.network {
+            words.push("--network".into());
+        }
+        words.push("--".into());
+    }
+    words.extend(["sh", "-c", command].map(OsString::from));
+    let environment = home.environment(workplace);
+    let program = Program { words, folder: home.tree(), environment, input: Vec::new(), time };
+    let finished = workplace.run(program).await?;
+    let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));
+    if cfg!(unix) && finished.end == ProgramEnd::Exited(Some(NOT_STARTED)) && is_ours {
+        let why = finished.last_words();
+        return Err(EvalError::unusable(format!(
+            "The commands of {} cannot run in the sandbox: {why}. `turnwright doctor` says more.",
+            task.name
+        )));
+    }
+    Ok(finished)
+}
+
+/// Reads what the agent has stored of its work.
+fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError> {
+    let store = Store::new(&home.state());
+    if !store.exists() {
+        return Ok(());
+    }
+    let weeks = store.read_blocking(|connection| weeks_of_work(connection, SystemTime::UNIX_EPOCH))?;
+    for week in weeks {
+        line.counts.add(&week.counts);
+        line.served.extend(week.served);
+    }
+    line.served.sort();
+    line.served.dedup();
+    line.session = store.read_blocking(first_session)?;
+    Ok(())
+}
+
+/// Copies the tree and the stored sessions of a trial.
+fn keep(home: &TrialHome, place: &Path) -> Result<(), EvalError> {
+    for (from, name) in [(home.tree(), "work"), (home.state(), "state")] {
+        if from.is_dir() {
+            let to = place.join(name);
+            remove(&to)?;
+            fs::create_dir_all(&to)?;
+            copy_all(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
+/// Finds the answer of the prompt in the lines of `run --json`.
+fn last_answer(stdout: &str) -> LastAnswer {
+    let mut lines = stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let Some(line) = lines.find(|line| line["id"] == "prompt") else {
+        return LastAnswer::default();
+    };
+    LastAnswer {
+        stop: line["result"]["stopReason"].as_str().unwrap_or_default().to_owned(),
+        kind: line["error"]["data"]["kind"].as_str().unwrap_or_default().to_owned(),
+        message: line["error"]["message"].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+fn meaning(finished: &Finished, answer: &LastAnswer) -> AgentEnd {
+    let message =
+        if answer.message.is_empty() { finished.last_words() } else { answer.message.as_str() };
+    let ProgramEnd::Exited(code) = finished.end else {
+        return AgentEnd::Judge("limit: time".to_owned());
+    };
+    match (code, answer.kind.as_str()) {
+        (Some(0), _) => AgentEnd::Judge(String::new()),
+        (Some(4), _) => AgentEnd::Judge("refused".to_owned()),
+        (Some(5), _) => AgentEnd::Judge("limit: tokens".to_owned()),
+        (Some(6), _) => AgentEnd::Judge("limit".to_owned()),
+        (Some(2), _) | (Some(3), "quota") => AgentEnd::Unusable(message.to_owned()),
+        (Some(3), "rate_limit" | "unavailable" | "network") => {
+            AgentEnd::Retry(format!("{}: {message}", answer.kind))
+        }
+        // The answer of the model could not be used.
+        (Some(3), kind) => AgentEnd::Judge(format!("model: {kind}")),
+        (Some(code), _) => AgentEnd::Failed(format!("exit {code}: {message}")),
+        (None, _) => AgentEnd::Failed(format!("ended by a signal: {message}")),
+    }
+}
+
+fn clipped(reason: &str) -> String {
+    text::clip(text::one_line(reason), MAX_REASON_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finished(end: ProgramEnd, stderr: &str) -> Finished {
+        Finished { end, stdout: String::new(), stderr: stderr.to_owned() }
+    }
+
+    #[test]
+    fn only_faults_of_the_server_are_tried_again() {
+        for (code, kind, expected) in [
+            (0, "", AgentEnd::Judge(String::new())),
+            (1, "internal", AgentEnd::Failed("exit 1: why".to_owned())),
+            (2, "model_not_found", AgentEnd::Unusable("why".to_owned())),
+            (2, "auth", AgentEnd::Unusable("why".to_owned())),
+            (3, "quota", AgentEnd::Unusable("why".to_owned())),
+            (3, "rate_limit", AgentEnd::Retry("rate_limit: why".to_owned())),
+            (3, "unavailable", AgentEnd::Retry("unavailable: why".to_owned())),
+            (3, "network", AgentEnd::Retry("network: why".to_owned())),
+            (3, "overflow", AgentEnd::Judge("model: overflow".to_owned())),
+            (4, "", AgentEnd::Judge("refused".to_owned())),
+            (5, "", AgentEnd::Judge("limit: tokens".to_owned())),
+            (6, "", AgentEnd::Judge("limit".to_owned())),
+            (101, "", AgentEnd::Failed("exit 101: why".to_owned())),
+        ] {
+            let answer = LastAnswer { kind: kind.to_owned(), ..LastAnswer::default() };
+            let end = finished(ProgramEnd::Exited(Some(code)), "first\nwhy\n\n");
+            assert_eq!(meaning(&end, &answer), expected, "{code} {kind}");
+        }
+        let killed = meaning(&finished(ProgramEnd::Exited(None), ""), &LastAnswer::default());
+        assert!(matches!(killed, AgentEnd::Failed(_)));
+        let late = meaning(&finished(ProgramEnd::TimedOut, ""), &LastAnswer::default());
+        assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
+    }
+
+    #[test]
+    fn the_answer_is_found_behind_the_updates() {
+        let stdout = "{\"method\":\"session/update\"}\n{\"id\":\"prompt\",\"result\":{\"stopReason\":\"end_turn\"}}\n";
+        assert_eq!(last_answer(stdout).stop, "end_turn");
+        let error = "{\"id\":\"prompt\",\"error\":{\"message\":\"m\",\"data\":{\"kind\":\"auth\"}}}";
+        let expected = LastAnswer { kind: "auth".to_owned(), message: "m".to_owned(), stop: String::new() };
+        assert_eq!(last_answer(error), expected);
+        assert_eq!(last_answer("cut {\"id\""), LastAnswer::default());
+    }
+}

@@ -1,0 +1,147 @@
+//! The state of the project when a session first changed something, from which a task for an evaluation can be made.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use serde::{Deserialize, Serialize};
+
+use super::{PendingWrite, SessionLog, StoreError};
+use crate::blobs::put_file_content;
+use crate::database::execute;
+use crate::read::blob_by_hash;
+use turnwright_types::hash::sha256_hex;
+
+/// The state of a project in a git repository.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartState {
+    /// The id of the commit.
+    pub commit: String,
+    /// The changes that were not committed, as `git diff --binary` prints them.
+    pub patch: Vec<u8>,
+    /// The new files, by their path in the repository.
+    pub untracked: Vec<(String, Vec<u8>)>,
+    /// Why something is not there, in words.
+    pub incomplete: Option<String>,
+}
+
+/// The state as its column has it. Contents are blobs, by their hash.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct StoredStart {
+    commit: String,
+    patch: Option<String>,
+    untracked: Vec<(String, String)>,
+    incomplete: Option<String>,
+}
+
+impl StoredStart {
+    fn of(state: &StartState) -> StoredStart {
+        let untracked = state.untracked.iter();
+        StoredStart {
+            commit: state.commit.clone(),
+            patch: (!state.patch.is_empty()).then(|| sha256_hex(&state.patch)),
+            untracked: untracked.map(|(path, bytes)| (path.clone(), sha256_hex(bytes))).collect(),
+            incomplete: state.incomplete.clone(),
+        }
+    }
+}
+
+impl SessionLog {
+    /// Stores the state of the project at the start, unless the session has one already. That of a helper is the
+    /// state of its session.
+    pub fn set_start(&self, state: StartState) -> PendingWrite {
+        let contents: usize = state.untracked.iter().map(|(_, bytes)| bytes.len()).sum();
+        self.of_session().submit_sized(state.patch.len() + contents, move |connection, session| {
+            let known = "SELECT start IS NOT NULL FROM sessions WHERE key = ?";
+            if connection.query_row(known, [session], |row| row.get(0))? {
+                return Ok(());
+            }
+            let untracked = state.untracked.iter().map(|(_, bytes)| bytes);
+            for bytes in untracked.chain([&state.patch]).filter(|bytes| !bytes.is_empty()) {
+                put_file_content(connection, session, bytes)?;
+            }
+            let text = serde_json::to_string(&StoredStart::of(&state))?;
+            let update = "UPDATE sessions SET start = ? WHERE key = ?";
+            execute(connection, update, params![text, session])
+        })
+    }
+}
+
+/// The state of the project at the start of a session; `None` if it was not kept.
+pub fn start_state(
+    connection: &Connection,
+    session: i64,
+) -> Result<Option<StartState>, StoreError> {
+    let query = "SELECT start FROM sessions WHERE key = ?";
+    let text: Option<String> =
+        connection.query_row(query, [session], |row| row.get(0)).optional()?.flatten();
+    let Some(text) = text else { return Ok(None) };
+    let stored: StoredStart = serde_json::from_str(&text)?;
+    let mut state = StartState {
+        commit: stored.commit,
+        incomplete: stored.incomplete,
+        ..StartState::default()
+    };
+    if let Some(hash) = stored.patch {
+        state.patch = state.read_content(connection, &hash)?;
+    }
+    for (path, hash) in stored.untracked {
+        let content = state.read_content(connection, &hash)?;
+        state.untracked.push((path, content));
+    }
+    Ok(Some(state))
+}
+
+impl StartState {
+    /// Reads a content, and notes if it is not there.
+    fn read_content(
+        &mut self,
+        connection: &Connection,
+        hash: &str,
+    ) -> Result<Vec<u8>, StoreError> {
+        let found = blob_by_hash(connection, hash)?;
+        if found.is_none() && hash != sha256_hex(b"") {
+            self.incomplete = Some("a part of it is not in the store any more".to_owned());
+        }
+        Ok(found.unwrap_or_default())
+    }
+}
+
+/// The prompts of a session, as the user typed them.
+pub fn prompt_texts(connection: &Connection, session: i64) -> Result<Vec<String>, StoreError> {
+    let mut find = connection.prepare(
+        "SELECT prompts.words FROM prompts JOIN turns ON turns.session = prompts.session AND turns.number = \
+         prompts.number WHERE prompts.session = ? AND turns.kind = 'prompt' ORDER BY prompts.number",
+    )?;
+    let found = find.query_map([session], |row| row.get(0))?;
+    Ok(found.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::{SessionRow, Store, read};
+    use turnwright_types::ids::SessionId;
+
+    #[tokio::test]
+    async fn the_first_start_is_kept_with_its_contents() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path());
+        let id = SessionId::from("s");
+        let log = SessionLog::new(store.clone(), id.clone());
+        log.create_session(SessionRow::new(id.clone(), PathBuf::from("/w"))).written().await;
+        let state = StartState {
+            commit: "c".to_owned(),
+            patch: b"diff".to_vec(),
+            untracked: vec![("a b".to_owned(), b"x".to_vec()), ("empty".to_owned(), Vec::new())],
+            incomplete: None,
+        };
+        log.set_start(state.clone()).written().await;
+        log.set_start(StartState::default()).written().await;
+        let found = store.read_blocking(|connection| {
+            let key = read::session_key(connection, &id)?;
+            Ok((start_state(connection, key)?, prompt_texts(connection, key)?))
+        });
+        assert_eq!(found.unwrap(), (Some(state), Vec::new()));
+    }
+}

@@ -1,0 +1,417 @@
+//! `turnwright eval`: the flags, Ctrl-C, and what is shown of a run. `turnwright-eval` does the rest.
+
+use std::io::{IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand};
+use tokio_util::sync::CancellationToken;
+
+use super::run::{parse_cost, parse_time};
+use super::stored::at_least_one;
+use super::{CliError, exit_code, write_stdout};
+use turnwright_config::{Config, NO_MODEL, Provider};
+use turnwright_eval::make::{NewTask, TaskSource};
+use turnwright_eval::results::{Outcome, TrialLine, new_folder, newest_folder, read_lines};
+use turnwright_eval::schedule::{Progress, RunEnd, RunPlan};
+use turnwright_eval::summary::Summary;
+use turnwright_eval::task::read_tasks;
+use turnwright_eval::workplace::Workplace;
+use turnwright_eval::{EvalError, harbor, make, report, schedule, table};
+use turnwright_store::Store;
+use turnwright_terminal::sessions::{current_folder, find_session};
+use turnwright_terminal::{UNUSABLE, runtime};
+use turnwright_types::effect::escape_hidden_line;
+use turnwright_types::private_file;
+use turnwright_types::timestamp::rfc3339;
+
+const RUN_AFTER_HELP: &str = "\
+Example: turnwright eval run --models gpt-5-mini,deepseek/deepseek-chat --runs 5
+turnwright eval run fix-parser --set verify=off --out evals/.results/without
+Exit status: 0 if all trials were made, 2 if arguments, settings or tasks are unusable, 6 at a limit of the run, \
+130 if stopped.";
+
+/// The exit status at a limit of the run.
+const AT_LIMIT: u8 = 6;
+const STOPPED: u8 = 130;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum EvalCommand {
+    /// Make a task from a commit or a session
+    ///
+    /// The check is run twice before the work, where it must fail, and twice with the solution, where it
+    /// must pass. Otherwise nothing is saved.
+    #[command(after_help = "Example: turnwright eval new fix-parser --session last --check \"cargo test parser\"")]
+    New(NewTaskCliArgs),
+    /// Make sure that the checks of tasks prove something
+    #[command(after_help = "Example: turnwright eval check fix-parser\n\
+                            Exit status: 0 if they do, 2 if not.")]
+    Check(ChosenTasks),
+    /// Run the agent on tasks, again and again
+    #[command(after_help = RUN_AFTER_HELP)]
+    Run(EvalRunCliArgs),
+    /// Show the results of a run
+    #[command(after_help = "Example: turnwright eval show --html report.html")]
+    Show {
+        /// Folder of results (default: the newest one)
+        results: Option<PathBuf>,
+        /// Folder of the tasks
+        #[arg(long, value_name = "DIR", default_value = "evals")]
+        tasks: PathBuf,
+        #[command(flatten)]
+        form: ResultForm,
+    },
+    /// Compare two runs task by task
+    #[command(after_help = "Example: turnwright eval compare evals/.results/before evals/.results/after")]
+    Compare {
+        /// Folder of results
+        #[arg(value_name = "A")]
+        first: PathBuf,
+        /// Another one
+        #[arg(value_name = "B")]
+        second: PathBuf,
+        #[command(flatten)]
+        form: ResultForm,
+    },
+    /// Write tasks in the format of Harbor
+    #[command(after_help = "Example: turnwright eval export --harbor out/tasks --registry out/turnwright.json")]
+    Export {
+        #[command(flatten)]
+        chosen: ChosenTasks,
+        /// Folder for the tasks
+        #[arg(long, value_name = "DIR", required_unless_present = "registry")]
+        harbor: Option<PathBuf>,
+        /// File for the entry with which Harbor's ACP agent starts turnwright
+        #[arg(long, value_name = "FILE")]
+        registry: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct NewTaskCliArgs {
+    /// Name of the task
+    name: String,
+    /// Start where this session began: its id, a prefix of it, or `last`
+    #[arg(long, value_name = "ID", conflicts_with = "commit")]
+    session: Option<String>,
+    /// Start from this commit [default: HEAD]
+    #[arg(long, value_name = "COMMIT")]
+    commit: Option<String>,
+    /// Command that exits with 0 if the task is done; without one, a script to be written is made
+    #[arg(long, value_name = "CMD")]
+    check: Option<String>,
+    /// Keep the later prompts of the session, too
+    #[arg(long, requires = "session")]
+    prompts: bool,
+    /// Folder of the tasks
+    #[arg(long, value_name = "DIR", default_value = "evals")]
+    tasks: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ChosenTasks {
+    /// Names of the tasks (default: all)
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Folder of the tasks
+    #[arg(long, value_name = "DIR", default_value = "evals")]
+    tasks: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct EvalRunCliArgs {
+    #[command(flatten)]
+    chosen: ChosenTasks,
+    /// Models, as for --model, with commas between them [default: the configured one]
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    models: Vec<String>,
+    /// Trials of each task with each model
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Trials at the same time
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one)]
+    jobs: usize,
+    /// Setting for all trials; repeatable
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Another build of turnwright to run the trials with
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// Folder for the results; if it has some, the run goes on where it stopped
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Most that the whole run may cost, in US dollars
+    #[arg(long, value_name = "USD", value_parser = parse_cost)]
+    max_cost: Option<f64>,
+    /// Longest time for the whole run, such as 90s, 10m or 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    max_time: Option<Duration>,
+    /// Keep the trees and the sessions of the trials
+    #[arg(long)]
+    keep: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ResultForm {
+    /// Print JSON
+    #[arg(long, conflicts_with = "html")]
+    json: bool,
+    /// Write one self-contained HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
+    super::deny_memory_inspection();
+    exit_code("eval", perform(command, config), UNUSABLE)
+}
+
+fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, CliError> {
+    match command {
+        EvalCommand::Show { results, tasks, form } => {
+            let folder = match results {
+                Some(folder) => folder,
+                None => newest_folder(&tasks).map_err(told)?,
+            };
+            let lines = read_lines(&folder).map_err(told)?;
+            show(&Summary::of(&lines), &lines, &form)
+        }
+        EvalCommand::Compare { first, second, form } => {
+            let lines = read_lines(&first).map_err(told)?;
+            let others = read_lines(&second).map_err(told)?;
+            let summary = Summary::of_both(&lines, &others);
+            show(&summary, &[lines, others].concat(), &form)
+        }
+        EvalCommand::New(args) => wait_for(config, None, Vec::new(), async |workplace| {
+            let lines = make::make(new_task(args, config)?, &workplace).await?;
+            Ok((lines, ExitCode::SUCCESS))
+        }),
+        EvalCommand::Check(chosen) => wait_for(config, None, Vec::new(), async |workplace| {
+            check(&chosen, &workplace).await
+        }),
+        EvalCommand::Export { chosen, harbor, registry } => {
+            wait_for(config, None, Vec::new(), async |workplace| {
+                let lines =
+                    export(&chosen, harbor.as_deref(), registry.as_deref(), &workplace).await?;
+                Ok((lines, ExitCode::SUCCESS))
+            })
+        }
+        EvalCommand::Run(args) => start_run(args, config),
+    }
+}
+
+/// An error as it is shown.
+fn told(error: EvalError) -> CliError {
+    match error {
+        EvalError::Io(error) => CliError::Io(error),
+        EvalError::Store(error) => CliError::Store(error),
+        other => CliError::Other(other.to_string()),
+    }
+}
+
+/// Does the work on a runtime, prints the lines that it returns, and returns its exit status. The first Ctrl-C asks the
+/// work to stop, the second one ends it.
+fn wait_for<F>(
+    config: &Config,
+    program: Option<PathBuf>,
+    changes: Vec<String>,
+    work: F,
+) -> Result<ExitCode, CliError>
+where
+    F: AsyncFnOnce(Workplace) -> Result<(Vec<String>, ExitCode), EvalError>,
+{
+    let project = current_folder()?;
+    let stop = CancellationToken::new();
+    let program = program.map(std::path::absolute).transpose()?;
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async {
+        let mut working = pin!(async {
+            let workplace = Workplace::new(config, project, program, changes, stop.clone())?;
+            work(workplace).await
+        });
+        for _ in 0..2 {
+            tokio::select! {
+                ended = &mut working => return ended,
+                () = wait_for_signal() => {
+                    stop.cancel();
+                    writeln!(stderr(), "\nStopping. Press Ctrl-C again to stop at once.").ok();
+                }
+            }
+        }
+        Err(EvalError::Stopped)
+    });
+    runtime.shutdown_background();
+    match ended {
+        Ok((lines, code)) => {
+            for line in lines {
+                write_stdout(&format!("{line}\n"))?;
+            }
+            Ok(code)
+        }
+        Err(EvalError::Stopped) => Ok(ExitCode::from(STOPPED)),
+        Err(error) => Err(told(error)),
+    }
+}
+
+/// Waits for Ctrl-C, or until the system ends the program.
+async fn wait_for_signal() {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            return;
+        }
+    }
+    tokio::signal::ctrl_c().await.ok();
+}
+
+fn new_task(args: NewTaskCliArgs, config: &Config) -> Result<NewTask, EvalError> {
+    let source = match args.session {
+        Some(name) => {
+            let store = Store::new(&config.paths.state);
+            if !store.exists() {
+                return Err(EvalError::Unusable("there are no stored sessions".to_owned()));
+            }
+            let id = find_session(&store, &name)
+                .map_err(|error| EvalError::Unusable(error.to_string()))?;
+            TaskSource::Session { store, id, all_prompts: args.prompts }
+        }
+        None => TaskSource::Commit(args.commit.unwrap_or_else(|| "HEAD".to_owned())),
+    };
+    let place = std::path::absolute(args.tasks)?;
+    Ok(NewTask { name: args.name, place, check: args.check, source })
+}
+
+/// Checks the checks, and goes on after one that proves nothing.
+async fn check(
+    chosen: &ChosenTasks,
+    workplace: &Workplace,
+) -> Result<(Vec<String>, ExitCode), EvalError> {
+    let place = std::path::absolute(&chosen.tasks)?;
+    let starts = tempfile::tempdir()?;
+    let mut lines = Vec::new();
+    let mut code = ExitCode::SUCCESS;
+    for task in read_tasks(&place, &chosen.names)? {
+        lines.push(match make::check_task(&task, starts.path(), workplace).await {
+            Ok(None) => format!("{}: the check fails before and passes with the solution", task.name),
+            Ok(Some(note)) => format!("{}: {note}", task.name),
+            Err(EvalError::Unusable(why)) => {
+                code = ExitCode::from(UNUSABLE);
+                why
+            }
+            Err(error) => return Err(error),
+        });
+    }
+    Ok((lines, code))
+}
+
+async fn export(
+    chosen: &ChosenTasks,
+    harbor: Option<&Path>,
+    registry: Option<&Path>,
+    workplace: &Workplace,
+) -> Result<Vec<String>, EvalError> {
+    let mut lines = Vec::new();
+    if let Some(folder) = harbor {
+        let tasks = read_tasks(&std::path::absolute(&chosen.tasks)?, &chosen.names)?;
+        lines = harbor::export(&tasks, &std::path::absolute(folder)?, workplace).await?;
+    }
+    if let Some(file) = registry {
+        private_file::write(file, harbor::REGISTRY_ENTRY.as_bytes())?;
+        lines.push(format!("Wrote {}.", file.display()));
+    }
+    Ok(lines)
+}
+
+fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, CliError> {
+    let place = std::path::absolute(&args.chosen.tasks)?;
+    let tasks = read_tasks(&place, &args.chosen.names).map_err(told)?;
+    let models = if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
+    let out = match args.out {
+        Some(out) => std::path::absolute(out)?,
+        None => new_folder(&place, &rfc3339(SystemTime::now())[..10]).map_err(told)?,
+    };
+    let plan = RunPlan {
+        tasks,
+        models,
+        runs: args.runs,
+        jobs: args.jobs,
+        out,
+        max_cost: args.max_cost,
+        max_time: args.max_time,
+        keeps_trees: args.keep,
+    };
+    wait_for(config, args.program, args.set, async |workplace| {
+        let end = schedule::run(&plan, &workplace, &mut show_progress).await?;
+        let lines = read_lines(&plan.out)?;
+        let mut told = vec![table::text(&Summary::of(&lines))];
+        told.push(format!("The results are in {}.", plan.out.display()));
+        let code = match end {
+            RunEnd::Complete => ExitCode::SUCCESS,
+            RunEnd::Limit => ExitCode::from(AT_LIMIT),
+            RunEnd::Stopped => ExitCode::from(STOPPED),
+        };
+        if end != RunEnd::Complete {
+            told.push(format!("Go on with the same command and --out {}.", plan.out.display()));
+        }
+        Ok((told, code))
+    })
+}
+
+/// The model that the settings name.
+fn configured_model(config: &Config) -> Result<String, CliError> {
+    let provider = config.snapshot().provider().map_err(|error| error.to_string())?;
+    let model = match provider {
+        Provider::Offline => Some("offline".to_owned()),
+        Provider::Endpoint(endpoint) => endpoint.full_name(),
+        Provider::Unconfigured => None,
+    };
+    model.ok_or_else(|| CliError::from(format!("{NO_MODEL}. Or name models with --models.")))
+}
+
+/// Shows the trial that has ended and what is left, on a terminal in a line that is written again and again.
+fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
+    let is_terminal = stderr().is_terminal();
+    let mut text = String::new();
+    if is_terminal {
+        text.push_str("\r\u{1b}[K");
+    }
+    if let Some(line) = line {
+        let outcome = match line.outcome {
+            Outcome::Passed => "passed",
+            Outcome::Failed => "failed",
+            Outcome::Invalid => "invalid",
+        };
+        let reason = if line.reason.is_empty() { String::new() } else { format!(": {}", line.reason) };
+        let told = format!("{} · {} · {}: {outcome}{reason}", line.task, line.model, line.run);
+        text.push_str(&format!("{}\n", escape_hidden_line(&told)));
+    }
+    text.push_str(&progress.line());
+    if !is_terminal || progress.done == progress.all {
+        text.push('\n');
+    }
+    stderr().write_all(text.as_bytes()).ok();
+}
+
+fn show(
+    summary: &Summary,
+    lines: &[TrialLine],
+    form: &ResultForm,
+) -> Result<ExitCode, CliError> {
+    if let Some(file) = &form.html {
+        private_file::write(file, report::page(summary, lines).as_bytes())?;
+        write_stdout(&format!("Wrote {}.\n", file.display()))?;
+    } else if form.json {
+        let value = serde_json::to_value(summary).map_err(std::io::Error::from)?;
+        write_stdout(&format!("{value:#}\n"))?;
+    } else {
+        write_stdout(&table::text(summary))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,51 @@
+//! `turnwright stats`: what the stored sessions hold, by week and model.
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+
+use super::stored::at_least_one;
+use super::{CliError, report, write_stdout};
+use turnwright_config::Config;
+use turnwright_eval::counts;
+use turnwright_store::Store;
+use turnwright_store::stats::weeks_of_work;
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+#[derive(Debug, Args)]
+pub(super) struct StatsCliArgs {
+    /// Number of weeks to look back
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one)]
+    weeks: usize,
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Counts the work of all sessions, or only that with the model that the flag of all commands names.
+pub(super) fn run(args: &StatsCliArgs, config: &Config) -> ExitCode {
+    report("stats", show(args, config))
+}
+
+fn show(args: &StatsCliArgs, config: &Config) -> Result<(), CliError> {
+    let store = Store::new(&config.paths.state);
+    if !store.exists() {
+        return Ok(write_stdout("No stored sessions.\n")?);
+    }
+    let weeks = u32::try_from(args.weeks).unwrap_or(u32::MAX);
+    let begin = SystemTime::now().checked_sub(WEEK.saturating_mul(weeks));
+    let since = begin.unwrap_or(SystemTime::UNIX_EPOCH);
+    let mut found = store.read_blocking(|connection| weeks_of_work(connection, since))?;
+    if let Some(model) = &config.flags.model {
+        found.retain(|week| week.model == *model || model.ends_with(&format!("/{}", week.model)));
+    }
+    if args.json {
+        for object in counts::json(&found) {
+            write_stdout(&format!("{object}\n"))?;
+        }
+        return Ok(());
+    }
+    Ok(write_stdout(&counts::text(&found))?)
+}

@@ -43,7 +43,9 @@ pub(super) enum EvalCommand {
     ///
     /// The check is run twice before the work, where it must fail, and twice with the solution, where it
     /// must pass. Otherwise nothing is saved.
-    #[command(after_help = "Example: turnwright eval new fix-parser --session last --check \"cargo test parser\"")]
+    #[command(
+        after_help = "Example: turnwright eval new fix-parser --session last --check \"cargo test parser\""
+    )]
     New(NewTaskCliArgs),
     /// Make sure that the checks of tasks prove something
     #[command(after_help = "Example: turnwright eval check fix-parser\n\
@@ -64,7 +66,9 @@ pub(super) enum EvalCommand {
         form: ResultForm,
     },
     /// Compare two runs task by task
-    #[command(after_help = "Example: turnwright eval compare evals/.results/before evals/.results/after")]
+    #[command(
+        after_help = "Example: turnwright eval compare evals/.results/before evals/.results/after"
+    )]
     Compare {
         /// Folder of results
         #[arg(value_name = "A")]
@@ -76,7 +80,9 @@ pub(super) enum EvalCommand {
         form: ResultForm,
     },
     /// Write tasks in the format of Harbor
-    #[command(after_help = "Example: turnwright eval export --harbor out/tasks --registry out/turnwright.json")]
+    #[command(
+        after_help = "Example: turnwright eval export --harbor out/tasks --registry out/turnwright.json"
+    )]
     Export {
         #[command(flatten)]
         chosen: ChosenTasks,
@@ -188,9 +194,9 @@ fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, CliError> 
             let lines = make::make(new_task(args, config)?, &workplace).await?;
             Ok((lines, ExitCode::SUCCESS))
         }),
-        EvalCommand::Check(chosen) => wait_for(config, None, Vec::new(), async |workplace| {
-            check(&chosen, &workplace).await
-        }),
+        EvalCommand::Check(chosen) => {
+            wait_for(config, None, Vec::new(), async |workplace| check(&chosen, &workplace).await)
+        }
         EvalCommand::Export { chosen, harbor, registry } => {
             wait_for(config, None, Vec::new(), async |workplace| {
                 let lines =
@@ -299,7 +305,9 @@ async fn check(
     let mut code = ExitCode::SUCCESS;
     for task in read_tasks(&place, &chosen.names)? {
         lines.push(match make::check_task(&task, starts.path(), workplace).await {
-            Ok(None) => format!("{}: the check fails before and passes with the solution", task.name),
+            Ok(None) => {
+                format!("{}: the check fails before and passes with the solution", task.name)
+            }
             Ok(Some(note)) => format!("{}: {note}", task.name),
             Err(EvalError::Unusable(why)) => {
                 code = ExitCode::from(UNUSABLE);
@@ -388,7 +396,8 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
             Outcome::Failed => "failed",
             Outcome::Invalid => "invalid",
         };
-        let reason = if line.reason.is_empty() { String::new() } else { format!(": {}", line.reason) };
+        let reason =
+            if line.reason.is_empty() { String::new() } else { format!(": {}", line.reason) };
         let told = format!("{} · {} · {}: {outcome}{reason}", line.task, line.model, line.run);
         text.push_str(&format!("{}\n", escape_hidden_line(&told)));
     }
@@ -399,11 +408,7 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
     stderr().write_all(text.as_bytes()).ok();
 }
 
-fn show(
-    summary: &Summary,
-    lines: &[TrialLine],
-    form: &ResultForm,
-) -> Result<ExitCode, CliError> {
+fn show(summary: &Summary, lines: &[TrialLine], form: &ResultForm) -> Result<ExitCode, CliError> {
     if let Some(file) = &form.html {
         private_file::write(file, report::page(summary, lines).as_bytes())?;
         write_stdout(&format!("Wrote {}.\n", file.display()))?;

@@ -215,8 +215,10 @@ enum CliCommand {
                             Exit status: 0 if there are changes, 2 if not.")]
     Diff(stored::DiffCliArgs),
     /// Measure the agent on tasks of your own
-    #[command(after_help = "Example: turnwright eval new fix-parser --session last --check \"make test\"\n\
-                            turnwright eval run --models gpt-5-mini --runs 5")]
+    #[command(
+        after_help = "Example: turnwright eval new fix-parser --session last --check \"make test\"\n\
+                            turnwright eval run --models gpt-5-mini --runs 5"
+    )]
     Eval {
         #[command(subcommand)]
         action: eval::EvalCommand,

@@ -34,8 +34,7 @@ const JOB_PATIENCE: Duration = Duration::from_secs(120);
 const MAX_EXCERPT_CHARS: usize = 300;
 
 /// Answers a goal whose command does not fail before the work.
-const PASSES_ALREADY: &str =
-    "The check passes already, so it proves nothing. Nothing was started.";
+const PASSES_ALREADY: &str = "The check passes already, so it proves nothing. Nothing was started.";
 
 /// The proof of a goal, for the model.
 const BY_CHECK: &str =

@@ -295,7 +295,8 @@ impl Turn {
             }
             TurnStep::End(Ok(StopReason::EndTurn)) => {
                 // A goal asks for its own proof.
-                let closing = if self.goal_status().is_some() { None } else { self.closing().await };
+                let closing =
+                    if self.goal_status().is_some() { None } else { self.closing().await };
                 let next = match closing {
                     Some(step) => Some(step),
                     None => self.step_after_answer().await,

@@ -59,7 +59,9 @@ impl NoteOffer {
                 format!("You have said this before: \"{words}\". `/remember` keeps it as a note.")
             }
             NoteOffer::Failed(command) => {
-                format!("A command of the notes has failed: `{command}`. `/remember` marks it there.")
+                format!(
+                    "A command of the notes has failed: `{command}`. `/remember` marks it there."
+                )
             }
         }
     }
@@ -155,8 +157,8 @@ impl Turn {
         let Some(store) = self.conversation.log().store() else { return false };
         let cwd = env.files.roots().cwd().to_path_buf();
         let session = env.session.clone();
-        let reading = store
-            .read(move |connection| recent_prompts(connection, &cwd, &session, MAX_SESSIONS));
+        let reading =
+            store.read(move |connection| recent_prompts(connection, &cwd, &session, MAX_SESSIONS));
         let prompts = reading.await.unwrap_or_default();
         prompts.iter().any(|prompt| is_correction(prompt) && are_alike(prompt, words))
     }

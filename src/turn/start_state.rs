@@ -70,9 +70,10 @@ struct SilentGit {
 impl SilentGit {
     fn new(env: &ToolEnv) -> SilentGit {
         let folders: Vec<_> = env.files.roots().folders().map(Path::to_path_buf).collect();
-        let environment = env.shared.command_environment.for_silent_command(|folder| {
-            !folders.iter().any(|root| folder.starts_with(root))
-        });
+        let environment = env
+            .shared
+            .command_environment
+            .for_silent_command(|folder| !folders.iter().any(|root| folder.starts_with(root)));
         SilentGit { environment: environment.for_sandbox().with("GIT_OPTIONAL_LOCKS", "0") }
     }
 
@@ -151,11 +152,7 @@ fn changes_secrets(patch: &[u8]) -> bool {
 }
 
 /// Reads the new files. Links, special files and those that may hold secrets are left out.
-fn read_files(
-    top: &Path,
-    names: Vec<String>,
-    most: u64,
-) -> Result<Vec<(String, Vec<u8>)>, String> {
+fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<Vec<(String, Vec<u8>)>, String> {
     let mut left = most;
     let mut found = Vec::new();
     for name in names {

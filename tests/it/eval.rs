@@ -137,7 +137,10 @@ fn trials_are_made_checked_and_shown() {
     let (ended, lines) = lab.eval(&["--runs", "2"]);
     assert_eq!(ended.status, Some(0), "{}{}", ended.stdout, ended.stderr);
     assert_eq!(outcomes(&lines), ["passed", "failed"], "{lines:?}");
-    assert_eq!((&lines[0]["model"], &lines[0]["served"]), (&json!("scripted"), &json!(["scripted"])));
+    assert_eq!(
+        (&lines[0]["model"], &lines[0]["served"]),
+        (&json!("scripted"), &json!(["scripted"]))
+    );
     assert_eq!((&lines[0]["requests"], &lines[0]["edits"]), (&json!(2), &json!(1)), "{lines:?}");
     assert_eq!(lines[0]["set"], json!(["verify=off"]));
     assert!(lines[1]["reason"].as_str().unwrap().starts_with("check: exit 1"), "{lines:?}");
@@ -155,7 +158,10 @@ fn trials_are_made_checked_and_shown() {
     assert_eq!(one, two);
     let shown = lab.run(&["eval", "show", "out", "--json"]);
     let value: Value = serde_json::from_str(&shown.stdout).unwrap();
-    assert_eq!(value["columns"][0]["tasks"]["fix"], json!({ "passed": 1, "trials": 3, "invalid": 0 }));
+    assert_eq!(
+        value["columns"][0]["tasks"]["fix"],
+        json!({ "passed": 1, "trials": 3, "invalid": 0 })
+    );
     let compared = lab.run(&["eval", "compare", "out", "out"]);
     assert!(compared.stdout.contains("Cannot tell: "), "{}", compared.stdout);
 }
@@ -248,7 +254,9 @@ fn a_check_that_proves_nothing_is_refused() {
     lab.write("evals/fix/task.toml", "[chek]\ncommand = 'true'\n");
     let ended = lab.run(&["eval", "check", "fix"]);
     assert!(
-        ended.stderr.contains("Task fix is damaged: task.toml line 1: unknown key \"chek\". Did you mean \"check\"?"),
+        ended.stderr.contains(
+            "Task fix is damaged: task.toml line 1: unknown key \"chek\". Did you mean \"check\"?"
+        ),
         "{}",
         ended.stderr
     );
@@ -259,7 +267,8 @@ fn a_session_becomes_a_task_with_its_start_and_its_solution() {
     if cannot_confine() {
         return;
     }
-    let replies = json!([writes("a.txt", "good\n"), says("Done."), writes("a.txt", "good\n"), says("Done.")]);
+    let replies =
+        json!([writes("a.txt", "good\n"), says("Done."), writes("a.txt", "good\n"), says("Done.")]);
     let lab = Lab::new(&replies);
     lab.write("a.txt", "bad\n");
     lab.write("b.txt", "old\n");
@@ -275,7 +284,9 @@ fn a_session_becomes_a_task_with_its_start_and_its_solution() {
     assert_eq!(made.status, Some(0), "{}{}", made.stdout, made.stderr);
     let task = |name: &str| fs::read_to_string(lab.project.join("evals/mend").join(name)).unwrap();
     assert_eq!(task("prompt.md"), "Mend a.txt\n");
-    assert!(task("start.patch").contains("+not committed") && task("start.patch").contains("c.txt"));
+    assert!(
+        task("start.patch").contains("+not committed") && task("start.patch").contains("c.txt")
+    );
     assert!(task("solution.patch").contains("+good") && !task("solution.patch").contains("c.txt"));
     let (ended, lines) = lab.eval(&["--runs", "1"]);
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
@@ -325,8 +336,7 @@ fn no_login_is_left_behind() {
 fn holds_key(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().flatten().any(|entry| match entry.path() {
         path if path.is_dir() => holds_key(&path),
-        path => fs::read(path).is_ok_and(|bytes| {
-            bytes.windows(15).any(|window| window == b"sk-test-1234567")
-        }),
+        path => fs::read(path)
+            .is_ok_and(|bytes| bytes.windows(15).any(|window| window == b"sk-test-1234567")),
     })
 }

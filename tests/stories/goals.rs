@@ -112,11 +112,8 @@ fn a_model_that_claims_or_narrows_the_goal_is_contradicted_by_the_judge() {
         .iter()
         .map(|plan| format!("{} {}", plan["entries"][0]["status"], plan["entries"][1]["status"]))
         .collect();
-    let expected = [
-        "\"pending\" \"pending\"",
-        "\"completed\" \"pending\"",
-        "\"completed\" \"completed\"",
-    ];
+    let expected =
+        ["\"pending\" \"pending\"", "\"completed\" \"pending\"", "\"completed\" \"completed\""];
     assert_eq!(statuses, expected);
 }
 
@@ -237,8 +234,8 @@ fn an_obstacle_that_only_the_user_can_remove_pauses_and_an_impossible_goal_ends(
         ("needs_user", "The goal is paused: you are needed: a key is missing."),
         ("impossible", "The goal ended because it cannot be reached (a key is missing)"),
     ] {
-        let answer =
-            json!({ "met": false, "missing": ["a key is missing"], "blocker": blocker }).to_string();
+        let answer = json!({ "met": false, "missing": ["a key is missing"], "blocker": blocker })
+            .to_string();
         let replies = json!([lists_two_files(), says("I cannot go on."), verdict(&answer)]);
         let mut agent = agent(replies).start();
         assert_eq!(agent.turn("/goal Make both files."), "max_turn_requests");

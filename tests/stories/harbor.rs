@@ -14,7 +14,10 @@ const OUTPUT_KEYS: [&str; 3] = ["output", "formatted_output", "aggregated_output
 fn variables() -> Vec<(String, String)> {
     let entry: Value = serde_json::from_str(turnwright_eval::harbor::REGISTRY_ENTRY).unwrap();
     let variables = entry["distribution"]["local"]["env"].as_object().unwrap();
-    variables.iter().map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned())).collect()
+    variables
+        .iter()
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned()))
+        .collect()
 }
 
 /// The values of an option, also of those that are in groups.
@@ -31,7 +34,8 @@ fn values(option: &Value) -> Vec<String> {
 
 #[test]
 fn the_runner_of_harbor_finds_model_usage_and_output() {
-    let usage = json!({ "usage": { "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110 } });
+    let usage =
+        json!({ "usage": { "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110 } });
     let mut answer = says("Done.");
     answer.as_array_mut().unwrap().push(usage);
     let mut builder = TestAgent::builder().model(json!([runs("echo found"), answer]));

@@ -11,8 +11,18 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::timestamp::rfc3339;
 
 const HEADINGS: [&str; 12] = [
-    "week of", "model", "tasks", "turns", "reads/edit", "failed edits", "loops", "proven", "input", "cached",
-    "output", "cost",
+    "week of",
+    "model",
+    "tasks",
+    "turns",
+    "reads/edit",
+    "failed edits",
+    "loops",
+    "proven",
+    "input",
+    "cached",
+    "output",
+    "cost",
 ];
 
 /// The table for people.

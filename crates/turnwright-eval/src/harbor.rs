@@ -58,7 +58,8 @@ pub async fn export(
     for task in tasks {
         let folder = place.join(ascii_name(&task.name));
         if folder.exists() {
-            let text = format!("{} exists already. Remove it, or name another folder.", folder.display());
+            let text =
+                format!("{} exists already. Remove it, or name another folder.", folder.display());
             return Err(EvalError::unusable(text));
         }
         export_task(task, &folder, workplace).await?;
@@ -110,10 +111,16 @@ fn texts(task: &Task) -> Vec<(&'static str, String, u32)> {
         ("task.toml", definition(task), FILE_MODE),
         ("instruction.md", format!("{}\n", task.prompts.join("\n\n")), FILE_MODE),
         ("environment/Dockerfile", dockerfile, FILE_MODE),
-        ("tests/test.sh", TEST.replace("SECONDS", &check.time().as_secs().to_string()), SCRIPT_MODE),
+        (
+            "tests/test.sh",
+            TEST.replace("SECONDS", &check.time().as_secs().to_string()),
+            SCRIPT_MODE,
+        ),
         ("tests/command.sh", format!("{}\n", check.command), FILE_MODE),
     ];
-    texts.extend(setup.iter().map(|setup| ("environment/setup.sh", format!("{setup}\n"), FILE_MODE)));
+    texts.extend(
+        setup.iter().map(|setup| ("environment/setup.sh", format!("{setup}\n"), FILE_MODE)),
+    );
     texts
 }
 

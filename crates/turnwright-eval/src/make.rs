@@ -249,8 +249,7 @@ impl Draft {
         for (path, bytes) in untracked {
             write_into(&tree, Path::new(path), bytes, 0o644)?;
         }
-        let has_patch =
-            stage_changes(&tree, &self.folder.join(START_PATCH), workplace).await?;
+        let has_patch = stage_changes(&tree, &self.folder.join(START_PATCH), workplace).await?;
         self.write_definition(commit, check, &facts.prompts, has_patch)?;
         let words = ["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"];
         workplace.git(&tree, with_paths(&words, &[])).await?;
@@ -261,7 +260,8 @@ impl Draft {
         if let Some(path) = missing {
             remove(&solution)?;
             let path = path.display();
-            notes.push(format!("There is no solution: {path} was changed again after the session."));
+            notes
+                .push(format!("There is no solution: {path} was changed again after the session."));
         } else if !has_changed {
             let why = "There is no solution: the session has changed nothing in the repository.";
             notes.push(why.to_owned());
@@ -277,11 +277,7 @@ fn quoted(text: &str) -> String {
 
 /// Adds all changes of a tree in which no agent was to its index, and writes them to a file. Returns false, and leaves
 /// no file, if there are none.
-async fn stage_changes(
-    tree: &Path,
-    into: &Path,
-    workplace: &Workplace,
-) -> Result<bool, EvalError> {
+async fn stage_changes(tree: &Path, into: &Path, workplace: &Workplace) -> Result<bool, EvalError> {
     workplace.git(tree, with_paths(&["add", "--all", "."], &[])).await?;
     let mut output = OsString::from("--output=");
     output.push(into);

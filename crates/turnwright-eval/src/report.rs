@@ -110,7 +110,9 @@ impl Page {
         let left = (rate - 4.0).clamp(0.0, 992.0);
         self.raw("<rect class=\"point\" y=\"0\" width=\"8\" height=\"20\"");
         self.wrapped(" x=\"", &format!("{left:.1}"), "\"/>");
-        self.raw("</svg>\n<div class=\"scale\"><span>0</span><span>50</span><span>100 %</span></div>\n");
+        self.raw(
+            "</svg>\n<div class=\"scale\"><span>0</span><span>50</span><span>100 %</span></div>\n",
+        );
     }
 
     fn comparisons(&mut self, comparisons: &[Comparison]) {
@@ -208,8 +210,12 @@ impl Page {
         self.raw("<details>\n<summary>");
         self.wrapped("Trials that did not pass: ", &listed.len().to_string(), "</summary>\n");
         self.raw("<div class=\"wide\">\n<table>\n<thead><tr><th scope=\"col\">Task</th>");
-        self.raw("<th scope=\"col\">Model</th><th scope=\"col\">Run</th><th scope=\"col\">Outcome</th>");
-        self.raw("<th scope=\"col\">Time</th><th scope=\"col\">Reason</th></tr></thead>\n<tbody>\n");
+        self.raw(
+            "<th scope=\"col\">Model</th><th scope=\"col\">Run</th><th scope=\"col\">Outcome</th>",
+        );
+        self.raw(
+            "<th scope=\"col\">Time</th><th scope=\"col\">Reason</th></tr></thead>\n<tbody>\n",
+        );
         for line in listed.iter().take(MAX_LISTED) {
             let outcome = if line.outcome == Outcome::Invalid { "invalid" } else { "failed" };
             self.wrapped("<tr><th scope=\"row\">", &line.task, "</th>");

@@ -171,8 +171,7 @@ impl<'a> Schedule<'a> {
             Schedule { plan, workplace, starts, results, waiting, progress, begun, fault };
         for place in all {
             let (task, model, run) = place;
-            let trial =
-                Trial { start: &starts[task], model: &plan.models[model], run, kept: None };
+            let trial = Trial { start: &starts[task], model: &plan.models[model], run, kept: None };
             let blank = trial.blank_line(workplace);
             let made = found.iter().find(|line| line.is_same_trial(&blank));
             match made.filter(|line| line.outcome != Outcome::Invalid) {
@@ -326,6 +325,9 @@ mod tests {
         assert!(text.starts_with("The disk of out is full. 17 of 40 trials are kept; "), "{text}");
         let unknown = EvalError::unusable("There is no model \"x\"");
         let text = with_what_is_kept(unknown, &progress, "out".as_ref()).to_string();
-        assert!(text.starts_with("There is no model \"x\". 17 of 40 trials are kept in out; "), "{text}");
+        assert!(
+            text.starts_with("There is no model \"x\". 17 of 40 trials are kept in out; "),
+            "{text}"
+        );
     }
 }

@@ -34,7 +34,11 @@ pub fn mcnemar(to_one: usize, to_other: usize) -> f64 {
 }
 
 /// The number of trials on each side after which a difference between two rates is seen in four of five cases.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is small and above 0")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it is small and above 0"
+)]
 pub fn trials_needed(one: f64, other: f64) -> Option<usize> {
     let difference = (one - other).abs();
     if difference < 0.001 {

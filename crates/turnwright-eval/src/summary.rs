@@ -300,7 +300,9 @@ fn verdict(
         );
     }
     let better = if to_one > to_other { one } else { other };
-    format!("{better} is better on these tasks: {facts}. Chance alone does so with p = {chance:.3}.")
+    format!(
+        "{better} is better on these tasks: {facts}. Chance alone does so with p = {chance:.3}."
+    )
 }
 
 /// Two significant digits are all that such a number is worth.
@@ -375,7 +377,10 @@ mod tests {
         });
         let summary = Summary::of_both(&failed, &passed);
         let verdict = &summary.comparisons[0].verdict;
-        assert!(verdict.starts_with("B: m is better on these tasks: A: m passed 0 of 8, "), "{verdict}");
+        assert!(
+            verdict.starts_with("B: m is better on these tasks: A: m passed 0 of 8, "),
+            "{verdict}"
+        );
         assert!(verdict.ends_with("p = 0.008."), "{verdict}");
     }
 

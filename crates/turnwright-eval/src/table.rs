@@ -33,7 +33,8 @@ pub fn text(summary: &Summary) -> String {
         text.push_str(&format!("\n{}\n", escape_hidden_line(&comparison.verdict)));
         if !comparison.left_out.is_empty() {
             let names = comparison.left_out.join(", ");
-            let line = format!("Not compared, because they are not the same on both sides: {names}.");
+            let line =
+                format!("Not compared, because they are not the same on both sides: {names}.");
             text.push_str(&format!("{}\n", escape_hidden_line(&line)));
         }
     }
@@ -167,9 +168,15 @@ mod tests {
             line("rename", "other", 1, Outcome::Invalid),
         ];
         let found = text(&Summary::of(&lines));
-        assert!(found.lines().any(|line| line.starts_with("修复  ") && line.ends_with("–")), "{found}");
+        assert!(
+            found.lines().any(|line| line.starts_with("修复  ") && line.ends_with("–")),
+            "{found}"
+        );
         assert!(found.lines().any(|line| line.ends_with("0/0 (1 invalid)")), "{found}");
-        assert!(found.ends_with("other: no trial counts; the server named it other-served\n"), "{found}");
+        assert!(
+            found.ends_with("other: no trial counts; the server named it other-served\n"),
+            "{found}"
+        );
     }
 
     #[test]

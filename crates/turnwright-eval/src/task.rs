@@ -352,7 +352,10 @@ mod tests {
     #[test]
     fn a_damaged_definition_is_met_with_its_line_and_what_was_meant() {
         for (definition, expected) in [
-            ("\n\n[check]\ncomand = \"x\"\n", "line 4: unknown key \"comand\". Did you mean \"command\"?"),
+            (
+                "\n\n[check]\ncomand = \"x\"\n",
+                "line 4: unknown key \"comand\". Did you mean \"command\"?",
+            ),
             ("[chek]\ncommand = \"x\"\n", "line 1: unknown key \"chek\". Did you mean \"check\"?"),
             ("prompt = 3\n[check]\ncommand = \"x\"\n", "line 1: invalid type"),
             ("prompt = \"x\"\n", "missing field `check`"),
@@ -362,7 +365,10 @@ mod tests {
             ("[check]\ncommand = \"x\"\n[limits]\ntime = \"soon\"\n", "limits.time is \"soon\""),
             ("[check]\ncommand = \"x\"\n[limits]\ncost = -1.0\n", "must be above 0"),
             ("[check]\ncommand = \"x\"\nrestore = [\"{a\"]\n", "check.restore: "),
-            ("[check]\ncommand = \"x\"\n[start]\npatch = \"../x\"\n", "\"../x\" is not in its folder"),
+            (
+                "[check]\ncommand = \"x\"\n[start]\npatch = \"../x\"\n",
+                "\"../x\" is not in its folder",
+            ),
             ("[check]\ncommand = \"x\"\n[start]\nfiles = \"none\"\n", "nor a folder \"none\""),
             ("[check]\ncommand = \"x\"\n[start]\ncommit = \"--x\"\n", "names no commit"),
             ("prompt = \" \"\n[check]\ncommand = \"x\"\n", "its prompt is empty"),
@@ -401,7 +407,8 @@ mod tests {
         for name in ["fix-two", "fix-one", ".results"] {
             let folder = place.path().join(name);
             fs::create_dir_all(folder.join("files")).unwrap();
-            fs::write(folder.join(DEFINITION), "prompt = \"x\"\n[check]\ncommand = \"x\"\n").unwrap();
+            fs::write(folder.join(DEFINITION), "prompt = \"x\"\n[check]\ncommand = \"x\"\n")
+                .unwrap();
         }
         let all = read_tasks(place.path(), &[]).unwrap();
         assert_eq!(all.iter().map(|task| &*task.name).collect::<Vec<_>>(), ["fix-one", "fix-two"]);

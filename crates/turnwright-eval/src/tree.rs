@@ -161,11 +161,7 @@ pub(crate) async fn resolve_commit(
 }
 
 /// A place in the repository of a folder.
-async fn git_place(
-    name: &str,
-    folder: &Path,
-    workplace: &Workplace,
-) -> Result<String, EvalError> {
+async fn git_place(name: &str, folder: &Path, workplace: &Workplace) -> Result<String, EvalError> {
     let words = ["rev-parse", "--path-format=absolute", "--git-path", name];
     let path = workplace.git(folder, with_paths(&words, &[])).await?;
     Ok(path.trim_end_matches(['\n', '\r']).to_owned())

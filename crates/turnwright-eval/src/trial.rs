@@ -236,16 +236,17 @@ pub(crate) async fn judge(
         other => other?,
     }
     let check = &start.task.definition.check;
-    let finished = run_in_sandbox(&check.command, start.task, check.time(), home, workplace).await?;
+    let finished =
+        run_in_sandbox(&check.command, start.task, check.time(), home, workplace).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
-        ProgramEnd::TimedOut => {
-            Some(format!("{LATE_CHECK} within {} s", check.time().as_secs()))
-        }
+        ProgramEnd::TimedOut => Some(format!("{LATE_CHECK} within {} s", check.time().as_secs())),
         ProgramEnd::Exited(Some(code)) => {
             Some(format!("check: exit {code}: {}", finished.last_words()))
         }
-        ProgramEnd::Exited(None) | ProgramEnd::Stopped => Some("check: ended by a signal".to_owned()),
+        ProgramEnd::Exited(None) | ProgramEnd::Stopped => {
+            Some("check: ended by a signal".to_owned())
+        }
     })
 }
 
@@ -286,7 +287,8 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
     if !store.exists() {
         return Ok(());
     }
-    let weeks = store.read_blocking(|connection| weeks_of_work(connection, SystemTime::UNIX_EPOCH))?;
+    let weeks =
+        store.read_blocking(|connection| weeks_of_work(connection, SystemTime::UNIX_EPOCH))?;
     for week in weeks {
         line.counts.add(&week.counts);
         line.served.extend(week.served);
@@ -312,7 +314,8 @@ fn keep(home: &TrialHome, place: &Path) -> Result<(), EvalError> {
 
 /// Finds the answer of the prompt in the lines of `run --json`.
 fn last_answer(stdout: &str) -> LastAnswer {
-    let mut lines = stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut lines =
+        stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let Some(line) = lines.find(|line| line["id"] == "prompt") else {
         return LastAnswer::default();
     };
@@ -388,8 +391,10 @@ mod tests {
     fn the_answer_is_found_behind_the_updates() {
         let stdout = "{\"method\":\"session/update\"}\n{\"id\":\"prompt\",\"result\":{\"stopReason\":\"end_turn\"}}\n";
         assert_eq!(last_answer(stdout).stop, "end_turn");
-        let error = "{\"id\":\"prompt\",\"error\":{\"message\":\"m\",\"data\":{\"kind\":\"auth\"}}}";
-        let expected = LastAnswer { kind: "auth".to_owned(), message: "m".to_owned(), stop: String::new() };
+        let error =
+            "{\"id\":\"prompt\",\"error\":{\"message\":\"m\",\"data\":{\"kind\":\"auth\"}}}";
+        let expected =
+            LastAnswer { kind: "auth".to_owned(), message: "m".to_owned(), stop: String::new() };
         assert_eq!(last_answer(error), expected);
         assert_eq!(last_answer("cut {\"id\""), LastAnswer::default());
     }

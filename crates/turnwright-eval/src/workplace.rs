@@ -145,13 +145,18 @@ impl Workplace {
 
     fn git_environment(&self) -> Environment {
         let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
-        let mut environment =
-            self.environment.clone().with("GIT_CONFIG_GLOBAL", null).with("GIT_CONFIG_NOSYSTEM", "1");
+        let mut environment = self
+            .environment
+            .clone()
+            .with("GIT_CONFIG_GLOBAL", null)
+            .with("GIT_CONFIG_NOSYSTEM", "1");
         // The same files are the same commit.
         for person in ["AUTHOR", "COMMITTER"] {
-            for (field, text) in
-                [("NAME", "turnwright"), ("EMAIL", "eval@localhost"), ("DATE", "2026-01-01T00:00:00Z")]
-            {
+            for (field, text) in [
+                ("NAME", "turnwright"),
+                ("EMAIL", "eval@localhost"),
+                ("DATE", "2026-01-01T00:00:00Z"),
+            ] {
                 environment = environment.with(&format!("GIT_{person}_{field}"), text);
             }
         }
@@ -281,7 +286,8 @@ mod tests {
     #[test]
     fn the_paths_of_key_files_are_made_absolute_and_nothing_else_changes() {
         let text = "# mine\nmodel = \"m\"\n[providers.a]\nkey_file = \"~/a.key\"\n[providers.b]\nkey_file = \"b.key\"\n";
-        let changed = with_absolute_key_files(text, Some("/etc/x".as_ref()), Some("/home/u".as_ref()));
+        let changed =
+            with_absolute_key_files(text, Some("/etc/x".as_ref()), Some("/home/u".as_ref()));
         let expected = text.replace("~/a.key", "/home/u/a.key").replace("b.key", "/etc/x/b.key");
         assert_eq!(changed.replace('\\', "/"), expected);
         assert_eq!(with_absolute_key_files("= broken", None, None), "= broken");

@@ -92,11 +92,7 @@ pub fn start_state(
 
 impl StartState {
     /// Reads a content, and notes if it is not there.
-    fn read_content(
-        &mut self,
-        connection: &Connection,
-        hash: &str,
-    ) -> Result<Vec<u8>, StoreError> {
+    fn read_content(&mut self, connection: &Connection, hash: &str) -> Result<Vec<u8>, StoreError> {
         let found = blob_by_hash(connection, hash)?;
         if found.is_none() && hash != sha256_hex(b"") {
             self.incomplete = Some("a part of it is not in the store any more".to_owned());

@@ -178,9 +178,12 @@ mod tests {
 
     #[test]
     fn a_week_begins_on_monday() {
-        for (day, expected) in
-            [(MONDAY, MONDAY), (MONDAY + 6, MONDAY), (MONDAY + 7, MONDAY + 7), (MONDAY - 1, MONDAY - 7)]
-        {
+        for (day, expected) in [
+            (MONDAY, MONDAY),
+            (MONDAY + 6, MONDAY),
+            (MONDAY + 7, MONDAY + 7),
+            (MONDAY - 1, MONDAY - 7),
+        ] {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(day * DAY + 3_600);
             assert_eq!(week_of(time), expected * DAY, "{day}");
         }

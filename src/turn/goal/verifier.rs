@@ -230,10 +230,7 @@ mod tests {
 
     fn state() -> GoalState {
         let requirement = |text: &str| GoalRequirement { text: text.to_owned(), evidence: None };
-        GoalState {
-            requirements: vec![requirement("a"), requirement("b")],
-            ..GoalState::default()
-        }
+        GoalState { requirements: vec![requirement("a"), requirement("b")], ..GoalState::default() }
     }
 
     fn open(points: &[&str]) -> SliceVerdict {
@@ -245,10 +242,7 @@ mod tests {
         let no_b = "2. b: nothing proves it";
         let table = [
             (r#"{"met":true,"evidence":{"1":"x","2":"y"},"missing":[]}"#, SliceVerdict::Met),
-            (
-                "Sure:\n```json\n{\"met\":true,\"evidence\":[\"x\",\"y\"]}\n```",
-                SliceVerdict::Met,
-            ),
+            ("Sure:\n```json\n{\"met\":true,\"evidence\":[\"x\",\"y\"]}\n```", SliceVerdict::Met),
             (r#"{"met":true,"evidence":{"1":"x"}}"#, open(&[no_b])),
             (r#"{"met":true,"evidence":{"1":"x","2":" "}}"#, open(&[no_b])),
             (r#"{"met":true}"#, open(&["1. a: nothing proves it", no_b])),

@@ -262,7 +262,9 @@ fn the_recent_prompts_are_those_of_other_sessions_of_the_folder() {
     set("UPDATE sessions SET updated_at = 1000 + key");
     set("UPDATE sessions SET helper_of = 's0' WHERE id = 's5'");
     set("UPDATE sessions SET cwd = '/other' WHERE id = 's3'");
-    set("INSERT INTO turns (session, number, kind, words, begun_at) VALUES (2, 2, 'command', '/x', 9)");
+    set(
+        "INSERT INTO turns (session, number, kind, words, begun_at) VALUES (2, 2, 'command', '/x', 9)",
+    );
     let prompts = recent_prompts(&connection, Path::new("/link"), &id(4), 2).unwrap();
     assert_eq!(prompts, ["prompt of 2", "prompt of 1"]);
 }

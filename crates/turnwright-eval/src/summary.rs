@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(summary.tasks, ["a", "b"]);
         let [column] = &summary.columns[..] else { panic!() };
         assert_eq!((column.passed, column.trials, column.invalid), (3, 4, 1));
-        assert_eq!(column.mean_of_tasks, Some((1.0 + 2.0 / 3.0) / 2.0));
+        assert_eq!(column.mean_of_tasks, Some(f64::midpoint(1.0, 2.0 / 3.0)));
         assert_eq!(column.medians.input, Some(10_000.0));
         assert_eq!(column.served, ["m-served"]);
         assert_eq!(column.sentence(), "3 of 4 passed, 75 % (between 30 and 95 %)");

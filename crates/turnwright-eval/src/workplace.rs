@@ -83,8 +83,8 @@ impl Workplace {
             changed: changes,
             login: read_login(&config.paths)?,
             flags: flags(config),
-            environment: for_trial(scrubbed, config, home.as_deref()),
-            agent_environment: for_trial(agent_environment(config), config, home.as_deref()),
+            environment: for_trial(&scrubbed, config, home.as_deref()),
+            agent_environment: for_trial(&agent_environment(config), config, home.as_deref()),
             stop,
         })
     }
@@ -205,7 +205,7 @@ fn agent_environment(config: &Config) -> Environment {
 }
 
 /// Takes the user's places out of an environment, and names those of the toolchains in it.
-fn for_trial(environment: Environment, config: &Config, home: Option<&Path>) -> Environment {
+fn for_trial(environment: &Environment, config: &Config, home: Option<&Path>) -> Environment {
     let mut environment = environment.without(&PLACES_OF_USER);
     for (variable, folder) in TOOLCHAINS {
         let is_set = config.inherited.iter().any(|(name, _)| name == variable);

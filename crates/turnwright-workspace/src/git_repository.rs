@@ -101,6 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "git writes these files")]
     fn the_commit_of_a_branch_is_found_in_its_file_or_in_the_list() {
         let folder = tempfile::tempdir().unwrap();
         let git = folder.path().join(".git");

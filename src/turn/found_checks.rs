@@ -15,7 +15,7 @@ use super::{PROJECT_READ_TIMEOUT, Turn};
 use crate::tools::ToolEnv;
 use turnwright_policy::permission::{CheckBook, KnownCheck};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
-use turnwright_types::shell_script::{Check, CheckOrigin};
+use turnwright_types::shell_script::Check;
 use turnwright_workspace::markers::{FoundCommand, Purpose, find_commands};
 
 /// The name under which a recording keeps the found checks.
@@ -41,11 +41,7 @@ pub(super) struct FoundCheck {
 
 impl FoundCheck {
     pub(super) fn check(&self) -> Check {
-        Check {
-            name: program_of(&self.command).to_owned(),
-            command: self.command.clone(),
-            origin: CheckOrigin::Found,
-        }
+        Check { name: program_of(&self.command).to_owned(), command: self.command.clone() }
     }
 }
 

@@ -16,6 +16,7 @@ mod limits;
 mod loop_guard;
 mod next_step;
 mod note_offers;
+mod own_calls;
 mod prompt;
 mod proof;
 mod room;

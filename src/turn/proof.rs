@@ -11,8 +11,10 @@ use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 
 /// Words at the beginning of a command that tests, builds or checks a project.
-const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
-                      pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
+const CHECKS: &str = "--build bats build cc check clang clippy compile ctest eslint flake8 g++ gcc \
+                      golangci-lint javac jest lint make mypy ninja nox phpunit pylint pyright \
+                      pytest rspec rubocop ruff rustc shellcheck test tests tox tsc typecheck verify \
+                      vet vitest";
 /// The number of words at the beginning of a command that are examined, as in `npm --prefix web test`.
 const FIRST_WORDS: usize = 4;
 /// Words after which another one is the name of a package or a folder.
@@ -91,6 +93,7 @@ impl Turn {
             let name = tool.as_ref().map_or(call.name.as_str(), |tool| tool.name());
             let kind = tool.as_ref().and_then(|tool| tool.kind());
             self.checks.ledger.note(name, kind, &call.arguments, result, ran_changes);
+            self.note_edit(call, result.ok);
         }
     }
 

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use super::found_checks::{FoundCheck, check_book};
 use super::own_calls::{CommandEnd, Consent, OwnCommand};
 use super::proof::Ledger;
-use super::{SharedGrants, Turn, TurnStep};
+use super::{Turn, TurnStep};
 use crate::tools::{self, AGENT_TOOL};
 use turnwright_policy::permission::Mode;
 use turnwright_types::effect::{ToolKind, escape_hidden, escape_hidden_line, fenced};
@@ -249,12 +249,6 @@ impl Turn {
             line: check.check.command.clone(),
             title: check.title(when),
             limit,
-            // The answers of the user are about what the model and the project name.
-            grants: if is_found {
-                self.conversation.grants.clone()
-            } else {
-                SharedGrants::default()
-            },
             consent: if is_found { Consent::Asked } else { Consent::Given },
         };
         let end = self.run_own_command(command).await;

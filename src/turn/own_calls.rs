@@ -31,21 +31,19 @@ pub(super) struct OwnCommand {
     pub(super) title: String,
     /// How long it may take, with the question about it.
     pub(super) limit: Duration,
-    /// The answers of the user that count for it.
-    pub(super) grants: SharedGrants,
     pub(super) consent: Consent,
 }
 
 /// The consent of the user to a command of ours. Without a sandbox the user is asked each time, because it may run
 /// what the model has written. Rules that deny it, or ask about it, apply in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Consent {
     /// The same is needed as for a call of the model.
     Asked,
     /// The user has written the command down, so it is allowed exactly as it is.
     Given,
-    /// Once it was allowed, it stays so.
-    Kept,
+    /// Once it was allowed, it stays so by these answers.
+    Kept(SharedGrants),
 }
 
 /// The end of a command of ours.
@@ -92,13 +90,13 @@ impl Turn {
         let seconds = limit.as_secs();
         // The limit is ours, so that the command does not go on in the background.
         let arguments = json!({ "command": command.line, "timeout": seconds * 2 });
-        let view = CallView::new(command.title.clone(), ToolKind::Execute);
+        let view = CallView::new(command.title, ToolKind::Execute);
         let id = self.open_own_call(COMMAND_TOOL, &arguments, &view);
         let cancel = self.cancel.child_token();
         let mut is_late = false;
         let mut outcome = {
             let mut running = std::pin::pin!(self.run_as_call(
-                command,
+                command.consent,
                 tool,
                 arguments,
                 id.clone(),
@@ -148,14 +146,19 @@ impl Turn {
     /// Runs a command of ours under the session's rules.
     async fn run_as_call(
         &self,
-        command: OwnCommand,
+        consent: Consent,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         id: CallId,
         view: CallView,
         cancel: CancellationToken,
     ) -> CallOutcome {
-        let OwnCommand { grants, consent, .. } = command;
+        let grants = match &consent {
+            Consent::Asked => Arc::clone(&self.conversation.grants),
+            // The answers of the user are about what the model and the project name.
+            Consent::Given => SharedGrants::default(),
+            Consent::Kept(grants) => Arc::clone(grants),
+        };
         let runner = self.conversation.runner(Arc::clone(&grants));
         let ctx = runner.ctx(id, cancel, self.cancel.clone());
         let (mut pending, ticket) = match runner.enqueue(tool, arguments, ctx).await {
@@ -165,11 +168,11 @@ impl Turn {
         pending.view = Some(view);
         let effects = pending.plan.effects.clone();
         let can_confine = self.conversation.rules().get().can_confine;
-        if can_confine && consent == Consent::Given {
+        if can_confine && matches!(consent, Consent::Given) {
             allow(&grants, &effects);
         }
         let outcome = runner.run(pending, ticket).await;
-        if can_confine && consent == Consent::Kept && outcome.has_run() {
+        if can_confine && matches!(consent, Consent::Kept(_)) && outcome.has_run() {
             allow(&grants, &effects);
         }
         outcome

@@ -271,11 +271,7 @@ fn is_exit(part: &str) -> bool {
 
 /// The worth of one command, and true if it compares something.
 fn proof_of_part(part: &str) -> (Proof, bool) {
-    let mut rest = part;
-    for word in ["(", "{ ", "if ", "then ", "do ", "else "] {
-        rest = rest.strip_prefix(word).unwrap_or(rest).trim_start();
-    }
-    let script = shell::parse(rest.trim_end_matches([')', '}']), dialect());
+    let script = shell::parse(part.trim_matches(['(', ')', '{', '}', ' ']), dialect());
     let proof = script.commands.iter().map(proof_of_command).max().unwrap_or(Proof::None);
     let mut names = script.commands.iter().map(program_name);
     let compares = names.any(|name| is_in("cmp diff", name));

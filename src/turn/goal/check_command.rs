@@ -35,8 +35,7 @@ impl Turn {
             line: command.to_owned(),
             title: format!("Goal check ({when}): {}", escape_hidden(command)),
             limit: TIME_LIMIT,
-            grants: Arc::clone(grants),
-            consent: Consent::Kept,
+            consent: Consent::Kept(Arc::clone(grants)),
         });
         match end.await {
             CommandEnd::Ran(outcome) if outcome.is_success => Ok(None),

@@ -360,9 +360,9 @@ fn without_documents(line: &str) -> String {
 
 /// The line that a shell is given, as in `bash -lc "cargo test"`.
 fn inner_line(line: &str) -> Option<&str> {
-    let (shell, rest) = line.trim().split_once(' ')?;
-    let (option, text) = rest.trim_start().split_once(' ')?;
-    let text = text.trim_start();
+    let (shell, arguments) = line.trim().split_once(' ')?;
+    let (option, quoted) = arguments.trim_start().split_once(' ')?;
+    let text = quoted.trim_start();
     let quote = if text.starts_with('"') { '"' } else { '\'' };
     let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
     let is_given = is_in(SHELLS, shell) && option.starts_with('-') && option.ends_with('c');

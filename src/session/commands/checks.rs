@@ -56,7 +56,7 @@ fn row(check: &FoundCommand, known: Option<&KnownCheck>, conversation: &Conversa
         _ if conversation.told.is_dropped_check(&check.command) => {
             "left out in this session".to_owned()
         }
-        (None, Some(millis)) => format!("{millis} ms last"),
+        (None, Some(millis)) => format!("took {} s last time", millis.div_ceil(1000)),
         (None, None) => "not run yet".to_owned(),
     };
     format!("{command} (found by {marker}, {state})\n")

@@ -96,7 +96,7 @@ impl Turn {
         let mut is_late = false;
         let mut outcome = {
             let mut running = std::pin::pin!(self.run_as_call(
-                command.consent,
+                &command.consent,
                 tool,
                 arguments,
                 id.clone(),
@@ -146,14 +146,14 @@ impl Turn {
     /// Runs a command of ours under the session's rules.
     async fn run_as_call(
         &self,
-        consent: Consent,
+        consent: &Consent,
         tool: Arc<dyn AnyTool>,
         arguments: Value,
         id: CallId,
         view: CallView,
         cancel: CancellationToken,
     ) -> CallOutcome {
-        let grants = match &consent {
+        let grants = match consent {
             Consent::Asked => Arc::clone(&self.conversation.grants),
             // The answers of the user are about what the model and the project name.
             Consent::Given => SharedGrants::default(),

@@ -30,17 +30,14 @@ fn show(conversation: &Conversation) -> String {
     let configured = conversation.checks.get();
     let mut rows = String::new();
     for check in configured.iter() {
-        let [name, command] = [&check.name, &check.command].map(|text| escape_hidden_line(text));
-        rows.push_str(&format!("{name}: {command} (settings)\n"));
+        let line = escape_hidden_line(&format!("{}: {}", check.name, check.command));
+        rows.push_str(&format!("{line} (settings)\n"));
     }
     let known = check_book(&conversation.env).map(|book| book.load()).unwrap_or_default();
-    let found = if conversation.work.find_checks {
-        proposed_commands(&conversation.env, &configured)
-    } else {
-        Vec::new()
-    };
-    for check in &found {
-        rows.push_str(&row(check, known.get(&check.command), conversation));
+    if conversation.work.find_checks {
+        for check in proposed_commands(&conversation.env, &configured) {
+            rows.push_str(&row(&check, known.get(&check.command), conversation));
+        }
     }
     let list = if rows.is_empty() { "No checks are known here.".to_owned() } else { fenced(&rows) };
     format!("{list}\n{USAGE}")

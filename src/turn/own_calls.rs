@@ -124,13 +124,7 @@ impl Turn {
         }
         // A command that never ran is shown as failed, also after a cancel.
         outcome.is_cancelled &= outcome.has_run();
-        let stored = outcome.to_stored(COMMAND_TOOL, Some(&view));
-        if outcome.has_run() {
-            self.cards.finish(stored.final_update(&id));
-        } else {
-            self.conversation.log().finish_call(&id, stored).written().await;
-            self.cards.finish(outcome.final_update(&id));
-        }
+        self.settle_own_command(&id, &view, &outcome).await;
         if self.cancel.is_cancelled() {
             CommandEnd::NotRun(CANCELLED.to_owned())
         } else if is_stopped {
@@ -140,6 +134,17 @@ impl Turn {
         } else {
             let why = outcome.raw_output["message"].as_str().unwrap_or("it was refused");
             CommandEnd::NotRun(why.trim_end_matches('.').to_owned())
+        }
+    }
+
+    /// Gives the card its end. What has not run is also stored, as a call that has run is already.
+    async fn settle_own_command(&mut self, id: &CallId, view: &CallView, outcome: &CallOutcome) {
+        let stored = outcome.to_stored(COMMAND_TOOL, Some(view));
+        if outcome.has_run() {
+            self.cards.finish(stored.final_update(id));
+        } else {
+            self.conversation.log().finish_call(id, stored).written().await;
+            self.cards.finish(outcome.final_update(id));
         }
     }
 

@@ -54,8 +54,7 @@ pub(crate) async fn keep_line(
         ));
     }
     let real_cwd = env.files.roots().real_cwd().to_path_buf();
-    let found = spawn_blocking(move || commit_of(&real_cwd)).await.ok().flatten();
-    let commit = found.map(|commit| format!(", {commit}")).unwrap_or_default();
+    let commit = spawn_blocking(move || commit_of(&real_cwd)).await.unwrap_or_default();
     let line = format!("- {words} (evidence: {evidence}, {}{commit})", today());
     let writing = change_note(env, note, cancel, |before| {
         let lines = before.map(str::trim_end).filter(|lines| !lines.is_empty());
@@ -74,8 +73,8 @@ pub(crate) async fn mark_failed(
     command: &str,
     cancel: &CancellationToken,
 ) -> Result<String, String> {
-    let note = KEPT_COMMANDS;
-    let marking = change_note(env, note, cancel, |before| with_mark(before?, command, &today()));
+    let marking =
+        change_note(env, KEPT_COMMANDS, cancel, |before| with_mark(before?, command, &today()));
     let file = marking.await?;
     Ok(format!("Marked in `{file}`: `{command}` has failed."))
 }
@@ -88,18 +87,13 @@ pub(crate) fn has_unmarked(note: &str, command: &str) -> bool {
 /// Returns a note with a mark behind the line of a command; `None` if there is none without a mark.
 fn with_mark(note: &str, command: &str, day: &str) -> Option<String> {
     let beginning = format!("- `{command}` (");
-    let at = note
-        .split_inclusive('\n')
-        .position(|line| line.starts_with(&beginning) && !line.contains(" [failed "))?;
-    let lines = note.split_inclusive('\n').enumerate().map(|(number, line)| {
-        let words = line.trim_end();
-        if number == at {
-            format!("{words} [failed {day}]{}", &line[words.len()..])
-        } else {
-            line.to_owned()
-        }
-    });
-    Some(lines.collect())
+    let mut lines: Vec<String> = note.split('\n').map(str::to_owned).collect();
+    let line = lines
+        .iter_mut()
+        .find(|line| line.starts_with(&beginning) && !line.contains(" [failed "))?;
+    let end = line.trim_end().len();
+    line.insert_str(end, &format!(" [failed {day}]"));
+    Some(lines.join("\n"))
 }
 
 /// Writes the new text of a note, if there is any. Returns the file for the user.
@@ -145,10 +139,11 @@ fn today() -> String {
     text::first_chars(&local_time(SystemTime::now()), "2026-01-01".len()).to_owned()
 }
 
-/// The beginning of the commit that is checked out in the repository of a folder. Blocks.
-fn commit_of(folder: &Path) -> Option<String> {
-    let found = folder.ancestors().find_map(|folder| GitRepository::at(folder).transpose())?;
-    Some(text::first_chars(&found.ok()?.head_commit()?, COMMIT_DIGITS).to_owned())
+/// The beginning of the commit that is checked out in the repository of a folder, after a comma. Blocks.
+fn commit_of(folder: &Path) -> String {
+    let found = folder.ancestors().find_map(|folder| GitRepository::at(folder).transpose());
+    let commit = found.and_then(|repository| repository.ok()?.head_commit());
+    commit.map(|name| format!(", {}", text::first_chars(&name, COMMIT_DIGITS))).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use turnwright_types::message::{UserMessage, within_context};
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
-use turnwright_workspace::markers::{FoundCommand, find_commands};
+use turnwright_workspace::markers::find_commands;
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
@@ -198,15 +198,12 @@ fn candidates(env: &ToolEnv) -> String {
     let environment = &env.shared.command_environment;
     let folder = env.files.roots().real_cwd();
     let found = find_commands(folder, &|program| environment.has_program(program));
-    let mut text = String::new();
-    for FoundCommand { command, marker, .. } in found {
-        if text.is_empty() {
-            text.push_str("Commands that files of the project name, not tried yet:\n");
-        }
-        let command = escape_hidden_line(&command);
-        text.push_str(&format!("- `{command}` ({})\n", escape_hidden_line(&marker)));
+    let lines: Vec<_> =
+        found.iter().map(|found| format!("- `{}` ({})\n", found.command, found.marker)).collect();
+    if lines.is_empty() {
+        return String::new();
     }
-    text
+    format!("Commands that files of the project name, not tried yet:\n{}", lines.concat())
 }
 
 #[cfg(test)]

@@ -99,9 +99,7 @@ impl Turn {
     async fn find_offer(&self) -> Option<NoteOffer> {
         let begin = self.prompt.first_message.min(self.history.messages.len());
         let (earlier, messages) = self.history.messages.split_at(begin);
-        let steps = self.steps(messages);
-        let failed = failed_checks(&steps).into_iter().map(NoteOffer::Failed);
-        let ran = failed.chain(worked_after_failure(&steps)).map(|offer| (offer, true));
+        let ran = offers_of_commands(&self.steps(messages)).into_iter().map(|offer| (offer, true));
         // Each with false if it counts only if another session has it, too.
         let signs: Vec<(NoteOffer, bool)> = ran.chain(corrections(earlier, messages)).collect();
         if signs.is_empty() {
@@ -174,53 +172,51 @@ impl Turn {
     }
 }
 
-/// The line of a command that runs in the working folder.
+/// The line of a command that runs in the working folder, if a note can quote it.
 fn command_line(call: &ToolCall) -> Option<&str> {
     let Arguments::Object(arguments) = &call.arguments else { return None };
     let is_elsewhere = ["cwd", "workdir"].iter().any(|name| arguments.get(name).is_some());
     let line = arguments.get("command").or_else(|| arguments.get("cmd"))?;
-    line.as_str().map(str::trim).filter(|_| !is_elsewhere)
+    line.as_str().map(str::trim).filter(|line| !is_elsewhere && !line.contains('`'))
 }
 
-/// The checks whose last run has failed.
-fn failed_checks(steps: &[Step<'_>]) -> Vec<String> {
-    let mut failed: Vec<&str> = Vec::new();
-    for step in steps {
-        let Step::Ran { line, is_good } = step else { continue };
-        failed.retain(|known| known != line);
-        if !is_good {
-            failed.push(line);
-        }
-    }
-    let checks = failed.into_iter().filter(|line| proof_of(line) == Proof::Real);
-    checks.map(str::to_owned).collect()
-}
-
-/// Finds the last command that worked after a similar one had failed, although nothing was changed in between.
-fn worked_after_failure(steps: &[Step<'_>]) -> Option<NoteOffer> {
+/// The checks whose last run has failed, and the last command that worked after a similar one had failed, although
+/// nothing was changed in between.
+fn offers_of_commands(steps: &[Step<'_>]) -> Vec<NoteOffer> {
+    let mut red: Vec<&str> = Vec::new();
     let mut failed: Vec<&str> = Vec::new();
     let mut found: Option<(&str, &str)> = None;
     for step in steps {
-        match step {
-            Step::Changed => failed.clear(),
-            Step::Ran { line, is_good } => match proof_of(line) {
-                // It may have installed something.
-                Proof::None => failed.clear(),
-                Proof::Thin => {}
-                Proof::Real if *is_good => {
-                    // A command that fails at times says nothing.
-                    failed.retain(|other| other != line);
-                    found = found.filter(|(_, other)| other != line);
-                    let similar = failed.iter().find(|other| is_variant(other, line));
-                    found = similar.map(|other| (*line, *other)).or(found);
-                }
-                Proof::Real => failed.push(line),
-            },
+        let Step::Ran { line, is_good } = step else {
+            failed.clear();
+            continue;
+        };
+        match proof_of(line) {
+            // It may have installed something.
+            Proof::None => failed.clear(),
+            Proof::Thin => {}
+            Proof::Real if *is_good => {
+                // A command that fails at times says nothing.
+                failed.retain(|other| other != line);
+                red.retain(|other| other != line);
+                found = found.filter(|(_, other)| other != line);
+                let similar = failed.iter().find(|other| is_variant(other, line));
+                found = similar.map(|other| (*line, *other)).or(found);
+            }
+            Proof::Real => {
+                failed.push(line);
+                red.push(line);
+            }
         }
     }
-    let (command, failed) = found?;
-    let is_line = [command, failed].iter().all(|line| is_plain(line) && !line.contains('`'));
-    is_line.then(|| NoteOffer::Worked { command: command.to_owned(), failed: failed.to_owned() })
+    let mut offers: Vec<_> =
+        red.into_iter().map(|line| NoteOffer::Failed(line.to_owned())).collect();
+    let worked = found.filter(|(command, failed)| is_plain(command) && is_plain(failed));
+    offers.extend(worked.map(|(command, failed)| NoteOffer::Worked {
+        command: command.to_owned(),
+        failed: failed.to_owned(),
+    }));
+    offers
 }
 
 /// Returns true if two lines have the same program and first argument, and one of them has further ones.
@@ -346,11 +342,11 @@ mod tests {
             (vec![ran(test, false), ran(secret, true)], None),
         ];
         for (number, (steps, expected)) in table.into_iter().enumerate() {
-            let command = match worked_after_failure(&steps) {
-                Some(NoteOffer::Worked { command, .. }) => Some(command),
+            let worked = offers_of_commands(&steps).into_iter().find_map(|offer| match offer {
+                NoteOffer::Worked { command, .. } => Some(command),
                 _ => None,
-            };
-            assert_eq!(command.as_deref(), expected, "row {number}");
+            });
+            assert_eq!(worked.as_deref(), expected, "row {number}");
         }
     }
 
@@ -359,7 +355,7 @@ mod tests {
         let all = [ran("make test", false), ran("make lint", false), ran("cat a", false)];
         let more = [Step::Changed, ran("make test", true)];
         let steps: Vec<_> = all.into_iter().chain(more).collect();
-        assert_eq!(failed_checks(&steps), ["make lint"]);
+        assert_eq!(offers_of_commands(&steps), [NoteOffer::Failed("make lint".to_owned())]);
     }
 
     #[test]

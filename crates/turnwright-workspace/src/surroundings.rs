@@ -195,7 +195,7 @@ mod tests {
     fn a_small_folder_without_a_repository_is_listed_and_described_alike_twice() {
         let base = tempfile::tempdir().unwrap();
         let folder = crate::real_path(base.path()).unwrap().join("project");
-        fs::create_dir_all(folder.join("b")).unwrap();
+        fs::create_dir_all(folder.join("b/no-file.zip")).unwrap();
         for name in ["c.py", "a.py", "b/d.PY", "go.mod", "no kind", "x.y-z"] {
             fs::write(folder.join(name), "").unwrap();
         }

@@ -175,7 +175,10 @@ impl Turn {
 /// The line of a command that runs in the working folder, if a note can quote it.
 fn command_line(call: &ToolCall) -> Option<&str> {
     let Arguments::Object(arguments) = &call.arguments else { return None };
-    let is_elsewhere = ["cwd", "workdir"].iter().any(|name| arguments.get(name).is_some());
+    let is_elsewhere = ["cwd", "workdir"].iter().any(|name| {
+        let folder = arguments[*name].as_str().unwrap_or_default().trim();
+        !["", "."].contains(&folder)
+    });
     let line = arguments.get("command").or_else(|| arguments.get("cmd"))?;
     line.as_str().map(str::trim).filter(|line| !is_elsewhere && !line.contains('`'))
 }

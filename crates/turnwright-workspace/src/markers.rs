@@ -190,7 +190,9 @@ impl Project<'_> {
                 let start = if cfg!(windows) { "" } else { "./" };
                 command.replacen(program, &format!("{start}{wrapper}"), 1)
             }
-            None if program.contains(['/', '\\']) || (self.has_program)(program) => command.to_owned(),
+            None if program.contains(['/', '\\']) || (self.has_program)(program) => {
+                command.to_owned()
+            }
             None => return None,
         };
         Some(FoundCommand { purpose, command, marker: marker.to_owned() })

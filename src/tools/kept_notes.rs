@@ -8,9 +8,9 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
+use super::memory::{list, read_before_change};
 use turnwright_types::text;
 use turnwright_types::timestamp::local_time;
-use turnwright_workspace::files::FileError;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder};
 
@@ -110,25 +110,17 @@ async fn change_note(
     let notes = NoteFolder::of_project(env.files.roots().real_cwd());
     let place = env.files.roots().resolve(notes.path(note.name));
     let shown = env.files.roots().display_path(&place);
-    let path = place.path.clone();
-    let looking = spawn_blocking(move || (notes.allows(&path), notes.list().len()));
-    let (is_allowed, count) = looking.await.unwrap_or_default();
-    if !is_allowed {
-        return Err(format!("{shown} is a link or has another name, so it is no note."));
+    let before = read_before_change(env, &notes, &place, note.name).await?;
+    if before.is_none() && list(&[notes]).await.len() >= MAX_NOTES {
+        return Err(format!("There are {MAX_NOTES} notes already."));
     }
-    let files = env.files.without_editor();
-    let before = match files.read(&place).await {
-        Ok(text) => Some(text),
-        Err(FileError::NotFound) if count < MAX_NOTES => None,
-        Err(FileError::NotFound) => return Err(format!("There are {MAX_NOTES} notes already.")),
-        Err(error) => return Err(format!("{shown} {error}.")),
-    };
     let Some(after) = change(before.as_ref().map(|note| note.text.as_str())) else {
         return Err(format!("{shown} has no such line."));
     };
     if after.len() > MAX_NOTE_BYTES {
         return Err(format!("{shown} is full. Delete what is no longer true."));
     }
+    let files = env.files.without_editor();
     let written = files.write(&place, before.as_ref(), &after, cancel).await;
     written.map_err(|error| format!("{shown} {error}."))?;
     Ok(shown)

@@ -42,6 +42,22 @@ pub fn describe(
     programs: &[FoundProgram],
     network: Option<String>,
 ) -> String {
+    // macOS asks the user about folders of the home folder that are read, and other disks are below the root.
+    let home = environment.get("HOME").filter(|_| cfg!(target_os = "macos"));
+    let is_project = folder.parent().is_some() && home.is_none_or(|home| folder != home);
+    let mut lines = if is_project { project_lines(folder, environment) } else { BTreeMap::new() };
+    lines.insert("network", network.unwrap_or_default());
+    lines.insert("shell", shell());
+    let tools = programs.iter().map(|program| match &program.version {
+        Some(version) => format!("{} {version}", program.name),
+        None => program.name.to_owned(),
+    });
+    lines.insert("tools", joined(tools));
+    fitting(lines)
+}
+
+/// The lines about a project.
+fn project_lines(folder: &Path, environment: &Environment) -> BTreeMap<&'static str, String> {
     let mut lines = folder_lines(folder);
     let commands = find_commands(folder, &|program| environment.has_program(program));
     for (name, purpose) in [
@@ -56,14 +72,7 @@ pub fn describe(
     }
     let managers = lock_files(folder).map(|(file, manager)| format!("{manager} ({file})"));
     lines.insert("packages", joined(managers));
-    lines.insert("network", network.unwrap_or_default());
-    lines.insert("shell", shell());
-    let tools = programs.iter().map(|program| match &program.version {
-        Some(version) => format!("{} {version}", program.name),
-        None => program.name.to_owned(),
-    });
-    lines.insert("tools", joined(tools));
-    fitting(lines)
+    lines
 }
 
 /// The lines in a context that begins with them, without the words above them.
@@ -214,6 +223,13 @@ mod tests {
         let text = described();
         assert!(text.contains("files: 30 rs, 3 py, 1 mod\n"), "{text}");
         assert!(!text.contains("entries"), "{text}");
+    }
+
+    #[test]
+    fn no_project_is_looked_for_in_the_root() {
+        let text = describe(Path::new("/"), &Environment::default(), &[], None);
+        assert!(text.starts_with(&format!("{HEADER}shell: ")), "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
     }
 
     #[test]

@@ -163,7 +163,7 @@ impl Turn {
             if result.name != COMMAND_TOOL {
                 return (result.ok && self.is_edit(&result.name)).then_some(Step::Changed);
             }
-            let call = calls.iter().find(|call| call.id == result.call)?;
+            let call = calls.iter().copied().find(|call| call.id == result.call)?;
             let has_ended = result.text.starts_with("[exit ");
             let line = command_line(call).filter(|_| has_ended);
             Some(line.map_or(Step::Changed, |line| Step::Ran { line, is_good: result.ok }))

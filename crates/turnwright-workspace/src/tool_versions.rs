@@ -206,6 +206,7 @@ mod tests {
         keep(&cache, found.stamp, Some("2.47"));
         let found = find_programs(&environment, Some(&cache)).remove(0);
         assert_eq!((found.version.as_deref(), found.was_asked), (Some("2.47"), true));
+        assert_eq!(find_programs(&environment, None)[0].version, None);
         private_file::append(&git, b"true\n").unwrap();
         assert!(!find_programs(&environment, Some(&cache))[0].was_asked);
     }

@@ -32,8 +32,8 @@ pub(in crate::session) struct CustomCommands {
 /// The text that a slash command stands for.
 #[derive(Clone, Debug)]
 pub(in crate::session) enum CommandText {
-    /// A task of our own, and what the project adds to it.
-    BuiltIn(&'static str, fn(&ToolEnv) -> String),
+    /// A task of our own.
+    BuiltIn(&'static str),
     File(CustomCommand),
     Skills(Vec<Skill>),
 }
@@ -116,6 +116,8 @@ fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a
     exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
 }
 
+/// The task of `/init`.
+const INIT: &str = include_str!("init_prompt.md");
 /// The most characters of a skill's description in the menu. It is written for models.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
@@ -130,8 +132,8 @@ impl CommandText {
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
         let text = match self {
-            CommandText::BuiltIn(task, facts_of) => {
-                let facts = facts_of(env);
+            CommandText::BuiltIn(task) => {
+                let facts = if *task == INIT { candidates(env) } else { String::new() };
                 let args = if args.is_empty() {
                     String::new()
                 } else {
@@ -171,22 +173,17 @@ fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
 }
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    start_task(session, call, include_str!("init_prompt.md"), candidates)
+    start_task(session, call, INIT)
 }
 
 pub(super) fn review(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    start_task(session, call, include_str!("review_prompt.md"), |_| String::new())
+    start_task(session, call, include_str!("review_prompt.md"))
 }
 
 /// Gives the model one of our own tasks.
-fn start_task(
-    session: &mut SessionActor,
-    call: CommandCall,
-    task: &'static str,
-    facts: fn(&ToolEnv) -> String,
-) -> PromptWork {
+fn start_task(session: &mut SessionActor, call: CommandCall, task: &'static str) -> PromptWork {
     let CommandCall { prompt, typed, cancel, .. } = call;
-    session.custom_command(Some(CommandText::BuiltIn(task, facts)), prompt, &typed, cancel)
+    session.custom_command(Some(CommandText::BuiltIn(task)), prompt, &typed, cancel)
 }
 
 /// The commands that the files of the project name, for the model to try. Blocks.

@@ -198,17 +198,18 @@ fn offers_of_commands(steps: &[Step<'_>]) -> Vec<NoteOffer> {
             // It may have installed something.
             Proof::None => failed.clear(),
             Proof::Thin => {}
-            Proof::Real if *is_good => {
-                // A command that fails at times says nothing.
+            Proof::Real => {
                 failed.retain(|other| other != line);
                 red.retain(|other| other != line);
-                found = found.filter(|(_, other)| other != line);
-                let similar = failed.iter().find(|other| is_variant(other, line));
-                found = similar.map(|other| (*line, *other)).or(found);
-            }
-            Proof::Real => {
-                failed.push(line);
-                red.push(line);
+                if *is_good {
+                    // A command that fails at times says nothing.
+                    found = found.filter(|(_, other)| other != line);
+                    let similar = failed.iter().find(|other| is_variant(other, line));
+                    found = similar.map(|other| (*line, *other)).or(found);
+                } else {
+                    failed.push(line);
+                    red.push(line);
+                }
             }
         }
     }

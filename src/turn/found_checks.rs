@@ -1,7 +1,6 @@
 //! Checks that nobody has set up: commands that the project's files name, such as `cargo check`. They are proposed as
 //! ordinary calls. The book of the project knows which are refused and which are slow.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use crate::tools::ToolEnv;
 use turnwright_policy::permission::{CheckBook, KnownCheck};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::shell_script::Check;
-use turnwright_workspace::exec::find_in_path;
 use turnwright_workspace::markers::{FoundCommand, Purpose, find_commands};
 
 /// The name under which a recording keeps the found checks.
@@ -80,9 +78,9 @@ pub(crate) fn check_book(env: &ToolEnv) -> Option<CheckBook> {
 
 /// The commands that may be checks, those for tests last.
 pub(crate) fn proposed_commands(env: &ToolEnv, configured: &[Check]) -> Vec<FoundCommand> {
-    let path = env.shared.command_environment.get("PATH");
+    let environment = &env.shared.command_environment;
     let root = env.files.roots().real_cwd();
-    let mut commands = find_commands(root, &|name| find_in_path(Path::new(name), path).is_some());
+    let mut commands = find_commands(root, &|program| environment.has_program(program));
     commands.retain(|found| {
         found.purpose != Purpose::Build
             && configured.iter().all(|check| !is_same_check(&check.command, &found.command))

@@ -230,7 +230,8 @@ fn only_reads(line: &str) -> bool {
     })
 }
 
-fn is_in(words: &str, word: &str) -> bool {
+/// Returns true if a list of words has this one.
+pub(super) fn is_in(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
 

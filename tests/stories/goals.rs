@@ -266,7 +266,7 @@ fn a_prompt_that_waits_comes_first() {
     assert_eq!(agent.stop_reason(&next), "end_turn");
     assert_told(&agent, "The goal is paused: your next prompt comes first.");
     let prompt = last_prompt(&agent.model_request(1));
-    assert!(prompt.contains("A goal is paused: Write the word."), "{prompt}");
+    assert!(prompt.contains("A goal is paused; work on it only if"), "{prompt}");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_cancel_and_an_error_pause_the_work_and_a_load_shows_it() {
     assert_eq!(agent.turn("hello"), "end_turn");
     let number = agent.model().requests().len() - 1;
     let prompt = last_prompt(&agent.model_request(number));
-    assert!(prompt.contains("A goal is paused: Write the word."), "{prompt}");
+    assert!(prompt.contains("if the user says so: Write the word."), "{prompt}");
     assert_told(&agent, "`/goal resume` goes on.");
 }
 

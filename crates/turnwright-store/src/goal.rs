@@ -58,6 +58,15 @@ impl GoalState {
         matches!(self.status, GoalStatus::Active | GoalStatus::Paused(_))
     }
 
+    /// Makes it ready for more work. If it has used up its slices, it gets this many more.
+    pub fn resume(&mut self, slices: u32) {
+        if self.slices >= self.max_slices {
+            self.max_slices = self.slices.saturating_add(slices);
+        }
+        self.without_evidence = 0;
+        self.same_missing = 0;
+    }
+
     /// Notes the points that a slice has left open, and whether it has brought anything new.
     pub fn note_slice(&mut self, missing: Vec<String>, has_evidence: bool) {
         self.without_evidence = if has_evidence { 0 } else { self.without_evidence + 1 };

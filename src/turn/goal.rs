@@ -39,6 +39,8 @@ const PASSES_ALREADY: &str = "The check passes already, so it proves nothing. No
 const NO_GOAL: &str = "There is no goal. `/goal WHAT` sets one.";
 const IS_MET: &str = "The goal is met already. `/goal WHAT` sets another one.";
 
+/// Why the work is paused for a prompt that waits.
+const NEXT_PROMPT: &str = "your next prompt comes first";
 /// The rules of the work.
 const RULES: &str = include_str!("goal/continue.md");
 /// Asks for the last answer when a limit ends the work.
@@ -64,13 +66,10 @@ pub(super) struct GoalRun {
 /// The verdict on the work at the end of a slice.
 #[derive(Debug, PartialEq, Eq)]
 enum SliceVerdict {
-    Met,
     /// These points are open.
     Open(Vec<String>),
-    /// Only the user can remove an obstacle, or the work could not be judged.
-    Blocked(String),
-    /// The goal cannot be reached.
-    Impossible(String),
+    /// The work ends, because this is the state of the goal.
+    Over(GoalStatus),
 }
 
 impl Turn {
@@ -144,18 +143,18 @@ impl Turn {
             return Ok(());
         }
         match self.judge_slice(goal).await {
-            SliceVerdict::Met if goal.state.slices == 0 => {
+            SliceVerdict::Over(GoalStatus::Met) if goal.state.slices == 0 => {
                 Err((PASSES_ALREADY.to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Met => {
+            SliceVerdict::Over(GoalStatus::Met) => {
                 self.set_goal_status(goal, GoalStatus::Met);
                 Err(("Nothing is left to do.".to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Blocked(why) => {
+            SliceVerdict::Over(GoalStatus::Paused(why)) => {
                 let why = format!("Nothing was started, because {why}.");
                 Err((why, StopReason::MaxTurnRequests))
             }
-            SliceVerdict::Open(_) | SliceVerdict::Impossible(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -172,7 +171,7 @@ impl Turn {
             return None;
         }
         if self.steering.has_waiting_prompt() {
-            return Some(self.pause_for_prompt(goal));
+            return Some(self.pause_goal(goal, NEXT_PROMPT));
         }
         if self.last_answer().is_none() {
             return Some(self.pause_goal(goal, "it waits for you"));
@@ -184,29 +183,20 @@ impl Turn {
         if self.cancel.is_cancelled() {
             return None;
         }
-        match verdict {
-            SliceVerdict::Met => {
-                self.set_goal_status(goal, GoalStatus::Met);
-                None
-            }
+        Some(match verdict {
             SliceVerdict::Open(missing) => {
                 goal.state.note_slice(missing, has_evidence);
-                Some(self.next_slice(goal))
+                self.next_slice(goal)
             }
-            SliceVerdict::Blocked(why) => Some(self.pause_goal(goal, &why)),
-            SliceVerdict::Impossible(why) => {
-                let why = format!("because it cannot be reached ({why})");
-                self.set_goal_status(goal, GoalStatus::Ended(why));
-                Some(TurnStep::End(Ok(StopReason::MaxTurnRequests)))
-            }
-        }
+            SliceVerdict::Over(status) => self.end_goal(goal, status),
+        })
     }
 
     /// Begins the next slice, unless the work is paused or a limit ends it.
     fn next_slice(&mut self, goal: &mut GoalRun) -> TurnStep {
         // The judgement takes a while.
         if self.steering.has_waiting_prompt() {
-            return self.pause_for_prompt(goal);
+            return self.pause_goal(goal, NEXT_PROMPT);
         }
         let asks_back = self.last_answer().is_some_and(|answer| ends_with_question(&answer.text));
         if asks_back && !self.conversation.work.alone {
@@ -264,16 +254,20 @@ impl Turn {
         self.goal = Some(goal);
     }
 
-    /// Pauses the work for a prompt that waits. Returns the end of the turn.
-    fn pause_for_prompt(&self, goal: &mut GoalRun) -> TurnStep {
-        self.set_goal_status(goal, paused("your next prompt comes first"));
-        TurnStep::End(Ok(StopReason::EndTurn))
+    fn pause_goal(&self, goal: &mut GoalRun, why: &str) -> TurnStep {
+        self.end_goal(goal, paused(why))
     }
 
-    /// Pauses the work. Returns the end of the turn, which a script must not take for success.
-    fn pause_goal(&self, goal: &mut GoalRun, why: &str) -> TurnStep {
-        self.set_goal_status(goal, paused(why));
-        TurnStep::End(Ok(StopReason::MaxTurnRequests))
+    /// Ends the work. Returns the end of the turn, which a script must not take for success if the goal is not met.
+    fn end_goal(&self, goal: &mut GoalRun, status: GoalStatus) -> TurnStep {
+        let is_met = status == GoalStatus::Met;
+        self.set_goal_status(goal, status);
+        let comes_first = self.steering.has_waiting_prompt();
+        TurnStep::End(Ok(if is_met || comes_first {
+            StopReason::EndTurn
+        } else {
+            StopReason::MaxTurnRequests
+        }))
     }
 
     fn set_goal_status(&self, goal: &mut GoalRun, status: GoalStatus) {
@@ -371,9 +365,12 @@ impl Turn {
             Some(command) => {
                 let grants = Arc::clone(&goal.grants);
                 match self.run_goal_check(&command, goal.state.slices, &grants).await {
-                    Ok(None) => SliceVerdict::Met,
+                    Ok(None) => SliceVerdict::Over(GoalStatus::Met),
                     Ok(Some(output)) => SliceVerdict::Open(vec![output]),
-                    Err(why) => SliceVerdict::Blocked(format!("the check was not run: {why}")),
+                    Err(why) => {
+                        let why = format!("the check was not run: {why}");
+                        SliceVerdict::Over(GoalStatus::Paused(why))
+                    }
                 }
             }
             None => self.ask_verdict(&mut goal.state).await,
@@ -462,16 +459,16 @@ fn continuation(state: &GoalState) -> String {
     };
     let slice = state.slices;
     let max = state.max_slices;
-    let vain = match state.without_evidence {
-        0 => "",
-        _ => " The last slice has changed nothing: do something else.",
-    };
-    let is_late = slice > max - max.div_ceil(4);
-    let end = if is_late { " Come to an end: nothing optional any more." } else { "" };
-    format!(
-        "The goal is not proven: {missing}\n{}Slice {slice} of {max}.{vain}{end} {RULES}",
-        goal_lines(state)
-    )
+    let mut rules = String::new();
+    if state.without_evidence > 0 {
+        rules.push_str("The last slice has changed nothing: do something else. ");
+    }
+    if slice > max - max.div_ceil(4) {
+        rules.push_str("Come to an end: nothing optional any more. ");
+    }
+    rules.push_str(RULES);
+    let goal = goal_lines(state);
+    format!("The goal is not proven: {missing}\n{goal}Slice {slice} of {max}. {rules}")
 }
 
 /// The goal and its requirements.
@@ -481,14 +478,7 @@ fn goal_lines(state: &GoalState) -> String {
     if !state.requirements.is_empty() {
         text.push_str("Requirements; none of them can be left out:\n");
     }
-    for (number, requirement) in (1..).zip(&state.requirements) {
-        let proof = match &requirement.evidence {
-            Some(evidence) => format!(" (proven: {evidence})"),
-            None => String::new(),
-        };
-        text.push_str(&format!("{number}. {}{proof}\n", requirement.text));
-    }
-    text
+    text + &state.requirement_list()
 }
 
 #[cfg(test)]

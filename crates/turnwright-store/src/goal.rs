@@ -90,6 +90,19 @@ impl GoalState {
         }
     }
 
+    /// The requirements, each in a line with its number and its proof.
+    pub fn requirement_list(&self) -> String {
+        let mut list = String::new();
+        for (number, requirement) in (1..).zip(&self.requirements) {
+            list.push_str(&format!("{number}. {}", requirement.text));
+            if let Some(evidence) = &requirement.evidence {
+                list.push_str(&format!(" (proven: {evidence})"));
+            }
+            list.push('\n');
+        }
+        list
+    }
+
     fn progress(&self) -> String {
         match &self.check {
             Some(command) if self.status == GoalStatus::Met => {

@@ -6,13 +6,12 @@ use futures_util::future::join;
 use super::{CommandCall, PromptWork, SessionActor, answer_later};
 use crate::session::prompts::{finish_command, report_omissions};
 use crate::session::title;
-use crate::turn::{Conversation, SteeringQueue, Turn, stored_goal};
+use crate::turn::{SteeringQueue, Turn, stored_goal};
 use turnwright_config::parse_limit;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Entry, GoalState, GoalStatus};
-use turnwright_types::effect::{fenced, fenced_command};
+use turnwright_types::effect::fenced;
 use turnwright_types::message::{PromptPart, StopReason};
-use turnwright_types::text;
 
 /// The most characters of a goal.
 const MAX_CHARS: usize = 4_000;
@@ -48,17 +47,7 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
         Err(why) => refuse(session, call, why),
         Ok(GoalRequest::Work(_)) if is_planning => refuse(session, call, IS_PLANNING),
         Ok(GoalRequest::Work(new)) => start(session, call, new),
-        Ok(GoalRequest::Show) => answer(session, &call, |_, state| describe(&state)),
-        Ok(GoalRequest::Clear) => answer(session, &call, |conversation, _| {
-            conversation.log().add_entry(Entry::Goal { goal: None });
-            "The goal is cleared.".to_owned()
-        }),
-        Ok(GoalRequest::Edit(new)) => answer(session, &call, move |conversation, old| {
-            let state = changed(old, new);
-            let goal = Some(Box::new(state.clone()));
-            conversation.log().add_entry(Entry::Goal { goal });
-            describe(&state)
-        }),
+        Ok(request) => answer(session, &call, request),
     }
 }
 
@@ -87,40 +76,35 @@ fn start(session: &mut SessionActor, call: CommandCall, new: Option<GoalState>) 
     PromptWork::of_turn(async move { join(running, titled).await.0 }, steering)
 }
 
-/// Answers from the goal of the session, which `compose` may change.
-fn answer(
-    session: &mut SessionActor,
-    call: &CommandCall,
-    compose: impl FnOnce(&Conversation, GoalState) -> String + Send + 'static,
-) -> PromptWork {
+/// Answers from the goal of the session, which the request may change.
+fn answer(session: &mut SessionActor, call: &CommandCall, request: GoalRequest) -> PromptWork {
     let message = call.begin(session);
     let conversation = session.conversation.clone();
     answer_later(session, message, async move {
-        let goal = stored_goal(&conversation).await;
-        Some(goal.map_or_else(|why| why, |state| compose(&conversation, state)))
+        let old = match stored_goal(&conversation).await {
+            Ok(old) => old,
+            Err(why) => return Some(why),
+        };
+        let goal = match request {
+            GoalRequest::Clear => None,
+            GoalRequest::Edit(new) => Some(changed(old, new)),
+            GoalRequest::Show | GoalRequest::Work(_) => return Some(describe(&old)),
+        };
+        let text = goal.as_ref().map_or_else(|| "The goal is cleared.".to_owned(), describe);
+        conversation.log().add_entry(Entry::Goal { goal: goal.map(Box::new) });
+        Some(text)
     })
 }
 
 /// Describes a goal to the user.
 fn describe(state: &GoalState) -> String {
-    let mut text = format!("{}\n\n{}\n", state.notice(), fenced(&state.text));
+    let mut facts = format!("{}\n", state.text);
     if let Some(command) = &state.check {
-        let command = fenced_command(command);
-        text.push_str(&format!("\nIt is proven when this command succeeds:\n\n{command}\n"));
+        facts.push_str(&format!("It is proven when this command succeeds: {command}\n"));
     }
-    if !state.requirements.is_empty() {
-        text.push_str("\nRequirements:\n\n");
-    }
-    for (number, requirement) in (1..).zip(&state.requirements) {
-        let words = text::escape_markdown(&requirement.text);
-        let proof = match &requirement.evidence {
-            Some(evidence) => format!(" – proven: {}", text::escape_markdown(evidence)),
-            None => String::new(),
-        };
-        text.push_str(&format!("{number}. {words}{proof}\n"));
-    }
-    text.push_str(&format!("\nSlices: {} of {}.", state.slices, state.max_slices));
-    text
+    facts.push_str(&state.requirement_list());
+    let GoalState { slices, max_slices, .. } = state;
+    format!("{}\n\n{}\n\nSlices: {slices} of {max_slices}.", state.notice(), fenced(&facts))
 }
 
 /// The goal after a change. Its requirements are listed anew, and the command stays unless there is another one.
@@ -152,7 +136,8 @@ fn parse(words: &str, turns: u32) -> Result<GoalRequest, &'static str> {
 
 fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
     let mut goal = GoalState { max_slices: turns, ..GoalState::default() };
-    for (flag, value) in split_flags(words) {
+    for (flag, part) in split_flags(words) {
+        let value = part.trim();
         match flag {
             CHECK => goal.check = Some(unquoted(value).to_owned()),
             TURNS => {
@@ -175,23 +160,17 @@ fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
 
 /// Splits at the flags. Returns each with the words behind it, after an empty one with the words before them. A
 /// command may have a flag of its own that is called `--check`.
-fn split_flags(words: &str) -> Vec<(&str, &str)> {
-    let mut parts = Vec::new();
-    let mut flag = "";
-    let mut begin = 0;
-    let mut at = 0;
-    let mut has_check = false;
+fn split_flags(words: &str) -> Vec<(&str, String)> {
+    let mut parts = vec![("", String::new())];
     for piece in words.split_inclusive(char::is_whitespace) {
         let word = piece.trim_end();
-        if [TURNS, BUDGET].contains(&word) || word == CHECK && !has_check {
-            parts.push((flag, words[begin..at].trim()));
-            flag = word;
-            begin = at + word.len();
-            has_check |= word == CHECK;
+        let is_check = word == CHECK && parts.iter().all(|(flag, _)| *flag != CHECK);
+        if is_check || [TURNS, BUDGET].contains(&word) {
+            parts.push((word, String::new()));
+        } else if let Some((_, value)) = parts.last_mut() {
+            value.push_str(piece);
         }
-        at += piece.len();
     }
-    parts.push((flag, words[begin..].trim()));
     parts
 }
 
@@ -275,6 +254,6 @@ mod tests {
         };
         assert_eq!(changed(old, goal("y")), expected);
         let shown = describe(&expected);
-        assert!(shown.contains("```console\nmake test\n```"), "{shown}");
+        assert!(shown.contains("\nIt is proven when this command succeeds: make test\n"), "{shown}");
     }
 }

@@ -6,11 +6,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::SliceVerdict;
+use super::{SliceVerdict, paused};
 use crate::tools::{AGENT_TOOL, HelperRunner, HelperTask};
 use crate::turn::Turn;
 use crate::turn::room::handoff::stored_facts;
-use turnwright_store::{GoalRequirement, GoalState};
+use turnwright_store::{GoalRequirement, GoalState, GoalStatus};
 use turnwright_types::effect::{
     CallView, PathScope, ResolvedPath, ToolKind, escape_hidden_line, fenced,
 };
@@ -72,10 +72,10 @@ impl Turn {
                 self.show_requirements(state).await;
                 verdict
             }
-            Ok(None) => {
-                SliceVerdict::Blocked("the answer of the judge could not be read".to_owned())
+            Ok(None) => SliceVerdict::Over(paused("the answer of the judge could not be read")),
+            Err(why) => {
+                SliceVerdict::Over(GoalStatus::Paused(format!("the judge has failed: {why}")))
             }
-            Err(why) => SliceVerdict::Blocked(format!("the judge has failed: {why}")),
         }
     }
 
@@ -138,8 +138,7 @@ impl Turn {
             let files = files.join(", ");
             prompt.push_str(&format!("Files changed, with the number of calls: {files}\n"));
         }
-        prompt.push_str(&self.last_results());
-        prompt
+        prompt + &self.last_results()
     }
 
     /// The last results of commands, the newest last.
@@ -177,7 +176,7 @@ fn goal_as_data(goal: &str) -> String {
 /// The last JSON object of this kind in an answer, which may have words, code or a fence around it.
 fn last_object<T: DeserializeOwned>(answer: &str) -> Option<T> {
     answer.rmatch_indices('{').find_map(|(at, _)| {
-        let mut objects = serde_json::Deserializer::from_str(&answer[at..]).into_iter();
+        let mut objects = serde_json::Deserializer::from_str(&answer[at..]).into_iter::<T>();
         objects.next()?.ok()
     })
 }
@@ -202,15 +201,18 @@ fn verdict_of(answer: JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
         }
     }
     match answer.blocker.as_deref() {
-        _ if answer.met && missing.is_empty() => SliceVerdict::Met,
-        Some("needs_user") => SliceVerdict::Blocked(format!("you are needed: {reason}")),
-        Some("impossible") => SliceVerdict::Impossible(reason),
-        _ => {
-            if missing.is_empty() {
-                missing.push("the judge does not say that the goal is met".to_owned());
-            }
-            SliceVerdict::Open(missing)
+        _ if answer.met && missing.is_empty() => SliceVerdict::Over(GoalStatus::Met),
+        Some("needs_user") => {
+            SliceVerdict::Over(GoalStatus::Paused(format!("you are needed: {reason}")))
         }
+        Some("impossible") => {
+            let why = format!("because it cannot be reached ({reason})");
+            SliceVerdict::Over(GoalStatus::Ended(why))
+        }
+        _ if missing.is_empty() => {
+            SliceVerdict::Open(vec!["the judge does not say that the goal is met".to_owned()])
+        }
+        _ => SliceVerdict::Open(missing),
     }
 }
 
@@ -246,6 +248,10 @@ mod tests {
         last_object(answer).map(|answer| verdict_of(answer, state))
     }
 
+    fn met() -> SliceVerdict {
+        SliceVerdict::Over(GoalStatus::Met)
+    }
+
     fn open(points: &[&str]) -> SliceVerdict {
         SliceVerdict::Open(points.iter().map(|point| (*point).to_owned()).collect())
     }
@@ -254,17 +260,16 @@ mod tests {
     fn a_goal_is_met_only_with_proof_of_each_requirement() {
         let no_b = "2. b: nothing proves it";
         let table = [
-            (r#"{"met":true,"evidence":{"1":"x","2":"y"},"missing":[]}"#, SliceVerdict::Met),
+            (r#"{"met":true,"evidence":{"1":"x","2":"y"},"missing":[]}"#, met()),
             (
                 "`f() {}` is there:\n```json\n{\"met\":true,\"evidence\":[\"x\",\"y\"]}\n```\nin {}",
-                SliceVerdict::Met,
+                met(),
             ),
-            (r#"{"met":true,"evidence":["x","y"]} no: {"met":false,"missing":["a"]}"#, open(&[
-                "a",
-                "1. a: nothing proves it",
-                no_b,
-            ])),
-            (r#"{"met":true,"evidence":{"1":"x","2":"y"},"missing":null}"#, SliceVerdict::Met),
+            (
+                r#"{"met":true,"evidence":["x","y"]} no: {"met":false,"missing":["a"]}"#,
+                open(&["a", "1. a: nothing proves it", no_b]),
+            ),
+            (r#"{"met":true,"evidence":{"1":"x","2":"y"},"missing":null}"#, met()),
             (r#"{"met":true,"evidence":{"1":"x"}}"#, open(&[no_b])),
             (r#"{"met":true,"evidence":{"1":"x","2":" "}}"#, open(&[no_b])),
             (r#"{"met":true}"#, open(&["1. a: nothing proves it", no_b])),
@@ -278,11 +283,13 @@ mod tests {
             ),
             (
                 r#"{"met":false,"missing":["a key"],"blocker":"needs_user"}"#,
-                SliceVerdict::Blocked("you are needed: a key".to_owned()),
+                SliceVerdict::Over(paused("you are needed: a key")),
             ),
             (
                 r#"{"met":false,"blocker":"impossible"}"#,
-                SliceVerdict::Impossible("no reason is given".to_owned()),
+                SliceVerdict::Over(GoalStatus::Ended(
+                    "because it cannot be reached (no reason is given)".to_owned(),
+                )),
             ),
         ];
         for (answer, expected) in table {

@@ -154,7 +154,7 @@ impl Turn {
                 let why = format!("Nothing was started, because {why}.");
                 Err((why, StopReason::MaxTurnRequests))
             }
-            _ => Ok(()),
+            SliceVerdict::Open(_) | SliceVerdict::Over(_) => Ok(()),
         }
     }
 
@@ -254,6 +254,7 @@ impl Turn {
         self.goal = Some(goal);
     }
 
+    /// Pauses the work. Returns the end of the turn.
     fn pause_goal(&self, goal: &mut GoalRun, why: &str) -> TurnStep {
         self.end_goal(goal, paused(why))
     }
@@ -363,8 +364,7 @@ impl Turn {
     async fn judge_slice(&mut self, goal: &mut GoalRun) -> SliceVerdict {
         let verdict = match goal.state.check.clone() {
             Some(command) => {
-                let grants = Arc::clone(&goal.grants);
-                match self.run_goal_check(&command, goal.state.slices, &grants).await {
+                match self.run_goal_check(&command, goal.state.slices, &goal.grants).await {
                     Ok(None) => SliceVerdict::Over(GoalStatus::Met),
                     Ok(Some(output)) => SliceVerdict::Open(vec![output]),
                     Err(why) => {
@@ -447,15 +447,12 @@ fn beginning(state: &GoalState) -> String {
 
 /// The message with which the work goes on.
 fn continuation(state: &GoalState) -> String {
-    let missing = match (&state.check, state.last_missing.as_slice()) {
-        (Some(command), [output, ..]) => {
-            let command = escape_hidden_line(command);
-            format!("its check `{command}` has failed:\n{}", fenced(output))
+    let missing = match &state.check {
+        Some(command) => {
+            let output = fenced(&state.last_missing.concat());
+            format!("its check `{}` has failed:\n{output}", escape_hidden_line(command))
         }
-        (_, missing) => {
-            let lines = missing.iter().map(|line| format!("\n- {line}"));
-            format!("this is missing:{}", lines.collect::<String>())
-        }
+        None => format!("this is missing:\n- {}", state.last_missing.join("\n- ")),
     };
     let slice = state.slices;
     let max = state.max_slices;

@@ -273,7 +273,7 @@ impl Turn {
 
     fn set_goal_status(&self, goal: &mut GoalRun, status: GoalStatus) {
         goal.state.status = status;
-        if matches!(goal.state.status, GoalStatus::Paused(_)) {
+        if !matches!(goal.state.status, GoalStatus::Active | GoalStatus::Met) {
             self.conversation.told.add_unsent([paused_line(&goal.state)]);
         }
         self.report_goal(&goal.state);
@@ -428,7 +428,7 @@ pub(crate) async fn stored_goal(conversation: &Conversation) -> Result<GoalState
 pub(crate) fn paused_line(state: &GoalState) -> String {
     let words = text::clip(text::one_line(&state.text), MAX_EXCERPT_CHARS);
     let line = within_context(&escape_hidden_line(&words));
-    format!("A goal is paused; work on it only if the user says so: {line}\n")
+    format!("The work on a goal has stopped; go on with it only if the user says so: {line}\n")
 }
 
 /// The message with which the work begins.
@@ -530,8 +530,8 @@ mod tests {
 
     #[test]
     fn a_paused_goal_is_one_line() {
-        let expected = "A goal is paused; work on it only if the user says so: make it fast ``` and \
-                        safe\n";
+        let expected = "The work on a goal has stopped; go on with it only if the user says so: make it \
+                        fast ``` and safe\n";
         assert_eq!(paused_line(&judged()), expected);
     }
 }

@@ -3,32 +3,21 @@
 
 mod news;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
 
 use super::found_checks::{FoundCheck, check_book};
+use super::own_calls::{CommandEnd, Consent, OwnCommand};
 use super::proof::Ledger;
 use super::{SharedGrants, Turn, TurnStep};
-use crate::tools::{self, AGENT_TOOL, AnyTool};
-use crate::turn::calls::records::abridged_arguments;
-use crate::turn::calls::runner::refused;
+use crate::tools::{self, AGENT_TOOL};
 use turnwright_policy::permission::Mode;
-use turnwright_store::{Audience, CallOutcome, Entry};
-use turnwright_types::effect::{CallView, ToolKind, escape_hidden, escape_hidden_line, fenced};
-use turnwright_types::ids::CallId;
-use turnwright_types::message::{
-    Arguments, AssistantMessage, Message, StopReason, ToolCall, within_context,
-};
-use turnwright_types::patience::sleep_until;
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::effect::{ToolKind, escape_hidden, escape_hidden_line, fenced};
+use turnwright_types::message::{Arguments, StopReason, ToolCall, within_context};
 use turnwright_types::shell_script::Check;
-use turnwright_types::update::COMMAND_TOOL;
 
-use news::{Baseline, CheckRun, check_run, find_news};
+use news::{Baseline, check_run, find_news};
 
 /// How long one check may run.
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(120);
@@ -37,7 +26,7 @@ const FIRST_TIME_LIMIT: Duration = Duration::from_secs(20);
 /// The same for a found check about which the user may be asked.
 const ASKED_TIME_LIMIT: Duration = Duration::from_secs(600);
 /// The exit status with which a shell says that there is no such program.
-const NOT_FOUND: i64 = 127;
+const NOT_FOUND: i32 = 127;
 /// The time of a run in words.
 const BEFORE: &str = "before the first edit";
 const AFTER: &str = "after the edits";
@@ -124,24 +113,20 @@ impl Turn {
                 // Where one takes too long, the next one would, too.
                 found.is_slow |= has_slow && !found.is_measured;
             }
-            if check.is_slow() {
-                usable.push(check);
-                continue;
-            }
-            match self.run_check(&check, BEFORE).await {
-                CheckEnd::Ran(run) => {
-                    check.before = Some(Baseline::of(&run));
-                    usable.push(check);
-                }
-                CheckEnd::TooSlow => {
-                    has_slow = true;
-                    if let Some(found) = &mut check.found {
-                        found.is_slow = true;
-                        usable.push(check);
+            if !check.is_slow() {
+                match self.run_check(&check, BEFORE).await {
+                    CommandEnd::Ran(outcome) => {
+                        check.before = Some(Baseline::of(&check_run(&outcome)));
                     }
+                    CommandEnd::TooSlow => {
+                        has_slow = true;
+                        let Some(found) = &mut check.found else { continue };
+                        found.is_slow = true;
+                    }
+                    CommandEnd::NotRun(_) => continue,
                 }
-                CheckEnd::NotRun => {}
             }
+            usable.push(check);
         }
         self.checks.all = Some(usable);
         self.ignore_own_changes();
@@ -220,11 +205,12 @@ impl Turn {
                 continue;
             }
             let now = match self.run_check(&check, AFTER).await {
-                CheckEnd::Ran(now) => now,
-                end => {
-                    skips_slow |= matches!(end, CheckEnd::TooSlow);
+                CommandEnd::Ran(outcome) => check_run(&outcome),
+                CommandEnd::TooSlow => {
+                    skips_slow = true;
                     continue;
                 }
+                CommandEnd::NotRun(_) => continue,
             };
             let news = find_news(check.before.as_ref().unwrap_or(&Baseline::default()), &now);
             // A check that has failed all along says nothing about the edits.
@@ -256,53 +242,38 @@ impl Turn {
         }
         self.conversation.notify(format!("{names} says something new. The model is told."));
         let mut context = format!(
-            "The user's checks were run after your edits. This is new since the turn began; correct \
-             what your edits have caused, or say why it stays:\n{report}"
+            "Checks were run after your edits. This is new since the turn began; correct what your \
+             edits have caused, or say why it stays:\n{report}"
         );
         turnwright_types::redact::redact_in_place(&mut context);
         self.push_context(within_context(&context));
         TurnStep::Sample
     }
 
-    /// Runs a check as a call of ours with a card, which the model's conversation does not have.
-    async fn run_check(&mut self, check: &TurnCheck, when: &str) -> CheckEnd {
-        let Ok(tool) = self.conversation.tools.find(COMMAND_TOOL) else { return CheckEnd::NotRun };
-        let id = CallId::from(format!("call-{}", self.history.mint()));
+    /// Runs a check as a command of ours.
+    async fn run_check(&mut self, check: &TurnCheck, when: &str) -> CommandEnd {
         let limit = self.time_limit(check, when);
-        // The limit is ours, so that no check goes on in the background.
-        let arguments = json!({ "command": check.check.command, "timeout": limit.as_secs() * 2 });
-        let view = CallView::new(check.title(when), ToolKind::Execute);
-        self.log_check(&id, &arguments);
-        self.cards.open(&id, COMMAND_TOOL.to_owned(), view.clone());
-        self.cards.show_arguments(&id, abridged_arguments(&arguments));
         let is_found = check.found.is_some();
-        let call = CheckCall { id: id.clone(), view: view.clone(), limit, is_found };
         let rejected = self.rejected_count();
-        let mut outcome = self.run_as_call(call, tool, arguments).await;
-        // A check that never ran is shown as failed, also after a cancel.
-        outcome.is_cancelled &= outcome.has_run();
-        let stored = outcome.to_stored(COMMAND_TOOL, Some(&view));
-        if outcome.has_run() {
-            self.cards.finish(stored.final_update(&id));
-        } else {
-            self.conversation.log().finish_call(&id, stored).written().await;
-            self.cards.finish(outcome.final_update(&id));
-        }
-        if self.cancel.is_cancelled() {
-            return CheckEnd::NotRun;
-        }
-        let end = match check_run(&outcome) {
-            _ if outcome.text.starts_with(&stopped(limit)) => CheckEnd::TooSlow,
-            run if outcome.has_run() => CheckEnd::Ran(run),
-            _ => CheckEnd::NotRun,
+        let command = OwnCommand {
+            line: check.check.command.clone(),
+            title: check.title(when),
+            limit,
+            // The answers of the user are about what the model and the project name.
+            grants: if is_found {
+                self.conversation.grants.clone()
+            } else {
+                SharedGrants::default()
+            },
+            consent: if is_found { Consent::Asked } else { Consent::Given },
         };
-        match &check.found {
-            Some(found) => {
-                let is_refused = self.rejected_count() > rejected;
-                self.note_found_run(found, end, (&outcome, limit, is_refused)).await
-            }
-            None => end,
+        let end = self.run_own_command(command).await;
+        if !is_found || self.cancel.is_cancelled() {
+            return end;
         }
+        // Nobody has refused it if nobody was there.
+        let is_refused = self.rejected_count() > rejected && !self.conversation.work.alone;
+        self.note_found_run(&check.check.command, end, limit, is_refused).await
     }
 
     fn time_limit(&self, check: &TurnCheck, when: &str) -> Duration {
@@ -325,115 +296,44 @@ impl Turn {
     /// Keeps what the run of a found check has shown. Returns its end, which is none if there is no such program.
     async fn note_found_run(
         &self,
-        found: &FoundCheck,
-        end: CheckEnd,
-        (outcome, limit, is_refused): (&CallOutcome, Duration, bool),
-    ) -> CheckEnd {
-        let command = found.command.clone();
-        let book = check_book(&self.conversation.env);
-        let is_missing = matches!(&end, CheckEnd::Ran(run) if run.code == Some(NOT_FOUND));
-        if is_missing || matches!(end, CheckEnd::NotRun) {
-            self.conversation.told.drop_check(&command);
-        }
-        // A run that was stopped is slow, because every limit is longer than that.
-        let took = outcome.duration.unwrap_or(limit);
-        let lines = match &end {
-            CheckEnd::Ran(run) if run.is_success => Some(run.hashes().collect()),
+        command: &str,
+        end: CommandEnd,
+        limit: Duration,
+        is_refused: bool,
+    ) -> CommandEnd {
+        let command = command.to_owned();
+        let run = match &end {
+            CommandEnd::Ran(outcome) if outcome.raw_output["exitCode"] != NOT_FOUND => {
+                let lines = outcome.is_success.then(|| check_run(outcome).hashes().collect());
+                Some((outcome.duration.unwrap_or(limit), lines))
+            }
+            // Every limit is longer than what counts as slow.
+            CommandEnd::TooSlow => Some((limit, None)),
             _ => None,
         };
-        let has_run = !is_missing && !matches!(end, CheckEnd::NotRun);
-        // Nobody has refused it if nobody was there.
-        let is_refused = is_refused && !self.conversation.work.alone;
-        let noting = spawn_blocking(move || {
-            let Some(book) = book else { return };
-            if has_run {
-                book.note_run(&command, took, lines);
-            } else if is_refused {
-                book.refuse(&command);
-            }
-        });
-        noting.await.ok();
-        if is_missing { CheckEnd::NotRun } else { end }
+        let has_run = run.is_some();
+        if !has_run {
+            self.conversation.told.drop_check(&command);
+        }
+        if let Some(book) = check_book(&self.conversation.env) {
+            let noting = spawn_blocking(move || match run {
+                Some((took, lines)) => book.note_run(&command, took, lines),
+                None if is_refused => book.refuse(&command),
+                None => {}
+            });
+            noting.await.ok();
+        }
+        if has_run { end } else { CommandEnd::NotRun(String::new()) }
     }
-
-    async fn run_as_call(
-        &self,
-        call: CheckCall,
-        tool: Arc<dyn AnyTool>,
-        arguments: Value,
-    ) -> CallOutcome {
-        let CheckCall { id, view, limit, is_found } = call;
-        let conversation = &self.conversation;
-        let cancel = self.cancel.child_token();
-        // The answers of the user are about what the model and the project name.
-        let grants = if is_found { conversation.grants.clone() } else { SharedGrants::default() };
-        let runner = conversation.runner(grants);
-        let running = async {
-            let ctx = runner.ctx(id, cancel.child_token(), cancel.clone());
-            let (mut pending, ticket) = runner.enqueue(tool, arguments, ctx).await?;
-            // The user has written this command into the settings, so it is allowed exactly as it is.
-            // Rules that deny it or ask about it apply all the same. Without a sandbox the user is asked:
-            // a check may run what the model has written. A found check is an ordinary call.
-            if conversation.rules().get().can_confine && !is_found {
-                for effect in &pending.plan.effects {
-                    runner.grants.lock().allow_exactly(effect.clone());
-                }
-            }
-            pending.view = Some(view);
-            Ok(runner.clone().run(pending, ticket).await)
-        };
-        let mut running = std::pin::pin!(running);
-        let ended = tokio::select! {
-            biased;
-            ended = &mut running => ended,
-            () = sleep_until(Instant::now() + limit) => {
-                cancel.cancel();
-                running.await.ok();
-                let why = stopped(limit);
-                Err(ToolRefusal::new(&why, &why))
-            }
-        };
-        ended.unwrap_or_else(|why| refused(why, Vec::new()))
-    }
-
-    /// Logs the call as one that only the user sees.
-    fn log_check(&mut self, id: &CallId, arguments: &Value) {
-        let call = ToolCall::new(id.clone(), id.to_string(), COMMAND_TOOL, arguments.clone());
-        let message_id = self.history.mint_message_id();
-        let answer = AssistantMessage::new(message_id.clone(), "", vec![call]);
-        self.conversation.log().add_entry(Entry::Message {
-            id: message_id,
-            message: Arc::new(Message::Assistant(answer)),
-            audience: Audience::User,
-        });
-    }
-}
-
-/// A check as a call.
-struct CheckCall {
-    id: CallId,
-    view: CallView,
-    limit: Duration,
-    is_found: bool,
-}
-
-/// The end of a run of a check.
-enum CheckEnd {
-    Ran(CheckRun),
-    /// It was stopped at its limit.
-    TooSlow,
-    /// It was denied, refused or cancelled.
-    NotRun,
-}
-
-fn stopped(limit: Duration) -> String {
-    format!("Stopped: a check may run {} s", limit.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use schemars::JsonSchema;
     use serde::Deserialize;
+    use serde_json::json;
     use tokio::time::Instant;
 
     use super::super::fixture::{ScriptedReply, turn_fixture};
@@ -442,8 +342,9 @@ mod tests {
         CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolIndex, ToolOutcome, Toolbox, tool,
     };
     use turnwright_policy::permission::Pass;
+    use turnwright_types::effect::CallView;
     use turnwright_types::message::History;
-    use turnwright_types::shell_script::CheckOrigin;
+    use turnwright_types::update::COMMAND_TOOL;
 
     /// A command that only a cancel ends, or an edit.
     #[derive(Debug, Deserialize, JsonSchema)]
@@ -475,11 +376,7 @@ mod tests {
         let mut fixture = turn_fixture(replies, false, None);
         let index = ToolIndex::new(vec![tool::<TestCall<true>>(), tool::<TestCall<false>>()]);
         fixture.conversation.tools = Arc::new(Toolbox::new(Arc::new(index)));
-        let check = Check {
-            name: "slow".to_owned(),
-            command: "sleep 999".to_owned(),
-            origin: CheckOrigin::Settings,
-        };
+        let check = Check { name: "slow".to_owned(), command: "sleep 999".to_owned() };
         fixture.conversation.checks.set(vec![check]);
         let begun = Instant::now();
         let done = fixture.turn(History::default()).run().await;

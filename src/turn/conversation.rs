@@ -407,13 +407,9 @@ impl Told {
         self.context.lock().undo_news.take()
     }
 
-    /// The facts with which the model was last asked for a proof, as a hash.
-    pub(super) fn closing_facts(&self) -> Option<u64> {
-        self.context.lock().closing_facts
-    }
-
-    pub(super) fn set_closing_facts(&self, facts: u64) {
-        self.context.lock().closing_facts = Some(facts);
+    /// Marks these facts as the last ones with which the model was asked for a proof. Returns true if they were not.
+    pub(super) fn tell_closing_facts(&self, facts: u64) -> bool {
+        self.context.lock().closing_facts.replace(facts) != Some(facts)
     }
 
     /// Marks these open steps of the plan as told to the user. Returns true if they were not the last ones.

@@ -1,7 +1,6 @@
 //! Checks that nobody has set up: commands that the project's files name, such as `cargo check`. They are proposed as
 //! ordinary calls. The book of the project knows which are refused and which are slow.
 
-use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,8 @@ use super::{PROJECT_READ_TIMEOUT, Turn};
 use crate::tools::ToolEnv;
 use turnwright_policy::permission::{CheckBook, KnownCheck};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
-use turnwright_types::shell_script::{Check, CheckOrigin};
+use turnwright_types::shell_script::Check;
+use turnwright_workspace::exec::find_in_path;
 use turnwright_workspace::markers::{FoundCommand, Purpose, find_commands};
 
 /// The name under which a recording keeps the found checks.
@@ -41,11 +41,7 @@ pub(super) struct FoundCheck {
 
 impl FoundCheck {
     pub(super) fn check(&self) -> Check {
-        Check {
-            name: program_of(&self.command).to_owned(),
-            command: self.command.clone(),
-            origin: CheckOrigin::Found,
-        }
+        Check { name: program_of(&self.command).to_owned(), command: self.command.clone() }
     }
 }
 
@@ -84,9 +80,9 @@ pub(crate) fn check_book(env: &ToolEnv) -> Option<CheckBook> {
 
 /// The commands that may be checks, those for tests last.
 pub(crate) fn proposed_commands(env: &ToolEnv, configured: &[Check]) -> Vec<FoundCommand> {
-    let path = env.shared.command_environment.get("PATH").unwrap_or_default();
+    let path = env.shared.command_environment.get("PATH");
     let root = env.files.roots().real_cwd();
-    let mut commands = find_commands(root, &|program| has_program(path, program));
+    let mut commands = find_commands(root, &|name| find_in_path(Path::new(name), path).is_some());
     commands.retain(|found| {
         found.purpose != Purpose::Build
             && configured.iter().all(|check| !is_same_check(&check.command, &found.command))
@@ -120,9 +116,11 @@ fn is_usable(known: &KnownCheck) -> bool {
         && known.last_ms.is_none_or(|took| Duration::from_millis(took) < TIME_LIMIT)
 }
 
-/// The words of a command line after those that lead to its folder.
+/// The words of a command line after those that lead to its folder. As in `npm run lint`, `run` only leads to what is
+/// run.
 fn words(command: &str) -> impl Iterator<Item = &str> {
-    command.rsplit("&& ").next().unwrap_or(command).split_whitespace()
+    let command = command.rsplit("&& ").next().unwrap_or(command);
+    command.split_whitespace().filter(|word| *word != "run")
 }
 
 fn program_of(command: &str) -> &str {
@@ -132,18 +130,6 @@ fn program_of(command: &str) -> &str {
 /// Returns true if two command lines are about the same: their programs and first arguments are the same.
 fn is_same_check(one: &str, other: &str) -> bool {
     words(one).take(2).eq(words(other).take(2))
-}
-
-/// Returns true if a folder of `PATH` has a program of this name.
-fn has_program(path: &OsStr, name: &str) -> bool {
-    let endings: &[&str] = if cfg!(windows) { &[".exe", ".cmd", ".bat"] } else { &[""] };
-    std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .any(|folder| endings.iter().any(|ending| is_program(&folder, &format!("{name}{ending}"))))
-}
-
-fn is_program(folder: &Path, name: &str) -> bool {
-    folder.join(name).is_file()
 }
 
 #[cfg(test)]
@@ -157,14 +143,8 @@ mod tests {
         }
         assert!(is_same_check("cargo check", "cargo check --message-format short"));
         assert!(is_same_check("cd a && npm test", "npm test"));
+        assert!(is_same_check("npm test", "npm run test"));
         assert!(!is_same_check("cargo test", "cargo check"));
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_program_is_looked_for_in_absolute_folders() {
-        let path = OsStr::new("relative:/bin:/usr/bin");
-        assert!(has_program(path, "sh") && !has_program(path, "no-such-program"));
-        assert!(!has_program(OsStr::new("bin"), "sh"));
+        assert!(!is_same_check("npm run lint", "npm run test"));
     }
 }

@@ -10,19 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::Value;
 
 use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
 use super::{Conversation, SharedGrants, Turn, TurnStep, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
-use crate::turn::calls::records::abridged_arguments;
-use turnwright_store::{Audience, Entry, GoalState, GoalStatus, StoreError, read};
-use turnwright_types::effect::{CallView, escape_hidden_line, fenced};
+use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
+use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::hash::std_hash;
-use turnwright_types::ids::CallId;
-use turnwright_types::message::{AssistantMessage, Message, StopReason, ToolCall, within_context};
+use turnwright_types::message::{AssistantMessage, StopReason, within_context};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, PlanEntry, PlanPriority, PlanStatus, Update};
@@ -380,22 +377,6 @@ impl Turn {
         goal.changes = self.change_count();
         self.checks.ledger.sync_changes(goal.changes);
         verdict
-    }
-
-    /// Logs a call of ours, which only the user sees, and opens its card.
-    fn open_own_call(&mut self, tool: &str, arguments: &Value, view: &CallView) -> CallId {
-        let id = CallId::from(format!("call-{}", self.history.mint()));
-        let call = ToolCall::new(id.clone(), id.to_string(), tool, arguments.clone());
-        let message_id = self.history.mint_message_id();
-        let answer = AssistantMessage::new(message_id.clone(), "", vec![call]);
-        self.conversation.log().add_entry(Entry::Message {
-            id: message_id,
-            message: Arc::new(Message::Assistant(answer)),
-            audience: Audience::User,
-        });
-        self.cards.open(&id, tool.to_owned(), view.clone());
-        self.cards.show_arguments(&id, abridged_arguments(arguments));
-        id
     }
 }
 

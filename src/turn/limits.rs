@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::turn::goal::LAST_WORDS;
 use crate::turn::{Turn, TurnStep};
@@ -143,9 +144,10 @@ impl ReachedLimit {
     }
 }
 
-/// The amounts that were used up before a turn began, and the limits of which the user was told.
+/// The start of a turn, the amounts that were used up before it, and the limits of which the user was told.
 #[derive(Clone, Debug)]
 pub(super) struct SpendingMeter {
+    began: Instant,
     limits: SpendingLimits,
     before: Amounts,
     told: Vec<ReachedLimit>,
@@ -161,12 +163,23 @@ impl SpendingMeter {
     pub(super) fn new(limits: SpendingLimits, history: &History) -> SpendingMeter {
         let before = amounts(&history.spent, history.cost, Duration::ZERO);
         let shared = Default::default();
-        let mut meter =
-            SpendingMeter { limits, before, told: Vec::new(), hinted: Vec::new(), shared };
+        let mut meter = SpendingMeter {
+            began: Instant::now(),
+            limits,
+            before,
+            told: Vec::new(),
+            hinted: Vec::new(),
+            shared,
+        };
         meter.told = meter.used_beyond(NOTICE_SHARE, before).collect();
         // An earlier turn was told of a limit that is nearly used up already.
         while meter.take_hint(before).is_some() {}
         meter
+    }
+
+    /// The time since the turn began.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
     }
 
     /// Applies the limits of a goal, each by the name of a resource. Its requests are otherwise counted slice by slice.
@@ -295,7 +308,7 @@ impl SharedSpending {
 impl Turn {
     /// Brings together what the session and its helpers have used up by now.
     pub(super) fn share_spending(&mut self) -> Amounts {
-        let elapsed = self.began.elapsed();
+        let elapsed = self.meter.elapsed();
         let shared = self.conversation.spending.clone();
         if self.is_helper() {
             let own = self.history.spent;

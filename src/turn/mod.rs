@@ -16,6 +16,7 @@ mod limits;
 mod loop_guard;
 mod next_step;
 mod note_offers;
+mod own_calls;
 mod prompt;
 mod proof;
 mod room;
@@ -34,7 +35,6 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
@@ -90,7 +90,6 @@ pub(crate) struct Turn {
     cards: OpenCards,
     loops: LoopDetector,
     meter: SpendingMeter,
-    began: Instant,
     steering: SteeringQueue,
     checks: TurnChecks,
     /// The goal that the turn works towards.
@@ -211,7 +210,6 @@ impl Turn {
             cards,
             loops: LoopDetector::new(known_changes),
             meter,
-            began: Instant::now(),
             steering: SteeringQueue::default(),
             checks: TurnChecks::new(known_changes),
             goal: None,
@@ -325,7 +323,7 @@ impl Turn {
             self.report_limit();
         }
         self.remove_trailing_nudge();
-        self.history.spent.time += self.began.elapsed();
+        self.history.spent.time += self.meter.elapsed();
         if matches!(result, Ok(StopReason::Refusal)) {
             // The prompt and everything after it are left out of the next request (R-TURN-7).
             self.history.messages.truncate(self.prompt.first_message);

@@ -315,8 +315,6 @@ pub(super) enum WorkDone {
 /// The reason why a turn may end without a proof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Excuse {
-    /// The turn that has asked for a helper verifies the work.
-    Helper,
     /// In plan mode nothing is changed.
     Planning,
     /// The user's words come first.
@@ -326,18 +324,9 @@ pub(super) enum Excuse {
     /// The model was asked already.
     Asked,
     NoRequestLeft,
-    /// An earlier turn has asked, and nothing is different now.
-    SameFacts,
 }
 
-/// The end of a turn whose model says that it is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closing {
-    End,
-    /// The model is asked once more.
-    Ask(ClosingReason),
-}
-
+/// The reason why a model is asked once more before its turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClosingReason {
     Unproven,
@@ -345,22 +334,21 @@ pub(super) enum ClosingReason {
 }
 
 /// Decides if the model is asked to prove its work before the turn ends.
-pub(super) fn closing_step(facts: &ClosingFacts) -> Closing {
+pub(super) fn closing_step(facts: &ClosingFacts) -> Option<ClosingReason> {
     if facts.excuse.is_some() || facts.verify == Verify::Off {
-        return Closing::End;
+        return None;
     }
     let is_strict = facts.verify == Verify::Always;
+    let is_open = facts.open_steps > 0;
     match facts.work {
-        WorkDone::Files
-            if facts.proof != ProofWord::Green
-                && (is_strict || facts.open_steps > 0 || facts.has_unrun_check) =>
-        {
-            Closing::Ask(ClosingReason::Unproven)
+        WorkDone::Files if facts.proof == ProofWord::Green => None,
+        WorkDone::Files => {
+            (is_strict || is_open || facts.has_unrun_check).then_some(ClosingReason::Unproven)
         }
-        WorkDone::OnlyPlan if facts.open_steps > 0 && (is_strict || facts.is_small) => {
-            Closing::Ask(ClosingReason::OnlyPlanned)
+        WorkDone::OnlyPlan => {
+            (is_open && (is_strict || facts.is_small)).then_some(ClosingReason::OnlyPlanned)
         }
-        WorkDone::Files | WorkDone::OnlyPlan | WorkDone::Nothing => Closing::End,
+        WorkDone::Nothing => None,
     }
 }
 
@@ -656,34 +644,35 @@ mod tests {
             assert_eq!(next, expected.map(Duration::from_secs), "{left}");
         }
     }
+
     #[test]
     fn the_model_is_asked_for_a_proof_only_where_one_is_due() {
         use ProofWord::{Green, None as Nothing, Red, Thin};
         use Verify::{Always, Auto, Off};
-        let unproven = Closing::Ask(ClosingReason::Unproven);
-        let planned = Closing::Ask(ClosingReason::OnlyPlanned);
+        let unproven = Some(ClosingReason::Unproven);
+        let planned = Some(ClosingReason::OnlyPlanned);
         let files = WorkDone::Files;
         let plan = WorkDone::OnlyPlan;
         // The setting, the work, its proof, the open steps, a known check that was not run, a small model.
         let table = [
-            (Off, files, Nothing, 2, true, true, Closing::End),
-            (Off, plan, Nothing, 2, true, true, Closing::End),
+            (Off, files, Nothing, 2, true, true, None),
+            (Off, plan, Nothing, 2, true, true, None),
             (Always, files, Nothing, 0, false, false, unproven),
             (Always, files, Thin, 0, false, false, unproven),
             (Always, files, Red, 0, false, false, unproven),
-            (Always, files, Green, 2, true, true, Closing::End),
-            (Auto, files, Nothing, 0, false, true, Closing::End),
-            (Auto, files, Thin, 0, false, false, Closing::End),
-            (Auto, files, Red, 0, false, false, Closing::End),
+            (Always, files, Green, 2, true, true, None),
+            (Auto, files, Nothing, 0, false, true, None),
+            (Auto, files, Thin, 0, false, false, None),
+            (Auto, files, Red, 0, false, false, None),
             (Auto, files, Nothing, 1, false, false, unproven),
             (Auto, files, Thin, 0, true, false, unproven),
             (Auto, files, Red, 0, true, false, unproven),
-            (Auto, files, Green, 2, true, false, Closing::End),
+            (Auto, files, Green, 2, true, false, None),
             (Always, plan, Nothing, 1, false, false, planned),
-            (Always, plan, Nothing, 0, true, false, Closing::End),
-            (Auto, plan, Nothing, 1, true, false, Closing::End),
+            (Always, plan, Nothing, 0, true, false, None),
+            (Auto, plan, Nothing, 1, true, false, None),
             (Auto, plan, Nothing, 1, false, true, planned),
-            (Always, WorkDone::Nothing, Nothing, 2, true, true, Closing::End),
+            (Always, WorkDone::Nothing, Nothing, 2, true, true, None),
         ];
         for row in table {
             let (verify, work, proof, open_steps, has_unrun_check, is_small, expected) = row;
@@ -698,16 +687,14 @@ mod tests {
             };
             assert_eq!(closing_step(&facts), expected, "{row:?}");
             for excuse in [
-                Excuse::Helper,
                 Excuse::Planning,
                 Excuse::Steering,
                 Excuse::AsksBack,
                 Excuse::Asked,
                 Excuse::NoRequestLeft,
-                Excuse::SameFacts,
             ] {
                 facts.excuse = Some(excuse);
-                assert_eq!(closing_step(&facts), Closing::End, "{row:?} {excuse:?}");
+                assert_eq!(closing_step(&facts), None, "{row:?} {excuse:?}");
             }
         }
     }

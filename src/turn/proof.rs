@@ -6,7 +6,7 @@ use crate::tools::AGENT_TOOL;
 use turnwright_policy::shell::{self, SimpleCommand};
 use turnwright_store::{ProofWord, TurnFacts};
 use turnwright_types::effect::ToolKind;
-use turnwright_types::message::{Arguments, ToolCall, ToolMessage};
+use turnwright_types::message::{Arguments, ToolMessage};
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 
@@ -15,15 +15,19 @@ const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint 
                       pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
 /// The number of words at the beginning of a command that are examined, as in `npm --prefix web test`.
 const FIRST_WORDS: usize = 4;
-/// Programs for which these words may be names of files or branches.
-const TAKE_NAMES: &str = "cd chmod cp git ln mkdir mv rm rmdir tar touch";
+/// Words after which another one is the name of a package or a folder.
+const SET_UP: &str = "add ci create get i init install new remove uninstall update upgrade";
+/// Programs for which such words may be names of files, branches or packages.
+const TAKE_NAMES: &str =
+    "cd chmod cp git kill killall ln mkdir mv pip pip3 pkill rm rmdir sed tar tee touch";
 /// Programs that succeed whatever the project does.
 const THIN: &str = ": [ cat command echo file find grep head ls printf pwd rg stat tail test tree \
                     true type wc which";
 /// Programs that compare, or ask something that runs.
 const SHOWING: &str = "cmp curl diff psql sqlite3";
-/// Programs that run a file.
-const INTERPRETERS: &str = "bash bun deno java lua node perl php python python3 ruby sh zsh";
+const SHELLS: &str = "bash dash sh zsh";
+/// Programs that run a file, besides shells.
+const INTERPRETERS: &str = "bun deno java lua node perl php python python3 ruby";
 /// Arguments with which an interpreter runs nothing or only text of the command line.
 const INLINE: &str = "--check --eval -c -e -l -p -r";
 /// The same for a shell.
@@ -32,6 +36,11 @@ const SHELL_INLINE: &str = "-c -n";
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
+/// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or left
+/// running.
+const ENDED: [&str; 2] = ["[exit ", "[killed by "];
+/// The names of the argument with the line of a command.
+const LINE_ARGUMENTS: [&str; 4] = ["command", "cmd", "script", "shell_command"];
 /// The tool that shows the output of a command in the background.
 const OUTPUT_TOOL: &str = "exec_output";
 /// The tool that sets the plan.
@@ -77,9 +86,11 @@ impl Turn {
         let changes = self.conversation.env.shared.checkpoint.change_count();
         let ran_changes = self.checks.ledger.sync_changes(changes);
         for (call, result) in answer.calls.iter().zip(results) {
-            let found = self.conversation.tools.find(&call.name).ok();
-            let kind = found.and_then(|tool| tool.kind());
-            self.checks.ledger.note(call, kind, result, ran_changes);
+            // Models call a tool by the name that another agent has for it.
+            let tool = self.conversation.tools.find(&call.name).ok();
+            let name = tool.as_ref().map_or(call.name.as_str(), |tool| tool.name());
+            let kind = tool.as_ref().and_then(|tool| tool.kind());
+            self.checks.ledger.note(name, kind, &call.arguments, result, ran_changes);
         }
     }
 
@@ -104,50 +115,44 @@ impl Ledger {
         std::mem::replace(&mut self.known_changes, changes) != changes
     }
 
-    /// Takes note of a change of files. What was proven before is not proven any more.
+    /// Takes note of a change of files. What was proven before is not proven any more, nor by what is still running.
     fn note_change(&mut self) {
         self.has_changed = true;
         self.last_run = None;
+        self.jobs.clear();
     }
 
-    /// Takes note of a call that has ended. `ran_changes` is true if any call of its answer has changed files.
+    /// Takes note of a call of the tool with this name. `ran_changes` is true if any call of its answer has changed files.
     fn note(
         &mut self,
-        call: &ToolCall,
+        name: &str,
         kind: Option<ToolKind>,
+        arguments: &Arguments,
         result: &ToolMessage,
         ran_changes: bool,
     ) {
+        let ok = result.ok;
+        let is_edit = matches!(kind, Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move));
+        // A helper, or a tool of an MCP server.
+        let may_edit = name == AGENT_TOOL || kind == Some(ToolKind::Other);
         self.counts.calls += 1;
-        self.counts.failed_calls += u32::from(!result.ok);
-        match kind {
-            Some(ToolKind::Read) if result.ok => self.counts.reads += 1,
-            Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move) if result.ok => {
-                self.counts.edits += 1;
-                self.note_change();
-            }
-            Some(ToolKind::Edit | ToolKind::Delete | ToolKind::Move) => {
-                self.counts.failed_edits += 1;
-            }
-            _ => {}
-        }
-        self.has_planned |= result.ok && call.name == PLAN_TOOL;
-        if call.name == AGENT_TOOL && ran_changes {
+        self.counts.failed_calls += u32::from(!ok);
+        self.counts.reads += u32::from(ok && kind == Some(ToolKind::Read));
+        self.counts.edits += u32::from(ok && is_edit);
+        self.counts.failed_edits += u32::from(!ok && is_edit);
+        self.has_planned |= ok && name == PLAN_TOOL;
+        if ok && is_edit || ran_changes && may_edit {
             self.note_change();
         }
-        let Some(line) = self.command_line(call) else { return };
+        let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);
         if ran_changes && proof != Proof::Real && !only_reads(&line) {
             self.note_change();
         }
         if let Some(id) = running_job(&result.text) {
             self.jobs.push((id.to_owned(), line));
-            return;
-        }
-        // Any other result means that the command was refused, stopped or left running.
-        let has_ended = ["[exit ", "[killed by "].iter().any(|end| result.text.starts_with(end));
-        if has_ended {
-            self.note_run(line, proof, result.ok);
+        } else if ENDED.iter().any(|start| result.text.starts_with(start)) {
+            self.note_run(line, proof, ok);
         }
     }
 
@@ -181,21 +186,17 @@ impl Ledger {
     }
 
     /// The command line that a call is about.
-    fn command_line(&self, call: &ToolCall) -> Option<String> {
-        let Arguments::Object(arguments) = &call.arguments else { return None };
-        match call.name.as_str() {
-            COMMAND_TOOL => {
-                let line = arguments.get("command").or_else(|| arguments.get("cmd"))?;
-                line.as_str().map(str::to_owned)
-            }
-            OUTPUT_TOOL => {
-                let id = arguments.get("id")?.as_str()?.trim();
-                let mut jobs = self.jobs.iter().rev();
-                jobs.find(|(job, _)| job.trim_start_matches('p') == id.trim_start_matches('p'))
-                    .map(|(_, line)| line.clone())
-            }
-            _ => None,
+    fn command_line(&self, name: &str, arguments: &Arguments) -> Option<String> {
+        let Arguments::Object(arguments) = arguments else { return None };
+        if name == COMMAND_TOOL {
+            let line = LINE_ARGUMENTS.iter().find_map(|argument| arguments.get(argument))?;
+            return line.as_str().map(str::to_owned);
         }
+        let id = arguments.get("id").filter(|_| name == OUTPUT_TOOL)?.as_str()?;
+        let number = id.trim().trim_start_matches('p');
+        let mut jobs = self.jobs.iter().rev();
+        let found = jobs.find(|(job, _)| job.trim_start_matches('p') == number);
+        found.map(|(_, line)| line.clone())
     }
 }
 
@@ -215,9 +216,9 @@ pub(super) fn is_check(line: &str) -> bool {
 }
 
 fn checks(command: &SimpleCommand) -> bool {
-    let mut words = command.argv().take(FIRST_WORDS);
-    words.any(|word| is_in(CHECKS, word))
-        && !is_in(TAKE_NAMES, command.program())
+    let words = command.argv().take(FIRST_WORDS);
+    words.take_while(|word| !is_in(SET_UP, word)).any(|word| is_in(CHECKS, word))
+        && !is_in(TAKE_NAMES, program_name(command))
         && !shell::classify(command).is_read_only
 }
 
@@ -246,7 +247,7 @@ enum Joint {
 
 /// Returns the worth of a command line as a proof, if it succeeds: only what decides about its exit status counts.
 pub(super) fn proof_of(line: &str) -> Proof {
-    let text = without_documents(line);
+    let text = without_documents(inner_line(line).unwrap_or(line));
     let parts = split_line(&text);
     let options: Vec<_> = parts
         .iter()
@@ -312,7 +313,10 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
         return Proof::Thin;
     }
     if is_in(INTERPRETERS, name) {
-        return proof_of_interpreter(name, command);
+        return proof_of_interpreter(INLINE, command);
+    }
+    if is_in(SHELLS, name) {
+        return proof_of_interpreter(SHELL_INLINE, command);
     }
     let runs_project = is_in(RUNNERS, name) && words.get(1) == Some(&"run");
     if checks(command) || is_in(SHOWING, name) || runs_project || is_own_program(command.program())
@@ -329,8 +333,7 @@ fn is_own_program(program: &str) -> bool {
 }
 
 /// The worth of a program that runs a file of the project, a module or a text.
-fn proof_of_interpreter(name: &str, command: &SimpleCommand) -> Proof {
-    let inline = if matches!(name, "bash" | "sh" | "zsh") { SHELL_INLINE } else { INLINE };
+fn proof_of_interpreter(inline: &str, command: &SimpleCommand) -> Proof {
     let mut arguments = command.argv().skip(1);
     while let Some(word) = arguments.next() {
         if word == "-m" {
@@ -348,13 +351,16 @@ fn proof_of_interpreter(name: &str, command: &SimpleCommand) -> Proof {
     Proof::Thin
 }
 
-/// Leaves out the here-documents of a line, which are no commands, and the operators before them.
+/// Leaves out the comments and here-documents of a line, which are no commands, and the operators before the latter.
 fn without_documents(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut end: Option<&str> = None;
     for row in line.lines() {
         if let Some(word) = end {
             end = Some(word).filter(|word| row.trim() != *word);
+            continue;
+        }
+        if row.trim_start().starts_with('#') {
             continue;
         }
         let (head, rest) = row.split_once("<<").unwrap_or((row, ""));
@@ -373,65 +379,79 @@ fn without_documents(line: &str) -> String {
     text
 }
 
-/// Splits a line at its operators outside of quotes. Each part comes with the operator before it.
-fn split_line(line: &str) -> Vec<(Joint, &str)> {
+/// The line that a shell is given, as in `bash -lc "cargo test"`.
+fn inner_line(line: &str) -> Option<&str> {
+    let (shell, rest) = line.trim().split_once(' ')?;
+    let (option, text) = rest.trim_start().split_once(' ')?;
+    let text = text.trim_start();
+    let quote = if text.starts_with('"') { '"' } else { '\'' };
+    let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+    let is_given = is_in(SHELLS, shell) && option.starts_with('-') && option.ends_with('c');
+    (is_given && !inner.contains(quote)).then_some(inner)
+}
+
+/// The operators between the parts of a line, the longer ones first. Those of redirects separate nothing.
+const OPERATORS: [(&str, Option<Joint>); 11] = [
+    (">&", None),
+    ("<&", None),
+    ("&>", None),
+    (">|", None),
+    ("&&", Some(Joint::And)),
+    ("||", Some(Joint::Or)),
+    ("|&", Some(Joint::Pipe)),
+    ("|", Some(Joint::Pipe)),
+    ("&", Some(Joint::Then)),
+    (";", Some(Joint::Then)),
+    ("\n", Some(Joint::Then)),
+];
+
+/// Splits a text at its operators outside of quotes; a line break ends it. Each part comes with the operator before it.
+/// Blank parts and comments are left out.
+fn split_line(text: &str) -> Vec<(Joint, &str)> {
     let mut parts = Vec::new();
     let mut joint = Joint::Then;
     let mut start = 0;
+    let mut next = 0;
     let mut quote = None;
-    let mut previous = ' ';
-    let mut letters = line.char_indices().peekable();
-    while let Some((at, letter)) = letters.next() {
-        let next = letters.peek().map_or(' ', |(_, next)| *next);
-        let before = std::mem::replace(&mut previous, letter);
-        match letter {
-            '\\' if quote != Some('\'') => drop_next(&mut letters),
-            '\'' | '"' if quote.is_none() => quote = Some(letter),
-            '\'' | '"' if quote == Some(letter) => quote = None,
-            ';' | '\n' | '&' | '|' if quote.is_none() => {
-                // As in `2>&1` and `&>`.
-                if matches!(before, '>' | '<') || letter == '&' && next == '>' {
-                    continue;
-                }
-                let is_double =
-                    matches!((letter, next), ('&', '&') | ('|', '|' | '&') | (';', ';'));
-                let operator = match (letter, next) {
-                    ('&', '&') => Joint::And,
-                    ('|', '|') => Joint::Or,
-                    ('|', _) => Joint::Pipe,
-                    _ => Joint::Then,
-                };
-                add_part(&mut parts, &mut joint, line.get(start..at), operator);
-                if is_double {
-                    drop_next(&mut letters);
-                }
-                start = at + 1 + usize::from(is_double);
-            }
-            _ => {}
+    for (at, letter) in text.char_indices() {
+        if at < next {
+            continue;
+        }
+        if letter == '\\' && quote != Some('\'') {
+            next = at + 2;
+            continue;
+        }
+        if let Some(open) = quote {
+            quote = Some(open).filter(|open| *open != letter);
+            continue;
+        }
+        if matches!(letter, '\'' | '"') {
+            quote = Some(letter);
+            continue;
+        }
+        let rest = &text[at..];
+        let Some((operator, after)) = OPERATORS.iter().find(|(word, _)| rest.starts_with(*word))
+        else {
+            continue;
+        };
+        next = at + operator.len();
+        let Some(found) = *after else { continue };
+        let part = text[start..at].trim();
+        start = next;
+        let is_part = !part.is_empty() && !part.starts_with('#');
+        if is_part {
+            parts.push((joint, part));
+        }
+        // A line may end after an operator.
+        if is_part || found != Joint::Then {
+            joint = found;
+        }
+        if is_part && *operator == "&" {
+            // Nobody sees how a command in the background ends.
+            parts.push((Joint::Then, "true"));
         }
     }
-    add_part(&mut parts, &mut joint, line.get(start..), Joint::Then);
     parts
-}
-
-fn drop_next(letters: &mut impl Iterator<Item = (usize, char)>) {
-    letters.next();
-}
-
-/// Adds a part that is neither blank nor a comment. A line may end after an operator.
-fn add_part<'a>(
-    parts: &mut Vec<(Joint, &'a str)>,
-    joint: &mut Joint,
-    part: Option<&'a str>,
-    next: Joint,
-) {
-    let part = part.unwrap_or_default().trim();
-    if !part.is_empty() && !part.starts_with('#') {
-        parts.push((*joint, part));
-        *joint = next;
-    } else if next != Joint::Then {
-        *joint = next;
-    }
 }
 
 #[cfg(test)]
@@ -439,6 +459,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use turnwright_types::message::ToolCall;
 
     #[test]
     fn only_what_tests_builds_or_checks_is_a_check() {
@@ -458,6 +479,8 @@ mod tests {
             "grep -r build .",
             "git commit -m test",
             "mkdir -p build && cd build",
+            "npm install jest",
+            "pip install pytest",
             "python3 x.py",
             "rm -rf build",
         ];
@@ -494,6 +517,8 @@ mod tests {
                     "cargo build; cargo test",
                     "make || exit 1",
                     "cat > x.py <<'EOF'\nls\nEOF\npython3 x.py",
+                    "# don't stop\ncargo test",
+                    "bash -lc \"cd web && npm test\"",
                 ],
             ),
             (
@@ -519,10 +544,24 @@ mod tests {
                     "cargo test | tail -5",
                     "cargo test; echo done",
                     "echo 'cargo test'",
+                    "bash -lc 'cargo test; true'",
+                    "python3 server.py &",
                     "true",
                 ],
             ),
-            (Proof::None, &["", "mkdir -p build", "git commit -m test", "# cargo test", "cd src"]),
+            (
+                Proof::None,
+                &[
+                    "",
+                    "mkdir -p build",
+                    "git commit -m test",
+                    "# cargo test",
+                    "cd src",
+                    "pip install pytest",
+                    "npm install jest",
+                    "sed -i s/a/b/ test",
+                ],
+            ),
         ];
         for (expected, lines) in table {
             for line in *lines {
@@ -538,7 +577,7 @@ mod tests {
         let ok = result == "[exit 0" || !result.starts_with("[exit");
         let result = ToolMessage::new(&call, format!("{result} · 0.1 s]\nout"), ok);
         let kind = (name == "edit_file").then_some(ToolKind::Edit);
-        ledger.note(&call, kind, &result, ran_changes);
+        ledger.note(name, kind, &call.arguments, &result, ran_changes);
     }
 
     #[test]
@@ -556,6 +595,10 @@ mod tests {
             ("exec", "cargo test", "[stopped: it held too much", false, ProofWord::None),
             ("exec", "cargo test", "[p1 running for 9.0 s", false, ProofWord::None),
             ("exec_output", "p1", "[exit 0", false, ProofWord::Green),
+            // It began before the edit.
+            ("exec", "cargo test", "[p2 running for 9.0 s", false, ProofWord::Green),
+            ("edit_file", "", "done", false, ProofWord::None),
+            ("exec_output", "p2", "[exit 0", false, ProofWord::None),
             ("agent", "", "done", true, ProofWord::None),
         ];
         for (name, line, result, ran_changes, expected) in steps {
@@ -564,7 +607,7 @@ mod tests {
         }
         assert!(ledger.has_changed);
         let facts = ledger.facts();
-        assert_eq!((facts.calls, facts.failed_calls, facts.edits), (11, 1, 1));
+        assert_eq!((facts.calls, facts.failed_calls, facts.edits), (14, 1, 2));
     }
 
     #[test]

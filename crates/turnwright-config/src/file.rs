@@ -33,7 +33,7 @@ use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
-use turnwright_types::shell_script::{Check, CheckOrigin};
+use turnwright_types::shell_script::Check;
 use turnwright_types::work_settings::Verify;
 
 settings! {
@@ -530,11 +530,7 @@ pub(crate) fn usable_checks(checks: &CheckTable) -> Vec<Check> {
     let usable = checks.iter().filter(|(name, command)| is_name(name) && is_command(command));
     usable
         .take(MAX_CHECKS)
-        .map(|(name, command)| Check {
-            name: name.clone(),
-            command: command.clone(),
-            origin: CheckOrigin::Settings,
-        })
+        .map(|(name, command)| Check { name: name.clone(), command: command.clone() })
         .collect()
 }
 

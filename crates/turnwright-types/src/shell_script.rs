@@ -18,16 +18,6 @@ pub enum ShellDialect {
 pub struct Check {
     pub name: String,
     pub command: String,
-    pub origin: CheckOrigin,
-}
-
-/// The source of a [`Check`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckOrigin {
-    /// The user's settings, or those of a project that the user trusts.
-    Settings,
-    /// A file of the project, such as a manifest, names it.
-    Found,
 }
 
 /// A parsed command line.

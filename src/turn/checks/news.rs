@@ -38,7 +38,6 @@ pub(super) fn check_run(outcome: &CallOutcome) -> CheckRun {
         output: raw["output"].as_str().unwrap_or_default().to_owned(),
         is_success: outcome.is_success,
         end: raw["ended"].as_str().unwrap_or_default().to_owned(),
-        code: raw["exitCode"].as_i64(),
     }
 }
 
@@ -49,8 +48,6 @@ pub(super) struct CheckRun {
     pub(super) is_success: bool,
     /// How it ended, as in `exit status 101`.
     pub(super) end: String,
-    /// Its exit status, if it has one.
-    pub(super) code: Option<i64>,
 }
 
 impl CheckRun {

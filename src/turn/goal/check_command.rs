@@ -4,19 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tokio::time::Instant;
-
-use crate::tools::AnyTool;
-use crate::turn::calls::runner::refused;
+use crate::turn::own_calls::{CommandEnd, Consent, OwnCommand};
 use crate::turn::{SharedGrants, Turn};
-use turnwright_store::CallOutcome;
-use turnwright_types::effect::{CallView, ToolKind, escape_hidden};
-use turnwright_types::ids::CallId;
-use turnwright_types::patience::sleep_until;
-use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
-use turnwright_types::update::COMMAND_TOOL;
 
 /// The time limit of the command, with the question about it.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
@@ -36,69 +27,26 @@ impl Turn {
         slice: u32,
         grants: &SharedGrants,
     ) -> Result<Option<String>, String> {
-        let Ok(tool) = self.conversation.tools.find(COMMAND_TOOL) else {
-            return Err("no command can be run here".to_owned());
-        };
-        // The limit is ours, so that it does not go on in the background.
-        let arguments = json!({ "command": command, "timeout": TIME_LIMIT.as_secs() * 2 });
         let when = match slice {
             0 => "before the work".to_owned(),
             slice => format!("after slice {slice}"),
         };
-        let title = format!("Goal check ({when}): {}", escape_hidden(command));
-        let view = CallView::new(title, ToolKind::Execute);
-        let id = self.open_own_call(COMMAND_TOOL, &arguments, &view);
-        let outcome = self.run_proof(&id, tool, arguments, &view, grants).await;
-        let stored = outcome.to_stored(COMMAND_TOOL, Some(&view));
-        if !outcome.has_run() {
-            self.conversation.log().finish_call(&id, stored).written().await;
-            self.cards.finish(outcome.final_update(&id));
-            let why = outcome.raw_output["message"].as_str().unwrap_or("it was refused");
-            return Err(why.trim_end_matches('.').to_owned());
+        let end = self.run_own_command(OwnCommand {
+            line: command.to_owned(),
+            title: format!("Goal check ({when}): {}", escape_hidden(command)),
+            limit: TIME_LIMIT,
+            grants: Arc::clone(grants),
+            consent: Consent::Kept,
+        });
+        match end.await {
+            CommandEnd::Ran(outcome) if outcome.is_success => Ok(None),
+            CommandEnd::Ran(outcome) => {
+                let output = outcome.raw_output["output"].as_str().unwrap_or_default();
+                Ok(Some(last_lines(output)))
+            }
+            CommandEnd::TooSlow => Err(format!("it did not end within {} s", TIME_LIMIT.as_secs())),
+            CommandEnd::NotRun(why) => Err(why),
         }
-        self.cards.finish(stored.final_update(&id));
-        let output = outcome.raw_output["output"].as_str().unwrap_or_default();
-        Ok((!outcome.is_success).then(|| last_lines(output)))
-    }
-
-    /// Runs the command under the session's rules. Once it was allowed, it is allowed for this goal.
-    async fn run_proof(
-        &self,
-        id: &CallId,
-        tool: Arc<dyn AnyTool>,
-        arguments: Value,
-        view: &CallView,
-        grants: &SharedGrants,
-    ) -> CallOutcome {
-        let conversation = &self.conversation;
-        let cancel = self.cancel.child_token();
-        let runner = conversation.runner(Arc::clone(grants));
-        let running = async {
-            let ctx = runner.ctx(id.clone(), cancel.clone(), self.cancel.clone());
-            let (mut pending, ticket) = runner.enqueue(tool, arguments, ctx).await?;
-            let effects = pending.plan.effects.clone();
-            pending.view = Some(view.clone());
-            let outcome = runner.clone().run(pending, ticket).await;
-            // Without a sandbox the user is asked each time: the command may run what the model has written.
-            if outcome.has_run() && conversation.rules().get().can_confine {
-                for effect in effects {
-                    grants.lock().allow_exactly(effect);
-                }
-            }
-            Ok(outcome)
-        };
-        let mut running = std::pin::pin!(running);
-        let ended = tokio::select! {
-            biased;
-            ended = &mut running => ended,
-            () = sleep_until(Instant::now() + TIME_LIMIT) => {
-                cancel.cancel();
-                running.await.ok();
-                let why = format!("Stopped: the check may take {} s", TIME_LIMIT.as_secs());
-                Err(ToolRefusal::new(&why, &why))
-            }
-        };
-        ended.unwrap_or_else(|why| refused(why, Vec::new()))
     }
 }
 

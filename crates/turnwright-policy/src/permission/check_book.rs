@@ -15,11 +15,11 @@ use turnwright_types::timestamp;
 
 /// The name of the file, in the project's folder below the state folder.
 const FILE_NAME: &str = "checks.json";
-/// The largest size of the file in bytes.
-const MAX_FILE_BYTES: u64 = 64 * 1024;
+/// The largest size of the file in bytes, which is more than its content may have.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The most lines that are kept of one run.
 const MAX_LINES: usize = 2_000;
-/// The most checks in the book.
+/// The most checks in the book, besides those that are refused.
 const MAX_CHECKS: usize = 32;
 
 /// The book of one project.
@@ -110,18 +110,8 @@ impl CheckBook {
             checks.retain(|_, known| known.refused_at.is_some());
         }
         change(checks.entry(command.to_owned()).or_default());
-        let mut file = BookFile { project: self.project.clone(), checks };
-        let mut text = serde_json::to_string(&file)?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            // Without its lines a check is only slower to compare.
-            for (_, known) in file.checks.iter_mut().filter(|(name, _)| *name != command) {
-                known.lines = None;
-            }
-            text = serde_json::to_string(&file)?;
-        }
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(io::Error::other("it would be larger than 64 KiB"));
-        }
+        let file = BookFile { project: self.project.clone(), checks };
+        let text = serde_json::to_string(&file)?;
         private_file::write(&self.path(), text.as_bytes())
     }
 }

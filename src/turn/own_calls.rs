@@ -1,0 +1,178 @@
+//! Calls of our own, which the model has not made and whose results its conversation does not have: checks, the proof of
+//! a goal, and its judge. The user sees a card of each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::calls::records::abridged_arguments;
+use super::calls::runner::refused;
+use super::{SharedGrants, Turn};
+use crate::tools::AnyTool;
+use turnwright_store::{Audience, CallOutcome, Entry};
+use turnwright_types::effect::{CallView, Effect, ToolKind};
+use turnwright_types::ids::CallId;
+use turnwright_types::message::{AssistantMessage, Message, ToolCall};
+use turnwright_types::patience::sleep_until;
+use turnwright_types::refusal::ToolRefusal;
+use turnwright_types::update::COMMAND_TOOL;
+
+/// The reason why a command does not run once the turn is cancelled.
+const CANCELLED: &str = "the turn was cancelled";
+
+/// A command of ours.
+#[derive(Debug)]
+pub(super) struct OwnCommand {
+    pub(super) line: String,
+    /// The title of its card.
+    pub(super) title: String,
+    /// How long it may take, with the question about it.
+    pub(super) limit: Duration,
+    /// The answers of the user that count for it.
+    pub(super) grants: SharedGrants,
+    pub(super) consent: Consent,
+}
+
+/// The consent of the user to a command of ours. Without a sandbox the user is asked each time, because it may run
+/// what the model has written. Rules that deny it, or ask about it, apply in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Consent {
+    /// The same is needed as for a call of the model.
+    Asked,
+    /// The user has written the command down, so it is allowed exactly as it is.
+    Given,
+    /// Once it was allowed, it stays so.
+    Kept,
+}
+
+/// The end of a command of ours.
+#[derive(Debug)]
+pub(super) enum CommandEnd {
+    Ran(Box<CallOutcome>),
+    /// It was stopped at its limit.
+    TooSlow,
+    /// Why it was denied, refused, cancelled or not answered in time, as a part of a sentence.
+    NotRun(String),
+}
+
+impl Turn {
+    /// Logs a call of ours, which only the user sees, and opens its card.
+    pub(super) fn open_own_call(&mut self, tool: &str, arguments: &Value, view: &CallView) -> CallId {
+        let id = CallId::from(format!("call-{}", self.history.mint()));
+        let call = ToolCall::new(id.clone(), id.to_string(), tool, arguments.clone());
+        let message_id = self.history.mint_message_id();
+        let answer = AssistantMessage::new(message_id.clone(), "", vec![call]);
+        self.conversation.log().add_entry(Entry::Message {
+            id: message_id,
+            message: Arc::new(Message::Assistant(answer)),
+            audience: Audience::User,
+        });
+        self.cards.open(&id, tool.to_owned(), view.clone());
+        self.cards.show_arguments(&id, abridged_arguments(arguments));
+        id
+    }
+
+    /// Runs a command of ours to its end, or to its limit.
+    pub(super) async fn run_own_command(&mut self, command: OwnCommand) -> CommandEnd {
+        let Ok(tool) = self.conversation.tools.find(COMMAND_TOOL) else {
+            return CommandEnd::NotRun("no command can be run here".to_owned());
+        };
+        if self.cancel.is_cancelled() {
+            return CommandEnd::NotRun(CANCELLED.to_owned());
+        }
+        let limit = command.limit;
+        let seconds = limit.as_secs();
+        // The limit is ours, so that the command does not go on in the background.
+        let arguments = json!({ "command": command.line, "timeout": seconds * 2 });
+        let view = CallView::new(command.title.clone(), ToolKind::Execute);
+        let id = self.open_own_call(COMMAND_TOOL, &arguments, &view);
+        let cancel = self.cancel.child_token();
+        let mut is_late = false;
+        let mut outcome = {
+            let mut running = std::pin::pin!(self.run_as_call(
+                command,
+                tool,
+                arguments,
+                id.clone(),
+                view.clone(),
+                cancel.clone(),
+            ));
+            tokio::select! {
+                biased;
+                outcome = &mut running => outcome,
+                () = sleep_until(Instant::now() + limit) => {
+                    is_late = true;
+                    cancel.cancel();
+                    running.await
+                }
+            }
+        };
+        let is_stopped = is_late && outcome.has_run();
+        if is_late {
+            let why = if is_stopped {
+                format!("Stopped: a check may run {seconds} s")
+            } else {
+                format!("It could not begin within {seconds} s")
+            };
+            outcome = refused(ToolRefusal::new(&why, &why), Vec::new());
+        }
+        // A command that never ran is shown as failed, also after a cancel.
+        outcome.is_cancelled &= outcome.has_run();
+        let stored = outcome.to_stored(COMMAND_TOOL, Some(&view));
+        if outcome.has_run() {
+            self.cards.finish(stored.final_update(&id));
+        } else {
+            self.conversation.log().finish_call(&id, stored).written().await;
+            self.cards.finish(outcome.final_update(&id));
+        }
+        if self.cancel.is_cancelled() {
+            CommandEnd::NotRun(CANCELLED.to_owned())
+        } else if is_stopped {
+            CommandEnd::TooSlow
+        } else if outcome.has_run() {
+            CommandEnd::Ran(Box::new(outcome))
+        } else {
+            let why = outcome.raw_output["message"].as_str().unwrap_or("it was refused");
+            CommandEnd::NotRun(why.trim_end_matches('.').to_owned())
+        }
+    }
+
+    /// Runs a command of ours under the session's rules.
+    async fn run_as_call(
+        &self,
+        command: OwnCommand,
+        tool: Arc<dyn AnyTool>,
+        arguments: Value,
+        id: CallId,
+        view: CallView,
+        cancel: CancellationToken,
+    ) -> CallOutcome {
+        let OwnCommand { grants, consent, .. } = command;
+        let runner = self.conversation.runner(Arc::clone(&grants));
+        let ctx = runner.ctx(id, cancel, self.cancel.clone());
+        let (mut pending, ticket) = match runner.enqueue(tool, arguments, ctx).await {
+            Ok(queued) => queued,
+            Err(why) => return refused(why, Vec::new()),
+        };
+        pending.view = Some(view);
+        let effects = pending.plan.effects.clone();
+        let can_confine = self.conversation.rules().get().can_confine;
+        if can_confine && consent == Consent::Given {
+            allow(&grants, &effects);
+        }
+        let outcome = runner.run(pending, ticket).await;
+        if can_confine && consent == Consent::Kept && outcome.has_run() {
+            allow(&grants, &effects);
+        }
+        outcome
+    }
+}
+
+fn allow(grants: &SharedGrants, effects: &[Effect]) {
+    for effect in effects {
+        grants.lock().allow_exactly(effect.clone());
+    }
+}

@@ -69,6 +69,12 @@ enum SliceVerdict {
     Over(GoalStatus),
 }
 
+impl SliceVerdict {
+    fn paused(why: impl Into<String>) -> SliceVerdict {
+        SliceVerdict::Over(GoalStatus::Paused(why.into()))
+    }
+}
+
 impl Turn {
     /// Makes the turn work towards this goal, or else that of the session.
     pub(crate) fn towards(mut self, new: Option<GoalState>) -> Turn {
@@ -359,23 +365,12 @@ impl Turn {
 
     /// Has the work judged.
     async fn judge_slice(&mut self, goal: &mut GoalRun) -> SliceVerdict {
-        let verdict = match goal.state.check.clone() {
-            Some(command) => {
-                match self.run_goal_check(&command, goal.state.slices, &goal.grants).await {
-                    Ok(None) => SliceVerdict::Over(GoalStatus::Met),
-                    Ok(Some(output)) => SliceVerdict::Open(vec![output]),
-                    Err(why) => {
-                        let why = format!("the check was not run: {why}");
-                        SliceVerdict::Over(GoalStatus::Paused(why))
-                    }
-                }
-            }
+        let verdict = match &goal.state.check {
+            Some(command) => self.run_goal_check(command, goal).await,
             None => self.ask_verdict(&mut goal.state).await,
         };
-        // Changes by the command are no work of the model.
-        self.conversation.env.shared.checkpoint.take_changes();
+        self.ignore_own_changes();
         goal.changes = self.change_count();
-        self.checks.ledger.sync_changes(goal.changes);
         verdict
     }
 }

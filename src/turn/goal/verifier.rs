@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{SliceVerdict, paused};
+use super::SliceVerdict;
 use crate::tools::{AGENT_TOOL, HelperRunner, HelperTask};
 use crate::turn::Turn;
 use crate::turn::room::handoff::stored_facts;
@@ -72,10 +72,8 @@ impl Turn {
                 self.show_requirements(state).await;
                 verdict
             }
-            Ok(None) => SliceVerdict::Over(paused("the answer of the judge could not be read")),
-            Err(why) => {
-                SliceVerdict::Over(GoalStatus::Paused(format!("the judge has failed: {why}")))
-            }
+            Ok(None) => SliceVerdict::paused("the answer of the judge could not be read"),
+            Err(why) => SliceVerdict::paused(format!("the judge has failed: {why}")),
         }
     }
 
@@ -202,9 +200,7 @@ fn verdict_of(answer: JudgeAnswer, state: &mut GoalState) -> SliceVerdict {
     }
     match answer.blocker.as_deref() {
         _ if answer.met && missing.is_empty() => SliceVerdict::Over(GoalStatus::Met),
-        Some("needs_user") => {
-            SliceVerdict::Over(GoalStatus::Paused(format!("you are needed: {reason}")))
-        }
+        Some("needs_user") => SliceVerdict::paused(format!("you are needed: {reason}")),
         Some("impossible") => {
             let why = format!("because it cannot be reached ({reason})");
             SliceVerdict::Over(GoalStatus::Ended(why))
@@ -283,7 +279,7 @@ mod tests {
             ),
             (
                 r#"{"met":false,"missing":["a key"],"blocker":"needs_user"}"#,
-                SliceVerdict::Over(paused("you are needed: a key")),
+                SliceVerdict::paused("you are needed: a key"),
             ),
             (
                 r#"{"met":false,"blocker":"impossible"}"#,

@@ -252,7 +252,8 @@ impl Turn {
             };
             self.set_goal_status(&mut goal, status);
         } else if ending.is_some() && matches!(goal.state.status, GoalStatus::Ended(_)) {
-            self.report_goal(&goal.state);
+            let status = goal.state.status.clone();
+            self.set_goal_status(&mut goal, status);
         }
         self.goal = Some(goal);
     }
@@ -506,8 +507,8 @@ mod tests {
 
     #[test]
     fn a_paused_goal_is_one_line() {
-        let expected = "The work on a goal has stopped; go on with it only if the user says so: make it \
-                        fast ``` and safe\n";
+        let expected = "The work on a goal has stopped; go on with it only if the user says so: \
+                        make it fast ``` and safe\n";
         assert_eq!(paused_line(&judged()), expected);
     }
 }

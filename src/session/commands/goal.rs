@@ -120,18 +120,15 @@ fn changed(old: GoalState, mut new: GoalState) -> GoalState {
 /// Parses the words behind the command. A goal has this many slices unless they name another number.
 fn parse(words: &str, turns: u32) -> Result<GoalRequest, &'static str> {
     let trimmed = words.trim();
-    match trimmed {
+    let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+    Ok(match (word.to_ascii_lowercase().as_str(), rest) {
         // A prompt that waits pauses the work, so this is all that is left to do.
-        "" | "pause" => return Ok(GoalRequest::Show),
-        "resume" => return Ok(GoalRequest::Work(None)),
-        "clear" => return Ok(GoalRequest::Clear),
-        "edit" => return Err(USAGE),
-        _ => {}
-    }
-    match trimmed.split_once(char::is_whitespace) {
-        Some(("edit", rest)) => Ok(GoalRequest::Edit(parse_goal(rest, turns)?)),
-        _ => Ok(GoalRequest::Work(Some(parse_goal(trimmed, turns)?))),
-    }
+        ("" | "pause", "") => GoalRequest::Show,
+        ("resume", "") => GoalRequest::Work(None),
+        ("clear", "") => GoalRequest::Clear,
+        ("edit", goal) => GoalRequest::Edit(parse_goal(goal, turns)?),
+        _ => GoalRequest::Work(Some(parse_goal(trimmed, turns)?)),
+    })
 }
 
 fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
@@ -221,7 +218,7 @@ mod tests {
         for (words, expected) in [
             ("", Ok(GoalRequest::Show)),
             (" pause ", Ok(GoalRequest::Show)),
-            ("resume", Ok(GoalRequest::Work(None))),
+            ("Resume", Ok(GoalRequest::Work(None))),
             ("clear", Ok(GoalRequest::Clear)),
             ("edit", Err(USAGE)),
             ("edit  y", Ok(GoalRequest::Edit(goal("y")))),
@@ -254,6 +251,7 @@ mod tests {
         };
         assert_eq!(changed(old, goal("y")), expected);
         let shown = describe(&expected);
-        assert!(shown.contains("\nIt is proven when this command succeeds: make test\n"), "{shown}");
+        let proof = "\nIt is proven when this command succeeds: make test\n";
+        assert!(shown.contains(proof), "{shown}");
     }
 }

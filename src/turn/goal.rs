@@ -151,7 +151,7 @@ impl Turn {
             }
             SliceVerdict::Over(GoalStatus::Met) => {
                 self.set_goal_status(goal, GoalStatus::Met);
-                Err(("Nothing is left to do.".to_owned(), StopReason::EndTurn))
+                Err((IS_MET.to_owned(), StopReason::EndTurn))
             }
             SliceVerdict::Over(GoalStatus::Paused(why)) => {
                 let why = format!("Nothing was started, because {why}.");

@@ -167,6 +167,11 @@ mod tests {
             counts.push((goal.without_evidence, goal.same_missing));
         }
         assert_eq!(counts, [(1, 1), (2, 2), (3, 1), (0, 2), (1, 1), (2, 1)]);
+        goal = GoalState { slices: 2, max_slices: 2, ..goal };
+        goal.resume(3);
+        assert_eq!((goal.without_evidence, goal.max_slices), (0, 5));
+        goal.resume(3);
+        assert_eq!(goal.max_slices, 5, "some are left");
     }
 
     #[test]

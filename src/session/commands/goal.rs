@@ -1,17 +1,15 @@
 //! `/goal` works until something is proven. The work is a turn that goes on by itself; while none runs, the other words
 //! show the goal, resume the work, or change the goal.
 
-use futures_util::future::join;
-
 use super::{CommandCall, PromptWork, SessionActor, answer_later};
-use crate::session::prompts::{finish_command, report_omissions};
+use crate::session::prompts::finish_command;
 use crate::session::title;
-use crate::turn::{SteeringQueue, Turn, stored_goal};
+use crate::turn::stored_goal;
 use turnwright_config::parse_limit;
 use turnwright_policy::permission::Mode;
 use turnwright_store::{Entry, GoalState, GoalStatus};
 use turnwright_types::effect::fenced;
-use turnwright_types::message::{PromptPart, StopReason};
+use turnwright_types::message::StopReason;
 
 /// The most characters of a goal.
 const MAX_CHARS: usize = 4_000;
@@ -46,7 +44,10 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     match parse(&call.arguments, session.conversation.work.goal_turns) {
         Err(why) => refuse(session, call, why),
         Ok(GoalRequest::Work(_)) if is_planning => refuse(session, call, IS_PLANNING),
-        Ok(GoalRequest::Work(new)) => start(session, call, new),
+        Ok(GoalRequest::Work(new)) => {
+            let title = new.as_ref().and_then(|goal| title::from_text(&goal.text));
+            session.turn_work(call.prompt, title, call.cancel, |turn| turn.towards(new))
+        }
         Ok(request) => answer(session, &call, request),
     }
 }
@@ -59,21 +60,6 @@ fn refuse(session: &mut SessionActor, call: CommandCall, why: &str) -> PromptWor
     PromptWork::of_command(async move {
         finish_command(task.conversation.log(), task.history, StopReason::MaxTurnRequests).await
     })
-}
-
-/// Starts the turn that works towards a goal: this one, or else that of the session.
-fn start(session: &mut SessionActor, call: CommandCall, new: Option<GoalState>) -> PromptWork {
-    let CommandCall { mut prompt, cancel, .. } = call;
-    let words = new.as_ref().and_then(|goal| title::from_text(&goal.text));
-    report_omissions(&session.conversation, &prompt);
-    prompt.parts.extend(session.session_context().map(PromptPart::Context));
-    let history = session.history.clone();
-    let steering = SteeringQueue::default();
-    let turn = Turn::new(session.conversation.clone(), history, prompt, cancel);
-    // Boxed at once, because it is large.
-    let running = Box::pin(turn.steered_by(steering.clone()).towards(new).run());
-    let titled = session.title.suggest(words, session.host.store(), &session.conversation);
-    PromptWork::of_turn(async move { join(running, titled).await.0 }, steering)
 }
 
 /// Answers from the goal of the session, which the request may change.

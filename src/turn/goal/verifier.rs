@@ -150,21 +150,18 @@ impl Turn {
         for result in of_commands.take(SHOWN_RESULTS) {
             let call = calls.iter().find(|call| call.id == result.call);
             let line = match call.map(|call| &call.arguments) {
-                Some(Arguments::Object(arguments)) => command_line(arguments),
-                _ => "",
+                Some(Arguments::Object(arguments)) => {
+                    arguments["command"].as_str().or_else(|| arguments["cmd"].as_str())
+                }
+                _ => None,
             };
-            let command = escape_hidden_line(line);
+            let command = escape_hidden_line(line.unwrap_or_default());
             let output = fenced(&text::clip_middle(&result.text, MAX_RESULT_BYTES));
             shown.push(format!("Result of the command `{command}`:\n{output}\n"));
         }
         shown.reverse();
         shown.concat()
     }
-}
-
-fn command_line(arguments: &Value) -> &str {
-    let line = arguments.get("command").or_else(|| arguments.get("cmd"));
-    line.and_then(Value::as_str).unwrap_or_default()
 }
 
 fn goal_as_data(goal: &str) -> String {

@@ -148,21 +148,9 @@ impl Turn {
         }
     }
 
-    /// Notes whether these calls, which have run, have edited a file.
-    pub(super) fn note_edits(&mut self) {
-        if self.checks.all.as_ref().is_none_or(Vec::is_empty) {
-            return;
-        }
-        let mut newest = self.history.messages.iter().rev();
-        let mut results = newest.clone().map_while(|message| message.as_tool());
-        let answer = newest.find_map(|message| message.as_assistant());
-        let calls = answer.map(|answer| answer.calls.as_slice()).unwrap_or_default();
-        // A helper that has failed may have edited something before.
-        let has_edited = results.any(|result| {
-            result.ok && self.is_edit(&result.name)
-                || calls.iter().any(|call| call.id == result.call && self.edits_otherwise(call))
-        });
-        self.checks.is_due |= has_edited;
+    /// Notes that a call has ended, which may have edited a file. A helper that has failed may have done that before.
+    pub(super) fn note_edit(&mut self, call: &ToolCall, ok: bool) {
+        self.checks.is_due |= ok && self.is_edit(&call.name) || self.edits_otherwise(call);
     }
 
     /// True if a call starts a helper that may edit, or is a command line that stands for a patch.
@@ -224,7 +212,9 @@ impl Turn {
                 let age = if check.before.is_none() { ", may be older than this turn" } else { "" };
                 let news = fenced(&news);
                 report.push_str(&format!("\n`{name}` ({command}, {end}{age}):\n{news}\n"));
-                names.push(format!("`{name}`"));
+                // Several that were found may have one name.
+                let shown = if check.found.is_some() { command } else { name };
+                names.push(format!("`{shown}`"));
             }
         }
         self.ignore_own_changes();

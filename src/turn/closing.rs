@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::next_step::{ClosingFacts, ClosingReason, Excuse, WorkDone, closing_step};
+use super::next_step::{ClosingFacts, ClosingReason, WorkDone, closing_step};
 use super::proof::ProvingRun;
 use super::room::handoff::stored_facts;
 use super::{Turn, TurnStep};
@@ -90,7 +90,11 @@ impl Turn {
         let (plan, ..) = stored_facts(&self.conversation).await;
         let open = plan.iter().filter(|step| step.status != PlanStatus::Completed);
         let open_steps: Vec<_> = open.map(|step| quoted(&step.content)).collect();
-        let excuse = self.excuse();
+        // In plan mode nothing is changed, and the user's words come first.
+        let is_over = self.conversation.mode().get() != Mode::Plan && self.steering.is_empty();
+        let may_ask = self.says_done()
+            && !self.checks.ledger.counts.was_closed
+            && self.budget.has_request();
         let reason = closing_step(&ClosingFacts {
             verify: self.conversation.work.verify,
             work,
@@ -98,7 +102,7 @@ impl Turn {
             open_steps: open_steps.len(),
             has_unrun_check: self.has_unrun_check(),
             is_small: self.conversation.offer().is_small,
-            excuse,
+            is_excused: !is_over || !may_ask,
         });
         if let Some(reason) = reason {
             let changes = self.changed_lines().await;
@@ -108,7 +112,6 @@ impl Turn {
                 return self.ask_for_proof(reason, &changes, &open_steps);
             }
         }
-        let is_over = !matches!(excuse, Some(Excuse::Planning | Excuse::Steering));
         let is_new = is_over && self.conversation.told.tell_open_steps(std_hash(&open_steps));
         let notice = open_steps.first().filter(|_| is_new).map(|first| match open_steps.len() {
             1 => format!("The plan has 1 open step: {first}."),
@@ -117,20 +120,10 @@ impl Turn {
         ClosingWords { notice, request: None }
     }
 
-    /// Returns the reason why the turn may end without a proof.
-    fn excuse(&self) -> Option<Excuse> {
-        let answer = self.history.messages.last().and_then(|message| message.as_assistant());
-        let is_done = answer
-            .is_some_and(|answer| answer.calls.is_empty() && !ends_with_question(&answer.text));
-        let excuses = [
-            (self.conversation.mode().get() == Mode::Plan, Excuse::Planning),
-            (!self.steering.is_empty(), Excuse::Steering),
-            // Without an answer the user was asked something.
-            (!is_done, Excuse::AsksBack),
-            (self.checks.ledger.counts.was_closed, Excuse::Asked),
-            (!self.budget.has_request(), Excuse::NoRequestLeft),
-        ];
-        excuses.into_iter().find(|(holds, _)| *holds).map(|(_, excuse)| excuse)
+    /// Returns true if the last answer says that the work is done. Without an answer the user was asked something.
+    fn says_done(&self) -> bool {
+        let last = self.history.messages.last().and_then(|message| message.as_assistant());
+        last.is_some_and(|answer| answer.calls.is_empty() && !ends_with_question(&answer.text))
     }
 
     fn ask_for_proof(

@@ -277,9 +277,7 @@ impl Turn {
             TurnStep::MakeRoom(error, shown) => self.recover_from_overflow(error, shown).await,
             TurnStep::RunCalls(calls) => {
                 self.check_before_edits(&calls).await;
-                let next = self.run_calls(calls).await;
-                self.note_edits();
-                next
+                self.run_calls(calls).await
             }
             TurnStep::Wait(delay, why) => self.wait(delay, why).await,
             TurnStep::Continue(delay, why, nudge) => {

@@ -300,7 +300,9 @@ pub(super) struct ClosingFacts {
     pub(super) has_unrun_check: bool,
     /// True if the model is a small one.
     pub(super) is_small: bool,
-    pub(super) excuse: Option<Excuse>,
+    /// True if the turn may end in any case: in plan mode, if the user has said something, if the answer is a question,
+    /// or if the model was asked already or cannot be asked.
+    pub(super) is_excused: bool,
 }
 
 /// The work of a turn.
@@ -312,20 +314,6 @@ pub(super) enum WorkDone {
     Files,
 }
 
-/// The reason why a turn may end without a proof.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Excuse {
-    /// In plan mode nothing is changed.
-    Planning,
-    /// The user's words come first.
-    Steering,
-    /// The answer is a question.
-    AsksBack,
-    /// The model was asked already.
-    Asked,
-    NoRequestLeft,
-}
-
 /// The reason why a model is asked once more before its turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClosingReason {
@@ -335,7 +323,7 @@ pub(super) enum ClosingReason {
 
 /// Decides if the model is asked to prove its work before the turn ends.
 pub(super) fn closing_step(facts: &ClosingFacts) -> Option<ClosingReason> {
-    if facts.excuse.is_some() || facts.verify == Verify::Off {
+    if facts.is_excused || facts.verify == Verify::Off {
         return None;
     }
     let is_strict = facts.verify == Verify::Always;
@@ -683,19 +671,11 @@ mod tests {
                 open_steps,
                 has_unrun_check,
                 is_small,
-                excuse: None,
+                is_excused: false,
             };
             assert_eq!(closing_step(&facts), expected, "{row:?}");
-            for excuse in [
-                Excuse::Planning,
-                Excuse::Steering,
-                Excuse::AsksBack,
-                Excuse::Asked,
-                Excuse::NoRequestLeft,
-            ] {
-                facts.excuse = Some(excuse);
-                assert_eq!(closing_step(&facts), None, "{row:?} {excuse:?}");
-            }
+            facts.is_excused = true;
+            assert_eq!(closing_step(&facts), None, "{row:?}");
         }
     }
 }

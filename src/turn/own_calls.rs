@@ -1,5 +1,5 @@
-//! Calls of our own, which the model has not made and whose results its conversation does not have: checks, the proof of
-//! a goal, and its judge. The user sees a card of each.
+//! Calls of our own, which the model has not made and whose results its conversation does not have: checks, the proof
+//! of a goal, and its judge. The user sees a card of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,12 @@ pub(super) enum CommandEnd {
 
 impl Turn {
     /// Logs a call of ours, which only the user sees, and opens its card.
-    pub(super) fn open_own_call(&mut self, tool: &str, arguments: &Value, view: &CallView) -> CallId {
+    pub(super) fn open_own_call(
+        &mut self,
+        tool: &str,
+        arguments: &Value,
+        view: &CallView,
+    ) -> CallId {
         let id = CallId::from(format!("call-{}", self.history.mint()));
         let call = ToolCall::new(id.clone(), id.to_string(), tool, arguments.clone());
         let message_id = self.history.mint_message_id();

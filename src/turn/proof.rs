@@ -11,8 +11,10 @@ use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 
 /// Words at the beginning of a command that tests, builds or checks a project.
-const CHECKS: &str = "--build build check clippy compile ctest eslint jest lint make mypy ninja phpunit \
-                      pytest rspec rubocop ruff test tests tox tsc typecheck verify vet vitest";
+const CHECKS: &str = "--build bats build cc check clang clippy compile ctest eslint flake8 g++ gcc \
+                      golangci-lint javac jest lint make mypy ninja nox phpunit pylint pyright \
+                      pytest rspec rubocop ruff rustc shellcheck test tests tox tsc typecheck verify \
+                      vet vitest";
 /// The number of words at the beginning of a command that are examined, as in `npm --prefix web test`.
 const FIRST_WORDS: usize = 4;
 /// Words after which another one is the name of a package or a folder.
@@ -36,8 +38,8 @@ const SHELL_INLINE: &str = "-c -n";
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
-/// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or left
-/// running.
+/// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
+/// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
 /// The names of the argument with the line of a command.
 const LINE_ARGUMENTS: [&str; 4] = ["command", "cmd", "script", "shell_command"];
@@ -91,6 +93,7 @@ impl Turn {
             let name = tool.as_ref().map_or(call.name.as_str(), |tool| tool.name());
             let kind = tool.as_ref().and_then(|tool| tool.kind());
             self.checks.ledger.note(name, kind, &call.arguments, result, ran_changes);
+            self.note_edit(call, result.ok);
         }
     }
 
@@ -122,7 +125,8 @@ impl Ledger {
         self.jobs.clear();
     }
 
-    /// Takes note of a call of the tool with this name. `ran_changes` is true if any call of its answer has changed files.
+    /// Takes note of a call of the tool with this name. `ran_changes` is true if any call of its answer has changed
+    /// files.
     fn note(
         &mut self,
         name: &str,
@@ -203,11 +207,8 @@ impl Ledger {
 /// The id of the job in whose name the result of a command says that it is running.
 fn running_job(result: &str) -> Option<&str> {
     let (head, _) = result.strip_prefix('[')?.split_once(']')?;
-    head.split([' ', ',', ':']).find(|word| is_job_id(word)).filter(|_| head.contains("running"))
-}
-
-fn is_job_id(word: &str) -> bool {
-    word.strip_prefix('p').is_some_and(|number| number.parse::<u32>().is_ok())
+    let mut words = head.split([' ', ',', ':']).filter(|_| head.contains("running"));
+    words.find(|word| word.strip_prefix('p').is_some_and(|number| number.parse::<u32>().is_ok()))
 }
 
 /// Returns true if a command line tests, builds or checks the project.
@@ -223,56 +224,42 @@ fn checks(command: &SimpleCommand) -> bool {
 }
 
 fn only_reads(line: &str) -> bool {
-    let script = shell::parse(line, dialect());
-    let has_writes = script
-        .commands
-        .iter()
-        .flat_map(|command| &command.redirects)
-        .any(|redirect| redirect.is_write);
-    !has_writes && script.commands.iter().all(|command| shell::classify(command).is_read_only)
+    shell::parse(line, dialect()).commands.iter().all(|command| {
+        let mut redirects = command.redirects.iter();
+        shell::classify(command).is_read_only && !redirects.any(|redirect| redirect.is_write)
+    })
 }
 
 fn is_in(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
 
-/// The operator before a part of a command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Joint {
-    Then,
-    And,
-    Or,
-    Pipe,
-}
-
-/// Returns the worth of a command line as a proof, if it succeeds: only what decides about its exit status counts.
+/// Returns the worth of a command line as a proof, if it succeeds. A part that does not decide about that is thin at
+/// best.
 pub(super) fn proof_of(line: &str) -> Proof {
     let text = without_documents(inner_line(line).unwrap_or(line));
     let parts = split_line(&text);
-    let options: Vec<_> = parts
-        .iter()
-        .filter_map(|(_, part)| part.strip_prefix("set "))
-        .flat_map(str::split_whitespace)
-        .collect();
+    let set = parts.iter().filter_map(|(_, part)| part.strip_prefix("set "));
+    let options: Vec<_> = set.flat_map(str::split_whitespace).collect();
     let stops_at_failures = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
-    let fails_in_pipes = options.contains(&"pipefail");
     let mut whole = Proof::None;
+    let mut decides = true;
     let mut is_comparison = false;
-    for (joint, part) in parts {
+    for (operator, part) in parts.into_iter().rev() {
         let (proof, compares) = proof_of_part(part);
-        whole = match joint {
-            Joint::Pipe if fails_in_pipes => whole.max(proof),
-            Joint::And => whole.max(proof),
-            // The other side would do as well.
-            Joint::Or if is_exit(part) => whole,
-            Joint::Or => whole.min(proof).max(Proof::Thin.min(whole)),
-            Joint::Then if stops_at_failures => whole.max(proof),
-            // Only the last comparison of several decides.
-            Joint::Then if is_comparison && compares => Proof::Thin,
-            // The last one decides; what was run before shows at least something.
-            Joint::Pipe | Joint::Then => proof.max(Proof::Thin.min(whole)),
+        // Only the last comparison of several decides, which is not meant.
+        if !decides && compares && is_comparison {
+            return Proof::Thin;
+        }
+        whole = whole.max(if decides { proof } else { proof.min(Proof::Thin) });
+        is_comparison |= decides && compares;
+        decides &= match operator {
+            "&&" => true,
+            "||" => is_exit(part),
+            "|" | "|&" => options.contains(&"pipefail"),
+            "&" => false,
+            _ => stops_at_failures,
         };
-        is_comparison = compares;
     }
     whole
 }
@@ -291,7 +278,7 @@ fn proof_of_part(part: &str) -> (Proof, bool) {
     let script = shell::parse(rest.trim_end_matches([')', '}']), dialect());
     let proof = script.commands.iter().map(proof_of_command).max().unwrap_or(Proof::None);
     let mut names = script.commands.iter().map(program_name);
-    let compares = names.any(|name| is_in("[ cmp diff test", name));
+    let compares = names.any(|name| is_in("cmp diff", name));
     (proof, compares)
 }
 
@@ -353,7 +340,7 @@ fn proof_of_interpreter(inline: &str, command: &SimpleCommand) -> Proof {
 
 /// Leaves out the comments and here-documents of a line, which are no commands, and the operators before the latter.
 fn without_documents(line: &str) -> String {
-    let mut text = String::with_capacity(line.len());
+    let mut text = String::with_capacity(line.len() + 1);
     let mut end: Option<&str> = None;
     for row in line.lines() {
         if let Some(word) = end {
@@ -364,15 +351,11 @@ fn without_documents(line: &str) -> String {
             continue;
         }
         let (head, rest) = row.split_once("<<").unwrap_or((row, ""));
-        let marked = rest.trim_start_matches(['-', ' ', '\'', '"', '\\']);
-        let length = marked.find(|char: char| !char.is_alphanumeric() && char != '_');
-        let (word, tail) = marked.split_at(length.unwrap_or(marked.len()));
-        if word.is_empty() || rest.starts_with('<') {
-            text.push_str(row);
-        } else {
-            text.push_str(head);
-            text.push_str(tail.trim_start_matches(['\'', '"']));
-            end = Some(word);
+        let mut words = rest.split(|char: char| !char.is_alphanumeric() && char != '_');
+        end = words.find(|word| !word.is_empty()).filter(|_| !rest.starts_with('<'));
+        match end.and_then(|word| rest.split_once(word)) {
+            Some((_, tail)) => text.extend([head, tail.trim_start_matches(['\'', '"'])]),
+            None => text.push_str(row),
         }
         text.push('\n');
     }
@@ -390,26 +373,14 @@ fn inner_line(line: &str) -> Option<&str> {
     (is_given && !inner.contains(quote)).then_some(inner)
 }
 
-/// The operators between the parts of a line, the longer ones first. Those of redirects separate nothing.
-const OPERATORS: [(&str, Option<Joint>); 11] = [
-    (">&", None),
-    ("<&", None),
-    ("&>", None),
-    (">|", None),
-    ("&&", Some(Joint::And)),
-    ("||", Some(Joint::Or)),
-    ("|&", Some(Joint::Pipe)),
-    ("|", Some(Joint::Pipe)),
-    ("&", Some(Joint::Then)),
-    (";", Some(Joint::Then)),
-    ("\n", Some(Joint::Then)),
-];
+/// The operators of a line, the longer ones first. Those of redirects separate nothing.
+const OPERATORS: [&str; 11] = [">&", "<&", "&>", ">|", "&&", "||", "|&", "|", "&", ";", "\n"];
 
 /// Splits a text at its operators outside of quotes; a line break ends it. Each part comes with the operator before it.
 /// Blank parts and comments are left out.
-fn split_line(text: &str) -> Vec<(Joint, &str)> {
+fn split_line(text: &str) -> Vec<(&str, &str)> {
     let mut parts = Vec::new();
-    let mut joint = Joint::Then;
+    let mut operator = ";";
     let mut start = 0;
     let mut next = 0;
     let mut quote = None;
@@ -421,35 +392,31 @@ fn split_line(text: &str) -> Vec<(Joint, &str)> {
             next = at + 2;
             continue;
         }
-        if let Some(open) = quote {
-            quote = Some(open).filter(|open| *open != letter);
-            continue;
-        }
-        if matches!(letter, '\'' | '"') {
-            quote = Some(letter);
+        if quote.is_some() || matches!(letter, '\'' | '"') {
+            quote = if quote == Some(letter) { None } else { quote.or(Some(letter)) };
             continue;
         }
         let rest = &text[at..];
-        let Some((operator, after)) = OPERATORS.iter().find(|(word, _)| rest.starts_with(*word))
-        else {
+        let Some(found) = OPERATORS.into_iter().find(|word| rest.starts_with(*word)) else {
             continue;
         };
-        next = at + operator.len();
-        let Some(found) = *after else { continue };
+        next = at + found.len();
+        if found.contains(['<', '>']) {
+            continue;
+        }
         let part = text[start..at].trim();
         start = next;
-        let is_part = !part.is_empty() && !part.starts_with('#');
-        if is_part {
-            parts.push((joint, part));
+        if !part.is_empty() && !part.starts_with('#') {
+            parts.push((operator, part));
+            operator = found;
+        } else if found != "\n" {
+            // A line may end after an operator.
+            operator = found;
         }
-        // A line may end after an operator.
-        if is_part || found != Joint::Then {
-            joint = found;
-        }
-        if is_part && *operator == "&" {
-            // Nobody sees how a command in the background ends.
-            parts.push((Joint::Then, "true"));
-        }
+    }
+    // Nobody sees how a command in the background ends.
+    if operator == "&" {
+        parts.push((operator, "true"));
     }
     parts
 }

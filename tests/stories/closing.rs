@@ -80,6 +80,10 @@ fn a_proof_ends_the_turn_and_a_thin_one_or_a_failure_does_not() {
             assert!(last_prompt(&agent, 3).contains(told), "{line}: {}", last_prompt(&agent, 3));
         }
     }
+    // Another agent's name for the tool and its argument.
+    let run = calls("bash", &json!({ "cmd": "sh check.sh" }));
+    let replies = json!([writes("a.txt", "x\n"), run, says("Done."), says("Too much.")]);
+    assert_eq!(turn(ALWAYS, &replies).1, 3);
 }
 
 #[test]

@@ -14,8 +14,8 @@ use turnwright_store::{GoalRequirement, GoalState, GoalStatus};
 use turnwright_types::effect::{
     CallView, PathScope, ResolvedPath, ToolKind, escape_hidden_line, fenced,
 };
-use turnwright_types::message::Arguments;
 use turnwright_types::text;
+use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::helper_types::HelperType;
 
 /// The tools of the judge.
@@ -146,16 +146,12 @@ impl Turn {
         let calls: Vec<_> = answers.flat_map(|answer| &answer.calls).collect();
         let results = messages.iter().rev().filter_map(|message| message.as_tool());
         let of_commands = results.filter(|result| self.is_command(&result.name));
+        let ledger = &self.checks.ledger;
         let mut shown = Vec::new();
         for result in of_commands.take(SHOWN_RESULTS) {
             let call = calls.iter().find(|call| call.id == result.call);
-            let line = match call.map(|call| &call.arguments) {
-                Some(Arguments::Object(arguments)) => {
-                    arguments["command"].as_str().or_else(|| arguments["cmd"].as_str())
-                }
-                _ => None,
-            };
-            let command = escape_hidden_line(line.unwrap_or_default());
+            let line = call.and_then(|call| ledger.command_line(COMMAND_TOOL, &call.arguments));
+            let command = escape_hidden_line(&line.unwrap_or_default());
             let output = fenced(&text::clip_middle(&result.text, MAX_RESULT_BYTES));
             shown.push(format!("Result of the command `{command}`:\n{output}\n"));
         }

@@ -82,8 +82,8 @@ impl SessionActor {
             self.running = Some(RunningTurn { key, cancel, task, grants, steering, done });
         }
         let steering = self.running.as_ref().and_then(|turn| turn.steering.as_ref());
-        if let Some(steering) = steering.filter(|_| !self.queue.is_empty()) {
-            steering.note_waiting_prompt();
+        if let Some(steering) = steering {
+            steering.set_waiting_prompt(!self.queue.is_empty());
         }
     }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::CliError;
 use super::mcp::parse_mode;
@@ -57,7 +58,12 @@ pub(super) struct RunCliArgs {
     #[arg(long, value_name = "PATH")]
     file: Vec<String>,
     /// Work until this is proven, as `/goal` does
-    #[arg(long, value_name = "WHAT", conflicts_with = "prompt")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        conflicts_with = "prompt",
+        value_parser = NonEmptyStringValueParser::new()
+    )]
     goal: Option<String>,
     /// Command that proves the goal
     #[arg(long, value_name = "CMD", requires = "goal")]

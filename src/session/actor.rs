@@ -376,6 +376,8 @@ impl SessionActor {
             turn.cancel.cancel();
         } else {
             cancel_queued(&mut self.queue, |queued| queued == key);
+            // The work on a goal is not paused for it any more.
+            self.start_next();
             self.conversation.submissions.cancel(key);
         }
     }

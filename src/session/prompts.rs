@@ -82,8 +82,8 @@ impl SessionActor {
             self.running = Some(RunningTurn { key, cancel, task, grants, steering, done });
         }
         let steering = self.running.as_ref().and_then(|turn| turn.steering.as_ref());
-        if let Some(steering) = steering.filter(|_| !self.queue.is_empty()) {
-            steering.note_waiting_prompt();
+        if let Some(steering) = steering {
+            steering.set_waiting_prompt(!self.queue.is_empty());
         }
     }
 
@@ -111,7 +111,10 @@ impl SessionActor {
         }
         match parsed {
             Some(_) => self.custom_command(known, prompt, &typed, cancel),
-            None => self.turn_work(prompt, cancel),
+            None => {
+                let title = if self.title.is_set { None } else { title::from_prompt(&prompt) };
+                self.turn_work(prompt, title, cancel, |turn| turn)
+            }
         }
     }
 
@@ -126,13 +129,19 @@ impl SessionActor {
         }
     }
 
-    fn turn_work(&mut self, mut prompt: UserMessage, cancel: CancellationToken) -> PromptWork {
-        let title = if self.title.is_set { None } else { title::from_prompt(&prompt) };
+    /// Starts a turn of the model, once `prepare` has changed it.
+    pub(super) fn turn_work(
+        &mut self,
+        mut prompt: UserMessage,
+        title: Option<String>,
+        cancel: CancellationToken,
+        prepare: impl FnOnce(Turn) -> Turn,
+    ) -> PromptWork {
         report_omissions(&self.conversation, &prompt);
         prompt.parts.extend(self.session_context().map(PromptPart::Context));
         let history = self.history.clone();
         let steering = SteeringQueue::default();
-        let turn = Turn::new(self.conversation.clone(), history, prompt, cancel);
+        let turn = prepare(Turn::new(self.conversation.clone(), history, prompt, cancel));
         // Boxed at once, because it has 10 KB, and what holds it is moved.
         let running = Box::pin(turn.steered_by(steering.clone()).run());
         let titled = self.title.suggest(title, self.host.store(), &self.conversation);

@@ -133,7 +133,7 @@ impl Turn {
     }
 
     /// Takes the changes that the checks have made for no edits.
-    fn ignore_own_changes(&mut self) {
+    pub(super) fn ignore_own_changes(&mut self) {
         let checkpoint = &self.conversation.env.shared.checkpoint;
         checkpoint.take_changes();
         self.checks.ledger.sync_changes(checkpoint.change_count());

@@ -235,7 +235,7 @@ fn quoted(words: &str) -> String {
 }
 
 /// Returns true if the last sentence of an answer is a question. Code at its end does not count.
-fn ends_with_question(answer: &str) -> bool {
+pub(super) fn ends_with_question(answer: &str) -> bool {
     let mut prose = "";
     let mut is_code = false;
     for line in answer.lines().map(str::trim) {

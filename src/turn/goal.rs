@@ -11,14 +11,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
-use super::{SharedGrants, Turn, TurnStep, stopped_note};
-use crate::error::{Error, error_chain};
-use turnwright_store::{Entry, GoalState, GoalStatus};
+use super::{Conversation, SharedGrants, Turn, TurnStep, stopped_note};
+use crate::error::{Error, as_sentence, error_chain};
+use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
 use turnwright_types::effect::{escape_hidden_line, fenced};
 use turnwright_types::hash::std_hash;
-use turnwright_types::message::{StopReason, within_context};
+use turnwright_types::message::{AssistantMessage, StopReason, within_context};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, PlanEntry, PlanPriority, PlanStatus, Update};
@@ -32,12 +33,11 @@ const MAX_EXCERPT_CHARS: usize = 300;
 
 /// Answers a goal whose command does not fail before the work.
 const PASSES_ALREADY: &str = "The check passes already, so it proves nothing. Nothing was started.";
+const NO_GOAL: &str = "There is no goal. `/goal WHAT` sets one.";
+const IS_MET: &str = "The goal is met already. `/goal WHAT` sets another one.";
 
-/// The proof of a goal, for the model.
-const BY_CHECK: &str =
-    "It is reached when this command succeeds. It is run when you say that you are done:";
-const BY_JUDGE: &str = "It is reached when a judge who knows nothing of this conversation finds proof of each \
-                        requirement.";
+/// Why the work is paused for a prompt that waits.
+const NEXT_PROMPT: &str = "your next prompt comes first";
 /// The rules of the work.
 const RULES: &str = include_str!("goal/continue.md");
 /// Asks for the last answer when a limit ends the work.
@@ -48,6 +48,8 @@ pub(super) const LAST_WORDS: &str =
 #[derive(Debug)]
 pub(super) struct GoalRun {
     state: GoalState,
+    /// True if the session has the goal already. It is read when the work begins.
+    is_resumed: bool,
     /// Hashes of the results of commands that are known, without their numbers.
     known_results: HashSet<u64>,
     /// The number of file changes when the slice began.
@@ -56,37 +58,35 @@ pub(super) struct GoalRun {
     old_jobs: Vec<String>,
     /// The permission answers for the command that proves the goal.
     grants: SharedGrants,
-    /// The limit of its own that has ended it.
-    ending: Option<String>,
 }
 
 /// The verdict on the work at the end of a slice.
 #[derive(Debug, PartialEq, Eq)]
 enum SliceVerdict {
-    Met,
     /// These points are open.
     Open(Vec<String>),
-    /// Only the user can remove an obstacle.
-    NeedsUser(String),
-    /// The goal cannot be reached.
-    Impossible(String),
-    /// The work could not be judged.
-    Unknown(String),
+    /// The work ends, because this is the state of the goal.
+    Over(GoalStatus),
+}
+
+impl SliceVerdict {
+    fn paused(why: impl Into<String>) -> SliceVerdict {
+        SliceVerdict::Over(GoalStatus::Paused(why.into()))
+    }
 }
 
 impl Turn {
-    /// Makes the turn work towards a goal.
-    pub(crate) fn towards(mut self, state: GoalState) -> Turn {
-        self.meter.limit_goal(&state.limits);
+    /// Makes the turn work towards this goal, or else that of the session.
+    pub(crate) fn towards(mut self, new: Option<GoalState>) -> Turn {
         let conversation = &self.conversation;
         let grants = conversation.grants.lock().clone();
         let goal = GoalRun {
-            state,
+            is_resumed: new.is_none(),
+            state: new.unwrap_or_default(),
             known_results: HashSet::new(),
             changes: conversation.env.shared.checkpoint.change_count(),
             old_jobs: conversation.env.jobs.running().ids(),
             grants: Arc::new(Mutex::new(grants)),
-            ending: None,
         };
         self.goal = Some(Box::new(goal));
         self
@@ -112,9 +112,9 @@ impl Turn {
             }
             return TurnStep::End(Ok(stop));
         }
-        goal.state.status = GoalStatus::Active;
+        self.meter.limit_goal(&goal.state.limits);
         goal.state.slices += 1;
-        self.report_goal(&goal.state);
+        self.set_goal_status(&mut goal, GoalStatus::Active);
         self.push_goal_context(&beginning(&goal.state));
         self.goal = Some(goal);
         TurnStep::Sample
@@ -126,6 +126,14 @@ impl Turn {
     /// A text for the user and the end of the turn, if the work does not begin. A script must not take every one of
     /// them for success.
     async fn prepare_goal(&mut self, goal: &mut GoalRun) -> Result<(), (String, StopReason)> {
+        if goal.is_resumed {
+            let stored = stored_goal(&self.conversation).await;
+            goal.state = stored.map_err(|why| (why, StopReason::MaxTurnRequests))?;
+            if goal.state.status == GoalStatus::Met {
+                return Err((IS_MET.to_owned(), StopReason::EndTurn));
+            }
+            goal.state.resume(self.conversation.work.goal_turns);
+        }
         if goal.state.check.is_none() {
             if goal.state.requirements.is_empty() {
                 let listed = self.list_requirements(&goal.state.text).await;
@@ -138,18 +146,18 @@ impl Turn {
             return Ok(());
         }
         match self.judge_slice(goal).await {
-            SliceVerdict::Met if goal.state.slices == 0 => {
+            SliceVerdict::Over(GoalStatus::Met) if goal.state.slices == 0 => {
                 Err((PASSES_ALREADY.to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Met => {
+            SliceVerdict::Over(GoalStatus::Met) => {
                 self.set_goal_status(goal, GoalStatus::Met);
-                Err(("Nothing is left to do.".to_owned(), StopReason::EndTurn))
+                Err((IS_MET.to_owned(), StopReason::EndTurn))
             }
-            SliceVerdict::Unknown(why) => {
+            SliceVerdict::Over(GoalStatus::Paused(why)) => {
                 let why = format!("Nothing was started, because {why}.");
                 Err((why, StopReason::MaxTurnRequests))
             }
-            _ => Ok(()),
+            SliceVerdict::Open(_) | SliceVerdict::Over(_) => Ok(()),
         }
     }
 
@@ -166,48 +174,37 @@ impl Turn {
             return None;
         }
         if self.steering.has_waiting_prompt() {
-            self.set_goal_status(goal, paused("your next prompt comes first"));
-            self.conversation.told.add_unsent([paused_line(&goal.state)]);
-            return None;
+            return Some(self.pause_goal(goal, NEXT_PROMPT));
         }
-        if !self.says_that_it_is_done() {
+        if self.last_answer().is_none() {
             return Some(self.pause_goal(goal, "it waits for you"));
         }
         self.wait_for_jobs(goal).await;
-        let has_evidence = self.has_evidence(goal);
+        let has_changed = self.change_count() != goal.changes;
+        let has_evidence = self.learn_results(goal) || has_changed;
         let verdict = self.judge_slice(goal).await;
         if self.cancel.is_cancelled() {
             return None;
         }
         Some(match verdict {
-            SliceVerdict::Met => {
-                self.set_goal_status(goal, GoalStatus::Met);
-                return None;
+            SliceVerdict::Open(missing) => {
+                goal.state.note_slice(missing, has_evidence);
+                self.next_slice(goal)
             }
-            SliceVerdict::Open(missing) => self.next_slice(goal, missing, has_evidence),
-            SliceVerdict::NeedsUser(why) => {
-                self.pause_goal(goal, &format!("you are needed: {why}"))
-            }
-            SliceVerdict::Impossible(why) => {
-                let why = format!("because it cannot be reached ({why})");
-                self.set_goal_status(goal, GoalStatus::Ended(why));
-                TurnStep::End(Ok(StopReason::MaxTurnRequests))
-            }
-            SliceVerdict::Unknown(why) => self.pause_goal(goal, &why),
+            SliceVerdict::Over(status) => self.end_goal(goal, status),
         })
     }
 
     /// Begins the next slice, unless the work is paused or a limit ends it.
-    fn next_slice(
-        &mut self,
-        goal: &mut GoalRun,
-        missing: Vec<String>,
-        has_evidence: bool,
-    ) -> TurnStep {
-        if self.asks_back() && !self.conversation.work.alone {
+    fn next_slice(&mut self, goal: &mut GoalRun) -> TurnStep {
+        // The judgement takes a while.
+        if self.steering.has_waiting_prompt() {
+            return self.pause_goal(goal, NEXT_PROMPT);
+        }
+        let asks_back = self.last_answer().is_some_and(|answer| ends_with_question(&answer.text));
+        if asks_back && !self.conversation.work.alone {
             return self.pause_goal(goal, "the model asks you something");
         }
-        goal.state.note_slice(missing, has_evidence);
         if goal.state.without_evidence >= MAX_VAIN_SLICES {
             return self.pause_goal(goal, "three slices in a row have brought nothing new");
         }
@@ -217,7 +214,8 @@ impl Turn {
         }
         let max = goal.state.max_slices;
         if goal.state.slices >= max {
-            goal.ending = Some(format!("at its limit of {max} turns"));
+            // The user is told after the last words of the model.
+            goal.state.status = GoalStatus::Ended(format!("at its limit of {max} turns"));
             self.push_context(format!(
                 "The limit of {max} turns for the goal is reached. No tool runs any more. \
                  {LAST_WORDS}"
@@ -240,32 +238,48 @@ impl Turn {
     /// Records the end of a turn that has not come to an end with its goal.
     pub(super) fn close_goal(&mut self, result: &Result<StopReason, Error>) {
         let Some(mut goal) = self.goal.take() else { return };
+        let ending = self.budget.ending;
         if goal.state.status == GoalStatus::Active && goal.state.slices > 0 {
-            let limit = self.budget.ending.map(|limit| format!("at the {}", limit.description()));
-            let ending = goal.ending.take().or(limit);
-            let status = match result {
-                Ok(StopReason::MaxTokens | StopReason::MaxTurnRequests) => {
-                    ending.map_or_else(|| paused("it was stopped"), GoalStatus::Ended)
+            let status = match (result, ending) {
+                (Ok(StopReason::MaxTokens | StopReason::MaxTurnRequests), Some(limit)) => {
+                    GoalStatus::Ended(format!("at the {}", limit.description()))
                 }
-                Ok(StopReason::Cancelled) => paused("you have cancelled it"),
-                Ok(StopReason::Refusal) => paused("the model has refused"),
-                Ok(StopReason::Repetition) => paused("the model goes round in circles"),
-                Ok(StopReason::EndTurn) => paused("the turn has ended"),
-                Err(error) => GoalStatus::Paused(error_chain(error)),
+                (Ok(StopReason::Cancelled), _) => paused("you have cancelled it"),
+                (Ok(StopReason::Refusal), _) => paused("the model has refused"),
+                (Ok(StopReason::Repetition), _) => paused("the model goes round in circles"),
+                (Ok(_), _) => paused("the turn has ended before the work was done"),
+                (Err(error), _) => GoalStatus::Paused(error_chain(error)),
             };
+            self.set_goal_status(&mut goal, status);
+        } else if ending.is_some() && matches!(goal.state.status, GoalStatus::Ended(_)) {
+            let status = goal.state.status.clone();
             self.set_goal_status(&mut goal, status);
         }
         self.goal = Some(goal);
     }
 
-    /// Pauses the work. Returns the end of the turn, which a script must not take for success.
+    /// Pauses the work. Returns the end of the turn.
     fn pause_goal(&self, goal: &mut GoalRun, why: &str) -> TurnStep {
-        self.set_goal_status(goal, paused(why));
-        TurnStep::End(Ok(StopReason::MaxTurnRequests))
+        self.end_goal(goal, paused(why))
+    }
+
+    /// Ends the work. Returns the end of the turn, which a script must not take for success if the goal is not met.
+    fn end_goal(&self, goal: &mut GoalRun, status: GoalStatus) -> TurnStep {
+        let is_met = status == GoalStatus::Met;
+        self.set_goal_status(goal, status);
+        let comes_first = self.steering.has_waiting_prompt();
+        TurnStep::End(Ok(if is_met || comes_first {
+            StopReason::EndTurn
+        } else {
+            StopReason::MaxTurnRequests
+        }))
     }
 
     fn set_goal_status(&self, goal: &mut GoalRun, status: GoalStatus) {
         goal.state.status = status;
+        if !matches!(goal.state.status, GoalStatus::Active | GoalStatus::Met) {
+            self.conversation.told.add_unsent([paused_line(&goal.state)]);
+        }
         self.report_goal(&goal.state);
     }
 
@@ -278,15 +292,17 @@ impl Turn {
 
     /// Shows the requirements as the plan.
     async fn show_requirements(&self, state: &GoalState) {
-        let mut entries = Vec::new();
-        for requirement in &state.requirements {
-            let is_proven = requirement.evidence.is_some();
-            entries.push(PlanEntry {
+        let requirements = state.requirements.iter();
+        let entries: Vec<_> = requirements
+            .map(|requirement| PlanEntry {
                 content: requirement.text.clone(),
                 priority: PlanPriority::Medium,
-                status: if is_proven { PlanStatus::Completed } else { PlanStatus::Pending },
-            });
-        }
+                status: match requirement.evidence {
+                    Some(_) => PlanStatus::Completed,
+                    None => PlanStatus::Pending,
+                },
+            })
+            .collect();
         self.conversation.log().add_entry(Entry::Plan { entries: entries.clone() });
         self.conversation.log().flush().written().await;
         self.conversation.client().update(Update::Plan(entries));
@@ -299,17 +315,15 @@ impl Turn {
         self.push_context(context);
     }
 
-    /// Returns true if the last message is an answer of the model without calls.
-    fn says_that_it_is_done(&self) -> bool {
+    /// The last message, if it is an answer of the model without calls.
+    fn last_answer(&self) -> Option<&AssistantMessage> {
         let last = self.history.messages.last().and_then(|message| message.as_assistant());
         // A note of ours about the end of the turn has no identifier.
-        last.is_some_and(|answer| answer.calls.is_empty() && !answer.id.as_str().is_empty())
+        last.filter(|answer| answer.calls.is_empty() && !answer.id.as_str().is_empty())
     }
 
-    /// Returns true if the last answer ends with a question.
-    fn asks_back(&self) -> bool {
-        let last = self.history.messages.last().and_then(|message| message.as_assistant());
-        last.is_some_and(|answer| answer.text.trim_end().ends_with(['?', '？']))
+    fn change_count(&self) -> u64 {
+        self.conversation.env.shared.checkpoint.change_count()
     }
 
     /// Waits for the commands that the turn has left in the background, each once.
@@ -332,12 +346,6 @@ impl Turn {
         goal.old_jobs.extend(new);
     }
 
-    /// Returns true if a file was changed in the slice, or a command has had a new result.
-    fn has_evidence(&self, goal: &mut GoalRun) -> bool {
-        let has_changed = self.conversation.env.shared.checkpoint.change_count() != goal.changes;
-        self.learn_results(goal) || has_changed
-    }
-
     /// Takes note of the results of commands. Returns true if there is a new one.
     fn learn_results(&self, goal: &mut GoalRun) -> bool {
         let mut is_new = false;
@@ -358,22 +366,12 @@ impl Turn {
 
     /// Has the work judged.
     async fn judge_slice(&mut self, goal: &mut GoalRun) -> SliceVerdict {
-        let verdict = match goal.state.check.clone() {
-            Some(command) => {
-                let grants = Arc::clone(&goal.grants);
-                match self.run_goal_check(&command, goal.state.slices, &grants).await {
-                    Ok(None) => SliceVerdict::Met,
-                    Ok(Some(output)) => SliceVerdict::Open(vec![output]),
-                    Err(why) => SliceVerdict::Unknown(format!("the check was not run: {why}")),
-                }
-            }
+        let verdict = match &goal.state.check {
+            Some(command) => self.run_goal_check(command, goal).await,
             None => self.ask_verdict(&mut goal.state).await,
         };
-        // Changes by the command are no work of the model.
-        let checkpoint = &self.conversation.env.shared.checkpoint;
-        checkpoint.take_changes();
-        goal.changes = checkpoint.change_count();
-        self.checks.ledger.sync_changes(goal.changes);
+        self.ignore_own_changes();
+        goal.changes = self.change_count();
         verdict
     }
 }
@@ -382,45 +380,69 @@ fn paused(why: &str) -> GoalStatus {
     GoalStatus::Paused(why.to_owned())
 }
 
+/// Reads the goal of a session on which no turn works.
+///
+/// # Errors
+/// Why there is none, as a text for the user.
+pub(crate) async fn stored_goal(conversation: &Conversation) -> Result<GoalState, String> {
+    let Some(store) = conversation.log().store().cloned() else {
+        return Err(NO_GOAL.to_owned());
+    };
+    conversation.log().flush().written().await;
+    let id = conversation.env.session.clone();
+    let reading = store.read(move |connection| {
+        let key = read::session_key(connection, &id)?;
+        read::current_goal(connection, key)
+    });
+    match reading.await {
+        Ok(Some(state)) => Ok(state),
+        Ok(None) | Err(StoreError::NoSuchSession) => Err(NO_GOAL.to_owned()),
+        Err(error) => Err(as_sentence(format!("The goal could not be read: {error}"))),
+    }
+}
+
 /// Tells the model of a goal that nobody works on now.
 pub(crate) fn paused_line(state: &GoalState) -> String {
     let words = text::clip(text::one_line(&state.text), MAX_EXCERPT_CHARS);
-    format!("A goal is paused: {}\n", within_context(&escape_hidden_line(&words)))
+    let line = within_context(&escape_hidden_line(&words));
+    format!("The work on a goal has stopped; go on with it only if the user says so: {line}\n")
 }
 
 /// The message with which the work begins.
 fn beginning(state: &GoalState) -> String {
     let proof = match &state.check {
-        Some(command) => format!("{BY_CHECK}\n{}", fenced(command)),
-        None => BY_JUDGE.to_owned(),
+        Some(command) => format!(
+            "this command succeeds. It is run when you say that you are done:\n{}",
+            fenced(command)
+        ),
+        None => "a judge who knows nothing of this conversation finds proof of each requirement."
+            .to_owned(),
     };
-    format!("The user has set a goal. {proof}\n{}{RULES}", goal_lines(state))
+    let goal = goal_lines(state);
+    format!("The user has set a goal. It is reached when {proof}\n{goal}{RULES}")
 }
 
 /// The message with which the work goes on.
 fn continuation(state: &GoalState) -> String {
-    let missing = match (&state.check, state.last_missing.as_slice()) {
-        (Some(command), [output, ..]) => {
-            let command = escape_hidden_line(command);
-            format!("its check `{command}` has failed:\n{}", fenced(output))
+    let missing = match &state.check {
+        Some(command) => {
+            let output = fenced(&state.last_missing.concat());
+            format!("its check `{}` has failed:\n{output}", escape_hidden_line(command))
         }
-        (_, missing) => {
-            let lines = missing.iter().map(|line| format!("\n- {line}"));
-            format!("this is missing:{}", lines.collect::<String>())
-        }
+        None => format!("this is missing:\n- {}", state.last_missing.join("\n- ")),
     };
     let slice = state.slices;
     let max = state.max_slices;
-    let vain = if state.without_evidence > 0 {
-        " The last slice has changed nothing: do something else."
-    } else {
-        ""
-    };
-    let end = if slice * 4 > max * 3 { " Come to an end: nothing optional any more." } else { "" };
-    format!(
-        "The goal is not proven: {missing}\n{}Slice {slice} of {max}.{vain}{end} {RULES}",
-        goal_lines(state)
-    )
+    let mut rules = String::new();
+    if state.without_evidence > 0 {
+        rules.push_str("The last slice has changed nothing: do something else. ");
+    }
+    if slice > max - max.div_ceil(4) {
+        rules.push_str("Come to an end: nothing optional any more. ");
+    }
+    rules.push_str(RULES);
+    let goal = goal_lines(state);
+    format!("The goal is not proven: {missing}\n{goal}Slice {slice} of {max}. {rules}")
 }
 
 /// The goal and its requirements.
@@ -430,14 +452,7 @@ fn goal_lines(state: &GoalState) -> String {
     if !state.requirements.is_empty() {
         text.push_str("Requirements; none of them can be left out:\n");
     }
-    for (number, requirement) in (1..).zip(&state.requirements) {
-        let proof = match &requirement.evidence {
-            Some(evidence) => format!(" (proven: {evidence})"),
-            None => String::new(),
-        };
-        text.push_str(&format!("{number}. {}{proof}\n", requirement.text));
-    }
-    text
+    text + &state.requirement_list()
 }
 
 #[cfg(test)]
@@ -492,7 +507,8 @@ mod tests {
 
     #[test]
     fn a_paused_goal_is_one_line() {
-        let line = paused_line(&judged());
-        assert_eq!(line, "A goal is paused: make it fast ``` and safe\n");
+        let expected = "The work on a goal has stopped; go on with it only if the user says so: \
+                        make it fast ``` and safe\n";
+        assert_eq!(paused_line(&judged()), expected);
     }
 }

@@ -64,7 +64,7 @@ pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
 pub(crate) use found_checks::{check_book, proposed_commands};
-pub(crate) use goal::paused_line;
+pub(crate) use goal::{paused_line, stored_goal};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use note_offers::NoteOffer;
 pub(crate) use prompt::{

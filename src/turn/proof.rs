@@ -190,7 +190,7 @@ impl Ledger {
     }
 
     /// The command line that a call is about.
-    fn command_line(&self, name: &str, arguments: &Arguments) -> Option<String> {
+    pub(super) fn command_line(&self, name: &str, arguments: &Arguments) -> Option<String> {
         let Arguments::Object(arguments) = arguments else { return None };
         if name == COMMAND_TOOL {
             let line = LINE_ARGUMENTS.iter().find_map(|argument| arguments.get(argument))?;

@@ -109,9 +109,9 @@ impl SteeringQueue {
         waiting.is_closed
     }
 
-    /// Notes that a prompt waits for the end of the turn.
-    pub(crate) fn note_waiting_prompt(&self) {
-        self.0.lock().has_waiting_prompt = true;
+    /// Notes if a prompt waits for the end of the turn.
+    pub(crate) fn set_waiting_prompt(&self, waits: bool) {
+        self.0.lock().has_waiting_prompt = waits;
     }
 
     /// Returns true if a prompt waits for the end of the turn.

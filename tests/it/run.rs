@@ -322,6 +322,7 @@ fn the_exit_status_says_how_the_turn_has_ended() {
         (&finish("stop"), &["--mode", "nonsense", "Go"], 2),
         (&finish("stop"), &["--max-time", "soon", "Go"], 2),
         (&finish("stop"), &[" "], 2),
+        (&finish("stop"), &["--goal", ""], 2),
     ];
     for (replies, arguments, expected) in table {
         let ended = Desk::new(replies).run(arguments);
@@ -339,6 +340,8 @@ fn a_goal_that_is_not_met_has_a_status_of_its_own() {
         let ended = Desk::new(replies).run(&goal);
         assert_eq!(ended.status, Some(expected), "{replies}: {}", ended.stderr);
     }
+    let refused = Desk::new(&vain).run(&["--mode", "plan", "--goal", "Write it."]);
+    assert_eq!(refused.status, Some(6), "{}", refused.stderr);
 }
 
 #[test]

@@ -197,9 +197,9 @@ fn at_its_limit_the_end_is_truthful_whatever_the_model_says() {
     assert!(last.contains("Say truthfully what is proven") && last.contains("No tool runs"));
     assert_told(&agent, "The goal ended at its limit of 1 turns and is not met: the check fails.");
     assert!(!agent.text().contains("max_turn_requests"), "{}", agent.text());
-    // It is over, so the next prompt is like any other.
     assert_eq!(agent.turn("hello"), "end_turn");
-    assert!(!last_prompt(&agent.model_request(3)).contains("goal is"));
+    let next = last_prompt(&agent.model_request(3));
+    assert!(next.contains("go on with it only if the user says so"), "{next}");
 }
 
 #[test]
@@ -245,11 +245,14 @@ fn an_obstacle_that_only_the_user_can_remove_pauses_and_an_impossible_goal_ends(
 
 #[test]
 #[cfg_attr(windows, ignore = "the command is one of Unix")]
-fn a_question_of_the_model_pauses_the_work() {
-    let mut agent = agent(json!([says("Which word shall it be?")])).start();
+fn a_question_of_the_model_pauses_the_work_and_the_next_prompt_is_not_taken_for_a_part_of_it() {
+    let mut agent = agent(json!([says("Which word shall it be?"), says("Hello.")])).start();
     assert_eq!(agent.turn(GOAL), "max_turn_requests");
     assert_eq!(agent.model().requests().len(), 1);
     assert_told(&agent, "The goal is paused: the model asks you something.");
+    assert_eq!(agent.turn("hello"), "end_turn");
+    let prompt = last_prompt(&agent.model_request(1));
+    assert!(prompt.contains("if the user says so: Write the word."), "{prompt}");
 }
 
 #[test]
@@ -266,7 +269,22 @@ fn a_prompt_that_waits_comes_first() {
     assert_eq!(agent.stop_reason(&next), "end_turn");
     assert_told(&agent, "The goal is paused: your next prompt comes first.");
     let prompt = last_prompt(&agent.model_request(1));
-    assert!(prompt.contains("A goal is paused: Write the word."), "{prompt}");
+    assert!(prompt.contains("The work on a goal has stopped"), "{prompt}");
+}
+
+#[test]
+fn a_prompt_that_arrives_during_the_judgement_comes_first() {
+    let held = json!([{ "hold": true }, { "text": r#"{"met": false}"# }]);
+    let replies = json!([lists_two_files(), says("Done."), when(VERDICT, &held), says("Hello.")]);
+    let mut agent = agent(replies).start();
+    let goal = agent.prompt("/goal Make both files.");
+    eventually("the question to the judge", || !requests_with(&agent, VERDICT).is_empty());
+    let next = agent.prompt("hello");
+    agent.sync();
+    agent.model().release();
+    assert_eq!(agent.stop_reason(&goal), "end_turn");
+    assert_eq!(agent.stop_reason(&next), "end_turn");
+    assert_told(&agent, "The goal is paused: your next prompt comes first.");
 }
 
 #[test]
@@ -293,7 +311,7 @@ fn a_cancel_and_an_error_pause_the_work_and_a_load_shows_it() {
     assert_eq!(agent.turn("hello"), "end_turn");
     let number = agent.model().requests().len() - 1;
     let prompt = last_prompt(&agent.model_request(number));
-    assert!(prompt.contains("A goal is paused: Write the word."), "{prompt}");
+    assert!(prompt.contains("if the user says so: Write the word."), "{prompt}");
     assert_told(&agent, "`/goal resume` goes on.");
 }
 
@@ -326,9 +344,11 @@ fn a_goal_can_be_changed_and_cleared_and_is_refused_in_plan_mode() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     agent.turn("/mode plan");
-    agent.turn("/goal resume");
+    assert_eq!(agent.turn("/goal resume"), "max_turn_requests");
     assert!(agent.text().contains("in mode `plan` nothing can be changed"), "{}", agent.text());
     agent.turn("/goal clear");
+    agent.turn("/mode ask");
+    assert_eq!(agent.turn("/goal resume"), "max_turn_requests");
     agent.turn("/goal");
     assert!(agent.text().ends_with("There is no goal. `/goal WHAT` sets one."));
 }

@@ -389,12 +389,8 @@ pub(super) fn entry_size(entry: &Entry) -> usize {
 }
 
 fn goal_size(goal: &GoalState) -> usize {
-    let requirements = goal
-        .requirements
-        .iter()
-        .map(|one| one.text.len() + one.evidence.as_ref().map_or(0, String::len));
-    let missing = goal.last_missing.iter().map(String::len);
-    goal.text.len() + requirements.chain(missing).sum::<usize>()
+    let missing: usize = goal.last_missing.iter().map(String::len).sum();
+    goal.text.len() + goal.requirement_list().len() + missing
 }
 
 /// The approximate number of bytes that a call's outcome holds in memory.

@@ -58,6 +58,15 @@ impl GoalState {
         matches!(self.status, GoalStatus::Active | GoalStatus::Paused(_))
     }
 
+    /// Makes it ready for more work. If it has used up its slices, it gets this many more.
+    pub fn resume(&mut self, slices: u32) {
+        if self.slices >= self.max_slices {
+            self.max_slices = self.slices.saturating_add(slices);
+        }
+        self.without_evidence = 0;
+        self.same_missing = 0;
+    }
+
     /// Notes the points that a slice has left open, and whether it has brought anything new.
     pub fn note_slice(&mut self, missing: Vec<String>, has_evidence: bool) {
         self.without_evidence = if has_evidence { 0 } else { self.without_evidence + 1 };
@@ -79,6 +88,19 @@ impl GoalState {
             GoalStatus::Met => format!("The goal is met: {progress}."),
             GoalStatus::Ended(why) => format!("The goal ended {why} and is not met: {progress}."),
         }
+    }
+
+    /// The requirements, each in a line with its number and its proof.
+    pub fn requirement_list(&self) -> String {
+        let mut list = String::new();
+        for (number, requirement) in (1..).zip(&self.requirements) {
+            list.push_str(&format!("{number}. {}", requirement.text));
+            if let Some(evidence) = &requirement.evidence {
+                list.push_str(&format!(" (proven: {evidence})"));
+            }
+            list.push('\n');
+        }
+        list
     }
 
     fn progress(&self) -> String {
@@ -145,6 +167,11 @@ mod tests {
             counts.push((goal.without_evidence, goal.same_missing));
         }
         assert_eq!(counts, [(1, 1), (2, 2), (3, 1), (0, 2), (1, 1), (2, 1)]);
+        goal = GoalState { slices: 2, max_slices: 2, ..goal };
+        goal.resume(3);
+        assert_eq!((goal.without_evidence, goal.max_slices), (0, 5));
+        goal.resume(3);
+        assert_eq!(goal.max_slices, 5, "some are left");
     }
 
     #[test]

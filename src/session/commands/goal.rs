@@ -1,18 +1,15 @@
 //! `/goal` works until something is proven. The work is a turn that goes on by itself; while none runs, the other words
 //! show the goal, resume the work, or change the goal.
 
-use futures_util::future::join;
-
-use super::{CommandCall, PromptWork, SessionActor, answer_later, say_and_finish};
-use crate::error::as_sentence;
-use crate::session::prompts::{log_command, report_omissions};
+use super::{CommandCall, PromptWork, SessionActor, answer_later};
+use crate::session::prompts::finish_command;
 use crate::session::title;
-use crate::turn::{Conversation, SteeringQueue, Turn};
+use crate::turn::stored_goal;
+use turnwright_config::parse_limit;
 use turnwright_policy::permission::Mode;
-use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, TurnKind, read};
-use turnwright_types::effect::{fenced, fenced_command};
-use turnwright_types::message::PromptPart;
-use turnwright_types::text;
+use turnwright_store::{Entry, GoalState, GoalStatus};
+use turnwright_types::effect::fenced;
+use turnwright_types::message::StopReason;
 
 /// The most characters of a goal.
 const MAX_CHARS: usize = 4_000;
@@ -22,13 +19,9 @@ const MAX_TURNS: u32 = 1_000;
 const CHECK: &str = "--check";
 const TURNS: &str = "--turns";
 const BUDGET: &str = "--budget";
-/// The resources of a budget.
-const RESOURCES: [&str; 4] = ["requests", "tokens", "cost", "minutes"];
 
 const USAGE: &str = "Nothing was done. Usage: `/goal WHAT [--check CMD] [--turns N] [--budget NAME=N]`, \
                      `/goal resume`, `/goal edit WHAT` or `/goal clear`.";
-const NO_GOAL: &str = "There is no goal. `/goal WHAT` sets one.";
-const IS_MET: &str = "The goal is met already. `/goal WHAT` sets another one.";
 const IS_PLANNING: &str =
     "Nothing was started: in mode `plan` nothing can be changed. Choose another mode first.";
 const TOO_LONG: &str = "Nothing was done: a goal has at most 4000 characters.";
@@ -40,139 +33,64 @@ const WRONG_BUDGET: &str = "Nothing was done: `--budget` takes `tokens=N`, `cost
 #[derive(Debug, PartialEq)]
 enum GoalRequest {
     Show,
-    Resume,
     Clear,
     Edit(GoalState),
-    Start(GoalState),
+    /// Work towards this goal, or else that of the session.
+    Work(Option<GoalState>),
 }
 
 pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let is_planning = session.conversation.mode().get() == Mode::Plan;
     match parse(&call.arguments, session.conversation.work.goal_turns) {
-        Err(why) => call.answer(session, |_| why.to_owned()),
-        Ok(GoalRequest::Start(_) | GoalRequest::Resume) if is_planning => {
-            call.answer(session, |_| IS_PLANNING.to_owned())
+        Err(why) => refuse(session, call, why),
+        Ok(GoalRequest::Work(_)) if is_planning => refuse(session, call, IS_PLANNING),
+        Ok(GoalRequest::Work(new)) => {
+            let title = new.as_ref().and_then(|goal| title::from_text(&goal.text));
+            session.turn_work(call.prompt, title, call.cancel, |turn| turn.towards(new))
         }
-        Ok(GoalRequest::Start(goal)) => start(session, call, Some(goal)),
-        Ok(GoalRequest::Resume) => start(session, call, None),
-        Ok(GoalRequest::Show) => answer(session, &call, |_, state| describe(&state)),
-        Ok(GoalRequest::Clear) => answer(session, &call, |conversation, _| {
-            conversation.log().add_entry(Entry::Goal { goal: None });
-            "The goal is cleared.".to_owned()
-        }),
-        Ok(GoalRequest::Edit(new)) => answer(session, &call, move |conversation, old| {
-            let state = changed(old, new);
-            let goal = Some(Box::new(state.clone()));
-            conversation.log().add_entry(Entry::Goal { goal });
-            describe(&state)
-        }),
+        Ok(request) => answer(session, &call, request),
     }
 }
 
-/// Starts the turn that works towards a goal: this one, or else that of the session.
-fn start(session: &mut SessionActor, call: CommandCall, new: Option<GoalState>) -> PromptWork {
-    let CommandCall { mut prompt, typed, cancel, .. } = call;
-    let words = new.as_ref().and_then(|goal| title::from_text(&goal.text));
-    let titled = session.title.suggest(words, session.host.store(), &session.conversation);
-    report_omissions(&session.conversation, &prompt);
-    let context = session.session_context();
-    let conversation = session.conversation.clone();
-    let mut history = session.history.clone();
-    let steering = SteeringQueue::default();
-    let queue = steering.clone();
-    let turn = async move {
-        let found = match new {
-            Some(goal) => Ok(goal),
-            None => resumed(&conversation).await,
-        };
-        let goal = match found {
-            Ok(goal) => goal,
-            Err(why) => {
-                conversation.told.add_unsent(context);
-                log_command(&conversation, &mut history, TurnKind::Command, &typed, &prompt);
-                let message = history.mint_message_id();
-                titled.await;
-                queue.close_into(&mut history, &conversation);
-                return say_and_finish(&conversation, history, message, Some(why)).await;
-            }
-        };
-        prompt.parts.extend(context.map(PromptPart::Context));
-        let turn = Turn::new(conversation, history, prompt, cancel).steered_by(queue);
-        // Boxed, because it is large.
-        join(Box::pin(turn.towards(goal).run()), titled).await.0
-    };
-    PromptWork::of_turn(turn, steering)
-}
-
-/// Answers from the goal of the session, which `compose` may change.
-fn answer(
-    session: &mut SessionActor,
-    call: &CommandCall,
-    compose: impl FnOnce(&Conversation, GoalState) -> String + Send + 'static,
-) -> PromptWork {
+/// Refuses to work. A script must not take that for success.
+fn refuse(session: &mut SessionActor, call: CommandCall, why: &str) -> PromptWork {
     let message = call.begin(session);
-    let conversation = session.conversation.clone();
-    answer_later(session, message, async move {
-        Some(match current(&conversation).await {
-            Ok(state) => compose(&conversation, state),
-            Err(why) => why,
-        })
+    session.conversation.say(message, why.to_owned());
+    let task = call.into_task(session);
+    PromptWork::of_command(async move {
+        finish_command(task.conversation.log(), task.history, StopReason::MaxTurnRequests).await
     })
 }
 
-/// The goal of the session while no turn works on it.
-async fn current(conversation: &Conversation) -> Result<GoalState, String> {
-    let Some(store) = conversation.log().store().cloned() else {
-        return Err(NO_GOAL.to_owned());
-    };
-    conversation.log().flush().written().await;
-    let id = conversation.env.session.clone();
-    let reading = store.read(move |connection| {
-        let key = read::session_key(connection, &id)?;
-        read::current_goal(connection, key)
-    });
-    match reading.await {
-        Ok(Some(state)) => Ok(state),
-        Ok(None) | Err(StoreError::NoSuchSession) => Err(NO_GOAL.to_owned()),
-        Err(error) => Err(as_sentence(format!("The goal could not be read: {error}"))),
-    }
-}
-
-/// The goal of the session, ready for more work. One that has used up its slices gets as many again.
-async fn resumed(conversation: &Conversation) -> Result<GoalState, String> {
-    let mut state = current(conversation).await?;
-    if state.status == GoalStatus::Met {
-        return Err(IS_MET.to_owned());
-    }
-    if state.slices >= state.max_slices {
-        state.max_slices = state.slices + conversation.work.goal_turns;
-    }
-    state.status = GoalStatus::Active;
-    state.without_evidence = 0;
-    state.same_missing = 0;
-    Ok(state)
+/// Answers from the goal of the session, which the request may change.
+fn answer(session: &mut SessionActor, call: &CommandCall, request: GoalRequest) -> PromptWork {
+    let message = call.begin(session);
+    let conversation = session.conversation.clone();
+    answer_later(session, message, async move {
+        let old = match stored_goal(&conversation).await {
+            Ok(old) => old,
+            Err(why) => return Some(why),
+        };
+        let goal = match request {
+            GoalRequest::Clear => None,
+            GoalRequest::Edit(new) => Some(changed(old, new)),
+            GoalRequest::Show | GoalRequest::Work(_) => return Some(describe(&old)),
+        };
+        let text = goal.as_ref().map_or_else(|| "The goal is cleared.".to_owned(), describe);
+        conversation.log().add_entry(Entry::Goal { goal: goal.map(Box::new) });
+        Some(text)
+    })
 }
 
 /// Describes a goal to the user.
 fn describe(state: &GoalState) -> String {
-    let mut text = format!("{}\n\n{}\n", state.notice(), fenced(&state.text));
+    let mut facts = format!("{}\n", state.text);
     if let Some(command) = &state.check {
-        let command = fenced_command(command);
-        text.push_str(&format!("\nIt is proven when this command succeeds:\n\n{command}\n"));
+        facts.push_str(&format!("It is proven when this command succeeds: {command}\n"));
     }
-    if !state.requirements.is_empty() {
-        text.push_str("\nRequirements:\n\n");
-    }
-    for (number, requirement) in (1..).zip(&state.requirements) {
-        let words = text::escape_markdown(&requirement.text);
-        let proof = match &requirement.evidence {
-            Some(evidence) => format!(" – proven: {}", text::escape_markdown(evidence)),
-            None => String::new(),
-        };
-        text.push_str(&format!("{number}. {words}{proof}\n"));
-    }
-    text.push_str(&format!("\nSlices: {} of {}.", state.slices, state.max_slices));
-    text
+    facts.push_str(&state.requirement_list());
+    let GoalState { slices, max_slices, .. } = state;
+    format!("{}\n\n{}\n\nSlices: {slices} of {max_slices}.", state.notice(), fenced(&facts))
 }
 
 /// The goal after a change. Its requirements are listed anew, and the command stays unless there is another one.
@@ -188,23 +106,21 @@ fn changed(old: GoalState, mut new: GoalState) -> GoalState {
 /// Parses the words behind the command. A goal has this many slices unless they name another number.
 fn parse(words: &str, turns: u32) -> Result<GoalRequest, &'static str> {
     let trimmed = words.trim();
-    match trimmed {
+    let (word, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+    Ok(match (word.to_ascii_lowercase().as_str(), rest) {
         // A prompt that waits pauses the work, so this is all that is left to do.
-        "" | "pause" => return Ok(GoalRequest::Show),
-        "resume" => return Ok(GoalRequest::Resume),
-        "clear" => return Ok(GoalRequest::Clear),
-        "edit" => return Err(USAGE),
-        _ => {}
-    }
-    match trimmed.split_once(char::is_whitespace) {
-        Some(("edit", rest)) => Ok(GoalRequest::Edit(parse_goal(rest, turns)?)),
-        _ => Ok(GoalRequest::Start(parse_goal(trimmed, turns)?)),
-    }
+        ("" | "pause", "") => GoalRequest::Show,
+        ("resume", "") => GoalRequest::Work(None),
+        ("clear", "") => GoalRequest::Clear,
+        ("edit", goal) => GoalRequest::Edit(parse_goal(goal, turns)?),
+        _ => GoalRequest::Work(Some(parse_goal(trimmed, turns)?)),
+    })
 }
 
 fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
     let mut goal = GoalState { max_slices: turns, ..GoalState::default() };
-    for (flag, value) in split_flags(words) {
+    for (flag, part) in split_flags(words) {
+        let value = part.trim();
         match flag {
             CHECK => goal.check = Some(unquoted(value).to_owned()),
             TURNS => {
@@ -227,23 +143,17 @@ fn parse_goal(words: &str, turns: u32) -> Result<GoalState, &'static str> {
 
 /// Splits at the flags. Returns each with the words behind it, after an empty one with the words before them. A
 /// command may have a flag of its own that is called `--check`.
-fn split_flags(words: &str) -> Vec<(&str, &str)> {
-    let mut parts = Vec::new();
-    let mut flag = "";
-    let mut begin = 0;
-    let mut at = 0;
-    let mut has_check = false;
+fn split_flags(words: &str) -> Vec<(&str, String)> {
+    let mut parts = vec![("", String::new())];
     for piece in words.split_inclusive(char::is_whitespace) {
         let word = piece.trim_end();
-        if [TURNS, BUDGET].contains(&word) || word == CHECK && !has_check {
-            parts.push((flag, words[begin..at].trim()));
-            flag = word;
-            begin = at + word.len();
-            has_check |= word == CHECK;
+        let is_check = word == CHECK && parts.iter().all(|(flag, _)| *flag != CHECK);
+        if is_check || [TURNS, BUDGET].contains(&word) {
+            parts.push((word, String::new()));
+        } else if let Some((_, value)) = parts.last_mut() {
+            value.push_str(piece);
         }
-        at += piece.len();
     }
-    parts.push((flag, words[begin..].trim()));
     parts
 }
 
@@ -255,13 +165,10 @@ fn unquoted(command: &str) -> &str {
     inner.filter(|inner| !inner.contains(quotes)).unwrap_or(command)
 }
 
-/// Parses a limit such as `tokens=100000`, which may have the name of its setting.
+/// Parses a limit such as `tokens=100000`. A session has limits of the same names.
 fn parse_budget(text: &str) -> Option<(String, f64)> {
-    let (name, number) = text.split_once('=')?;
-    let resource = name.trim().trim_start_matches("turn_");
-    let parsed: Option<f64> = number.trim().parse().ok();
-    let amount = parsed.filter(|amount| amount.is_finite() && *amount > 0.0)?;
-    RESOURCES.contains(&resource).then(|| (resource.to_owned(), amount))
+    let (name, amount) = parse_limit(&format!("session_{text}")).ok()?;
+    Some((name.strip_prefix("session_")?.to_owned(), amount))
 }
 
 #[cfg(test)]
@@ -283,13 +190,13 @@ mod tests {
         ];
         for (words, check) in table {
             let expected = GoalState { check: check.map(str::to_owned), ..goal("make it fast") };
-            assert_eq!(parse(words, 20), Ok(GoalRequest::Start(expected)), "{words}");
+            assert_eq!(parse(words, 20), Ok(GoalRequest::Work(Some(expected))), "{words}");
         }
-        let all = "x --turns 3 --check make test --budget turn_tokens=5 --budget cost=0.5";
+        let all = "x --turns 3 --check make test --budget tokens=5 --budget cost=0.5";
         let limits = vec![("tokens".to_owned(), 5.0), ("cost".to_owned(), 0.5)];
         let check = Some("make test".to_owned());
         let expected = GoalState { check, max_slices: 3, limits, ..goal("x") };
-        assert_eq!(parse(all, 20), Ok(GoalRequest::Start(expected)));
+        assert_eq!(parse(all, 20), Ok(GoalRequest::Work(Some(expected))));
     }
 
     #[test]
@@ -297,11 +204,11 @@ mod tests {
         for (words, expected) in [
             ("", Ok(GoalRequest::Show)),
             (" pause ", Ok(GoalRequest::Show)),
-            ("resume", Ok(GoalRequest::Resume)),
+            ("Resume", Ok(GoalRequest::Work(None))),
             ("clear", Ok(GoalRequest::Clear)),
             ("edit", Err(USAGE)),
             ("edit  y", Ok(GoalRequest::Edit(goal("y")))),
-            ("resume the work", Ok(GoalRequest::Start(goal("resume the work")))),
+            ("resume the work", Ok(GoalRequest::Work(Some(goal("resume the work"))))),
             ("--check true", Err(USAGE)),
             ("x --check", Err(USAGE)),
             ("x --turns", Err(WRONG_TURNS)),
@@ -330,6 +237,7 @@ mod tests {
         };
         assert_eq!(changed(old, goal("y")), expected);
         let shown = describe(&expected);
-        assert!(shown.contains("```console\nmake test\n```"), "{shown}");
+        let proof = "\nIt is proven when this command succeeds: make test\n";
+        assert!(shown.contains(proof), "{shown}");
     }
 }

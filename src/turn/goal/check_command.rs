@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::{GoalRun, SliceVerdict};
+use crate::turn::Turn;
 use crate::turn::own_calls::{CommandEnd, Consent, OwnCommand};
-use crate::turn::{SharedGrants, Turn};
+use turnwright_store::GoalStatus;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
 
@@ -17,17 +19,9 @@ const MAX_LINES: usize = 20;
 const MAX_LINE_CHARS: usize = 400;
 
 impl Turn {
-    /// Runs the command after this slice. Returns `None` if it has succeeded, and otherwise the end of its output.
-    ///
-    /// # Errors
-    /// Why it did not run, as a part of a sentence.
-    pub(super) async fn run_goal_check(
-        &mut self,
-        command: &str,
-        slice: u32,
-        grants: &SharedGrants,
-    ) -> Result<Option<String>, String> {
-        let when = match slice {
+    /// Runs the command after a slice. If it fails, the end of its output is what is missing.
+    pub(super) async fn run_goal_check(&mut self, command: &str, goal: &GoalRun) -> SliceVerdict {
+        let when = match goal.state.slices {
             0 => "before the work".to_owned(),
             slice => format!("after slice {slice}"),
         };
@@ -35,16 +29,21 @@ impl Turn {
             line: command.to_owned(),
             title: format!("Goal check ({when}): {}", escape_hidden(command)),
             limit: TIME_LIMIT,
-            consent: Consent::Kept(Arc::clone(grants)),
+            consent: Consent::Kept(Arc::clone(&goal.grants)),
         });
         match end.await {
-            CommandEnd::Ran(outcome) if outcome.is_success => Ok(None),
+            CommandEnd::Ran(outcome) if outcome.is_success => SliceVerdict::Over(GoalStatus::Met),
             CommandEnd::Ran(outcome) => {
                 let output = outcome.raw_output["output"].as_str().unwrap_or_default();
-                Ok(Some(last_lines(output)))
+                SliceVerdict::Open(vec![last_lines(output)])
             }
-            CommandEnd::TooSlow => Err(format!("it did not end within {} s", TIME_LIMIT.as_secs())),
-            CommandEnd::NotRun(why) => Err(why),
+            CommandEnd::TooSlow => {
+                let seconds = TIME_LIMIT.as_secs();
+                SliceVerdict::paused(format!("the check did not end within {seconds} s"))
+            }
+            CommandEnd::NotRun(why) => {
+                SliceVerdict::paused(format!("the check was not run: {why}"))
+            }
         }
     }
 }

@@ -92,9 +92,8 @@ impl Turn {
         let open_steps: Vec<_> = open.map(|step| quoted(&step.content)).collect();
         // In plan mode nothing is changed, and the user's words come first.
         let is_over = self.conversation.mode().get() != Mode::Plan && self.steering.is_empty();
-        let may_ask = self.says_done()
-            && !self.checks.ledger.counts.was_closed
-            && self.budget.has_request();
+        let may_ask =
+            self.says_done() && !self.checks.ledger.counts.was_closed && self.budget.has_request();
         let reason = closing_step(&ClosingFacts {
             verify: self.conversation.work.verify,
             work,

@@ -312,7 +312,7 @@ fn the_exit_status_says_how_the_turn_has_ended() {
         |code: u16| json!([[{ "status": code, "body": { "error": { "message": "no" } } }]]);
     let loops = json!([calls("list_dir", &json!({ "path": "." })), says("So far.")]);
     let limit = ["--budget", "max_turn_requests=1", "Go"];
-    let table: [(&Value, &[&str], i32); 9] = [
+    let table: [(&Value, &[&str], i32); 10] = [
         (&finish("stop"), &["Go"], 0),
         (&finish("content_filter"), &["Go"], 4),
         (&finish("length"), &["Go"], 5),

@@ -1,5 +1,7 @@
 //! `plan`: the model's list of steps, shown to the user.
 
+use std::sync::atomic::Ordering;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
@@ -8,6 +10,7 @@ use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
 use turnwright_policy::permission::Pass;
 use turnwright_store::Entry;
 use turnwright_types::effect::{CallView, ToolKind};
+use turnwright_types::hash::std_hash;
 use turnwright_types::text;
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 
@@ -70,7 +73,8 @@ impl Tool for Plan {
     async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let entries = plan_entries(self.entries);
         let count = entries.len();
-        let is_new = ctx.env.note_plan(&entries);
+        let key = std_hash(&entries);
+        let is_new = ctx.env.last_calls.plan.swap(key, Ordering::Relaxed) != key;
         let answer = answer_text(&entries, is_new);
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;

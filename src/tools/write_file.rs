@@ -215,7 +215,8 @@ fn unchanged(path: &str, content: &str, now: &str) -> ToolOutcome {
     let last = text::first_chars(content.lines().last().unwrap_or_default(), MAX_LAST_CHARS);
     let end = escape_hidden_line(last);
     let told = format!(
-        "[{path} has this already; nothing was written. It has {lines} lines and ends with: {end}. Do the next step.]"
+        "[{path} has this already; nothing was written. It has {lines} lines and ends with: {end}. \
+         Do the next step.]"
     );
     ToolOutcome::done_as_shown(told, json!({ "lines": lines }))
 }

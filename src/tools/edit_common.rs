@@ -204,18 +204,10 @@ pub(super) async fn read_failure(
     text.into()
 }
 
-/// A sentence with the names that are similar to one that does not exist, or else with what is in its folder; empty if
-/// there is nothing.
+/// The sentence of [`Files::names_near`] behind another; empty if there is nothing.
 pub(super) async fn similar_names(target: &ResolvedPath, ctx: &ToolCtx) -> String {
-    let files = &ctx.env.files;
-    let near = files.similar_paths(target).await.into_iter();
-    let places = near.map(|path| ResolvedPath { path, scope: target.scope });
-    let names: Vec<_> = places.map(|place| files.roots().display_path(&place)).collect();
-    if !names.is_empty() {
-        return format!(" Similar names: {}.", names.join(", "));
-    }
-    let entries = files.entries_near(target).await;
-    entries.map_or(String::new(), |entries| format!(" {entries}"))
+    let near = ctx.env.files.names_near(target).await;
+    near.map_or(String::new(), |near| format!(" {near}"))
 }
 
 /// The whole text of a short file with the numbers of its lines, for an edit that has failed; empty for a longer one.

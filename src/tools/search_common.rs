@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::ToolCtx;
+use super::{ToolCtx, edit_common};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escape_hidden_line};
@@ -137,15 +137,8 @@ pub(super) async fn obstacle_message(
     ctx: &ToolCtx,
 ) -> String {
     let mut text = format!("{name} {why}.");
-    let near = ctx.env.files.similar_paths(target).await;
-    if why == "does not exist" && !near.is_empty() {
-        let roots = ctx.env.files.roots();
-        let names: Vec<_> = near.into_iter().map(|path| short_path(roots, target, path)).collect();
-        text.push_str(&format!(" Similar names: {}", names.join(", ")));
-    } else if why == "does not exist"
-        && let Some(entries) = ctx.env.files.entries_near(target).await
-    {
-        text.push_str(&format!(" {entries}"));
+    if why == "does not exist" {
+        text.push_str(&edit_common::similar_names(target, ctx).await);
     }
     text
 }

@@ -243,7 +243,8 @@ impl Files {
             return None;
         }
         let roots = Arc::clone(&self.roots);
-        let looking = disk::run_at(&target.path, move |path| Ok(spelling::names_near(path, &roots)));
+        let looking =
+            disk::run_at(&target.path, move |path| Ok(spelling::names_near(path, &roots)));
         looking.await.ok().flatten()
     }
 

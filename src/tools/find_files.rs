@@ -83,11 +83,11 @@ impl Tool for FindFiles {
                     && !names.is_incomplete
                     && names.hidden.files == 0
                     && names.similar.is_empty();
-                let content = tells_nothing.then(|| content_of(scope, stop)).flatten();
-                (names, content)
+                let content = tells_nothing.then(|| content_of(scope, stop));
+                (names, content.unwrap_or_default())
             });
         let (names, content) = searching.await?;
-        Ok(report(&self, target, names, content.as_ref(), ctx))
+        Ok(report(&self, target, names, &content, ctx))
     }
 }
 
@@ -96,12 +96,12 @@ fn view(args: &FindFiles, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     search_common::search_view(&format!("Find {glob}"), targets, roots)
 }
 
-/// The answer of a call. `content` is what there is if nothing was found.
+/// The answer of a call. `content` are the files that there are if nothing was found.
 fn report(
     args: &FindFiles,
     target: &ResolvedPath,
     names: FileList,
-    content: Option<&ScopeContent>,
+    content: &ScopeContent,
     ctx: &ToolCtx,
 ) -> ToolOutcome {
     let roots = ctx.env.files.roots();
@@ -133,9 +133,7 @@ fn report(
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
     }
-    if let Some(content) = content {
-        text.push_str(&search_common::what_is_there(content, roots, target));
-    }
+    text.push_str(&search_common::what_is_there(content, roots, target));
     let content = ToolOutcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }

@@ -11,7 +11,7 @@ use turnwright_types::look_alike::composed;
 
 use super::content::compare_paths;
 use super::walk::{walk_builder, walk_parallel};
-use super::{HiddenMatches, SECOND_SEARCH_LIMIT, SearchDeadline, SearchScope};
+use super::{HiddenMatches, SearchDeadline, SearchScope};
 
 const PAGE_SIZE: usize = 200;
 /// The most files that [`ScopeContent`] names.
@@ -67,7 +67,7 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
         ..FileList::default()
     };
     if sum.hits.is_empty() && !names.is_incomplete {
-        let second_stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
+        let second_stop = &stop.for_second_search();
         let name = scope.glob.as_ref().and_then(|glob| glob.literal_name());
         let similar_to = name
             .filter(|name| name.len() <= MAX_NAME_BYTES)
@@ -97,16 +97,16 @@ pub struct ScopeContent {
     pub first: Vec<PathBuf>,
 }
 
-/// Looks which files a scope has, whatever its glob says. Returns `None` if there is no time for all of them.
-pub fn content_of(scope: &SearchScope, stop: &SearchDeadline) -> Option<ScopeContent> {
-    let stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
+/// Looks which files a scope has, whatever its glob says. Returns none if there is no time for all of them.
+pub fn content_of(scope: &SearchScope, stop: &SearchDeadline) -> ScopeContent {
+    let stop = &stop.for_second_search();
     let all = &SearchScope { glob: None, ..scope.clone() };
     let options = FindOptions::default();
     let files = AtomicUsize::new(0);
     let search = FindWalk { scope: all, options, stop, similar_to: None, files };
     let hits = search.run(scope.include_hidden).hits;
     if stop.was_cut_short() {
-        return None;
+        return ScopeContent::default();
     }
     let mut paths: Vec<_> = hits.into_iter().map(|(_, path)| path).collect();
     paths.sort_unstable_by(|a, b| compare_paths(a, b));
@@ -119,7 +119,7 @@ pub fn content_of(scope: &SearchScope, stop: &SearchDeadline) -> Option<ScopeCon
     endings.sort_by_key(|(_, count)| Reverse(*count));
     let files = paths.len();
     paths.truncate(MAX_NAMED_FILES);
-    Some(ScopeContent { files, endings, first: paths })
+    ScopeContent { files, endings, first: paths }
 }
 
 struct FindWalk<'a> {

@@ -101,6 +101,11 @@ impl SearchDeadline {
         }
     }
 
+    /// The same flag, with the time of a search for what the first one has not found.
+    pub fn for_second_search(&self) -> SearchDeadline {
+        self.with_limit(SECOND_SEARCH_LIMIT)
+    }
+
     /// The same flag with another time limit.
     fn with_limit(&self, limit: Duration) -> SearchDeadline {
         SearchDeadline::new(Arc::clone(&self.cancelled), limit)

@@ -41,8 +41,10 @@ const ALONE: [(&str, &str); 2] = [
 /// true if nobody can answer a question.
 pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>, is_alone: bool) -> Arc<str> {
     let mut prompt = SYSTEM_PROMPT.replacen(OUR_NAME, name.unwrap_or(OUR_NAME), 1);
-    for (usual, alone) in ALONE.iter().filter(|_| is_alone) {
-        prompt = prompt.replacen(usual, alone, 1);
+    if is_alone {
+        for (usual, alone) in ALONE {
+            prompt = prompt.replacen(usual, alone, 1);
+        }
     }
     if let Some(further) = further.map(str::trim).filter(|text| !text.is_empty()) {
         prompt.push_str(&format!("\n{further}\n"));
@@ -52,7 +54,7 @@ pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>, is_alone:
 
 /// The folders of a session, for the model.
 pub(crate) fn folder_lines(roots: &Roots) -> String {
-    let cwd = roots.cwd().display();
+    let cwd = escape_hidden_line(&roots.cwd().to_string_lossy());
     let mut text = format!("{FOLDER_PREFIX}{cwd} (write paths relative to it)\n");
     for folder in roots.additional_folders() {
         let folder = escape_hidden_line(&folder.to_string_lossy());

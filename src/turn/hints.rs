@@ -20,7 +20,16 @@ const MAX_WORDS: usize = 12;
 const MAX_NAME_BYTES: usize = 64;
 
 /// The beginnings of results that are decisions and no failures.
-const DECISIONS: [&str; 3] = ["The user ", "Cancelled", "Not executed"];
+const DECISIONS: [&str; 8] = [
+    "A rule denies ",
+    "Cancelled",
+    "Not executed",
+    "Plan mode",
+    "The question ",
+    "The user ",
+    "There was no clear ",
+    "This is never ",
+];
 /// Words of a line of output that tells of an error.
 const ERROR_WORDS: [&str; 5] = ["error", "exception", "failed", "no such file", "not found"];
 const QUOTES: [char; 3] = ['\'', '"', '`'];
@@ -200,8 +209,13 @@ mod tests {
             "[exit 1 · 0.6 s]\nb.py:9: SyntaxError: invalid syntax\n",
         ];
         assert_eq!(hints(true, false, &results), [vec![], vec![SAME_FAILURE.to_owned()]]);
-        let rejected = "The user has rejected this. Do something else.";
-        assert_eq!(hints(false, false, &[rejected; 3]).concat(), [""; 0]);
+        for decided in [
+            "The user has rejected this. Do something else.",
+            "A rule denies this: read_file(**). It was not executed. Do not work around it.",
+            "Plan mode: nothing is changed and only commands that read are run.",
+        ] {
+            assert_eq!(hints(false, false, &[decided; 3]).concat(), [""; 0]);
+        }
         assert_eq!(hints(false, true, &["1| an error", "1| an error"]).concat(), [""; 0]);
     }
 

@@ -143,28 +143,23 @@ pub(super) async fn obstacle_message(
     text
 }
 
-/// Describes a place where a search has found nothing: the kinds of files, and their names if they are few.
+/// Describes a place where a search has found nothing: the kinds of files, and their names if they are few. Empty if
+/// there are none.
 pub(super) fn what_is_there(
     content: &ScopeContent,
     roots: &Roots,
     target: &ResolvedPath,
 ) -> String {
-    let named = content.endings.iter().take(MAX_ENDINGS);
-    let mut kinds: Vec<_> = named
-        .map(|(ending, count)| match ending.as_str() {
-            "" => format!("{count} without an ending"),
-            ending => format!("{count} {}", escape_hidden_line(ending)),
-        })
-        .collect();
-    if content.endings.len() > MAX_ENDINGS {
-        kinds.push("others".to_owned());
+    if content.files == 0 {
+        return String::new();
     }
-    let mut text = match content.files {
-        0 => return String::new(),
-        1 => "There is 1 file here".to_owned(),
-        files => format!("There are {files} files here"),
-    };
-    text.push_str(&format!(": {}.\n", kinds.join(", ")));
+    let named = content.endings.iter().take(MAX_ENDINGS).map(|(ending, files)| {
+        let kind = if ending.is_empty() { "without an ending" } else { ending };
+        format!("{files} {}", escape_hidden_line(kind))
+    });
+    let kinds = named.collect::<Vec<_>>().join(", ");
+    let more = if content.endings.len() > MAX_ENDINGS { ", others" } else { "" };
+    let mut text = format!("Files here: {} ({kinds}{more}).\n", content.files);
     if content.files <= MAX_NAMED_FILES {
         for path in &content.first {
             text.push_str(&short_path(roots, target, path.clone()));

@@ -9,7 +9,7 @@ use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// The files of the project, as the model is told of them.
 const WHAT_IS_THERE: &str =
-    "There are 3 files here: 2 rs, 1 md.\nREADME.md\nsrc/main.rs\nsrc/run.rs\n";
+    "Files here: 3 (2 rs, 1 md).\nREADME.md\nsrc/main.rs\nsrc/run.rs\n";
 
 fn project() -> TestAgentBuilder {
     TestAgent::builder()

@@ -297,7 +297,7 @@ async fn plan_update(
         return Err(format!("{to} exists already. Nothing was written.").into());
     }
     let changed = edit_common::changed_since_read(ctx, target, &before).await;
-    let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
+    let may_quote = edit_common::may_quote(&ctx.env, target, &before).await;
     let told_name = name.to_owned();
     let work = spawn_blocking(move || {
         let result = patch::apply(&before.text, &hunks, &told_name);

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use super::{ToolCtx, ToolEnv};
+use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
@@ -159,9 +160,11 @@ pub(super) async fn changed_since_read(
 
 /// Returns true if an error may quote the file before the user was asked about the change: the model
 /// may read it without a question, or has read its current content.
-pub(super) async fn may_quote(files: &Files, target: &ResolvedPath, now: &FileText) -> bool {
-    let is_free = target.scope != PathScope::Outside && !is_secret_path(&target.path);
-    is_free || files.freshness(target, now).await == Freshness::Same
+pub(super) async fn may_quote(env: &ToolEnv, target: &ResolvedPath, now: &FileText) -> bool {
+    let is_free = target.scope != PathScope::Outside
+        && !is_secret_path(&target.path)
+        && !DeniedPaths::restricted(&env.shared.rules.get()).contains(&target.path);
+    is_free || env.files.freshness(target, now).await == Freshness::Same
 }
 
 /// The error for the model if the file must not be quoted.
@@ -204,9 +207,10 @@ pub(super) async fn read_failure(
     text.into()
 }
 
-/// The sentence of [`Files::names_near`] behind another; empty if there is nothing.
+/// The sentence of [`Files::names_near`] behind another, without what rules restrict; empty if there is nothing.
 pub(super) async fn similar_names(target: &ResolvedPath, ctx: &ToolCtx) -> String {
-    let near = ctx.env.files.names_near(target).await;
+    let closed = DeniedPaths::restricted(&ctx.env.shared.rules.get());
+    let near = ctx.env.files.names_near(target, move |path| closed.contains(path)).await;
     near.map_or(String::new(), |near| format!(" {near}"))
 }
 
@@ -266,7 +270,7 @@ pub(crate) async fn current_place(env: &ToolEnv, arguments: &Value) -> Option<St
     let target = env.files.resolve(path).await.ok()?;
     let now = env.files.read(&target).await.ok()?;
     let is_known = env.files.freshness(&target, &now).await != Freshness::Unseen;
-    if !is_known || !may_quote(&env.files, &target, &now).await {
+    if !is_known || !may_quote(env, &target, &now).await {
         return None;
     }
     Some(excerpt(&now.text, arguments))

@@ -119,7 +119,7 @@ impl Tool for EditFile {
             }
         };
         let changed = edit_common::changed_since_read(ctx, target, &before).await;
-        let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
+        let may_quote = edit_common::may_quote(&ctx.env, target, &before).await;
         let edits = self.edits();
         let of = edits.len();
         let path = ctx.env.files.roots().client_path(target);

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, list_dir, locations,
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common,
+    list_dir, locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
@@ -296,10 +297,11 @@ impl ReadReport {
         self.failures += 1;
         self.error.get_or_insert_with(|| format!("Failed: {name} {error}"));
         self.text.push_str(&format!("[File: {name} | Error: {error}]\n"));
-        if *error == FileError::NotFound
-            && let Some(near) = ctx.env.files.names_near(target).await
-        {
-            self.text.push_str(&format!("{near}\n"));
+        if *error == FileError::NotFound {
+            let near = edit_common::similar_names(target, ctx).await;
+            if !near.is_empty() {
+                self.text.push_str(&format!("{}\n", near.trim_start()));
+            }
         }
     }
 

@@ -237,14 +237,19 @@ impl Files {
     }
 
     /// A sentence about a path of the project that does not exist: the paths with similar names, or else what is in the
-    /// nearest folder above it. `None` if there is nothing.
-    pub async fn names_near(&self, target: &ResolvedPath) -> Option<String> {
+    /// nearest folder above it. Paths that are closed are left out. `None` if there is nothing.
+    pub async fn names_near(
+        &self,
+        target: &ResolvedPath,
+        is_closed: impl Fn(&Path) -> bool + Send + 'static,
+    ) -> Option<String> {
         if target.scope != PathScope::Workspace {
             return None;
         }
         let roots = Arc::clone(&self.roots);
-        let looking =
-            disk::run_at(&target.path, move |path| Ok(spelling::names_near(path, &roots)));
+        let looking = disk::run_at(&target.path, move |path| {
+            Ok(spelling::names_near(path, &roots, &is_closed))
+        });
         looking.await.ok().flatten()
     }
 

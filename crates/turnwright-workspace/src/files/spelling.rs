@@ -318,10 +318,14 @@ fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
 }
 
 /// See [`Files::names_near`]. Hidden entries are left out. Blocks.
-pub(super) fn names_near(path: &Path, roots: &Roots) -> Option<String> {
+pub(super) fn names_near(
+    path: &Path,
+    roots: &Roots,
+    is_closed: &dyn Fn(&Path) -> bool,
+) -> Option<String> {
     let scope = PathScope::Workspace;
     let mut near = similar_paths(path, &roots.resolve("").path);
-    near.retain(|path| roots.resolve(path).scope == scope);
+    near.retain(|path| roots.resolve(path).scope == scope && !is_closed(path));
     if !near.is_empty() {
         let places = near.into_iter().map(|path| ResolvedPath { path, scope });
         let names: Vec<_> = places.map(|place| roots.display_path(&place)).collect();
@@ -332,6 +336,9 @@ pub(super) fn names_near(path: &Path, roots: &Roots) -> Option<String> {
     let entries = fs::read_dir(folder).ok().filter(|_| resolved.scope == scope)?;
     let named = entries.take(MAX_SIBLINGS).filter_map(Result::ok).filter_map(|entry| {
         let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        if is_closed(&folder.join(&name)) {
+            return None;
+        }
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
         Some(format!("{}{}", escape_hidden_line(&name), if is_folder { "/" } else { "" }))
     });

@@ -14,7 +14,7 @@ use turnwright_types::text;
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdit, AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
-    FileError, FileText, Files, Freshness, Roots, TextSource, WriteOutcome, display,
+    FileError, FileText, Freshness, Roots, TextSource, WriteOutcome, display,
 };
 
 /// The number of lines that are shown before the place, and in all.
@@ -207,7 +207,7 @@ pub(super) async fn read_failure(
     text.into()
 }
 
-/// The sentence of [`Files::names_near`] behind another, without what rules restrict; empty if there is nothing.
+/// The sentence of `Files::names_near` behind another, without what rules restrict; empty if there is nothing.
 pub(super) async fn similar_names(target: &ResolvedPath, ctx: &ToolCtx) -> String {
     let closed = DeniedPaths::restricted(&ctx.env.shared.rules.get());
     let near = ctx.env.files.names_near(target, move |path| closed.contains(path)).await;

@@ -185,27 +185,18 @@ fn plan_write(
     if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
         return Err(omission_error(&content, line).into());
     }
-    let is_done =
-        is_repeated && before.as_ref().is_some_and(|before| has_already(before, &content, mode));
     let after = match (&before, mode) {
-        (Some(before), _) if is_done => before.text.clone(),
         (Some(before), WriteMode::Append) => {
-            format!("{}{}", before.text, before.with_file_line_endings(&content))
+            let added = before.with_file_line_endings(&content);
+            let is_there = is_repeated && before.text.ends_with(&added);
+            format!("{}{}", before.text, if is_there { "" } else { added.as_str() })
         }
         (Some(before), WriteMode::Overwrite) => before.with_file_line_endings(&content),
         (None, _) => content,
     };
+    let is_done = is_repeated && old == Some(after.as_str());
     let diff = edit_common::whole_file_diff(path, old, &after);
     Ok((PlannedWrite { before, after, is_done, ..PlannedWrite::default() }, vec![diff]))
-}
-
-/// Returns true if a write would bring nothing that is not there.
-fn has_already(file: &FileText, content: &str, mode: WriteMode) -> bool {
-    let content = file.with_file_line_endings(content);
-    match mode {
-        WriteMode::Append => file.text.ends_with(&content),
-        WriteMode::Overwrite => file.text == content,
-    }
 }
 
 /// The answer to a call that was made before: the file has its text. Of the file no more is shown than was sent: it may

@@ -19,17 +19,9 @@ const MAX_WORDS: usize = 12;
 /// The longest name of a program or module, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The beginnings of results that are decisions and no failures.
-const DECISIONS: [&str; 8] = [
-    "A rule denies ",
-    "Cancelled",
-    "Not executed",
-    "Plan mode",
-    "The question ",
-    "The user ",
-    "There was no clear ",
-    "This is never ",
-];
+/// The beginnings of results that are decisions and no failures, and what others of them say.
+const DECISIONS: [&str; 4] = ["Cancelled", "Not executed", "Plan mode", "The user "];
+const DENIED: &str = "was not executed.";
 /// Words of a line of output that tells of an error.
 const ERROR_WORDS: [&str; 5] = ["error", "exception", "failed", "no such file", "not found"];
 const QUOTES: [char; 3] = ['\'', '"', '`'];
@@ -127,17 +119,13 @@ fn missing_hint(name: &str) -> String {
 
 /// The first sentence of a failure without numbers, paths and quoted words.
 fn kind_of_failure(is_command: bool, text: &str) -> Option<String> {
-    if DECISIONS.iter().any(|start| text.starts_with(start)) {
+    if DECISIONS.iter().any(|start| text.starts_with(start)) || text.contains(DENIED) {
         return None;
     }
-    let line = if is_command {
-        text.lines().skip(1).find(|line| tells_of_error(line))?
-    } else {
-        text.lines().next()?
-    };
-    let sentence = line.split(". ").next()?;
-    let words: Vec<_> =
-        sentence.split_whitespace().filter(|word| is_plain(word)).take(MAX_WORDS).collect();
+    let mut lines = text.lines().skip(usize::from(is_command));
+    let line = lines.find(|line| !is_command || tells_of_error(line))?;
+    let sentence = line.split(". ").next()?.split_whitespace();
+    let words: Vec<_> = sentence.filter(|word| is_plain(word)).take(MAX_WORDS).collect();
     (words.len() > 1).then(|| words.join(" "))
 }
 

@@ -20,6 +20,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind,
 };
+use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineCounts};
@@ -310,7 +311,7 @@ async fn plan_update(
         }
         (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
         (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
-        (Err(refusal), None) if may_quote => refusal,
+        (Err(refusal), None) if may_quote => redact::text_with_placed_keys(&refusal).into_owned(),
         (Err(_), None) => edit_common::not_quotable(name),
     };
     Err(refusal.into())

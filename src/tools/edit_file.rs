@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
+use turnwright_types::redact;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::{self, AppliedEdits, EditErrorKind, TextEdit, line_changes};
 use turnwright_workspace::files::{FileText, Roots};
@@ -142,7 +143,8 @@ impl Tool for EditFile {
                 edit_common::not_quotable(&self.path)
             }
             EditErrorKind::NotFound { .. } | EditErrorKind::NoChange if may_quote => {
-                error.explain(&self.path, of) + &edit_common::short_text(&before.text)
+                let told = error.explain(&self.path, of) + &edit_common::short_text(&before.text);
+                redact::text_with_placed_keys(&told).into_owned()
             }
             _ => error.explain(&self.path, of),
         })?;

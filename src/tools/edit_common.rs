@@ -9,6 +9,7 @@ use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
+use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::edit::line_changes::{self, LineChange};
@@ -273,7 +274,7 @@ pub(crate) async fn current_place(env: &ToolEnv, arguments: &Value) -> Option<St
     if !is_known || !may_quote(env, &target, &now).await {
         return None;
     }
-    Some(excerpt(&now.text, arguments))
+    Some(redact::text_with_placed_keys(&excerpt(&now.text, arguments)).into_owned())
 }
 
 /// The lines from shortly before the first one that the arguments quote.

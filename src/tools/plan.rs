@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
 use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
-use turnwright_policy::permission::Pass;
+use turnwright_policy::permission::{Mode, Pass};
 use turnwright_store::Entry;
 use turnwright_types::effect::{CallView, ToolKind};
 use turnwright_types::hash::std_hash;
@@ -15,6 +15,8 @@ use turnwright_types::text;
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 
 const MAX_ENTRIES: usize = 100;
+/// The answer for the model in plan mode, in which no step is to be done.
+const IN_PLAN_MODE: &str = "The plan is shown. When it is complete, call exit_plan.";
 
 /// Show the user a plan of three steps or more and keep it up to date. Send the whole list each time, one
 /// step in progress.
@@ -75,7 +77,8 @@ impl Tool for Plan {
         let count = entries.len();
         let key = std_hash(&entries);
         let is_new = ctx.env.last_calls.plan.swap(key, Ordering::Relaxed) != key;
-        let answer = answer_text(&entries, is_new);
+        let is_planning = ctx.env.shared.mode.get() == Mode::Plan;
+        let answer = if is_planning { IN_PLAN_MODE.into() } else { answer_text(&entries, is_new) };
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;
         ctx.env.client.update(Update::Plan(entries));

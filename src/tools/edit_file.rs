@@ -53,14 +53,12 @@ struct TextReplacement {
 impl EditFile {
     /// The edits of the list and of the single replacement.
     fn edits(&self) -> Vec<TextEdit> {
-        let listed = self.edits.iter();
-        let mut edits: Vec<_> = listed
-            .map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all))
-            .collect();
-        if let (Some(old), Some(new)) = (&self.old_string, &self.new_string) {
-            edits.push(text_edit(old, new, self.replace_all));
-        }
-        edits
+        let edits = self.edits.iter();
+        let listed =
+            edits.map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all));
+        let texts = self.old_string.as_ref().zip(self.new_string.as_ref());
+        let single = texts.map(|(old, new)| text_edit(old, new, self.replace_all));
+        listed.chain(single).collect()
     }
 }
 

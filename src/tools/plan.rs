@@ -77,8 +77,10 @@ impl Tool for Plan {
         let count = entries.len();
         let key = std_hash(&entries);
         let is_new = ctx.env.last_calls.plan.swap(key, Ordering::Relaxed) != key;
-        let is_planning = ctx.env.shared.mode.get() == Mode::Plan;
-        let answer = if is_planning { IN_PLAN_MODE.into() } else { answer_text(&entries, is_new) };
+        let answer = match ctx.env.shared.mode.get() {
+            Mode::Plan => IN_PLAN_MODE.to_owned(),
+            _ => answer_text(&entries, is_new),
+        };
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;
         ctx.env.client.update(Update::Plan(entries));

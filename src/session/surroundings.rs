@@ -1,5 +1,6 @@
 //! Gathers what the model is told of the project and the machine: in the background, as soon as a session is open.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,8 +22,6 @@ use turnwright_workspace::tool_versions::{find_programs, learn_versions};
 const GATHERING_TIME: Duration = Duration::from_millis(300);
 /// The time that the first request of a process has before programs are asked for their versions.
 const LEARNING_DELAY: Duration = Duration::from_millis(500);
-/// The file with the versions of programs, in the folder of our state.
-const VERSIONS_FILE: &str = "tool-versions.json";
 
 /// True if the programs were asked for their versions.
 static HAS_ASKED: AtomicBool = AtomicBool::new(false);
@@ -54,7 +53,7 @@ impl SessionActor {
         self.host.spawn(async move {
             let learning = async {
                 sleep(LEARNING_DELAY).await;
-                let file = env.shared.process.folders.state.join(VERSIONS_FILE);
+                let Some(file) = versions_file(&env) else { return };
                 if let Ok(environment) = spawn_blocking(move || own_environment(&env)).await {
                     learn_versions(environment, file).await;
                 }
@@ -66,9 +65,14 @@ impl SessionActor {
 
 fn gather(env: &ToolEnv) -> Arc<str> {
     let environment = own_environment(env);
-    let file = env.shared.process.folders.state.join(VERSIONS_FILE);
-    let programs = find_programs(&environment, &file);
+    let programs = find_programs(&environment, versions_file(env).as_deref());
     describe(env.files.roots().real_cwd(), &environment, &programs, network(env)).into()
+}
+
+/// The file with the versions of programs; `None` without a state folder.
+fn versions_file(env: &ToolEnv) -> Option<PathBuf> {
+    let state = &env.shared.process.folders.state;
+    state.is_absolute().then(|| state.join("tool-versions.json"))
 }
 
 /// The environment in which programs are looked up: none of the project's own.

@@ -8,9 +8,9 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
+use super::memory::{list, read_before_change};
 use turnwright_types::text;
 use turnwright_types::timestamp::local_time;
-use turnwright_workspace::files::FileError;
 use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder};
 
@@ -54,8 +54,7 @@ pub(crate) async fn keep_line(
         ));
     }
     let real_cwd = env.files.roots().real_cwd().to_path_buf();
-    let found = spawn_blocking(move || commit_of(&real_cwd)).await.ok().flatten();
-    let commit = found.map(|commit| format!(", {commit}")).unwrap_or_default();
+    let commit = spawn_blocking(move || commit_of(&real_cwd)).await.unwrap_or_default();
     let line = format!("- {words} (evidence: {evidence}, {}{commit})", today());
     let writing = change_note(env, note, cancel, |before| {
         let lines = before.map(str::trim_end).filter(|lines| !lines.is_empty());
@@ -74,8 +73,8 @@ pub(crate) async fn mark_failed(
     command: &str,
     cancel: &CancellationToken,
 ) -> Result<String, String> {
-    let note = KEPT_COMMANDS;
-    let marking = change_note(env, note, cancel, |before| with_mark(before?, command, &today()));
+    let marking =
+        change_note(env, KEPT_COMMANDS, cancel, |before| with_mark(before?, command, &today()));
     let file = marking.await?;
     Ok(format!("Marked in `{file}`: `{command}` has failed."))
 }
@@ -88,18 +87,13 @@ pub(crate) fn has_unmarked(note: &str, command: &str) -> bool {
 /// Returns a note with a mark behind the line of a command; `None` if there is none without a mark.
 fn with_mark(note: &str, command: &str, day: &str) -> Option<String> {
     let beginning = format!("- `{command}` (");
-    let at = note
-        .split_inclusive('\n')
-        .position(|line| line.starts_with(&beginning) && !line.contains(" [failed "))?;
-    let lines = note.split_inclusive('\n').enumerate().map(|(number, line)| {
-        let words = line.trim_end();
-        if number == at {
-            format!("{words} [failed {day}]{}", &line[words.len()..])
-        } else {
-            line.to_owned()
-        }
-    });
-    Some(lines.collect())
+    let mut lines: Vec<String> = note.split('\n').map(str::to_owned).collect();
+    let line = lines
+        .iter_mut()
+        .find(|line| line.starts_with(&beginning) && !line.contains(" [failed "))?;
+    let end = line.trim_end().len();
+    line.insert_str(end, &format!(" [failed {day}]"));
+    Some(lines.join("\n"))
 }
 
 /// Writes the new text of a note, if there is any. Returns the file for the user.
@@ -116,25 +110,17 @@ async fn change_note(
     let notes = NoteFolder::of_project(env.files.roots().real_cwd());
     let place = env.files.roots().resolve(notes.path(note.name));
     let shown = env.files.roots().display_path(&place);
-    let path = place.path.clone();
-    let looking = spawn_blocking(move || (notes.allows(&path), notes.list().len()));
-    let (is_allowed, count) = looking.await.unwrap_or_default();
-    if !is_allowed {
-        return Err(format!("{shown} is a link or has another name, so it is no note."));
+    let before = read_before_change(env, &notes, &place, note.name).await?;
+    if before.is_none() && list(&[notes]).await.len() >= MAX_NOTES {
+        return Err(format!("There are {MAX_NOTES} notes already."));
     }
-    let files = env.files.without_editor();
-    let before = match files.read(&place).await {
-        Ok(text) => Some(text),
-        Err(FileError::NotFound) if count < MAX_NOTES => None,
-        Err(FileError::NotFound) => return Err(format!("There are {MAX_NOTES} notes already.")),
-        Err(error) => return Err(format!("{shown} {error}.")),
-    };
     let Some(after) = change(before.as_ref().map(|note| note.text.as_str())) else {
         return Err(format!("{shown} has no such line."));
     };
     if after.len() > MAX_NOTE_BYTES {
         return Err(format!("{shown} is full. Delete what is no longer true."));
     }
+    let files = env.files.without_editor();
     let written = files.write(&place, before.as_ref(), &after, cancel).await;
     written.map_err(|error| format!("{shown} {error}."))?;
     Ok(shown)
@@ -145,10 +131,11 @@ fn today() -> String {
     text::first_chars(&local_time(SystemTime::now()), "2026-01-01".len()).to_owned()
 }
 
-/// The beginning of the commit that is checked out in the repository of a folder. Blocks.
-fn commit_of(folder: &Path) -> Option<String> {
-    let found = folder.ancestors().find_map(|folder| GitRepository::at(folder).transpose())?;
-    Some(text::first_chars(&found.ok()?.head_commit()?, COMMIT_DIGITS).to_owned())
+/// The beginning of the commit that is checked out in the repository of a folder, after a comma. Blocks.
+fn commit_of(folder: &Path) -> String {
+    let found = folder.ancestors().find_map(|folder| GitRepository::at(folder).transpose());
+    let commit = found.and_then(|repository| repository.ok()?.head_commit());
+    commit.map(|name| format!(", {}", text::first_chars(&name, COMMIT_DIGITS))).unwrap_or_default()
 }
 
 #[cfg(test)]

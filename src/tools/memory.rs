@@ -130,18 +130,8 @@ impl Tool for Memory {
         let (Some(place), Some(folder)) = (targets.first(), self.folder(&ctx.env)) else {
             return Err(nothing_changed("There is no folder for such notes."));
         };
-        let checked = folder.clone();
-        let path = place.path.clone();
-        if !spawn_blocking(move || checked.allows(&path)).await.unwrap_or(false) {
-            return Err(nothing_changed(format!(
-                "The file of {name} is a link to a place outside the notes, or another name of a file there."
-            )));
-        }
-        let before = match ctx.env.files.without_editor().read(place).await {
-            Ok(text) => Some(text),
-            Err(FileError::NotFound) => None,
-            Err(error) => return Err(nothing_changed(format!("{name} {error}."))),
-        };
+        let reading = read_before_change(&ctx.env, &folder, place, name);
+        let before = reading.await.map_err(nothing_changed)?;
         let after = match self.action {
             NoteAction::Delete if before.is_none() => {
                 return Err(nothing_changed(format!("There is no note {name}.")));
@@ -172,6 +162,27 @@ impl Tool for Memory {
             (_, Some(Effect::Delete(place))) => delete(&self, place, planned, ctx).await,
             _ => Err("Nothing was changed: there is no permission for it.".into()),
         }
+    }
+}
+
+/// Reads a note that is to be changed; `None` if there is none yet. An error says why it cannot be changed.
+pub(super) async fn read_before_change(
+    env: &ToolEnv,
+    folder: &NoteFolder,
+    place: &ResolvedPath,
+    name: &str,
+) -> Result<Option<FileText>, String> {
+    let checked = folder.clone();
+    let path = place.path.clone();
+    if !spawn_blocking(move || checked.allows(&path)).await.unwrap_or(false) {
+        return Err(format!(
+            "The file of {name} is a link to a place outside the notes, or another name of a file there."
+        ));
+    }
+    match env.files.without_editor().read(place).await {
+        Ok(text) => Ok(Some(text)),
+        Err(FileError::NotFound) => Ok(None),
+        Err(error) => Err(format!("{name} {error}.")),
     }
 }
 
@@ -297,7 +308,7 @@ async fn read(args: &Memory, ctx: &ToolCtx) -> ToolAnswer {
     )))
 }
 
-async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
+pub(super) async fn list(folders: &[NoteFolder]) -> Vec<memory::Note> {
     let folders = folders.to_vec();
     let listing =
         spawn_blocking(move || folders.iter().flat_map(NoteFolder::list).collect::<Vec<_>>());

@@ -1,8 +1,6 @@
 //! Checks that nobody has set up: commands that the project's files name, such as `cargo check`. They are proposed as
 //! ordinary calls. The book of the project knows which are refused and which are slow.
 
-use std::ffi::OsStr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,9 +82,9 @@ pub(crate) fn check_book(env: &ToolEnv) -> Option<CheckBook> {
 
 /// The commands that may be checks, those for tests last.
 pub(crate) fn proposed_commands(env: &ToolEnv, configured: &[Check]) -> Vec<FoundCommand> {
-    let path = env.shared.command_environment.get("PATH").unwrap_or_default();
+    let environment = &env.shared.command_environment;
     let root = env.files.roots().real_cwd();
-    let mut commands = find_commands(root, &|program| has_program(path, program));
+    let mut commands = find_commands(root, &|program| environment.has_program(program));
     commands.retain(|found| {
         found.purpose != Purpose::Build
             && configured.iter().all(|check| !is_same_check(&check.command, &found.command))
@@ -134,18 +132,6 @@ fn is_same_check(one: &str, other: &str) -> bool {
     words(one).take(2).eq(words(other).take(2))
 }
 
-/// Returns true if a folder of `PATH` has a program of this name.
-fn has_program(path: &OsStr, name: &str) -> bool {
-    let endings: &[&str] = if cfg!(windows) { &[".exe", ".cmd", ".bat"] } else { &[""] };
-    std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .any(|folder| endings.iter().any(|ending| is_program(&folder, &format!("{name}{ending}"))))
-}
-
-fn is_program(folder: &Path, name: &str) -> bool {
-    folder.join(name).is_file()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,13 +144,5 @@ mod tests {
         assert!(is_same_check("cargo check", "cargo check --message-format short"));
         assert!(is_same_check("cd a && npm test", "npm test"));
         assert!(!is_same_check("cargo test", "cargo check"));
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn a_program_is_looked_for_in_absolute_folders() {
-        let path = OsStr::new("relative:/bin:/usr/bin");
-        assert!(has_program(path, "sh") && !has_program(path, "no-such-program"));
-        assert!(!has_program(OsStr::new("bin"), "sh"));
     }
 }

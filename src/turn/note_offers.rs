@@ -8,14 +8,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::Turn;
-use super::proof::{Proof, proof_of};
+use super::proof::{Proof, is_in, proof_of};
+use super::{PROJECT_READ_TIMEOUT, Turn};
 use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, kept_lines};
 use turnwright_policy::shell;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_store::sessions::recent_prompts;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{Arguments, Message, PromptPart, ToolCall, UserMessage};
+use turnwright_types::message::{Arguments, Message, PromptPart, ToolCall};
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::COMMAND_TOOL;
@@ -29,12 +29,12 @@ const MAX_CHARS: usize = 200;
 /// The number of other sessions of the folder whose prompts are compared.
 const MAX_SESSIONS: u32 = 5;
 /// The words of a prompt that corrects something.
-const CUES: &str = "again always don't instead never not";
-/// The same in Chinese, whose words have no blanks between them.
-const CHINESE_CUES: [&str; 4] = ["不要", "别", "应该", "改用"];
+const CUES: &str = "always don't instead never not";
+/// The same in Chinese, whose words have no blanks between them. One character alone is a part of other words.
+const CHINESE_CUES: [&str; 7] = ["不要", "别再", "别用", "别把", "别改", "应该", "改用"];
 /// Words that do not tell what a prompt is about.
-const COMMON: &str = "and are but can for have how its now please that the then there these they this was what when \
-                      why with you your";
+const COMMON: &str = "again and are but can for have how its now please that the then there these they this was \
+                      what when why with you your";
 /// The fewest words that two texts about the same have in common.
 const MIN_TOPICS: usize = 2;
 
@@ -75,16 +75,6 @@ impl NoteOffer {
     }
 }
 
-/// The suggestions of a turn by itself, before the notes and other sessions are read.
-#[derive(Debug, Serialize)]
-struct TurnSigns {
-    /// The checks whose last run has failed.
-    failed: Vec<String>,
-    worked: Option<NoteOffer>,
-    /// The user's corrections, each with true if the session has it already.
-    corrections: Vec<(String, bool)>,
-}
-
 /// A step of a turn that a note could come from.
 enum Step<'a> {
     /// A command that has ended.
@@ -109,13 +99,10 @@ impl Turn {
     async fn find_offer(&self) -> Option<NoteOffer> {
         let begin = self.prompt.first_message.min(self.history.messages.len());
         let (earlier, messages) = self.history.messages.split_at(begin);
-        let steps = self.steps(messages);
-        let signs = TurnSigns {
-            failed: failed_checks(&steps),
-            worked: worked_after_failure(&steps),
-            corrections: corrections(earlier, messages),
-        };
-        if signs.failed.is_empty() && signs.worked.is_none() && signs.corrections.is_empty() {
+        let ran = offers_of_commands(&self.steps(messages)).into_iter().map(|offer| (offer, true));
+        // Each with false if it counts only if another session has it, too.
+        let signs: Vec<(NoteOffer, bool)> = ran.chain(corrections(earlier, messages)).collect();
+        if signs.is_empty() {
             return None;
         }
         let answers = &self.conversation.env.shared.process.outside;
@@ -126,41 +113,42 @@ impl Turn {
             return serde_json::from_value(recorded).ok()?;
         }
         // Boxed, because few turns need it.
-        let found = Box::pin(self.look_up(signs)).await;
+        let looking = self.cancel.run_until_cancelled(Box::pin(self.look_up(signs)));
+        let bounded = tokio::time::timeout(PROJECT_READ_TIMEOUT, looking).await;
+        let found = bounded.ok().flatten().flatten();
         answers.record_answer(AnswerKind::View, NOTE_OFFER, &asked, &|| json!(found));
         found
     }
 
     /// Chooses by the notes and by what was said in other sessions.
-    async fn look_up(&self, signs: TurnSigns) -> Option<NoteOffer> {
+    async fn look_up(&self, signs: Vec<(NoteOffer, bool)>) -> Option<NoteOffer> {
         let conversation = &self.conversation;
-        let env = &conversation.env;
-        let commands = kept_lines(env, KEPT_COMMANDS).await;
-        let failed = signs.failed.into_iter().filter(|line| has_unmarked(&commands, line));
-        let mut offers: Vec<NoteOffer> = failed.map(NoteOffer::Failed).collect();
-        offers.extend(signs.worked.filter(|offer| match offer {
+        let commands = kept_lines(&conversation.env, KEPT_COMMANDS).await;
+        let corrected = kept_lines(&conversation.env, KEPT_CORRECTIONS).await;
+        let needs_others = signs.iter().any(|(_, is_certain)| !is_certain);
+        let others = if needs_others { self.other_corrections().await } else { Vec::new() };
+        let mut offers = signs.into_iter().filter(|(offer, is_certain)| match offer {
+            NoteOffer::Failed(line) => has_unmarked(&commands, line),
             NoteOffer::Worked { command, .. } => !has_unmarked(&commands, command),
-            _ => true,
-        }));
-        for (words, is_repeated) in signs.corrections {
-            if (is_repeated || self.was_said_in_another_session(&words).await)
-                && !kept_lines(env, KEPT_CORRECTIONS).await.contains(&words)
-            {
-                offers.push(NoteOffer::Corrected(words));
+            NoteOffer::Corrected(words) => {
+                let is_repeated = *is_certain || others.iter().any(|other| are_alike(other, words));
+                is_repeated && !corrected.contains(words)
             }
-        }
-        offers.into_iter().find(|offer| conversation.told.is_new_offer(offer))
+        });
+        offers.find(|(offer, _)| conversation.told.is_new_offer(offer)).map(|(offer, _)| offer)
     }
 
-    async fn was_said_in_another_session(&self, words: &str) -> bool {
+    /// The corrections in other sessions of the folder.
+    async fn other_corrections(&self) -> Vec<String> {
         let env = &self.conversation.env;
-        let Some(store) = self.conversation.log().store() else { return false };
+        let Some(store) = self.conversation.log().store() else { return Vec::new() };
         let cwd = env.files.roots().cwd().to_path_buf();
         let session = env.session.clone();
         let reading =
             store.read(move |connection| recent_prompts(connection, &cwd, &session, MAX_SESSIONS));
-        let prompts = reading.await.unwrap_or_default();
-        prompts.iter().any(|prompt| is_correction(prompt) && are_alike(prompt, words))
+        let mut prompts = reading.await.unwrap_or_default();
+        prompts.retain(|prompt| is_correction(prompt));
+        prompts
     }
 
     /// The steps of a turn in which a command has failed.
@@ -171,72 +159,68 @@ impl Turn {
         }
         let answers = messages.iter().filter_map(|message| message.as_assistant());
         let calls: Vec<&ToolCall> = answers.flat_map(|answer| &answer.calls).collect();
-        let mut steps = Vec::new();
-        for result in results {
-            let Some(call) = calls.iter().copied().find(|call| call.id == result.call) else {
-                continue;
-            };
-            if call.name == COMMAND_TOOL {
-                let has_ended = result.text.starts_with("[exit ");
-                let line = command_line(call).filter(|_| has_ended);
-                steps.push(
-                    line.map_or(Step::Changed, |line| Step::Ran { line, is_good: result.ok }),
-                );
-            } else if result.ok && self.is_edit(&call.name) {
-                steps.push(Step::Changed);
+        let steps = results.filter_map(|result| {
+            if result.name != COMMAND_TOOL {
+                return (result.ok && self.is_edit(&result.name)).then_some(Step::Changed);
             }
-        }
-        steps
+            let call = calls.iter().copied().find(|call| call.id == result.call)?;
+            let has_ended = result.text.starts_with("[exit ");
+            let line = command_line(call).filter(|_| has_ended);
+            Some(line.map_or(Step::Changed, |line| Step::Ran { line, is_good: result.ok }))
+        });
+        steps.collect()
     }
 }
 
-/// The line of a command that runs in the working folder.
+/// The line of a command that runs in the working folder, if a note can quote it.
 fn command_line(call: &ToolCall) -> Option<&str> {
     let Arguments::Object(arguments) = &call.arguments else { return None };
-    let is_elsewhere = ["cwd", "workdir"].iter().any(|name| arguments.get(name).is_some());
+    let is_elsewhere = ["cwd", "workdir"].iter().any(|name| {
+        let folder = arguments[*name].as_str().unwrap_or_default().trim();
+        !["", "."].contains(&folder)
+    });
     let line = arguments.get("command").or_else(|| arguments.get("cmd"))?;
-    line.as_str().map(str::trim).filter(|_| !is_elsewhere)
+    line.as_str().map(str::trim).filter(|line| !is_elsewhere && !line.contains('`'))
 }
 
-/// The checks whose last run has failed.
-fn failed_checks(steps: &[Step<'_>]) -> Vec<String> {
-    let mut failed: Vec<&str> = Vec::new();
-    for step in steps {
-        let Step::Ran { line, is_good } = step else { continue };
-        failed.retain(|known| known != line);
-        if !is_good {
-            failed.push(line);
-        }
-    }
-    let checks = failed.into_iter().filter(|line| proof_of(line) == Proof::Real);
-    checks.map(str::to_owned).collect()
-}
-
-/// Finds the last command that worked after a similar one had failed, although nothing was changed in between.
-fn worked_after_failure(steps: &[Step<'_>]) -> Option<NoteOffer> {
+/// The checks whose last run has failed, and the last command that worked after a similar one had failed, although
+/// nothing was changed in between.
+fn offers_of_commands(steps: &[Step<'_>]) -> Vec<NoteOffer> {
+    let mut red: Vec<&str> = Vec::new();
     let mut failed: Vec<&str> = Vec::new();
     let mut found: Option<(&str, &str)> = None;
     for step in steps {
-        match step {
-            Step::Changed => failed.clear(),
-            Step::Ran { line, is_good } => match proof_of(line) {
-                // It may have installed something.
-                Proof::None => failed.clear(),
-                Proof::Thin => {}
-                Proof::Real if *is_good => {
+        let Step::Ran { line, is_good } = step else {
+            failed.clear();
+            continue;
+        };
+        match proof_of(line) {
+            // It may have installed something.
+            Proof::None => failed.clear(),
+            Proof::Thin => {}
+            Proof::Real => {
+                failed.retain(|other| other != line);
+                red.retain(|other| other != line);
+                if *is_good {
                     // A command that fails at times says nothing.
-                    failed.retain(|other| other != line);
                     found = found.filter(|(_, other)| other != line);
                     let similar = failed.iter().find(|other| is_variant(other, line));
                     found = similar.map(|other| (*line, *other)).or(found);
+                } else {
+                    failed.push(line);
+                    red.push(line);
                 }
-                Proof::Real => failed.push(line),
-            },
+            }
         }
     }
-    let (command, failed) = found?;
-    let is_line = [command, failed].iter().all(|line| is_plain(line) && !line.contains('`'));
-    is_line.then(|| NoteOffer::Worked { command: command.to_owned(), failed: failed.to_owned() })
+    let mut offers: Vec<_> =
+        red.into_iter().map(|line| NoteOffer::Failed(line.to_owned())).collect();
+    let worked = found.filter(|(command, failed)| is_plain(command) && is_plain(failed));
+    offers.extend(worked.map(|(command, failed)| NoteOffer::Worked {
+        command: command.to_owned(),
+        failed: failed.to_owned(),
+    }));
+    offers
 }
 
 /// Returns true if two lines have the same program and first argument, and one of them has further ones.
@@ -255,41 +239,38 @@ fn words_of(line: &str) -> Vec<String> {
 }
 
 /// The corrections among the user's words of a turn, each with true if it was made before in the session.
-fn corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<(String, bool)> {
-    let mut said: Vec<String> =
-        typed_texts(messages).filter(|words| is_correction(words) && is_plain(words)).collect();
-    said.retain(|words| topics_of(words).len() >= MIN_TOPICS);
+fn corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<(NoteOffer, bool)> {
+    let said: Vec<String> = typed_corrections(messages).collect();
     if said.is_empty() {
         return Vec::new();
     }
-    let mut before: Vec<String> =
-        typed_texts(earlier).filter(|words| is_correction(words)).collect();
+    let mut before: Vec<String> = typed_corrections(earlier).collect();
     let mut all = Vec::new();
     for words in said {
-        let is_repeated = before.iter().any(|other| are_alike(other, &words));
-        before.push(words.clone());
-        all.push((words, is_repeated));
+        if is_plain(&words) && topics_of(&words).len() >= MIN_TOPICS {
+            let is_repeated = before.iter().any(|other| are_alike(other, &words));
+            all.push((NoteOffer::Corrected(words.clone()), is_repeated));
+        }
+        before.push(words);
     }
     all
 }
 
-/// The words that the user has typed, each message in one line.
-fn typed_texts(messages: &[Arc<Message>]) -> impl Iterator<Item = String> {
-    messages.iter().filter_map(|message| message.as_user()).map(typed_text)
-}
-
-fn typed_text(message: &UserMessage) -> String {
-    let texts = message.parts.iter().filter_map(|part| match part {
-        PromptPart::Text(text) => Some(text.as_str()),
-        _ => None,
+/// The words with which the user corrects something, each message in one line.
+fn typed_corrections(messages: &[Arc<Message>]) -> impl Iterator<Item = String> {
+    let typed = messages.iter().filter_map(|message| message.as_user()).map(|message| {
+        let texts = message.parts.iter().filter_map(|part| match part {
+            PromptPart::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        text::one_line(&texts.collect::<Vec<_>>().join(" "))
     });
-    text::one_line(&texts.collect::<Vec<_>>().join(" "))
+    typed.filter(|words| is_correction(words))
 }
 
 /// Returns true if a text is short and sounds as if it corrected something.
 fn is_correction(text: &str) -> bool {
-    let is_short = text.chars().take(MAX_CHARS + 1).count() <= MAX_CHARS;
-    is_short
+    is_short(text)
         && !text.starts_with('/')
         && (CHINESE_CUES.iter().any(|cue| text.contains(cue))
             || lower_words(text).iter().any(|word| is_in(CUES, word)))
@@ -322,13 +303,13 @@ fn lower_words(text: &str) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
-fn is_in(words: &str, word: &str) -> bool {
-    words.split(' ').any(|known| known == word)
+fn is_short(text: &str) -> bool {
+    text.chars().nth(MAX_CHARS).is_none()
 }
 
 /// Returns true if a text can be a line of a note as it is, and holds no secret.
 fn is_plain(text: &str) -> bool {
-    text.chars().take(MAX_CHARS + 1).count() <= MAX_CHARS
+    is_short(text)
         && escape_hidden_line(text) == text
         && redact::text(text) == text
         && memory::find_secret(text).is_none()
@@ -337,6 +318,7 @@ fn is_plain(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use turnwright_types::message::UserMessage;
 
     fn ran(line: &str, is_good: bool) -> Step<'_> {
         Step::Ran { line, is_good }
@@ -364,11 +346,11 @@ mod tests {
             (vec![ran(test, false), ran(secret, true)], None),
         ];
         for (number, (steps, expected)) in table.into_iter().enumerate() {
-            let command = match worked_after_failure(&steps) {
-                Some(NoteOffer::Worked { command, .. }) => Some(command),
+            let worked = offers_of_commands(&steps).into_iter().find_map(|offer| match offer {
+                NoteOffer::Worked { command, .. } => Some(command),
                 _ => None,
-            };
-            assert_eq!(command.as_deref(), expected, "row {number}");
+            });
+            assert_eq!(worked.as_deref(), expected, "row {number}");
         }
     }
 
@@ -377,7 +359,7 @@ mod tests {
         let all = [ran("make test", false), ran("make lint", false), ran("cat a", false)];
         let more = [Step::Changed, ran("make test", true)];
         let steps: Vec<_> = all.into_iter().chain(more).collect();
-        assert_eq!(failed_checks(&steps), ["make lint"]);
+        assert_eq!(offers_of_commands(&steps), [NoteOffer::Failed("make lint".to_owned())]);
     }
 
     #[test]
@@ -387,13 +369,14 @@ mod tests {
             ("never touch the lock file", "Do not touch the lock file.", true),
             ("不要使用制表符", "我说了，不要使用制表符", true),
             ("do not touch the lock file", "use four blanks, not tabs", false),
-            ("try again", "try again", false),
+            ("not again", "not again", false),
         ] {
             assert!(is_correction(text) && is_correction(other), "{text}");
             assert_eq!(are_alike(text, other), expected, "{text}");
         }
         let long = "not ".repeat(MAX_CHARS);
-        for text in ["add a flag", "/review not this", "nothing", "", long.as_str()] {
+        let others = ["add a flag", "/review not this", "nothing", "", "run the tests again"];
+        for text in others.into_iter().chain(["这个类别特别慢", long.as_str()]) {
             assert!(!is_correction(text), "{text}");
         }
     }
@@ -407,6 +390,6 @@ mod tests {
         let found = corrections(&earlier, &now);
         let repeated: Vec<_> = found.iter().map(|(_, is_repeated)| *is_repeated).collect();
         assert_eq!(repeated, [true, false, true]);
-        assert_eq!(found[0].0, "do not use tabs");
+        assert_eq!(found[0].0, NoteOffer::Corrected("do not use tabs".to_owned()));
     }
 }

@@ -231,7 +231,8 @@ fn only_reads(line: &str) -> bool {
     !has_writes && script.commands.iter().all(|command| shell::classify(command).is_read_only)
 }
 
-fn is_in(words: &str, word: &str) -> bool {
+/// Returns true if a list of words has this one.
+pub(super) fn is_in(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
 

@@ -299,7 +299,7 @@ fn a_found_check_is_proposed_with_its_command_and_can_be_kept_for_the_project() 
     let kept = agent.turn_text("/permissions keep");
     assert!(kept.contains("make check"), "{kept}");
     agent.restart();
-    agent.new_session();
+    agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!((checks(&agent).len(), questions(&agent)), (2, 0));
 }
@@ -325,7 +325,7 @@ fn a_refused_check_is_not_proposed_again_until_it_is_forgotten() {
         assert_eq!((checks(&agent).len(), questions(&agent)), (1, 1));
     }
     agent.restart();
-    agent.new_session();
+    agent.session = agent.new_session();
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(questions(&agent), 0);
     let shown = agent.turn_text("/checks");

@@ -129,7 +129,7 @@ fn a_large_output_needs_little_memory_and_few_bytes_on_the_wire() {
         cards::turn(&mut agent);
         let before = peak(&agent);
         let result = cards::turn(&mut agent);
-        assert!(result.starts_with("[exit 0 · ") && result.ends_with("\n1000000\n"));
+        assert!(result.starts_with("[exit 0 · ") && result.contains("\n1000000\n["), "{result}");
         let growth = peak(&agent) - before;
         assert!(growth <= 8 * 1024, "{growth} KiB more memory");
         let bytes: usize = agent.log.iter().map(|it| it.to_string().len() + 1).sum();

@@ -51,7 +51,7 @@ fn without_stored_sessions_the_commands_say_so() {
 #[test]
 fn a_command_that_does_not_exist_is_answered_with_what_the_program_is() {
     let home = turnwright_testing::temporary_folder();
-    let (text, status) = run(home.path(), home.path(), &["start"]);
+    let (text, status) = run(home.path(), home.path(), &["begin"]);
     assert!(text.contains("an agent for editors that speak ACP"), "{text}");
     assert!(!text.contains("undo") && status == 2, "{text}");
     let (text, _) = run(home.path(), home.path(), &["sesions"]);
@@ -77,7 +77,7 @@ fn history_prints_a_table_or_json_lines() {
     for (arguments, expected) in [
         (&["--status", "error"][..], 1),
         (&["--tool", "exec"], 0),
-        (&["A.TXT"], 1),
+        (&["1| TEXT"], 1),
         (&["look", "a.txt"], 1),
         (&["--since", "1h"], 2),
         (&["--until", "1h"], 0),

@@ -781,7 +781,7 @@ fn a_million_lines_cost_at_most_256_kib_with_each_kind_of_client() {
         let builder = TestAgent::builder().capabilities(capabilities.clone());
         let (agent, result) =
             cards::run(builder, "exec", &json!({ "command": "seq 1 1000000", "timeout": 60 }));
-        assert!(result.starts_with("[exit 0") && result.ends_with("\n1000000\n"), "{result}");
+        assert!(result.starts_with("[exit 0") && result.contains("\n1000000\n["), "{result}");
         assert!(cost(&agent) <= MAX_COST, "{} bytes for {capabilities}", cost(&agent));
         let shown = shown(&agent);
         // The middle may have been omitted.

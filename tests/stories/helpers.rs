@@ -157,20 +157,21 @@ fn a_helper_starts_no_helpers_and_ends_no_turn_with_a_question() {
 
 #[test]
 fn an_answer_for_the_session_covers_the_helper_and_its_session() {
-    let write = |path: &str| {
-        call("write_file", &json!({ "path": path, "content": "x\n", "mode": "append" }))
+    let append = |line: &str| {
+        let content = format!("{line}\n");
+        call("write_file", &json!({ "path": "log", "content": content, "mode": "append" }))
     };
     let replies = json!([
         [agent_call("general", "the task")],
-        [write("log")],
+        [append("z")],
         says("Done."),
-        when("the task", json!([write("log")])),
-        when("the task", json!([write("log")])),
+        when("the task", json!([append("x")])),
+        when("the task", json!([append("y")])),
         when("the task", says("Written twice.")),
     ]);
     let mut agent = helpers(replies).permission("allow_always").start();
     cards::turn(&mut agent);
-    assert_eq!((agent.read("log").as_str(), cards::questions(&agent)), ("x\nx\nx\n", 1));
+    assert_eq!((agent.read("log").as_str(), cards::questions(&agent)), ("x\ny\nz\n", 1));
 }
 
 #[test]

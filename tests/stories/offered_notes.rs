@@ -14,7 +14,8 @@ const CORRECTIONS: &str = ".turnwright/memory/corrections.md";
 const SCRIPT: &str = "[ \"$1\" = all ]\n";
 
 fn exec(line: &str) -> Value {
-    calls("exec", &json!({ "command": line }))
+    // Small models give every argument.
+    calls("exec", &json!({ "command": line, "workdir": "." }))
 }
 
 /// An agent whose first turn runs a test that fails, and then a variant that succeeds.

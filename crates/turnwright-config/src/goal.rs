@@ -16,7 +16,7 @@ settings! {
             "The model that judges whether a goal is reached; that of the session if not set.",
             "the model that judges whether a goal is reached, named as in `model`; that of the session if not set";
         pub(crate) turns: Option<NonZeroU32> { default: DEFAULT_GOAL_TURNS }
-            "The most rounds towards a goal.",
-            "the most rounds towards a goal; 20";
+            "The most slices of work towards a goal.",
+            "the most slices of work towards a goal; 20";
     }
 }

@@ -1,7 +1,7 @@
 //! How a session works towards success at its task, as the settings say. A turn gets this as a value, because it knows
 //! of no settings file.
 
-/// The most rounds towards a goal.
+/// The most slices of work towards a goal.
 pub const DEFAULT_GOAL_TURNS: u32 = 20;
 
 /// When a turn that has changed files must prove its work before it ends.
@@ -77,7 +77,7 @@ pub struct WorkSettings {
     pub offer_notes: bool,
     /// The state of the project at the start of a session is kept.
     pub keep_start: bool,
-    /// The most rounds towards a goal.
+    /// The most slices of work towards a goal.
     pub goal_turns: u32,
     /// The model that judges a goal; `None` if it is that of the session.
     pub goal_model: Option<String>,

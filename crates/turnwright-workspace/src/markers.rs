@@ -59,7 +59,7 @@ const COMMANDS: &[(&str, Purpose, &str)] = &[
     (".csproj", Test, "dotnet test"),
     ("mix.exs", Build, "mix compile"),
     ("mix.exs", Test, "mix test"),
-    ("Gemfile", Test, "bundle exec rake test"),
+    ("Rakefile", Test, "bundle exec rake test"),
 ];
 
 /// Programs that a project may bring along in its own folder.
@@ -71,32 +71,32 @@ const SCRIPTS: [(&str, Purpose); 5] =
 
 const MAKEFILES: [&str; 3] = ["Makefile", "makefile", "GNUmakefile"];
 const PYTHON_FILES: [&str; 4] = ["pyproject.toml", "setup.cfg", "setup.py", "requirements.txt"];
+/// The folder of the programs of a project's own virtual environment.
+const OWN_PYTHON: &str = if cfg!(windows) { ".venv\\Scripts\\" } else { ".venv/bin/" };
 /// Folders whose content is made or comes from elsewhere.
 const FOREIGN_FOLDERS: [&str; 3] = ["node_modules", "target", "vendor"];
 const TYPESCRIPT: &str = "tsconfig.json";
 
-/// Lock files and the package managers that write them. Of one language, the first that is there counts.
-const LOCK_FILES: [(&str, &str, &str); 12] = [
-    ("Rust", "Cargo.lock", "cargo"),
-    ("JavaScript", "pnpm-lock.yaml", "pnpm"),
-    ("JavaScript", "yarn.lock", "yarn"),
-    ("JavaScript", "bun.lock", "bun"),
-    ("JavaScript", "package-lock.json", "npm"),
-    ("Python", "uv.lock", "uv"),
-    ("Python", "poetry.lock", "poetry"),
-    ("Python", "Pipfile.lock", "pipenv"),
-    ("Go", "go.sum", "go"),
-    ("Ruby", "Gemfile.lock", "bundler"),
-    ("PHP", "composer.lock", "composer"),
-    ("Elixir", "mix.lock", "mix"),
+/// Lock files and the package managers that write them.
+const LOCK_FILES: [(&str, &str); 13] = [
+    ("Cargo.lock", "cargo"),
+    ("pnpm-lock.yaml", "pnpm"),
+    ("yarn.lock", "yarn"),
+    ("bun.lock", "bun"),
+    ("bun.lockb", "bun"),
+    ("package-lock.json", "npm"),
+    ("uv.lock", "uv"),
+    ("poetry.lock", "poetry"),
+    ("Pipfile.lock", "pipenv"),
+    ("go.sum", "go"),
+    ("Gemfile.lock", "bundler"),
+    ("composer.lock", "composer"),
+    ("mix.lock", "mix"),
 ];
 
-/// The package managers of a project, each with its lock file. Blocks.
-pub fn package_managers(root: &Path) -> Vec<(&'static str, &'static str)> {
-    let mut found: Vec<_> =
-        LOCK_FILES.into_iter().filter(|(_, file, _)| root.join(file).is_file()).collect();
-    found.dedup_by_key(|(language, ..)| *language);
-    found.into_iter().map(|(_, file, manager)| (manager, file)).collect()
+/// The lock files of a project, each with its package manager. Blocks.
+pub fn lock_files(root: &Path) -> impl Iterator<Item = (&'static str, &'static str)> {
+    LOCK_FILES.into_iter().filter(move |(file, _)| root.join(file).is_file())
 }
 
 /// Finds the commands of the project in a folder. `has_program` returns true if there is a program of that name. If
@@ -105,9 +105,10 @@ pub fn find_commands(root: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<Fou
     let mut all = commands_of(root, has_program);
     if all.is_empty() {
         for folder in subfolders(root) {
-            for inner in commands_of(&root.join(&folder), has_program) {
-                let command = format!("cd {folder} && {}", inner.command);
-                all.push(found(inner.purpose, command, &format!("{folder}/{}", inner.marker)));
+            for mut found in commands_of(&root.join(&folder), has_program) {
+                found.command = format!("cd {folder} && {}", found.command);
+                found.marker = format!("{folder}/{}", found.marker);
+                all.push(found);
             }
         }
     }
@@ -139,10 +140,6 @@ fn is_rule(line: &str, target: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with('='))
 }
 
-fn found(purpose: Purpose, command: String, marker: &str) -> FoundCommand {
-    FoundCommand { purpose, command, marker: marker.to_owned() }
-}
-
 /// The commands of one folder.
 fn commands_of(folder: &Path, has_program: &dyn Fn(&str) -> bool) -> Vec<FoundCommand> {
     let project = Project { folder, has_program };
@@ -169,8 +166,9 @@ impl Project<'_> {
         self.folder.join(name).exists()
     }
 
-    fn read(&self, name: &str) -> Option<String> {
-        Some(read_head(&self.folder.join(name), None, MAX_BYTES)?.text)
+    fn read(&self, name: &str) -> String {
+        let head = read_head(&self.folder.join(name), None, MAX_BYTES);
+        head.map(|head| head.text).unwrap_or_default()
     }
 
     /// The file of this name, or with this end of a name.
@@ -187,18 +185,23 @@ impl Project<'_> {
     fn runnable(&self, purpose: Purpose, command: &str, marker: &str) -> Option<FoundCommand> {
         let program = command.split(' ').next()?;
         let own = WRAPPERS.iter().find(|(name, wrapper)| *name == program && self.has(wrapper));
-        if let Some((_, wrapper)) = own {
-            let start = if cfg!(windows) { "" } else { "./" };
-            let command = command.replacen(program, &format!("{start}{wrapper}"), 1);
-            return Some(found(purpose, command, marker));
-        }
-        (self.has_program)(program).then(|| found(purpose, command.to_owned(), marker))
+        let command = match own {
+            Some((_, wrapper)) => {
+                let start = if cfg!(windows) { "" } else { "./" };
+                command.replacen(program, &format!("{start}{wrapper}"), 1)
+            }
+            None if program.contains(['/', '\\']) || (self.has_program)(program) => {
+                command.to_owned()
+            }
+            None => return None,
+        };
+        Some(FoundCommand { purpose, command, marker: marker.to_owned() })
     }
 
     fn of_package_json(&self) -> Vec<FoundCommand> {
-        let managers = package_managers(self.folder);
-        let named = managers.iter().find(|(name, _)| ["pnpm", "yarn", "bun"].contains(name));
-        let mut all = self.of_scripts("package.json", named.map_or("npm", |(name, _)| *name));
+        let mut managers = lock_files(self.folder).map(|(_, manager)| manager);
+        let named = managers.find(|name| ["pnpm", "yarn", "bun"].contains(name));
+        let mut all = self.of_scripts("package.json", named.unwrap_or("npm"));
         let has_check = all.iter().any(|command| command.purpose == Check);
         if !has_check && self.has(TYPESCRIPT) && self.has("node_modules/.bin/tsc") {
             all.extend(self.runnable(Check, "npx --no-install tsc --noEmit", TYPESCRIPT));
@@ -208,15 +211,30 @@ impl Project<'_> {
 
     /// The well-known scripts of a manifest.
     fn of_scripts(&self, marker: &str, manager: &str) -> Vec<FoundCommand> {
-        let text = self.read(marker).unwrap_or_default();
-        let manifest: Value = serde_json::from_str(&text).unwrap_or_default();
-        let known = SCRIPTS.iter().filter(|(name, _)| {
+        let manifest: Value = serde_json::from_str(&self.read(marker)).unwrap_or_default();
+        self.well_known(&format!("{manager} run"), marker, |name| {
+            let script = &manifest["scripts"][name];
             // `npm init` writes a test that only fails.
-            let script = manifest["scripts"][*name].as_str();
-            script.is_some_and(|line| !line.contains("no test specified"))
-        });
+            !script.is_null() && !script.to_string().contains("no test specified")
+        })
+    }
+
+    fn of_makefile(&self) -> Vec<FoundCommand> {
+        let Some(marker) = MAKEFILES.iter().find(|name| self.has(name)) else { return Vec::new() };
+        let text = self.read(marker);
+        self.well_known("make", marker, |name| text.lines().any(|line| is_rule(line, name)))
+    }
+
+    /// The scripts or targets that are known by their names.
+    fn well_known(
+        &self,
+        runner: &str,
+        marker: &str,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Vec<FoundCommand> {
+        let known = SCRIPTS.iter().filter(|(name, _)| is_there(name));
         let commands = known.filter_map(|(name, purpose)| {
-            self.runnable(*purpose, &format!("{manager} run {name}"), marker)
+            self.runnable(*purpose, &format!("{runner} {name}"), marker)
         });
         commands.collect()
     }
@@ -225,41 +243,28 @@ impl Project<'_> {
         let Some(marker) = PYTHON_FILES.iter().find(|name| self.has(name)) else {
             return Vec::new();
         };
-        let mut texts = PYTHON_FILES.iter().filter_map(|name| self.read(name));
-        let has_tests = self.has("tests")
-            || self.has("pytest.ini")
-            || texts.any(|text| text.contains("pytest"));
-        let is_managed = self.has("uv.lock") && (self.has_program)("uv");
-        let managed = is_managed.then(|| "uv run pytest".to_owned());
-        let commands = [
-            (Check, self.python_tool("pyright")),
-            (Lint, self.python_tool("ruff").map(|ruff| ruff + " check")),
-            (Test, self.python_tool("pytest").or(managed).filter(|_| has_tests)),
-        ];
-        let all = commands.into_iter();
-        all.filter_map(|(purpose, command)| Some(found(purpose, command?, marker))).collect()
-    }
-
-    /// A program of the project's own virtual environment, or else of the user.
-    fn python_tool(&self, name: &str) -> Option<String> {
-        let own = if cfg!(windows) {
-            format!(".venv\\Scripts\\{name}.exe")
-        } else {
-            format!(".venv/bin/{name}")
-        };
-        if self.has(&own) {
-            return Some(own);
+        let has_tests = ["tests", "pytest.ini"].iter().any(|name| self.has(name))
+            || PYTHON_FILES.iter().any(|name| self.read(name).contains("pytest"));
+        let mut tools = vec![(Check, "pyright", ""), (Lint, "ruff", " check")];
+        if has_tests {
+            tools.push((Test, "pytest", ""));
         }
-        (self.has_program)(name).then(|| name.to_owned())
+        let commands = tools.into_iter().filter_map(|(purpose, name, arguments)| {
+            let command = format!("{}{arguments}", self.python_tool(name));
+            self.runnable(purpose, &command, marker)
+        });
+        commands.collect()
     }
 
-    fn of_makefile(&self) -> Vec<FoundCommand> {
-        let Some(marker) = MAKEFILES.iter().find(|name| self.has(name)) else { return Vec::new() };
-        let text = self.read(marker).unwrap_or_default();
-        let known = SCRIPTS.iter().filter(|(name, _)| text.lines().any(|line| is_rule(line, name)));
-        let commands = known
-            .filter_map(|(name, purpose)| self.runnable(*purpose, &format!("make {name}"), marker));
-        commands.collect()
+    /// A program of the project's own virtual environment, or else of the user. What `uv` manages needs that for its
+    /// tests, which import the project.
+    fn python_tool(&self, name: &str) -> String {
+        let own = format!("{OWN_PYTHON}{name}{}", std::env::consts::EXE_SUFFIX);
+        if self.has(&own) {
+            return own;
+        }
+        let is_managed = name == "pytest" && self.has("uv.lock") && (self.has_program)("uv");
+        if is_managed { "uv run pytest".to_owned() } else { name.to_owned() }
     }
 }
 
@@ -323,7 +328,7 @@ mod tests {
             [format!("{own} check (pyproject.toml)"), "pytest (pyproject.toml)".to_owned()];
         assert_eq!(commands_in(&files, &["pytest", "ruff"]), expected);
         let files = [("pyproject.toml", ""), ("uv.lock", ""), ("tests/test_a.py", "")];
-        assert_eq!(commands_in(&files, &["uv"]), ["uv run pytest (pyproject.toml)"]);
+        assert_eq!(commands_in(&files, &["pytest", "uv"]), ["uv run pytest (pyproject.toml)"]);
         assert!(commands_in(&[("requirements.txt", "flask")], &["pytest"]).is_empty());
     }
 
@@ -346,12 +351,16 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lock_file_of_a_language_counts() {
+    fn lock_files_name_the_package_managers_and_the_first_one_runs_the_scripts() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["Cargo.lock", "yarn.lock", "package-lock.json"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let expected = [("cargo", "Cargo.lock"), ("yarn", "yarn.lock")];
-        assert_eq!(package_managers(folder.path()), expected);
+        let expected =
+            [("Cargo.lock", "cargo"), ("yarn.lock", "yarn"), ("package-lock.json", "npm")];
+        assert!(lock_files(folder.path()).eq(expected));
+        let manifest = r#"{"scripts":{"test":["a"]}}"#;
+        let files = [("package.json", manifest), ("yarn.lock", ""), ("package-lock.json", "")];
+        assert_eq!(commands_in(&files, &["npm", "yarn"]), ["yarn run test (package.json)"]);
     }
 }

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::checkpoint::repository_state;
-use crate::exec::{Environment, dialect, find_in_path};
+use crate::exec::{Environment, dialect};
 use crate::files::read_head;
-use crate::markers::{FoundCommand, Purpose, find_commands, package_managers};
+use crate::markers::{Purpose, find_commands, lock_files};
 use crate::search::visit_unignored;
 use crate::tool_versions::FoundProgram;
 use turnwright_types::effect::escape_hidden_line;
@@ -42,19 +42,10 @@ pub fn describe(
     programs: &[FoundProgram],
     network: Option<String>,
 ) -> String {
-    let mut lines = folder_lines(folder);
-    let path = environment.get("PATH");
-    let commands = find_commands(folder, &|name| find_in_path(Path::new(name), path).is_some());
-    for (name, purpose) in [
-        ("build", Purpose::Build),
-        ("check", Purpose::Check),
-        ("lint", Purpose::Lint),
-        ("test", Purpose::Test),
-    ] {
-        lines.insert(name, commands_for(purpose, &commands));
-    }
-    let managers = package_managers(folder).into_iter();
-    lines.insert("packages", joined(managers.map(|(name, file)| format!("{name} ({file})"))));
+    // macOS asks the user about folders of the home folder that are read, and other disks are below the root.
+    let home = environment.get("HOME").filter(|_| cfg!(target_os = "macos"));
+    let is_project = folder.parent().is_some() && home.is_none_or(|home| folder != home);
+    let mut lines = if is_project { project_lines(folder, environment) } else { BTreeMap::new() };
     lines.insert("network", network.unwrap_or_default());
     lines.insert("shell", shell());
     let tools = programs.iter().map(|program| match &program.version {
@@ -63,6 +54,25 @@ pub fn describe(
     });
     lines.insert("tools", joined(tools));
     fitting(lines)
+}
+
+/// The lines about a project.
+fn project_lines(folder: &Path, environment: &Environment) -> BTreeMap<&'static str, String> {
+    let mut lines = folder_lines(folder);
+    let commands = find_commands(folder, &|program| environment.has_program(program));
+    for (name, purpose) in [
+        ("build", Purpose::Build),
+        ("check", Purpose::Check),
+        ("lint", Purpose::Lint),
+        ("test", Purpose::Test),
+    ] {
+        let wanted = commands.iter().filter(|found| found.purpose == purpose);
+        let all: Vec<_> = wanted.map(|found| found.command.as_str()).collect();
+        lines.insert(name, all.join(" or "));
+    }
+    let managers = lock_files(folder).map(|(file, manager)| format!("{manager} ({file})"));
+    lines.insert("packages", joined(managers));
+    lines
 }
 
 /// The lines in a context that begins with them, without the words above them.
@@ -75,30 +85,21 @@ fn joined(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn commands_for(purpose: Purpose, commands: &[FoundCommand]) -> String {
-    let wanted = commands.iter().filter(|found| found.purpose == purpose);
-    wanted.map(|found| found.command.as_str()).collect::<Vec<_>>().join(" or ")
-}
-
 fn shell() -> String {
     let shell = match dialect() {
         ShellDialect::Bash => "bash",
         ShellDialect::Posix => "sh",
         ShellDialect::Cmd => "cmd",
     };
-    let system = format!("{shell} on {} {}", std::env::consts::OS, std::env::consts::ARCH);
-    match distribution() {
-        Some(name) => format!("{system} ({name})"),
-        None => system,
-    }
+    let release = distribution().map(|name| format!(" ({name})")).unwrap_or_default();
+    format!("{shell} on {} {}{release}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
 /// The name and the version of a Linux distribution.
 fn distribution() -> Option<String> {
     let release = read_head(Path::new("/etc/os-release"), None, MAX_RELEASE_BYTES)?.text;
-    let pairs: BTreeMap<_, _> = release.lines().filter_map(|line| line.split_once('=')).collect();
-    let words = ["NAME", "VERSION_ID"].map(|key| {
-        let word = pairs.get(key).copied().unwrap_or_default();
+    let words = ["NAME=", "VERSION_ID="].map(|key| {
+        let word = release.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
         word.trim_matches(['"', '\''])
     });
     Some(shown(words.join(" ").trim())).filter(|name| !name.is_empty())
@@ -114,28 +115,25 @@ fn folder_lines(folder: &Path) -> BTreeMap<&'static str, String> {
     let mut lines = BTreeMap::new();
     let mut kinds = BTreeMap::new();
     let until = Instant::now() + COMPARING_TIME;
-    match repository_state(folder, until, |path| count(path, &mut kinds)) {
-        Some(state) => {
-            let changes = match state.changed {
-                None => String::new(),
-                Some(0) => ", no unstaged changes".to_owned(),
-                Some(1) => ", 1 file with unstaged changes".to_owned(),
-                Some(files) => format!(", {files} files with unstaged changes"),
-            };
-            let branch = state.branch.map(|branch| shown(&branch) + &changes);
-            lines.insert("branch", branch.unwrap_or_default());
-        }
-        None => {
-            let is_complete = visit_unignored(folder, MAX_COUNTED, |path| {
-                if path != folder {
-                    count(path, &mut kinds);
-                }
-            });
-            if !is_complete {
-                kinds.clear();
+    if let Some(state) = repository_state(folder, until, |path| count(path, &mut kinds)) {
+        let changes = match state.changed {
+            None => String::new(),
+            Some(0) => ", no unstaged changes".to_owned(),
+            Some(1) => ", 1 file with unstaged changes".to_owned(),
+            Some(files) => format!(", {files} files with unstaged changes"),
+        };
+        let branch = state.branch.map(|branch| shown(&branch) + &changes);
+        lines.insert("branch", branch.unwrap_or_default());
+    } else {
+        let is_complete = visit_unignored(folder, MAX_COUNTED, |path| {
+            if !path.is_dir() {
+                count(path, &mut kinds);
             }
-            lines.insert("entries", entries(folder).unwrap_or_default());
+        });
+        if !is_complete {
+            kinds.clear();
         }
+        lines.insert("entries", entries(folder).unwrap_or_default());
     }
     let mut kinds: Vec<_> = kinds.into_iter().collect();
     // Those with the same number stay sorted by name.
@@ -169,26 +167,20 @@ fn entries(folder: &Path) -> Option<String> {
     (found.len() <= MAX_LISTED).then(|| names.join(", "))
 }
 
-/// The lines that say something, within their limit. What helps least is left out first.
+/// The lines that say something, within their limit. The listing is left out first, and then the end of the last line,
+/// which names the tools.
 fn fitting(mut lines: BTreeMap<&'static str, String>) -> String {
     lines.retain(|_, words| !words.is_empty());
-    loop {
-        let all = rendered(&lines);
-        if all.len() <= MAX_BYTES {
-            return all;
-        }
-        let last_tool = lines.get("tools").and_then(|tools| tools.rfind(", "));
-        if lines.remove("entries").is_some() {
-            continue;
-        }
-        if let Some(at) = last_tool
-            && let Some(tools) = lines.get_mut("tools")
-        {
-            tools.truncate(at);
-        } else if lines.remove("files").is_none() {
-            return text::whole_lines(text::prefix(&all, MAX_BYTES)).to_owned();
-        }
+    if rendered(&lines).len() > MAX_BYTES {
+        lines.remove("entries");
     }
+    let all = rendered(&lines);
+    if all.len() <= MAX_BYTES {
+        return all;
+    }
+    let head = text::prefix(&all, MAX_BYTES - 1);
+    let (kept, _) = head.rsplit_once([',', '\n']).unwrap_or_default();
+    format!("{kept}\n")
 }
 
 fn rendered(lines: &BTreeMap<&'static str, String>) -> String {
@@ -212,7 +204,7 @@ mod tests {
     fn a_small_folder_without_a_repository_is_listed_and_described_alike_twice() {
         let base = tempfile::tempdir().unwrap();
         let folder = crate::real_path(base.path()).unwrap().join("project");
-        fs::create_dir_all(folder.join("b")).unwrap();
+        fs::create_dir_all(folder.join("b/no-file.zip")).unwrap();
         for name in ["c.py", "a.py", "b/d.PY", "go.mod", "no kind", "x.y-z"] {
             fs::write(folder.join(name), "").unwrap();
         }
@@ -234,7 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn the_listing_goes_first_then_tools_from_the_end_then_the_kinds_of_files() {
+    fn no_project_is_looked_for_in_the_root() {
+        let text = describe(Path::new("/"), &Environment::default(), &[], None);
+        assert!(text.starts_with(&format!("{HEADER}shell: ")), "{text}");
+        assert_eq!(text.lines().count(), 2, "{text}");
+    }
+
+    #[test]
+    fn the_listing_goes_first_then_tools_and_lines_from_the_end() {
         let long = "x".repeat(600);
         let all =
             lines(&[("entries", &*long), ("files", "1 rs"), ("test", &*long), ("branch", "")]);
@@ -242,12 +241,11 @@ mod tests {
         let tools = format!("a 1.0, {}, c", "b".repeat(400));
         let all = lines(&[("files", "1 rs"), ("test", &*long), ("tools", &*tools)]);
         assert_eq!(fitting(all), format!("{HEADER}files: 1 rs\ntest: {long}\ntools: a 1.0\n"));
-        let longer = "x".repeat(MAX_BYTES - HEADER.len() - 10);
-        let all = lines(&[("files", "1 rs"), ("test", &*longer)]);
-        assert_eq!(fitting(all), format!("{HEADER}test: {longer}\n"));
         let longest = "x".repeat(MAX_BYTES);
         let all = lines(&[("check", "c"), ("test", &*longest)]);
         assert_eq!(fitting(all), format!("{HEADER}check: c\n"));
+        let exact = "x".repeat(MAX_BYTES - HEADER.len() - "test: \n".len());
+        assert_eq!(fitting(lines(&[("test", &*exact)])).len(), MAX_BYTES);
     }
 
     #[test]

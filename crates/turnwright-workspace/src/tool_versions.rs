@@ -43,17 +43,28 @@ pub struct FoundProgram {
     was_asked: bool,
 }
 
-/// Finds the programs in the folders of `PATH`. `cache` is the file with the versions. Blocks.
-pub fn find_programs(environment: &Environment, cache: &Path) -> Vec<FoundProgram> {
-    let versions = kept_versions(cache);
+/// Finds the programs in the folders of `PATH`. `cache` is the file with the versions, if there is one. Blocks.
+pub fn find_programs(environment: &Environment, cache: Option<&Path>) -> Vec<FoundProgram> {
+    let versions = cache.map(kept_versions).unwrap_or_default();
     let found = NAMES.into_iter().filter_map(|name| {
         let path = find_in_path(Path::new(name), environment.get("PATH"))?;
+        if is_placeholder(&path) {
+            return None;
+        }
         let stamp = stamp(&path)?;
         let kept = versions.get(&stamp);
         let version = kept.and_then(|kept| kept["version"].as_str()).map(str::to_owned);
         Some(FoundProgram { name, version, path, stamp, was_asked: kept.is_some() })
     });
     found.collect()
+}
+
+/// Returns true for a program of macOS that only opens a window which offers to install the developer tools. Blocks.
+fn is_placeholder(path: &Path) -> bool {
+    let tools = ["/Library/Developer/CommandLineTools", "/Applications/Xcode.app"];
+    cfg!(target_os = "macos")
+        && path.starts_with("/usr/bin")
+        && !tools.iter().any(|folder| Path::new(folder).exists())
 }
 
 fn stamp(path: &Path) -> Option<String> {
@@ -80,13 +91,17 @@ fn today() -> u64 {
 pub async fn learn_versions(environment: Environment, cache: PathBuf) {
     let known = cache.clone();
     let looking = spawn_blocking(move || {
+        let mut programs = find_programs(&environment, Some(&known));
+        programs.retain(|program| !program.was_asked);
+        if programs.is_empty() {
+            return None;
+        }
         let folder = PrivateTempFolder::create().ok()?;
         let place = real_path(folder.path()).ok()?;
-        let confined = environment.for_sandbox().with("TMPDIR", place.clone());
-        Some((find_programs(&environment, &known), confined, folder, place))
+        Some((programs, environment.for_sandbox().with("TMPDIR", place.clone()), folder, place))
     });
     let Ok(Some((programs, confined, _folder, place))) = looking.await else { return };
-    for program in programs.into_iter().filter(|program| !program.was_asked) {
+    for program in programs {
         let version = version_of(&program, &confined, &place).await;
         let cache = cache.clone();
         spawn_blocking(move || keep(&cache, program.stamp, version.as_deref())).await.ok();
@@ -127,15 +142,13 @@ async fn version_of(
 
 /// The first two numbers of the first version in a text.
 fn short_version(text: &str) -> Option<String> {
-    let words = text.split(|next: char| !next.is_ascii_digit() && next != '.');
-    let mut versions = words.filter_map(|word| {
+    let mut words = text.split(|next: char| !next.is_ascii_digit() && next != '.');
+    words.find_map(|word| {
         let mut numbers = word.split('.');
-        let major = numbers.next()?;
-        let minor = numbers.next()?;
+        let [major, minor] = [numbers.next()?, numbers.next()?];
         let are_numbers = [major, minor].iter().all(|number| (1..=6).contains(&number.len()));
         are_numbers.then(|| format!("{major}.{minor}"))
-    });
-    versions.next()
+    })
 }
 
 #[cfg(test)]
@@ -186,14 +199,15 @@ mod tests {
         let git = folder.path().join("git");
         private_file::write(&git, b"#!/bin/sh\n").unwrap();
         let environment = Environment::default().with("PATH", folder.path());
-        assert!(find_programs(&environment, &cache).is_empty());
+        assert!(find_programs(&environment, Some(&cache)).is_empty());
         std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let found = find_programs(&environment, &cache).remove(0);
+        let found = find_programs(&environment, Some(&cache)).remove(0);
         assert_eq!((found.name, found.version, found.was_asked), ("git", None, false));
         keep(&cache, found.stamp, Some("2.47"));
-        let found = find_programs(&environment, &cache).remove(0);
+        let found = find_programs(&environment, Some(&cache)).remove(0);
         assert_eq!((found.version.as_deref(), found.was_asked), (Some("2.47"), true));
+        assert_eq!(find_programs(&environment, None)[0].version, None);
         private_file::append(&git, b"true\n").unwrap();
-        assert!(!find_programs(&environment, &cache)[0].was_asked);
+        assert!(!find_programs(&environment, Some(&cache))[0].was_asked);
     }
 }

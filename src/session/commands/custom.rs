@@ -17,7 +17,7 @@ use turnwright_types::message::{UserMessage, within_context};
 use turnwright_types::text;
 use turnwright_types::update::SlashCommand;
 use turnwright_workspace::custom_commands::{CustomCommand, is_name_char};
-use turnwright_workspace::markers::{FoundCommand, find_commands};
+use turnwright_workspace::markers::find_commands;
 use turnwright_workspace::skills::Skill;
 
 /// The commands of a session that files bring. A prompt that names an unknown one looks for new files.
@@ -32,8 +32,8 @@ pub(in crate::session) struct CustomCommands {
 /// The text that a slash command stands for.
 #[derive(Clone, Debug)]
 pub(in crate::session) enum CommandText {
-    /// A task of our own, and what the project adds to it.
-    BuiltIn(&'static str, fn(&ToolEnv) -> String),
+    /// A task of our own.
+    BuiltIn(&'static str),
     File(CustomCommand),
     Skills(Vec<Skill>),
 }
@@ -116,6 +116,8 @@ fn named<'a, T>(all: &'a [T], name: &str, name_of: fn(&T) -> &str) -> Option<&'a
     exact.or_else(|| all.iter().find(|item| name_of(item).to_lowercase() == lower))
 }
 
+/// The task of `/init`.
+const INIT: &str = include_str!("init_prompt.md");
 /// The most characters of a skill's description in the menu. It is written for models.
 const MAX_DESCRIPTION_CHARS: usize = 200;
 
@@ -130,8 +132,8 @@ impl CommandText {
     /// The text for the model. Blocks.
     pub(in crate::session) fn load(&self, name: &str, args: &str, env: &ToolEnv) -> Option<String> {
         let text = match self {
-            CommandText::BuiltIn(task, facts_of) => {
-                let facts = facts_of(env);
+            CommandText::BuiltIn(task) => {
+                let facts = if *task == INIT { candidates(env) } else { String::new() };
                 let args = if args.is_empty() {
                     String::new()
                 } else {
@@ -171,22 +173,17 @@ fn skill_text(skill: &Skill, args: &str, env: &ToolEnv) -> String {
 }
 
 pub(super) fn init(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    start_task(session, call, include_str!("init_prompt.md"), candidates)
+    start_task(session, call, INIT)
 }
 
 pub(super) fn review(session: &mut SessionActor, call: CommandCall) -> PromptWork {
-    start_task(session, call, include_str!("review_prompt.md"), |_| String::new())
+    start_task(session, call, include_str!("review_prompt.md"))
 }
 
 /// Gives the model one of our own tasks.
-fn start_task(
-    session: &mut SessionActor,
-    call: CommandCall,
-    task: &'static str,
-    facts: fn(&ToolEnv) -> String,
-) -> PromptWork {
+fn start_task(session: &mut SessionActor, call: CommandCall, task: &'static str) -> PromptWork {
     let CommandCall { prompt, typed, cancel, .. } = call;
-    session.custom_command(Some(CommandText::BuiltIn(task, facts)), prompt, &typed, cancel)
+    session.custom_command(Some(CommandText::BuiltIn(task)), prompt, &typed, cancel)
 }
 
 /// The commands that the files of the project name, for the model to try. Blocks.
@@ -198,15 +195,12 @@ fn candidates(env: &ToolEnv) -> String {
     let environment = &env.shared.command_environment;
     let folder = env.files.roots().real_cwd();
     let found = find_commands(folder, &|program| environment.has_program(program));
-    let mut text = String::new();
-    for FoundCommand { command, marker, .. } in found {
-        if text.is_empty() {
-            text.push_str("Commands that files of the project name, not tried yet:\n");
-        }
-        let command = escape_hidden_line(&command);
-        text.push_str(&format!("- `{command}` ({})\n", escape_hidden_line(&marker)));
+    let lines: Vec<_> =
+        found.iter().map(|found| format!("- `{}` ({})\n", found.command, found.marker)).collect();
+    if lines.is_empty() {
+        return String::new();
     }
-    text
+    format!("Commands that files of the project name, not tried yet:\n{}", lines.concat())
 }
 
 #[cfg(test)]

@@ -17,18 +17,24 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
     let offer = if words.is_empty() { session.conversation.told.take_offer() } else { None };
     let cancel = call.cancel;
     answer_later(session, message, async move {
-        let written = match offer {
-            Some(NoteOffer::Worked { command, failed }) => {
-                let evidence = format!("exit 0 after `{failed}` failed");
-                keep_line(&env, KEPT_COMMANDS, &format!("`{command}`"), &evidence, &cancel).await
+        let writing = async {
+            match offer {
+                Some(NoteOffer::Worked { command, failed }) => {
+                    let evidence = format!("exit 0 after `{failed}` failed");
+                    let words = format!("`{command}`");
+                    keep_line(&env, KEPT_COMMANDS, &words, &evidence, &cancel).await
+                }
+                Some(NoteOffer::Corrected(words)) => {
+                    keep_line(&env, KEPT_CORRECTIONS, &words, "said more than once", &cancel).await
+                }
+                Some(NoteOffer::Failed(command)) => mark_failed(&env, &command, &cancel).await,
+                None if words.is_empty() => Ok(NOTHING_OFFERED.to_owned()),
+                None => {
+                    keep_line(&env, KEPT_CORRECTIONS, &words, "the user's words", &cancel).await
+                }
             }
-            Some(NoteOffer::Corrected(words)) => {
-                keep_line(&env, KEPT_CORRECTIONS, &words, "said more than once", &cancel).await
-            }
-            Some(NoteOffer::Failed(command)) => mark_failed(&env, &command, &cancel).await,
-            None if words.is_empty() => return Some(NOTHING_OFFERED.to_owned()),
-            None => keep_line(&env, KEPT_CORRECTIONS, &words, "the user's words", &cancel).await,
         };
+        let written = cancel.run_until_cancelled(writing).await?;
         Some(written.unwrap_or_else(|why| format!("Nothing was written. {why}")))
     })
 }

@@ -469,7 +469,10 @@ mod tests {
         fs::create_dir_all(home.join(".npm")).unwrap();
         fs::create_dir(&programs).unwrap();
         for program in ["cargo", "npm"] {
-            fs::write(programs.join(program), "").unwrap();
+            let file = programs.join(program);
+            fs::write(&file, "").unwrap();
+            #[cfg(unix)]
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o700)).unwrap();
         }
         let environment = Environment::default().with("PATH", &programs);
         let listed = [".npm", ".cargo/registry", "go/pkg/mod", "own"].map(|name| home.join(name));

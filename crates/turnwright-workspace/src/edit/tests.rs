@@ -260,7 +260,7 @@ fn invalid_edits_are_refused_with_what_to_do() {
     assert!(reason("", "x").contains("write_file"));
     assert!(reason("a\r\nb", "a\nb").contains("are the same"));
     assert!(reason("a", "a\n// ... existing code ...").contains("left out"));
-    assert!(apply("a", &[]).unwrap_err().explain("f", 0).contains("at least one"));
+    assert!(apply("a", &[]).unwrap_err().explain("f", 0).contains("give both"));
 }
 
 #[test]

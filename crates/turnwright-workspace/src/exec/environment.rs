@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
+use super::program_search::find_in_path;
 use turnwright_types::text;
 
 /// Parts of variable names that indicate a secret.
@@ -217,12 +218,9 @@ impl Environment {
             .map(|variable| variable.1.as_os_str())
     }
 
-    /// Returns true if a program of this name is in a folder of `PATH`. Relative ones do not count, because a bare name
-    /// must not mean a file of the project. Blocks.
+    /// Returns true if a program of this name is in a folder of `PATH`. Blocks.
     pub fn has_program(&self, name: &str) -> bool {
-        let folders = self.get("PATH").into_iter().flat_map(std::env::split_paths);
-        let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-        folders.filter(|folder| folder.is_absolute()).any(|folder| folder.join(&file).is_file())
+        find_in_path(Path::new(name), self.get("PATH")).is_some()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &(OsString, OsString)> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// The ends that the name of a program's file may have.
-const ENDS: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd"] } else { &[""] };
+const ENDS: &[&str] = if cfg!(windows) { &["", ".exe", ".cmd", ".bat"] } else { &[""] };
 
 /// Finds a program in the folders of `PATH` as a shell does, but skips relative ones: a name must not mean a file of
 /// the project. Blocks.
@@ -30,4 +30,17 @@ pub fn is_program(file: &Path) -> io::Result<bool> {
     #[cfg(not(unix))]
     let may_run = true;
     Ok(found.is_file() && may_run)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_looked_for_in_absolute_folders() {
+        let find = |name: &str, path: &str| find_in_path(Path::new(name), Some(OsStr::new(path)));
+        assert!(find("sh", "relative:/bin:/usr/bin").is_some());
+        assert!(find("no-such-program", "/bin:/usr/bin").is_none());
+        assert!(find("sh", "bin").is_none() && find_in_path(Path::new("sh"), None).is_none());
+    }
 }

@@ -51,6 +51,14 @@ pub(super) struct FileStat {
     pub(super) mode: u32,
 }
 
+/// The name that git gives to the content of a file.
+fn blob_id(bytes: &[u8]) -> Option<ObjectId> {
+    let mut hash = digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(format!("blob {}\0", bytes.len()).as_bytes());
+    hash.update(bytes);
+    hash.finish().as_ref().first_chunk().copied()
+}
+
 /// A repository with its index as it was when it was opened.
 #[derive(Debug)]
 pub(super) struct Repository {
@@ -145,10 +153,7 @@ impl Repository {
     pub(super) fn read(&self, path: &Path, stat: &FileStat) -> Option<Vec<u8>> {
         let blob = self.clean_blob(path, stat)?;
         let bytes = self.read_object(blob)?;
-        let mut hash = digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
-        hash.update(format!("blob {}\0", bytes.len()).as_bytes());
-        hash.update(&bytes);
-        let is_intact = hash.finish().as_ref() == blob;
+        let is_intact = blob_id(&bytes) == Some(blob);
         with_line_endings(bytes, usize::try_from(stat.size).ok()?).filter(|_| is_intact)
     }
 

@@ -5,10 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use ring::digest::{self, SHA1_FOR_LEGACY_USE_ONLY};
-
 use super::index::{IndexEntry, path_of};
-use super::{Repository, open_regular, read_limited, read_small};
+use super::{ObjectId, Repository, blob_id, open_regular, read_limited, read_small};
 use crate::checkpoint::snapshot::lstat;
 
 /// The most files that are compared with the index.
@@ -58,7 +56,8 @@ pub fn repository_state(
 fn branch_of(head: &str) -> Option<String> {
     let line = head.lines().next()?.trim_end();
     if let Some(branch) = line.strip_prefix("ref: refs/heads/") {
-        return Some(branch.to_owned());
+        // A repository with a table of branches names none here.
+        return Some(branch.to_owned()).filter(|branch| branch != ".invalid");
     }
     let is_commit = line.len() >= 40 && line.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_commit.then(|| format!("none, at commit {}", &line[..SHORT_COMMIT]))
@@ -75,15 +74,12 @@ fn is_changed(path: &Path, entry: &IndexEntry) -> bool {
 }
 
 /// The name that git gives to the content of a file, which for a link is its target.
-fn blob_of(path: &Path) -> Option<[u8; 20]> {
+fn blob_of(path: &Path) -> Option<ObjectId> {
     let bytes = match open_regular(path) {
         Some(file) => read_limited(file, MAX_COMPARED_BYTES)?,
         None => fs::read_link(path).ok()?.into_os_string().into_encoded_bytes(),
     };
-    let mut hash = digest::Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
-    hash.update(format!("blob {}\0", bytes.len()).as_bytes());
-    hash.update(&bytes);
-    hash.finish().as_ref().first_chunk().copied()
+    blob_id(&bytes)
 }
 
 #[cfg(test)]
@@ -147,6 +143,7 @@ mod tests {
             ("ref: refs/heads/a/b\nmore", Some("a/b")),
             (commit, Some("none, at commit 01234567")),
             ("ref: refs/remotes/x", None),
+            ("ref: refs/heads/.invalid\n", None),
             ("root:x:0:0", None),
             ("", None),
         ] {

@@ -8,9 +8,7 @@ use std::fs;
 use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use turnwright_types::effect::{
-    PathScope, ResolvedPath, escape_hidden_line, unescape_hidden_line,
-};
+use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line, unescape_hidden_line};
 use turnwright_types::file_link::FileLink;
 use turnwright_types::look_alike::{
     Resemblance, composed, is_invisible, resemblance, with_code_points,

@@ -137,9 +137,7 @@ fn tells_of_error(line: &str) -> bool {
 /// Returns true unless a word is a number, a path or quoted.
 fn is_plain(word: &str) -> bool {
     let bare = word.trim_end_matches(['.', ':', ',', ';', ')']);
-    !bare.contains(|char: char| {
-        char.is_ascii_digit() || "/\\.".contains(char) || QUOTES.contains(&char)
-    })
+    !bare.contains(|char: char| char.is_ascii_digit() || "/\\.'\"`".contains(char))
 }
 
 /// The program or module that a command has not found.

@@ -109,7 +109,8 @@ impl Hints {
     }
 }
 
-/// A module may also be one of the project, which is only looked for in the wrong folder.
+/// The hint about a program or module that is still not found. It may be part of the project, and looked for in the
+/// wrong folder.
 fn missing_hint(name: &str) -> String {
     format!(
         "[{name} is not found here, as before. Unless it is part of the project, do without it, or \
@@ -147,9 +148,9 @@ fn missing_name(text: &str) -> Option<&str> {
         let name = match program.and_then(|before| before.rsplit(": ").next()) {
             Some(name) => name,
             None => {
-                let (_, rest) = NO_MODULE.iter().find_map(|words| line.split_once(*words))?;
-                let rest = rest.trim_start_matches(QUOTES);
-                rest.split(|char: char| char.is_whitespace() || QUOTES.contains(&char)).next()?
+                let (_, after) = NO_MODULE.iter().find_map(|words| line.split_once(*words))?;
+                let quoted = after.trim_start_matches(QUOTES);
+                quoted.split(|char: char| char.is_whitespace() || QUOTES.contains(&char)).next()?
             }
         };
         // A file of the project is no dependency, and output can be anything.

@@ -20,6 +20,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{
     CallContent, CallView, Effect, FileFate, Location, ResolvedPath, ToolKind,
 };
+use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::line_changes::{self, LineCounts};
@@ -297,7 +298,7 @@ async fn plan_update(
         return Err(format!("{to} exists already. Nothing was written.").into());
     }
     let changed = edit_common::changed_since_read(ctx, target, &before).await;
-    let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
+    let may_quote = edit_common::may_quote(&ctx.env, target, &before).await;
     let told_name = name.to_owned();
     let work = spawn_blocking(move || {
         let result = patch::apply(&before.text, &hunks, &told_name);
@@ -310,7 +311,7 @@ async fn plan_update(
         }
         (Ok(_), changed) => edit_common::stale_message(name, &before, &changed.unwrap_or_default()),
         (Err(_), Some(lines)) => edit_common::stale_message(name, &before, &lines),
-        (Err(refusal), None) if may_quote => refusal,
+        (Err(refusal), None) if may_quote => redact::text_with_placed_keys(&refusal).into_owned(),
         (Err(_), None) => edit_common::not_quotable(name),
     };
     Err(refusal.into())

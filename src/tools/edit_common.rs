@@ -5,15 +5,17 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::Value;
 
 use super::{ToolCtx, ToolEnv};
+use turnwright_policy::permission::DeniedPaths;
 use turnwright_types::effect::{
     CallContent, FileFate, PathScope, ResolvedPath, escape_hidden_line, fenced, is_secret_path,
 };
+use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::edit::line_changes::{self, LineChange};
 use turnwright_workspace::edit::{AppliedEdit, AppliedEdits, MatchKind};
 use turnwright_workspace::files::{
-    FileError, FileText, Files, Freshness, Roots, TextSource, WriteOutcome, display,
+    FileError, FileText, Freshness, Roots, TextSource, WriteOutcome, display,
 };
 
 /// The number of lines that are shown before the place, and in all.
@@ -159,9 +161,11 @@ pub(super) async fn changed_since_read(
 
 /// Returns true if an error may quote the file before the user was asked about the change: the model
 /// may read it without a question, or has read its current content.
-pub(super) async fn may_quote(files: &Files, target: &ResolvedPath, now: &FileText) -> bool {
-    let is_free = target.scope != PathScope::Outside && !is_secret_path(&target.path);
-    is_free || files.freshness(target, now).await == Freshness::Same
+pub(super) async fn may_quote(env: &ToolEnv, target: &ResolvedPath, now: &FileText) -> bool {
+    let is_free = target.scope != PathScope::Outside
+        && !is_secret_path(&target.path)
+        && !DeniedPaths::restricted(&env.shared.rules.get()).contains(&target.path);
+    is_free || env.files.freshness(target, now).await == Freshness::Same
 }
 
 /// The error for the model if the file must not be quoted.
@@ -204,18 +208,11 @@ pub(super) async fn read_failure(
     text.into()
 }
 
-/// A sentence with the names that are similar to one that does not exist, or else with what is in its folder; empty if
-/// there is nothing.
+/// The sentence of `Files::names_near` behind another, without what rules restrict; empty if there is nothing.
 pub(super) async fn similar_names(target: &ResolvedPath, ctx: &ToolCtx) -> String {
-    let files = &ctx.env.files;
-    let near = files.similar_paths(target).await.into_iter();
-    let places = near.map(|path| ResolvedPath { path, scope: target.scope });
-    let names: Vec<_> = places.map(|place| files.roots().display_path(&place)).collect();
-    if !names.is_empty() {
-        return format!(" Similar names: {}.", names.join(", "));
-    }
-    let entries = files.entries_near(target).await;
-    entries.map_or(String::new(), |entries| format!(" {entries}"))
+    let closed = DeniedPaths::restricted(&ctx.env.shared.rules.get());
+    let near = ctx.env.files.names_near(target, move |path| closed.contains(path)).await;
+    near.map_or(String::new(), |near| format!(" {near}"))
 }
 
 /// The whole text of a short file with the numbers of its lines, for an edit that has failed; empty for a longer one.
@@ -274,10 +271,10 @@ pub(crate) async fn current_place(env: &ToolEnv, arguments: &Value) -> Option<St
     let target = env.files.resolve(path).await.ok()?;
     let now = env.files.read(&target).await.ok()?;
     let is_known = env.files.freshness(&target, &now).await != Freshness::Unseen;
-    if !is_known || !may_quote(&env.files, &target, &now).await {
+    if !is_known || !may_quote(env, &target, &now).await {
         return None;
     }
-    Some(excerpt(&now.text, arguments))
+    Some(redact::text_with_placed_keys(&excerpt(&now.text, arguments)).into_owned())
 }
 
 /// The lines from shortly before the first one that the arguments quote.

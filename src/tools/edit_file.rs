@@ -15,6 +15,7 @@ use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::ToolSpec;
+use turnwright_types::redact;
 use turnwright_workspace::checkpoint::ExpectedChange;
 use turnwright_workspace::edit::{self, AppliedEdits, EditErrorKind, TextEdit, line_changes};
 use turnwright_workspace::files::{FileText, Roots};
@@ -52,14 +53,12 @@ struct TextReplacement {
 impl EditFile {
     /// The edits of the list and of the single replacement.
     fn edits(&self) -> Vec<TextEdit> {
-        let listed = self.edits.iter();
-        let mut edits: Vec<_> = listed
-            .map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all))
-            .collect();
-        if let (Some(old), Some(new)) = (&self.old_string, &self.new_string) {
-            edits.push(text_edit(old, new, self.replace_all));
-        }
-        edits
+        let edits = self.edits.iter();
+        let listed =
+            edits.map(|edit| text_edit(&edit.old_string, &edit.new_string, edit.replace_all));
+        let texts = self.old_string.as_ref().zip(self.new_string.as_ref());
+        let single = texts.map(|(old, new)| text_edit(old, new, self.replace_all));
+        listed.chain(single).collect()
     }
 }
 
@@ -119,7 +118,7 @@ impl Tool for EditFile {
             }
         };
         let changed = edit_common::changed_since_read(ctx, target, &before).await;
-        let may_quote = edit_common::may_quote(&ctx.env.files, target, &before).await;
+        let may_quote = edit_common::may_quote(&ctx.env, target, &before).await;
         let edits = self.edits();
         let of = edits.len();
         let path = ctx.env.files.roots().client_path(target);
@@ -142,7 +141,8 @@ impl Tool for EditFile {
                 edit_common::not_quotable(&self.path)
             }
             EditErrorKind::NotFound { .. } | EditErrorKind::NoChange if may_quote => {
-                error.explain(&self.path, of) + &edit_common::short_text(&before.text)
+                let told = error.explain(&self.path, of) + &edit_common::short_text(&before.text);
+                redact::text_with_placed_keys(&told).into_owned()
             }
             _ => error.explain(&self.path, of),
         })?;

@@ -47,10 +47,6 @@ const ENTITY_NAMES: [&str; 5] = ["amp", "lt", "gt", "quot", "apos"];
 const NUL_IS_A_FILE: &str = "Nothing was run: here `nul` would be a file. To discard output, redirect it to \
                              /dev/null.";
 
-/// The words of the note where lines of an output are missing.
-const OMITTED: &str = " omitted; full output: ";
-const HOW_TO_READ: &str = ". Use grep or read_file on it.]";
-
 /// Stands for the output of a command that has printed nothing.
 const NO_OUTPUT: &str = "No output";
 
@@ -447,11 +443,14 @@ pub(super) fn command_outcome(
     head: &str,
     notes: Vec<String>,
 ) -> ToolOutcome {
-    let OutputExcerpt { text: output, truncated } = job.take_output();
+    let OutputExcerpt { text: output, omission } = job.take_output();
     let took = u64::try_from(job.age().as_millis()).unwrap_or(u64::MAX);
     let mut text = format!("{head}\n{output}");
-    let cut = missing_lines_note(&output).filter(|_| truncated);
-    for note in cut.into_iter().chain(notes) {
+    if !omission.is_empty() {
+        // Models look at the end.
+        text::add_line(&mut text, &omission.replacen("omitted", "omitted above", 1));
+    }
+    for note in notes {
         text::add_line(&mut text, &note);
     }
     let (shown, message) = match output.as_str() {
@@ -463,7 +462,7 @@ pub(super) fn command_outcome(
         "ended": how,
         "durationMs": took,
         "bytes": job.bytes(),
-        "truncated": truncated,
+        "truncated": !omission.is_empty(),
         "job": job.id(),
         "output": Value::String(output),
     });
@@ -475,26 +474,9 @@ pub(super) fn command_outcome(
     ToolOutcome { ok, text, view: None, content, raw, images: Vec::new() }
 }
 
-/// Says behind a long output, too, that lines are missing in it: models look at the end.
-fn missing_lines_note(output: &str) -> Option<String> {
-    let mut notes = output.lines().filter_map(|line| line.strip_prefix('[')?.split_once(OMITTED));
-    let (lost, rest) = notes.next_back()?;
-    let (path, _) = rest.rsplit_once(HOW_TO_READ)?;
-    Some(format!("[{lost} are missing above; all of it: read_file {path}, or grep it]"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn missing_lines_are_told_at_the_end_with_the_file_that_has_them() {
-        let output = "1\n[7 of 9 lines omitted; full output: /s/p1.txt. Use grep or read_file on \
-                      it.]\n9\n";
-        let told = "[7 of 9 lines are missing above; all of it: read_file /s/p1.txt, or grep it]";
-        assert_eq!(missing_lines_note(output).as_deref(), Some(told));
-        assert_eq!(missing_lines_note("1\n2\n"), None);
-    }
 
     #[test]
     fn an_editor_is_refused_only_when_it_can_do_nothing_but_wait() {

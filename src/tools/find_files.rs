@@ -10,9 +10,7 @@ use super::{CallPlan, CallSite, PathArgument, Previewed, Tool, ToolAnswer, ToolC
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
-use turnwright_workspace::search::{
-    FileList, FindOptions, MAX_FOUND_FILES, ScopeContent, content_of, find,
-};
+use turnwright_workspace::search::{FileList, FindOptions, MAX_FOUND_FILES, find};
 
 /// Find files by name. A glob without a slash matches in any folder. 200 results from offset.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -76,6 +74,8 @@ impl Tool for FindFiles {
         let scope = search_common::scope((pass, target), Some(&self.glob), hidden, ctx).await?;
         let recent_first = matches!(self.sort, Some(SortBy::Recent));
         let wanted = FindOptions { recent_first, offset: self.offset.unwrap_or(0) };
+        let roots = ctx.env.files.shared_roots();
+        let place = target.clone();
         let searching =
             search_common::search(scope, (name, target), true, ctx, move |scope, stop| {
                 let names = find(scope, wanted, stop);
@@ -83,11 +83,12 @@ impl Tool for FindFiles {
                     && !names.is_incomplete
                     && names.hidden.files == 0
                     && names.similar.is_empty();
-                let content = tells_nothing.then(|| content_of(scope, stop)).flatten();
-                (names, content)
+                let others = tells_nothing
+                    .then(|| search_common::what_is_there(scope, stop, (&roots, &place)));
+                (names, others.unwrap_or_default())
             });
-        let (names, content) = searching.await?;
-        Ok(report(&self, target, names, content.as_ref(), ctx))
+        let (names, others) = searching.await?;
+        Ok(report(&self, target, names, &others, ctx))
     }
 }
 
@@ -96,12 +97,12 @@ fn view(args: &FindFiles, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     search_common::search_view(&format!("Find {glob}"), targets, roots)
 }
 
-/// The answer of a call. `content` is what there is if nothing was found.
+/// The answer of a call. `others` says what there is if nothing was found.
 fn report(
     args: &FindFiles,
     target: &ResolvedPath,
     names: FileList,
-    content: Option<&ScopeContent>,
+    others: &str,
     ctx: &ToolCtx,
 ) -> ToolOutcome {
     let roots = ctx.env.files.roots();
@@ -133,9 +134,7 @@ fn report(
     if !near.is_empty() {
         text.push_str(&format!("Similar names: {near}\n"));
     }
-    if let Some(content) = content {
-        text.push_str(&search_common::what_is_there(content, roots, target));
-    }
+    text.push_str(others);
     let content = ToolOutcome::card_content(&text);
     ToolOutcome { ok: true, text, view: Some(view), content, raw, images: Vec::new() }
 }

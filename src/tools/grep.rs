@@ -13,8 +13,7 @@ use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_workspace::files::Roots;
 use turnwright_workspace::search::{
-    FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, ScopeContent, SearchDeadline, SearchScope,
-    content_of, grep,
+    FileMatches, GrepQuery, GrepResult, MAX_GREP_FILES, SearchDeadline, SearchScope, grep,
 };
 
 /// The most files that are named because they could not be decoded.
@@ -103,64 +102,53 @@ impl Tool for Grep {
         let hidden = self.hidden.unwrap_or(false);
         let scope = search_common::scope((pass, target), self.glob.as_deref(), hidden, ctx).await?;
         let query = self.query();
+        let roots = ctx.env.files.shared_roots();
+        let place = target.clone();
         let searching =
             search_common::search(scope, (name, target), false, ctx, move |scope, stop| {
                 let found = grep(scope, &query, stop)?;
-                let is_empty = found.matches == 0 && !found.is_incomplete;
-                let without = (is_empty && found.hidden.files == 0 && scope.glob.is_some())
-                    .then(|| search_without_glob(scope, query, stop));
-                Ok::<_, String>((found, without))
+                let is_empty =
+                    found.matches == 0 && !found.is_incomplete && found.hidden.files == 0;
+                let others = (is_empty && scope.glob.is_some())
+                    .then(|| search_without_glob(scope, query, stop, (&roots, &place)));
+                Ok::<_, String>((found, others.unwrap_or_default()))
             });
         match searching.await? {
-            Ok((found, without)) => Ok(report(&self, target, &found, without.as_ref(), ctx)),
+            Ok((found, others)) => Ok(report(&self, target, &found, &others, ctx)),
             Err(reason) => Err(format!("The pattern cannot be searched for: {reason}.").into()),
         }
     }
 }
 
-/// The project as a search without the glob finds it, for when the files of the glob have no match.
-struct WithoutGlob {
-    /// `None` if there are too many files to count them.
-    content: Option<ScopeContent>,
-    /// The matches in all files.
-    found: GrepResult,
-}
-
+/// Searches all files, because those of the glob have no match. Describes the kinds of files and the first matches.
 fn search_without_glob(
     scope: &SearchScope,
     query: GrepQuery,
     stop: &SearchDeadline,
-) -> WithoutGlob {
+    (roots, target): (&Roots, &ResolvedPath),
+) -> String {
     let query = GrepQuery { context: 0, files_only: false, offset: 0, ..query };
     let all = SearchScope { glob: None, ..scope.clone() };
     // The pattern was compiled before.
-    let found = grep(&all, &query, stop).unwrap_or_default();
-    WithoutGlob { content: content_of(scope, stop), found }
+    let found = grep(&all, &query, &stop.for_second_search()).unwrap_or_default();
+    let mut text = search_common::what_is_there(scope, stop, (roots, target));
+    if found.matches == 0 {
+        return text;
+    }
+    let mut shown = String::new();
+    for file in &found.files {
+        show(&mut shown, file, &search_common::short_path(roots, target, file.path.clone()));
+    }
+    let first = shown.lines().take(MAX_OTHER_LINES).collect::<Vec<_>>().join("\n");
+    let total = search_common::total_count(all_matches(&found), found.is_incomplete);
+    text.push_str(&format!("Without the glob:\n{first}\n[{total}; leave out the glob for all]\n"));
+    text
 }
 
-impl WithoutGlob {
-    /// The kinds of files, and the first matches in them.
-    fn describe(&self, roots: &Roots, target: &ResolvedPath) -> String {
-        let content = self.content.as_ref();
-        let mut text = content
-            .map(|content| search_common::what_is_there(content, roots, target))
-            .unwrap_or_default();
-        if self.found.matches == 0 {
-            return text;
-        }
-        let mut shown = String::new();
-        for file in &self.found.files {
-            show(&mut shown, file, &search_common::short_path(roots, target, file.path.clone()));
-        }
-        let first: Vec<_> = shown.lines().take(MAX_OTHER_LINES).collect();
-        let all = count(self.found.matches, "match", "matches");
-        let files = count(self.found.files_with_matches, "file", "files");
-        text.push_str(&format!(
-            "Without the glob:\n{}\n[{all} in {files}; leave out the glob for all]\n",
-            first.join("\n")
-        ));
-        text
-    }
+/// The number of matches and of the files with them.
+fn all_matches(found: &GrepResult) -> String {
+    let files = count(found.files_with_matches, "file", "files");
+    format!("{} in {files}", count(found.matches, "match", "matches"))
 }
 
 fn view(args: &Grep, targets: &[ResolvedPath], roots: &Roots) -> CallView {
@@ -168,12 +156,12 @@ fn view(args: &Grep, targets: &[ResolvedPath], roots: &Roots) -> CallView {
     search_common::search_view(&format!("Search \"{pattern}\""), targets, roots)
 }
 
-/// The answer of a call. `without` is what there is if nothing was found.
+/// The answer of a call. `others` says what there is without the glob if nothing was found.
 fn report(
     args: &Grep,
     target: &ResolvedPath,
     found: &GrepResult,
-    without: Option<&WithoutGlob>,
+    others: &str,
     ctx: &ToolCtx,
 ) -> ToolOutcome {
     let roots = ctx.env.files.roots();
@@ -188,9 +176,7 @@ fn report(
         show(&mut text, file, &search_common::short_path(roots, target, file.path.clone()));
     }
     text.push_str(&total(args, found));
-    if let Some(without) = without {
-        text.push_str(&without.describe(roots, target));
-    }
+    text.push_str(others);
     text.push_str(&notes_after(found));
     text.push_str(&garbled_note(found, target, roots));
     text.push_str(&ctx.env.files.unsaved_note(Some(&target.path), "a search does"));
@@ -247,12 +233,11 @@ fn total(args: &Grep, found: &GrepResult) -> String {
     if found.matches == 0 {
         return no_match_note(args, found);
     }
-    let files_only = args.files_only.unwrap_or(false);
-    let files = count(found.files_with_matches, "file", "files");
-    let (all, total) = if files_only {
+    let (all, total) = if args.files_only.unwrap_or(false) {
+        let files = count(found.files_with_matches, "file", "files");
         (format!("{files} with matches"), found.files_with_matches)
     } else {
-        (format!("{} in {files}", count(found.matches, "match", "matches")), found.matches)
+        (all_matches(found), found.matches)
     };
     let all = search_common::total_count(all, found.is_incomplete);
     let first = args.offset.unwrap_or(0);

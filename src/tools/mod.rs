@@ -24,7 +24,6 @@ mod read_file;
 mod registry;
 mod search_common;
 mod skill;
-mod small_model;
 mod tool_env;
 mod web_fetch;
 mod write_file;
@@ -65,10 +64,9 @@ pub(crate) use kept_notes::{
 };
 pub(crate) use memory::note_folders;
 pub(crate) use registry::{
-    AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight,
+    AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight, is_small,
 };
 pub use registry::{OfferContext, ToolIndex, Toolbox};
-pub(crate) use small_model::is_small;
 pub(crate) use tool_env::{
     ProcessShared, SessionShared, SharedValue, ToolAnswer, ToolCtx, ToolEnv, ToolOutcome,
     UserFolders,
@@ -364,7 +362,7 @@ impl<T: Tool> AnyTool for BuiltIn<T> {
             let mut spec = arguments::spec::<T>();
             T::adapt_spec(&mut spec, offer);
             if offer.is_small {
-                small_model::simplify(&mut spec);
+                registry::simplify(&mut spec);
             }
             Arc::new(spec)
         })

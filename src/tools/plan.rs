@@ -1,17 +1,22 @@
 //! `plan`: the model's list of steps, shown to the user.
 
+use std::sync::atomic::Ordering;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::json;
 
 use super::{CallPlan, CallSite, Tool, ToolAnswer, ToolCtx, ToolOutcome};
-use turnwright_policy::permission::Pass;
+use turnwright_policy::permission::{Mode, Pass};
 use turnwright_store::Entry;
 use turnwright_types::effect::{CallView, ToolKind};
+use turnwright_types::hash::std_hash;
 use turnwright_types::text;
 use turnwright_types::update::{PlanEntry, PlanPriority, PlanStatus, Update};
 
 const MAX_ENTRIES: usize = 100;
+/// The answer for the model in plan mode, in which no step is to be done.
+const IN_PLAN_MODE: &str = "The plan is shown. When it is complete, call exit_plan.";
 
 /// Show the user a plan of three steps or more and keep it up to date. Send the whole list each time, one
 /// step in progress.
@@ -70,8 +75,12 @@ impl Tool for Plan {
     async fn run(self, (): (), _: &Pass, ctx: &ToolCtx) -> ToolAnswer {
         let entries = plan_entries(self.entries);
         let count = entries.len();
-        let is_new = ctx.env.note_plan(&entries);
-        let answer = answer_text(&entries, is_new);
+        let key = std_hash(&entries);
+        let is_new = ctx.env.last_calls.plan.swap(key, Ordering::Relaxed) != key;
+        let answer = match ctx.env.shared.mode.get() {
+            Mode::Plan => IN_PLAN_MODE.to_owned(),
+            _ => answer_text(&entries, is_new),
+        };
         ctx.env.log.add_entry(Entry::Plan { entries: entries.clone() });
         ctx.env.log.flush().written().await;
         ctx.env.client.update(Update::Plan(entries));

@@ -10,11 +10,12 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, list_dir, locations,
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common, list_dir,
+    locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
-use turnwright_types::effect::{CallContent, CallView, Effect, PathScope, ResolvedPath, ToolKind};
+use turnwright_types::effect::{CallContent, CallView, Effect, ResolvedPath, ToolKind};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text::{self, format_bytes};
@@ -297,16 +298,9 @@ impl ReadReport {
         self.error.get_or_insert_with(|| format!("Failed: {name} {error}"));
         self.text.push_str(&format!("[File: {name} | Error: {error}]\n"));
         if *error == FileError::NotFound {
-            let files = &ctx.env.files;
-            let mut near = Vec::new();
-            for path in files.similar_paths(target).await {
-                let similar = ResolvedPath { path, scope: PathScope::Workspace };
-                near.push(files.roots().display_path(&similar));
-            }
+            let near = edit_common::similar_names(target, ctx).await;
             if !near.is_empty() {
-                self.text.push_str(&format!("Similar names: {}\n", near.join(", ")));
-            } else if let Some(entries) = files.entries_near(target).await {
-                self.text.push_str(&format!("{entries}\n"));
+                self.text.push_str(&format!("{}\n", near.trim_start()));
             }
         }
     }

@@ -17,13 +17,14 @@ use tool_search::ToolSearch;
 pub(super) use tool_search::ToolSearchCall;
 
 use super::arguments::letters_and_digits;
-use super::{AnyTool, small_model};
+use super::AnyTool;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 use turnwright_types::redact;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_types::token_meter::specs_weight;
+use turnwright_types::work_settings::ToolChoice;
 
 /// Prefixes that models put in front of a name.
 const PREFIXES: &[&str] = &[
@@ -79,6 +80,21 @@ const ESSENTIAL_TOOLS: &[&str] = &[
     "read_file",
     "write_file",
 ];
+/// The tools that a small model is offered besides, as far as others are. It loses its way among many.
+const FURTHER_TOOLS: [&str; 4] = ["exec_output", "find_files", "move_path", "skill"];
+/// The arguments that a small model is not told of, because it fills in every one. They are accepted.
+const RARE_ARGUMENTS: &str = "background context description escalate files_only hidden mode multiline offset \
+                              show_line_numbers sort timeout workdir";
+/// The descriptions of tools without what is said of these arguments.
+const SHORT_DESCRIPTIONS: [(&str, &str); 3] = [
+    ("find_files", "Find files by name. A glob without a slash matches in any folder."),
+    ("grep", "Search file contents by regex (ripgrep)."),
+    ("write_file", "Create or replace a text file."),
+];
+/// The largest window, in tokens, in which a model is taken for a small one.
+const SMALL_MODEL_WINDOW: u64 = 16_384;
+/// The most parameters, in billions, of a small model.
+const SMALL_MODEL_BILLIONS: f64 = 9.0;
 /// Built-in tools that a helper never has: they start helpers or talk to the user for the session.
 const NOT_FOR_HELPERS: &[&str] = &["agent", "ask_user", "exit_plan", "plan"];
 
@@ -156,13 +172,15 @@ impl Toolbox {
     fn is_advertised(&self, name: &str, offer: &OfferContext, window: Option<u64>) -> bool {
         match self.remote.allowed() {
             Some(_) => self.is_allowed(name),
-            None => fits_window(name, window) && (!offer.is_small || small_model::is_offered(name)),
+            None if offer.is_small && FURTHER_TOOLS.contains(&name) => fits_window(name, window),
+            None if offer.is_small => ESSENTIAL_TOOLS.contains(&name),
+            None => fits_window(name, window),
         }
     }
 
     /// The specs of the built-in tools to advertise, sorted by name. In a small window and to a small model not all
-    /// are, unless the session is restricted to some anyway. Always the same bytes for the same context, because providers cache
-    /// them.
+    /// are, unless the session is restricted to some anyway. Always the same bytes for the same context, because
+    /// providers cache them.
     fn built_in_specs(&self, offer: &OfferContext, window: Option<u64>) -> Vec<Arc<ToolSpec>> {
         let tools = self.built_in.tools().iter();
         let advertised = tools.filter(|tool| self.is_advertised(tool.name(), offer, window));
@@ -320,6 +338,49 @@ fn fits_window(name: &str, window: Option<u64>) -> bool {
     window.is_none_or(|tokens| tokens >= SMALL_WINDOW) || ESSENTIAL_TOOLS.contains(&name)
 }
 
+/// Returns true if the model is offered few tools with few arguments.
+pub(crate) fn is_small(choice: ToolChoice, model: &str, window: Option<u64>) -> bool {
+    match choice {
+        ToolChoice::All => false,
+        ToolChoice::Few => true,
+        ToolChoice::Auto => {
+            window.is_some_and(|tokens| tokens <= SMALL_MODEL_WINDOW)
+                || billions(model).is_some_and(|size| size <= SMALL_MODEL_BILLIONS)
+        }
+    }
+}
+
+/// The number of parameters in billions that the name of a model says, such as `30b`; the largest one if it says
+/// several, because a mixture of experts also names the active ones.
+fn billions(model: &str) -> Option<f64> {
+    let words = model.split(|char: char| !char.is_ascii_alphanumeric() && char != '.');
+    words.filter_map(size_of_word).max_by(f64::total_cmp)
+}
+
+/// The number that ends a word before a `b`; in `8x7b` the product.
+fn size_of_word(word: &str) -> Option<f64> {
+    let number = word.strip_suffix(['b', 'B'])?;
+    let before = number.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
+    let size: f64 = number[before.len()..].parse().ok()?;
+    if let Some(Ok(experts)) = before.strip_suffix(['x', 'X']).map(str::parse::<f64>) {
+        return Some(size * experts);
+    }
+    // A word such as `4f2b` is part of an identifier.
+    before.chars().all(|char| char.is_ascii_alphabetic()).then_some(size)
+}
+
+/// Leaves out of the spec of a built-in tool what a small model needs rarely.
+pub(super) fn simplify(spec: &mut ToolSpec) {
+    let properties = spec.parameters.get_mut("properties").and_then(Value::as_object_mut);
+    if let Some(properties) = properties {
+        properties.retain(|name, _| !RARE_ARGUMENTS.split(' ').any(|rare| rare == name));
+    }
+    let mut known = SHORT_DESCRIPTIONS.iter();
+    if let Some((_, shorter)) = known.find(|(name, _)| **name == *spec.name) {
+        spec.description = (*shorter).to_owned();
+    }
+}
+
 /// Removes our API keys from what a server says about its tool.
 fn without_keys(spec: Arc<ToolSpec>) -> Arc<ToolSpec> {
     let clean = ToolSpec {
@@ -459,7 +520,47 @@ impl ToolIndex {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_small_model_is_known_by_its_name_or_its_window_unless_the_settings_say() {
+        for (model, window, expected) in [
+            ("qwen2.5-coder-1.5b", None, true),
+            ("qwen2.5-coder:7b-instruct-q4_K_M", Some(32_768), true),
+            ("Llama-3.1-8B-Instruct", Some(131_072), true),
+            ("unsloth/gemma-3n-E4B-it", None, true),
+            ("qwen3-30b-a3b", Some(32_768), false),
+            ("qwen3-coder-30b", Some(8_192), true),
+            ("mixtral-8x7b", None, false),
+            ("gpt-5-mini", Some(400_000), false),
+            ("gpt-5-mini", Some(16_384), true),
+            ("bitnet-1.58bit", None, false),
+            ("endpoint-4f2b-91e7", None, false),
+            ("scripted", None, false),
+            ("b", None, false),
+            ("é7b", None, true),
+        ] {
+            assert_eq!(is_small(ToolChoice::Auto, model, window), expected, "{model} {window:?}");
+            assert!(!is_small(ToolChoice::All, model, window));
+            assert!(is_small(ToolChoice::Few, model, window));
+        }
+    }
+
+    #[test]
+    fn what_is_rarely_needed_is_left_out_of_a_schema() {
+        let string = json!({ "type": "string" });
+        let mut spec = ToolSpec {
+            name: "write_file".into(),
+            description: "Create, replace or append to a text file.".to_owned(),
+            parameters: json!({ "type": "object", "required": ["path"],
+                "properties": { "path": string, "mode": string } }),
+        };
+        simplify(&mut spec);
+        assert_eq!(spec.description, "Create or replace a text file.");
+        assert_eq!(spec.parameters["properties"], json!({ "path": string }));
+    }
 
     #[test]
     fn names_of_other_agents_mean_the_same_tools() {

@@ -1,12 +1,14 @@
 //! The common parts of `find_files`, `grep` and `list_dir`: the places where they may search, the check
 //! for searches that are too broad, and the notes in their results.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::ToolCtx;
+use super::{ToolCtx, edit_common};
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;
 use turnwright_types::effect::{CallView, Location, ResolvedPath, ToolKind, escape_hidden_line};
@@ -14,13 +16,14 @@ use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::files::{FileError, Roots};
 use turnwright_workspace::search::{
-    ExcludedPaths, Glob, HiddenMatches, MAX_NAMED_FILES, ScopeContent, SearchDeadline, SearchScope,
-    TIME_LIMIT,
+    ExcludedPaths, Glob, HiddenMatches, SearchDeadline, SearchScope, TIME_LIMIT, all_files,
 };
 
 const MAX_TITLE_CHARS: usize = 60;
 pub(super) const MAX_LOCATIONS: usize = 10;
-/// The most kinds of files that are counted where a search has found nothing.
+/// The most files that are named where a search has found nothing.
+const MAX_NAMED_FILES: usize = 30;
+/// The most kinds of files that are counted there.
 const MAX_ENDINGS: usize = 6;
 
 /// Refuses to search a whole disk or a whole home folder, unless that is the session's folder.
@@ -137,44 +140,39 @@ pub(super) async fn obstacle_message(
     ctx: &ToolCtx,
 ) -> String {
     let mut text = format!("{name} {why}.");
-    let near = ctx.env.files.similar_paths(target).await;
-    if why == "does not exist" && !near.is_empty() {
-        let roots = ctx.env.files.roots();
-        let names: Vec<_> = near.into_iter().map(|path| short_path(roots, target, path)).collect();
-        text.push_str(&format!(" Similar names: {}", names.join(", ")));
-    } else if why == "does not exist"
-        && let Some(entries) = ctx.env.files.entries_near(target).await
-    {
-        text.push_str(&format!(" {entries}"));
+    if why == "does not exist" {
+        text.push_str(&edit_common::similar_names(target, ctx).await);
     }
     text
 }
 
-/// Describes a place where a search has found nothing: the kinds of files, and their names if they are few.
+/// Describes a place where a search has found nothing: the kinds of files, and their names if they are few. Empty if
+/// there are none. Blocks.
 pub(super) fn what_is_there(
-    content: &ScopeContent,
-    roots: &Roots,
-    target: &ResolvedPath,
+    scope: &SearchScope,
+    stop: &SearchDeadline,
+    (roots, target): (&Roots, &ResolvedPath),
 ) -> String {
-    let named = content.endings.iter().take(MAX_ENDINGS);
-    let mut kinds: Vec<_> = named
-        .map(|(ending, count)| match ending.as_str() {
-            "" => format!("{count} without an ending"),
-            ending => format!("{count} {}", escape_hidden_line(ending)),
-        })
-        .collect();
-    if content.endings.len() > MAX_ENDINGS {
-        kinds.push("others".to_owned());
+    let files = all_files(scope, stop);
+    if files.is_empty() {
+        return String::new();
     }
-    let mut text = match content.files {
-        0 => return String::new(),
-        1 => "There is 1 file here".to_owned(),
-        files => format!("There are {files} files here"),
-    };
-    text.push_str(&format!(": {}.\n", kinds.join(", ")));
-    if content.files <= MAX_NAMED_FILES {
-        for path in &content.first {
-            text.push_str(&short_path(roots, target, path.clone()));
+    let mut counts = BTreeMap::<_, usize>::new();
+    for path in &files {
+        *counts.entry(path.extension().unwrap_or_default()).or_default() += 1;
+    }
+    let mut kinds: Vec<_> = counts.into_iter().collect();
+    kinds.sort_by_key(|(_, count)| Reverse(*count));
+    let more = if kinds.len() > MAX_ENDINGS { ", others" } else { "" };
+    let named = kinds.into_iter().take(MAX_ENDINGS).map(|(ending, count)| match ending.to_str() {
+        Some("") => format!("{count} without an ending"),
+        _ => format!("{count} {}", escape_hidden_line(&ending.to_string_lossy())),
+    });
+    let told = named.collect::<Vec<_>>().join(", ");
+    let mut text = format!("Files here: {} ({told}{more}).\n", files.len());
+    if files.len() <= MAX_NAMED_FILES {
+        for path in files {
+            text.push_str(&short_path(roots, target, path));
             text.push('\n');
         }
     }

@@ -25,7 +25,7 @@ use turnwright_types::ids::{CallId, SessionId};
 use turnwright_types::message::Media;
 use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
-use turnwright_types::update::{PlanEntry, Update};
+use turnwright_types::update::Update;
 use turnwright_workspace::checkpoint::ChangeTracker;
 use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
@@ -85,13 +85,9 @@ pub struct ToolEnv {
     pub log: SessionLog,
     /// The resources of MCP servers that the model has read, each with a description, and whether it has changed since.
     resources: watch::Sender<Vec<(String, watch::Receiver<bool>)>>,
-    /// The plan that the model has made last.
-    plan: watch::Sender<Vec<PlanEntry>>,
-    /// A hash of the last call that has written a whole file or appended to one.
-    last_write: AtomicU64,
+    pub(super) last_calls: LastCalls,
     /// Questions to ask in the conversation, which end the turn.
     open_questions: Mutex<Vec<String>>,
-    has_reported_audit_loss: AtomicBool,
     /// Made for the first command.
     site: OnceLock<CommandSite>,
 }
@@ -124,10 +120,8 @@ impl ToolEnv {
             helpers: HelperSet::default(),
             log: SessionLog::default(),
             resources: watch::Sender::default(),
-            plan: watch::Sender::default(),
-            last_write: AtomicU64::default(),
+            last_calls: LastCalls::default(),
             open_questions: Mutex::default(),
-            has_reported_audit_loss: AtomicBool::new(false),
             site: OnceLock::new(),
         }
     }
@@ -148,27 +142,6 @@ impl ToolEnv {
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }
-    }
-
-    /// Notes the plan that the model has made. Returns true if it differs from the last one.
-    pub(super) fn note_plan(&self, entries: &[PlanEntry]) -> bool {
-        self.plan.send_if_modified(|last| {
-            let is_new = last.as_slice() != entries;
-            if is_new {
-                *last = entries.to_vec();
-            }
-            is_new
-        })
-    }
-
-    /// Notes the hash of a call that has written.
-    pub(super) fn note_write(&self, call: u64) {
-        self.last_write.store(call, Ordering::Relaxed);
-    }
-
-    /// Returns true if the last call that has written has this hash.
-    pub(super) fn is_last_write(&self, call: u64) -> bool {
-        self.last_write.load(Ordering::Relaxed) == call
     }
 
     /// Asks this in the conversation once the running calls have ended, and ends the turn with it.
@@ -225,7 +198,7 @@ impl ToolEnv {
     /// Tells the user once if entries of the audit log could not be written.
     pub fn report_audit_loss(&self) {
         let Some(loss) = self.shared.process.audit.loss() else { return };
-        if !self.has_reported_audit_loss.swap(true, Ordering::Relaxed) {
+        if !self.shared.has_reported_audit_loss.swap(true, Ordering::Relaxed) {
             let text = format!("The log of permission decisions is incomplete: {loss}.");
             self.client.update(Update::Notice(text));
         }
@@ -252,6 +225,14 @@ impl ToolEnv {
     pub(crate) fn output_folder(&self) -> PathBuf {
         Jobs::output_folder(&self.shared.process.folders.state, &self.session)
     }
+}
+
+/// Hashes of the last calls of which a repetition is answered in another way.
+#[derive(Debug, Default)]
+pub(super) struct LastCalls {
+    pub(super) plan: AtomicU64,
+    /// The last call that has written a whole file or appended to one.
+    pub(super) write: AtomicU64,
 }
 
 /// The user's own folders, as opposed to a project's.
@@ -359,6 +340,8 @@ pub struct SessionShared {
     pub(crate) surroundings: OnceLock<GatheredSurroundings>,
     /// Set when the state of the project before the first change is kept, or cannot be.
     pub(crate) start: OnceCell<()>,
+    /// The user was told that entries of the audit log could not be written.
+    pub(crate) has_reported_audit_loss: AtomicBool,
 }
 
 /// Lines about the project and the machine; `None` if they could not be gathered in time.

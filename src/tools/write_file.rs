@@ -1,6 +1,7 @@
 //! `write_file`: creates, replaces or appends to a text file.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -111,7 +112,8 @@ impl Tool for WriteFile {
         let path = ctx.env.files.roots().client_path(target);
         let content = self.content.clone();
         let mode = self.mode;
-        let is_repeated = ctx.env.is_last_write(self.fingerprint());
+        let last = ctx.env.last_calls.write.load(Ordering::Relaxed);
+        let is_repeated = last == self.fingerprint();
         // Diffing long texts takes a while.
         let work = spawn_blocking(move || plan_write(path, before, content, mode, is_repeated));
         let (planned, diff) = work.await.map_err(|error| error.to_string())??;
@@ -131,13 +133,13 @@ impl Tool for WriteFile {
         };
         edit_common::check_target(&self.path, target, ctx).await?;
         if planned.is_done {
-            return Ok(unchanged(&self.path, &planned.after));
+            return Ok(unchanged(&self.path, &self.content, &planned.after));
         }
         let before = planned.before.as_ref();
         let written = ctx.env.files.write(target, before, &planned.after, &ctx.cancel).await;
         let WriteOutcome { text: now, is_confirmed } =
             written.map_err(|error| edit_common::write_failure(&self.path, &error))?;
-        ctx.env.note_write(self.fingerprint());
+        ctx.env.last_calls.write.store(self.fingerprint(), Ordering::Relaxed);
         let done = match (&planned.before, self.mode) {
             (None, _) => "Created",
             (Some(_), WriteMode::Append) => "Appended to",
@@ -183,35 +185,29 @@ fn plan_write(
     if let Some(line) = omission::find_placeholder(&content, old.unwrap_or_default()) {
         return Err(omission_error(&content, line).into());
     }
-    let is_done =
-        is_repeated && before.as_ref().is_some_and(|before| has_already(before, &content, mode));
     let after = match (&before, mode) {
-        (Some(before), _) if is_done => before.text.clone(),
         (Some(before), WriteMode::Append) => {
-            format!("{}{}", before.text, before.with_file_line_endings(&content))
+            let added = before.with_file_line_endings(&content);
+            let is_there = is_repeated && before.text.ends_with(&added);
+            format!("{}{}", before.text, if is_there { "" } else { added.as_str() })
         }
         (Some(before), WriteMode::Overwrite) => before.with_file_line_endings(&content),
         (None, _) => content,
     };
+    let is_done = is_repeated && old == Some(after.as_str());
     let diff = edit_common::whole_file_diff(path, old, &after);
     Ok((PlannedWrite { before, after, is_done, ..PlannedWrite::default() }, vec![diff]))
 }
 
-/// Returns true if a write would bring nothing that is not there.
-fn has_already(file: &FileText, content: &str, mode: WriteMode) -> bool {
-    let content = file.with_file_line_endings(content);
-    match mode {
-        WriteMode::Append => file.text.ends_with(&content),
-        WriteMode::Overwrite => file.text == content,
-    }
-}
-
-/// The answer to a call that was made before: the file has its text.
-fn unchanged(path: &str, now: &str) -> ToolOutcome {
+/// The answer to a call that was made before: the file has its text. Of the file no more is shown than was sent: it may
+/// hold secrets.
+fn unchanged(path: &str, content: &str, now: &str) -> ToolOutcome {
     let lines = now.lines().count();
-    let last = text::first_chars(now.lines().last().unwrap_or_default(), MAX_LAST_CHARS);
+    let last = text::first_chars(content.lines().last().unwrap_or_default(), MAX_LAST_CHARS);
+    let end = escape_hidden_line(last);
     let told = format!(
-        "[{path} has this already; nothing changed. It has now {lines} lines, the last is: {last}]"
+        "[{path} has this already; nothing was written. It has {lines} lines and ends with: {end}. \
+         Do the next step.]"
     );
     ToolOutcome::done_as_shown(told, json!({ "lines": lines }))
 }

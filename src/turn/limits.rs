@@ -214,13 +214,11 @@ impl SpendingMeter {
     /// Words for the model about a limit of time or money of which a great part is used up now. Each is told once.
     pub(super) fn take_hint(&mut self, now: Amounts) -> Option<String> {
         for (share, part, advice) in HINTS {
-            let near = self.used_beyond(share, now);
-            let counted = near.filter(|limit| limit.resource != Resource::Requests);
-            let new = counted.filter(|limit| {
-                !self.hinted.iter().any(|(told, at)| told == limit && *at >= share)
+            let new = self.used_beyond(share, now).find(|limit| {
+                let was_told = self.hinted.iter().any(|(told, at)| told == limit && *at >= share);
+                limit.resource != Resource::Requests && !was_told
             });
-            let first = new.take(1).collect::<Vec<_>>();
-            if let [limit] = first[..] {
+            if let Some(limit) = new {
                 self.hinted.push((limit, share));
                 let what = limit.description();
                 return Some(format!("[{part} of the {what} are used up: {advice}.]"));

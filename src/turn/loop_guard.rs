@@ -73,8 +73,7 @@ impl Turn {
                 Some(LoopFinding::Remind(repetition)) => {
                     self.checks.ledger.counts.loops += 1;
                     let note = self.reminder(repetition, call).await;
-                    result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
-                    self.conversation.log().replace_result(&result.call, result.text.clone());
+                    self.append_note(result, &note);
                 }
                 Some(LoopFinding::Ask(repetition)) => {
                     self.checks.ledger.counts.loops += 1;
@@ -84,6 +83,12 @@ impl Turn {
             }
         }
         question
+    }
+
+    /// Adds a line for the model to a stored result.
+    pub(super) fn append_note(&self, result: &mut ToolMessage, note: &str) {
+        result.text = format!("{}\n{note}", result.text.trim_end_matches('\n'));
+        self.conversation.log().replace_result(&result.call, result.text.clone());
     }
 
     /// The file that a call was to edit.

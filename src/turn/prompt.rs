@@ -25,20 +25,26 @@ pub(super) const DATE_PREFIX: &str = "Date: ";
 const FOLDER_PREFIX: &str = "Working folder: ";
 /// Our name at the beginning of the system prompt.
 const OUR_NAME: &str = "turnwright";
-/// The rule of the system prompt that needs a person.
-const ASKING_RULE: &str = "- If you are not sure what is wanted, ask.\n";
-/// The rules in its place if nobody watches.
-const RULES_ALONE: &str = "\
+/// The parts of the system prompt that need a person, each with the one in its place if nobody watches.
+const ALONE: [(&str, &str); 2] = [
+    ("; ask or choose another way.", "; choose another way."),
+    (
+        "- If you are not sure what is wanted, ask.\n",
+        "\
 - Nobody can answer: do not ask. Choose the most reasonable reading, and say at the end what you assumed.
 - Start nothing that waits for a person; give flags such as -y or --no-input.
-";
+",
+    ),
+];
 
 /// The system prompt for an agent with another name and further instructions, if the user has set any. `is_alone` is
 /// true if nobody can answer a question.
 pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>, is_alone: bool) -> Arc<str> {
     let mut prompt = SYSTEM_PROMPT.replacen(OUR_NAME, name.unwrap_or(OUR_NAME), 1);
     if is_alone {
-        prompt = prompt.replacen(ASKING_RULE, RULES_ALONE, 1);
+        for (usual, alone) in ALONE {
+            prompt = prompt.replacen(usual, alone, 1);
+        }
     }
     if let Some(further) = further.map(str::trim).filter(|text| !text.is_empty()) {
         prompt.push_str(&format!("\n{further}\n"));
@@ -48,7 +54,7 @@ pub(crate) fn system_prompt(name: Option<&str>, further: Option<&str>, is_alone:
 
 /// The folders of a session, for the model.
 pub(crate) fn folder_lines(roots: &Roots) -> String {
-    let cwd = roots.cwd().display();
+    let cwd = escape_hidden_line(&roots.cwd().to_string_lossy());
     let mut text = format!("{FOLDER_PREFIX}{cwd} (write paths relative to it)\n");
     for folder in roots.additional_folders() {
         let folder = escape_hidden_line(&folder.to_string_lossy());
@@ -107,7 +113,7 @@ mod tests {
     #[test]
     fn alone_the_model_is_told_that_nobody_answers_instead_of_to_ask() {
         let prompt = system_prompt(None, Some("Be brief."), true);
-        assert!(!prompt.contains("If you are not sure"), "{prompt}");
+        assert!(!prompt.contains("If you are not sure") && !prompt.contains("; ask"), "{prompt}");
         assert!(prompt.contains("\n- Nobody can answer: do not ask."), "{prompt}");
         assert!(prompt.ends_with("--no-input.\n\nBe brief.\n"), "{prompt}");
     }

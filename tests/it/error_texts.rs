@@ -105,7 +105,7 @@ fn each_error_says_what_is_wrong_and_what_to_do() {
             "truncated",
             "exec",
             json!({ "command": many_lines() }),
-            &["lines omitted; full output: ", "Use grep or read_file on it.]"],
+            &["lines omitted; full output: ", "lines omitted above; full output: "],
         ),
         ("a pattern that is none", "grep", json!({ "pattern": "a(" }), &["fn a() {"]),
         (

@@ -59,6 +59,25 @@ fn argument_names_of_other_agents_are_accepted() {
 }
 
 #[test]
+fn an_edit_that_fails_shows_nothing_of_a_file_that_is_asked_about() {
+    let rules = "[permissions]\nask = ['read(/notes)']\n";
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", rules)
+        .file("notes/n.txt", "one\ntwo\n")
+        .start();
+    let result = again(&mut agent, "edit_file", &edit("notes/n.txt", "three", "x"));
+    assert!(result.contains("use read_file") && !result.contains("two"), "{result}");
+}
+
+#[test]
+fn an_edit_that_fails_hides_what_reading_the_file_hides() {
+    let url = "url = https://me:glpat-Ab3dEf6hIj@host/x.git\n";
+    let mut agent = TestAgent::builder().file("a.txt", url).start();
+    let result = again(&mut agent, "edit_file", &edit("a.txt", "something else", "x"));
+    assert!(result.contains("The file is now") && !result.contains("Ab3dEf6hIj"), "{result}");
+}
+
+#[test]
 fn an_invalid_edit_writes_nothing_and_requests_no_permission() {
     let mut agent =
         TestAgent::builder().file("a.txt", "one\ntwo\none\n").permission("allow_once").start();

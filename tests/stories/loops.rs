@@ -224,7 +224,7 @@ fn the_second_failure_of_a_kind_has_a_hint_unless_the_settings_say_no() {
         let results = cards::results(&agent, 3);
         let told: Vec<_> = results
             .iter()
-            .map(|result| result.matches("[This failed for the same reason before.").count())
+            .map(|result| result.matches("[This failed in the same way before.").count())
             .collect();
         assert_eq!(told, [0, hints, 0], "{results:?}");
     }

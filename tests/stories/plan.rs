@@ -61,6 +61,18 @@ fn a_plan_may_leave_out_status_and_priority_or_come_as_text() {
 }
 
 #[test]
+fn in_plan_mode_the_answer_to_a_plan_names_no_step_to_do() {
+    let plan = calls("plan", &json!({ "entries": [step("change", "pending")] }));
+    let mut agent = TestAgent::builder()
+        .own_file("config/config.toml", "mode = 'plan'\n")
+        .model(json!([plan, says("Done.")]))
+        .start();
+    assert_eq!(agent.turn("go"), "end_turn");
+    let results = cards::results(&agent, 1);
+    assert_eq!(results, ["The plan is shown. When it is complete, call exit_plan."]);
+}
+
+#[test]
 fn an_invalid_plan_is_not_shown_and_the_model_is_told() {
     let entries = json!({ "entries": [{ "content": "look", "status": "dreaming" }] });
     let mut agent =

@@ -85,6 +85,9 @@ fn no_tool_reveals_denied_files_in_an_allowed_folder() {
         ("list_dir", json!({ "depth": 3, "hidden": true })),
         ("read_file", json!({ "path": "." })),
         ("read_file", json!({ "path": "docs" })),
+        ("read_file", json!({ "path": "docs/none" })),
+        ("read_file", json!({ "path": "docs/a.prix" })),
+        ("list_dir", json!({ "path": "docs/none" })),
     ] {
         let (questions, result) = attempt(&mut agent, tool, &arguments);
         assert_eq!(questions, 0, "{tool} {arguments}: {result}");

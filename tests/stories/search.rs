@@ -9,7 +9,7 @@ use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// The files of the project, as the model is told of them.
 const WHAT_IS_THERE: &str =
-    "There are 3 files here: 2 rs, 1 md.\nREADME.md\nsrc/main.rs\nsrc/run.rs\n";
+    "Files here: 3 (2 rs, 1 md).\nREADME.md\nsrc/main.rs\nsrc/run.rs\n";
 
 fn project() -> TestAgentBuilder {
     TestAgent::builder()
@@ -292,7 +292,7 @@ fn list_dir_leaves_out_ignored_entries_and_counts_them() {
     let card = cards::card(&agent, 0);
     assert_eq!((&card["title"], &card["kind"]), (&json!("List ."), &json!("read")));
     let missing = cards::run_each(&mut agent, "list_dir", &[json!({ "path": "scr" })]).remove(0);
-    assert_eq!(missing, "scr does not exist. Similar names: src");
+    assert_eq!(missing, "scr does not exist. Similar names: src.");
 }
 
 // Windows has no FIFOs.

@@ -260,14 +260,14 @@ impl ToolCallStatus {
 }
 
 /// One step of the model's plan.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub struct PlanEntry {
     pub content: String,
     pub priority: PlanPriority,
     pub status: PlanStatus,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanPriority {
     High,
@@ -275,7 +275,7 @@ pub enum PlanPriority {
     Low,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanStatus {
     Pending,

@@ -5,6 +5,7 @@
 use std::io;
 use std::mem::take;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::OnceCell;
@@ -321,6 +322,7 @@ impl SessionHost {
             checkpoint: Arc::default(),
             surroundings: OnceLock::new(),
             start: OnceCell::new(),
+            has_reported_audit_loss: AtomicBool::new(false),
         };
         let mut env = ToolEnv::new(Arc::new(shared), id, files, client, terminals);
         env.helpers = HelperSet::new(policy.helper_types);

@@ -75,11 +75,12 @@ impl HeadTailBuffer {
     }
 
     /// The text, with a note where something is missing.
-    fn into_text(mut self, full: &str) -> String {
+    fn into_excerpt(mut self, full: &str) -> OutputExcerpt {
         self.trim();
         let tail = self.tail_text();
         if !self.is_truncated() {
-            return format!("{}{tail}", self.head);
+            let text = format!("{}{tail}", self.head);
+            return OutputExcerpt { text, ..OutputExcerpt::default() };
         }
         let ((total, lost), what) = match self.lines {
             (_, 0) => (self.bytes, "bytes"),
@@ -88,7 +89,8 @@ impl HeadTailBuffer {
         let end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
         let lost = with_thousands(lost);
         let total = with_thousands(total);
-        format!("{}{end}[{lost} of {total} {what} omitted{full}]\n{tail}", self.head)
+        let omission = format!("[{lost} of {total} {what} omitted{full}]");
+        OutputExcerpt { text: format!("{}{end}{omission}\n{tail}", self.head), omission }
     }
 }
 
@@ -114,8 +116,8 @@ fn with_thousands(number: u64) -> String {
 pub struct OutputExcerpt {
     /// The text, cut at line ends, with a note where lines are missing.
     pub text: String,
-    /// True if something is missing.
-    pub truncated: bool,
+    /// The note; empty if nothing is missing.
+    pub omission: String,
 }
 
 /// The captured output of a command.
@@ -197,12 +199,11 @@ impl CommandOutput {
             untaken.push(&line);
             self.taken_line = line.into_owned();
         }
-        let truncated = untaken.is_truncated();
-        if truncated {
-            self.file_output.is_needed = true;
+        if !untaken.is_truncated() {
+            return untaken.into_excerpt("");
         }
-        let full = if truncated { self.file_output.omission_note() } else { String::new() };
-        OutputExcerpt { text: untaken.into_text(&full), truncated }
+        self.file_output.is_needed = true;
+        untaken.into_excerpt(&self.file_output.omission_note())
     }
 
     /// True if there is output that was not taken.
@@ -246,7 +247,7 @@ pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
         pieces(line).for_each(|piece| buffer.push(piece));
     }
     if !buffer.is_truncated() {
-        return OutputExcerpt { text: text.to_owned(), truncated: false };
+        return OutputExcerpt { text: text.to_owned(), ..OutputExcerpt::default() };
     }
     let mut file_output = OutputFile::new(file.to_path_buf());
     for piece in text.as_bytes().chunks(MAX_TAIL) {
@@ -259,7 +260,7 @@ pub fn excerpt(text: &str, file: &Path) -> OutputExcerpt {
     if let Some(work) = file_output.next_write(true) {
         file_output.finish_write(work());
     }
-    OutputExcerpt { text: buffer.into_text(&file_output.omission_note()), truncated: true }
+    buffer.into_excerpt(&file_output.omission_note())
 }
 
 /// Splits a long line, so that its beginning and its end can be kept.
@@ -428,7 +429,7 @@ mod tests {
         output.push(b"two");
         assert_eq!(
             output.take_excerpt(),
-            OutputExcerpt { text: "one\ntwo".to_owned(), truncated: false }
+            OutputExcerpt { text: "one\ntwo".to_owned(), ..OutputExcerpt::default() }
         );
         assert!(!output.has_new_output());
         output.push(b"\nthree\n");
@@ -449,7 +450,7 @@ mod tests {
         }
         output.finish();
         let part = output.take_excerpt();
-        assert!(part.truncated);
+        assert!(part.text.contains(&part.omission) && !part.omission.is_empty());
         assert!(part.text.starts_with("line 1\n") && part.text.ends_with("\nline 100000\n"));
         assert!(part.text.len() < 32 * 1024, "{}", part.text.len());
         let kept = part.text.lines().filter(|line| line.starts_with("line ")).count();
@@ -467,15 +468,15 @@ mod tests {
         for (number, text) in [many_lines, "é".repeat(2_000_000)].iter().enumerate() {
             let file = base.path().join(format!("{number}.txt"));
             let part = excerpt(text, &file);
-            assert!(part.truncated && part.text.len() < 32 * 1024, "{}", part.text.len());
-            assert!(
-                part.text.contains(" omitted; full output: ") && !part.text.contains('\u{fffd}')
-            );
+            assert!(part.text.len() < 32 * 1024, "{}", part.text.len());
+            assert!(part.omission.contains(" omitted; full output: "), "{}", part.omission);
+            assert!(part.text.contains(&part.omission) && !part.text.contains('\u{fffd}'));
             assert_eq!(fs::read_to_string(file).unwrap(), *text);
         }
         let file = base.path().join("none.txt");
         let short = "a\n".repeat(100);
-        assert_eq!(excerpt(&short, &file), OutputExcerpt { text: short.clone(), truncated: false });
+        let whole = OutputExcerpt { text: short.clone(), ..OutputExcerpt::default() };
+        assert_eq!(excerpt(&short, &file), whole);
         assert!(!file.exists());
     }
 

@@ -34,7 +34,7 @@ pub use stream::{Excerpt, ExcerptLine, LineWindow};
 pub(crate) use text::{Charset, LineDecoder, PROBE_BYTES};
 pub use text::{FileText, LineEndings, TextEncoding, TextSource, decode_head};
 use turnwright_types::client::EditorBuffers;
-use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line};
+use turnwright_types::effect::{PathScope, ResolvedPath};
 use turnwright_types::message::Media;
 
 /// Texts of more bytes are read from and written to the disk even if the editor offers its buffers.
@@ -45,9 +45,6 @@ pub(crate) const READ_LIMIT: u64 = 32 * 1024 * 1024;
 
 /// Of files of more bytes, only the requested lines are read.
 pub(crate) const WHOLE_READ_LIMIT: u64 = 8 * 1024 * 1024;
-
-/// The most entries of a folder that are named where a path leads nowhere.
-const MAX_NAMED_ENTRIES: usize = 30;
 
 /// Texts of more bytes are hashed and compared on a blocking thread.
 const INLINE_HASH_LIMIT: usize = 64 * 1024;
@@ -239,41 +236,21 @@ impl Files {
         self.seen.forget(&target.path);
     }
 
-    /// Suggests paths for one that does not exist: similar names in the same folder, and files of
-    /// the same name elsewhere in the project.
-    pub async fn similar_paths(&self, target: &ResolvedPath) -> Vec<PathBuf> {
+    /// A sentence about a path of the project that does not exist: the paths with similar names, or else what is in the
+    /// nearest folder above it. Paths that are closed are left out. `None` if there is nothing.
+    pub async fn names_near(
+        &self,
+        target: &ResolvedPath,
+        is_closed: impl Fn(&Path) -> bool + Send + 'static,
+    ) -> Option<String> {
         if target.scope != PathScope::Workspace {
-            return Vec::new();
-        }
-        let roots = Arc::clone(&self.roots);
-        let near = disk::run_at(&target.path, move |path| {
-            let root = roots.resolve("").path;
-            let mut near = spelling::similar_paths(path, &root);
-            near.retain(|path| roots.resolve(path).scope == PathScope::Workspace);
-            Ok(near)
-        });
-        near.await.unwrap_or_default()
-    }
-
-    /// A sentence with what is in the nearest folder above a path of the project that does not exist.
-    pub async fn entries_near(&self, target: &ResolvedPath) -> Option<String> {
-        let scope = target.scope;
-        if scope != PathScope::Workspace {
             return None;
         }
         let roots = Arc::clone(&self.roots);
         let looking = disk::run_at(&target.path, move |path| {
-            let found = spelling::entries_near(path);
-            let own = found.filter(|(folder, _)| roots.resolve(folder).scope == scope);
-            Ok(own.map(|(path, names)| (roots.display_path(&ResolvedPath { path, scope }), names)))
+            Ok(spelling::names_near(path, &roots, &is_closed))
         });
-        let (folder, names) = looking.await.ok().flatten()?;
-        let more = names.len().saturating_sub(MAX_NAMED_ENTRIES);
-        let shown: Vec<_> =
-            names.iter().take(MAX_NAMED_ENTRIES).map(|name| escape_hidden_line(name)).collect();
-        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let place = if folder == "." { "Here".to_owned() } else { format!("In {folder}") };
-        (!shown.is_empty()).then(|| format!("{place} are: {}{rest}.", shown.join(", ")))
+        looking.await.ok().flatten()
     }
 
     /// Checks that a path is a folder, so that a command can start in it.

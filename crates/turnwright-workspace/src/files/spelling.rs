@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use turnwright_types::effect::unescape_hidden_line;
+use turnwright_types::effect::{PathScope, ResolvedPath, escape_hidden_line, unescape_hidden_line};
 use turnwright_types::file_link::FileLink;
 use turnwright_types::look_alike::{
     Resemblance, composed, is_invisible, resemblance, with_code_points,
@@ -57,8 +57,10 @@ impl Files {
                 return Some((link, is_shown.then_some(note)));
             }
         }
-        for link in all.into_iter().filter(|_| twins.is_empty()) {
-            if let Some(path) = self.without_folder_word(&link.path, may_be_new) {
+        for link in all {
+            if twins.is_empty()
+                && let Some(path) = self.without_folder_word(&link.path, may_be_new)
+            {
                 let [sent, meant] = [&link.path, &path].map(|path| with_code_points(path));
                 let note = format!(
                     "[{sent} was taken for {meant}: paths are relative to the working folder.]"
@@ -293,6 +295,8 @@ fn look_alikes(folder: &Path, name: &str) -> Vec<(Resemblance, String)> {
 
 /// The most suggestions from the same folder, and from elsewhere.
 const MAX_SUGGESTIONS: usize = 3;
+/// The most entries of a folder that are named where a path leads nowhere.
+const MAX_NAMED_ENTRIES: usize = 30;
 /// The most entries examined in the folder, and in the whole project.
 const MAX_SIBLINGS: usize = 2_000;
 const MAX_WALKED: usize = 20_000;
@@ -301,7 +305,7 @@ const SEARCH_TIME: Duration = Duration::from_secs(1);
 
 /// Returns paths in the same folder with similar names, the most similar first, then files of
 /// exactly that name elsewhere below `root`. Blocks.
-pub(super) fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
+fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
     let mut found = similar_siblings(path);
     for other in same_name_elsewhere(path, root) {
         if !found.contains(&other) {
@@ -311,19 +315,41 @@ pub(super) fn similar_paths(path: &Path, root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the nearest folder above a path that does not exist, and the names of what is there, those of folders with
-/// a slash. Hidden entries are left out. Blocks.
-pub(super) fn entries_near(path: &Path) -> Option<(PathBuf, Vec<String>)> {
+/// See [`Files::names_near`]. Hidden entries are left out. Blocks.
+pub(super) fn names_near(
+    path: &Path,
+    roots: &Roots,
+    is_closed: &dyn Fn(&Path) -> bool,
+) -> Option<String> {
+    let scope = PathScope::Workspace;
+    let mut near = similar_paths(path, &roots.resolve("").path);
+    near.retain(|path| roots.resolve(path).scope == scope && !is_closed(path));
+    if !near.is_empty() {
+        let places = near.into_iter().map(|path| ResolvedPath { path, scope });
+        let names: Vec<_> = places.map(|place| roots.display_path(&place)).collect();
+        return Some(format!("Similar names: {}.", names.join(", ")));
+    }
     let folder = path.ancestors().skip(1).find(|folder| folder.is_dir())?;
-    let entries = fs::read_dir(folder).ok()?.take(MAX_SIBLINGS).filter_map(Result::ok);
-    let named = entries.filter_map(|entry| {
+    let resolved = roots.resolve(folder);
+    let entries = fs::read_dir(folder).ok().filter(|_| resolved.scope == scope)?;
+    let named = entries.take(MAX_SIBLINGS).filter_map(Result::ok).filter_map(|entry| {
         let name = entry.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        if is_closed(&folder.join(&name)) {
+            return None;
+        }
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        Some(format!("{name}{}", if is_folder { "/" } else { "" }))
+        Some(format!("{}{}", escape_hidden_line(&name), if is_folder { "/" } else { "" }))
     });
     let mut names: Vec<_> = named.collect();
     names.sort();
-    Some((folder.to_path_buf(), names))
+    let more = names.len().saturating_sub(MAX_NAMED_ENTRIES);
+    names.truncate(MAX_NAMED_ENTRIES);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let place = match roots.display_path(&resolved).as_str() {
+        "." => "Here".to_owned(),
+        folder => format!("In {folder}"),
+    };
+    (!names.is_empty()).then(|| format!("{place} are: {}{rest}.", names.join(", ")))
 }
 
 fn similar_siblings(path: &Path) -> Vec<PathBuf> {

@@ -12,7 +12,7 @@ use ignore::DirEntry;
 
 use super::file_search::{FileSearcher, MatchCollector, SearchPattern, compile};
 use super::walk::{walk_builder, walk_parallel};
-use super::{HiddenMatches, MatchLine, SECOND_SEARCH_LIMIT, SearchDeadline, SearchScope};
+use super::{HiddenMatches, MatchLine, SearchDeadline, SearchScope};
 use crate::files::Charset;
 use turnwright_types::effect::is_secret_path;
 use turnwright_types::hash::std_hash;
@@ -115,7 +115,7 @@ pub fn grep(
     };
     found.garbled.sort_by(|a, b| compare_paths(a, b));
     if counts.hits.is_empty() && !scope.include_hidden && !found.is_incomplete {
-        let second_stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
+        let second_stop = &stop.for_second_search();
         counts.already_searched.sort_unstable();
         let files = AtomicUsize::new(0);
         let second = GrepWalk { max_matches: 1, stop: second_stop, files, ..search }

@@ -1,7 +1,5 @@
 //! Finds files by their names.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
@@ -11,11 +9,9 @@ use turnwright_types::look_alike::composed;
 
 use super::content::compare_paths;
 use super::walk::{walk_builder, walk_parallel};
-use super::{HiddenMatches, SECOND_SEARCH_LIMIT, SearchDeadline, SearchScope};
+use super::{HiddenMatches, SearchDeadline, SearchScope};
 
 const PAGE_SIZE: usize = 200;
-/// The most files that [`ScopeContent`] names.
-pub const MAX_NAMED_FILES: usize = 30;
 /// The most files that are collected.
 pub const MAX_FILES: usize = 200_000;
 /// The most similar names that are suggested.
@@ -67,7 +63,7 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
         ..FileList::default()
     };
     if sum.hits.is_empty() && !names.is_incomplete {
-        let second_stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
+        let second_stop = &stop.for_second_search();
         let name = scope.glob.as_ref().and_then(|glob| glob.literal_name());
         let similar_to = name
             .filter(|name| name.len() <= MAX_NAME_BYTES)
@@ -86,40 +82,20 @@ pub fn find(scope: &SearchScope, options: FindOptions, stop: &SearchDeadline) ->
     names
 }
 
-/// The files of a scope, whatever its glob says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ScopeContent {
-    /// The number of files.
-    pub files: usize,
-    /// The endings of their names, and how many files have each; the most frequent first.
-    pub endings: Vec<(String, usize)>,
-    /// The absolute paths of the first [`MAX_NAMED_FILES`], in order.
-    pub first: Vec<PathBuf>,
-}
-
-/// Looks which files a scope has, whatever its glob says. Returns `None` if there is no time for all of them.
-pub fn content_of(scope: &SearchScope, stop: &SearchDeadline) -> Option<ScopeContent> {
-    let stop = &stop.with_limit(SECOND_SEARCH_LIMIT);
+/// The files of a scope, whatever its glob says, in order. Returns none if there is no time for all of them.
+pub fn all_files(scope: &SearchScope, stop: &SearchDeadline) -> Vec<PathBuf> {
+    let stop = &stop.for_second_search();
     let all = &SearchScope { glob: None, ..scope.clone() };
     let options = FindOptions::default();
     let files = AtomicUsize::new(0);
     let search = FindWalk { scope: all, options, stop, similar_to: None, files };
     let hits = search.run(scope.include_hidden).hits;
     if stop.was_cut_short() {
-        return None;
+        return Vec::new();
     }
     let mut paths: Vec<_> = hits.into_iter().map(|(_, path)| path).collect();
     paths.sort_unstable_by(|a, b| compare_paths(a, b));
-    let mut counts = BTreeMap::<String, usize>::new();
-    for path in &paths {
-        let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
-        *counts.entry(ending).or_default() += 1;
-    }
-    let mut endings: Vec<_> = counts.into_iter().collect();
-    endings.sort_by_key(|(_, count)| Reverse(*count));
-    let files = paths.len();
-    paths.truncate(MAX_NAMED_FILES);
-    Some(ScopeContent { files, endings, first: paths })
+    paths
 }
 
 struct FindWalk<'a> {

@@ -18,10 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use content::{FileMatches, GrepQuery, GrepResult, MAX_FILES as MAX_GREP_FILES, grep};
-pub use file_names::{
-    FileList, FindOptions, MAX_FILES as MAX_FOUND_FILES, MAX_NAMED_FILES, ScopeContent, content_of,
-    find,
-};
+pub use file_names::{FileList, FindOptions, MAX_FILES as MAX_FOUND_FILES, all_files, find};
 pub use file_search::MatchLine;
 pub use glob::Glob;
 pub use tree::{FolderTree, TreeEntry, TreeEntryKind, list_tree};
@@ -99,6 +96,11 @@ impl SearchDeadline {
             deadline: Instant::now() + limit,
             was_cut_short: AtomicBool::new(false),
         }
+    }
+
+    /// The same flag, with the time of a search for what the first one has not found.
+    pub fn for_second_search(&self) -> SearchDeadline {
+        self.with_limit(SECOND_SEARCH_LIMIT)
     }
 
     /// The same flag with another time limit.

@@ -240,13 +240,11 @@ pub(crate) async fn judge(
         run_in_sandbox(&check.command, start.task, check.time(), home, workplace).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
-        ProgramEnd::TimedOut => Some(format!("{LATE_CHECK} within {} s", check.time().as_secs())),
+        ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {} s", check.time().as_secs())),
         ProgramEnd::Exited(Some(code)) => {
             Some(format!("check: exit {code}: {}", finished.last_words()))
         }
-        ProgramEnd::Exited(None) | ProgramEnd::Stopped => {
-            Some("check: ended by a signal".to_owned())
-        }
+        ProgramEnd::Exited(None) => Some("check: ended by a signal".to_owned()),
     })
 }
 
@@ -383,7 +381,7 @@ mod tests {
         }
         let killed = meaning(&finished(ProgramEnd::Exited(None), ""), &LastAnswer::default());
         assert!(matches!(killed, AgentEnd::Failed(_)));
-        let late = meaning(&finished(ProgramEnd::TimedOut, ""), &LastAnswer::default());
+        let late = meaning(&finished(ProgramEnd::Stopped, ""), &LastAnswer::default());
         assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
     }
 

@@ -98,8 +98,16 @@ impl ResultsFolder {
     /// Adds a line that survives a loss of power.
     pub(crate) fn add(&mut self, line: &TrialLine) -> Result<(), EvalError> {
         let text = serde_json::to_string(line).map_err(std::io::Error::from)?;
-        self.lines.write_all(format!("{text}\n").as_bytes())?;
-        Ok(self.lines.sync_data()?)
+        let end = self.lines.metadata()?.len();
+        let written = self
+            .lines
+            .write_all(format!("{text}\n").as_bytes())
+            .and_then(|()| self.lines.sync_data());
+        if written.is_err() {
+            // A part of a line would spoil the next one.
+            self.lines.set_len(end).ok();
+        }
+        Ok(written?)
     }
 }
 

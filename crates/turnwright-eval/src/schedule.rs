@@ -258,21 +258,19 @@ fn order(tasks: usize, models: usize, runs: u32) -> Vec<Place> {
 
 /// Says what is kept, besides what went wrong.
 fn with_what_is_kept(error: EvalError, progress: &Progress, out: &Path) -> EvalError {
+    if matches!(error, EvalError::Stopped) {
+        return error;
+    }
     let Progress { done, all, .. } = progress;
     let place = out.display();
-    if error.is_full_disk() {
-        return EvalError::unusable(format!(
-            "The disk of {place} is full. {done} of {all} trials are kept; free some space and run the same \
-             command with --out {place} again."
-        ));
-    }
-    match error {
-        EvalError::Unusable(why) => EvalError::unusable(format!(
-            "{} {done} of {all} trials are kept in {place}; correct it and run the same command with --out {place}.",
-            as_sentence(why)
-        )),
-        other => other,
-    }
+    let (why, remedy) = if error.is_full_disk() {
+        (format!("The disk of {place} or of the temporary files is full."), "free some space")
+    } else {
+        (as_sentence(error.to_string()), "correct it")
+    };
+    EvalError::unusable(format!(
+        "{why} {done} of {all} trials are kept in {place}; {remedy} and run the same command with --out {place}."
+    ))
 }
 
 #[cfg(test)]
@@ -322,7 +320,9 @@ mod tests {
         let progress = Progress { all: 40, done: 17, ..Progress::default() };
         let full = EvalError::Io(std::io::ErrorKind::StorageFull.into());
         let text = with_what_is_kept(full, &progress, "out".as_ref()).to_string();
-        assert!(text.starts_with("The disk of out is full. 17 of 40 trials are kept; "), "{text}");
+        let expected =
+            "The disk of out or of the temporary files is full. 17 of 40 trials are kept in out; ";
+        assert!(text.starts_with(expected), "{text}");
         let unknown = EvalError::unusable("There is no model \"x\"");
         let text = with_what_is_kept(unknown, &progress, "out".as_ref()).to_string();
         assert!(

@@ -21,8 +21,6 @@ use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
 use turnwright_types::text;
 
-/// The waits before a trial is made again after a fault of the model's server.
-const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 /// The agent ends its turn by itself within this time after the limit.
 const TURN_END: Duration = Duration::from_secs(90);
 const SETUP_TIME: Duration = Duration::from_secs(10 * 60);
@@ -71,7 +69,7 @@ impl Trial<'_> {
     /// If the user stops it, the machine cannot make it, or the model cannot be used.
     pub(crate) async fn make(&self, workplace: &Workplace) -> Result<TrialLine, EvalError> {
         let mut cost = None::<f64>;
-        let mut waits = WAITS.iter();
+        let mut waits = workplace.waits.iter();
         loop {
             let mut line = self.attempt(workplace).await?;
             if let Some(spent) = line.counts.cost {
@@ -133,10 +131,8 @@ impl Trial<'_> {
             AgentEnd::Judge(reason) => {
                 let verdict = judge(self.start, &home, workplace).await?;
                 line.outcome = if verdict.is_none() { Outcome::Passed } else { Outcome::Failed };
-                let mut reasons = vec![reason];
-                reasons.extend(verdict);
-                reasons.retain(|why| !why.is_empty());
-                line.reason = clipped(&reasons.join("; "));
+                let reasons = [Some(reason).filter(|why| !why.is_empty()), verdict];
+                line.reason = clipped(&reasons.into_iter().flatten().collect::<Vec<_>>().join("; "));
             }
             AgentEnd::Failed(why) => {
                 line.outcome = Outcome::Failed;
@@ -144,6 +140,9 @@ impl Trial<'_> {
             }
             AgentEnd::Retry(why) => line.reason = clipped(&why),
             AgentEnd::Unusable(why) => return Err(EvalError::unusable(why)),
+        }
+        if line.outcome == Outcome::Failed {
+            home.check_room()?;
         }
         Ok(line)
     }
@@ -165,7 +164,7 @@ impl Trial<'_> {
             let program = Program {
                 words: self.command_line(index > 0, left, workplace),
                 folder: home.tree(),
-                environment: home.agent_environment(workplace),
+                environment: workplace.agent_environment(&home.path()),
                 input: prompt.clone().into_bytes(),
                 time: left + TURN_END,
             };
@@ -265,7 +264,7 @@ async fn run_in_sandbox(
         words.push("--".into());
     }
     words.extend(["sh", "-c", command].map(OsString::from));
-    let environment = home.environment(workplace);
+    let environment = workplace.environment(&home.path());
     let program = Program { words, folder: home.tree(), environment, input: Vec::new(), time };
     let finished = workplace.run(program).await?;
     let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));
@@ -336,7 +335,7 @@ fn meaning(finished: &Finished, answer: &LastAnswer) -> AgentEnd {
         (Some(5), _) => AgentEnd::Judge("limit: tokens".to_owned()),
         (Some(6), _) => AgentEnd::Judge("limit".to_owned()),
         (Some(2), _) | (Some(3), "quota") => AgentEnd::Unusable(message.to_owned()),
-        (Some(3), "rate_limit" | "unavailable" | "network") => {
+        (Some(3), "rate_limit" | "unavailable" | "network" | "malformed") => {
             AgentEnd::Retry(format!("{}: {message}", answer.kind))
         }
         // The answer of the model could not be used.
@@ -369,6 +368,7 @@ mod tests {
             (3, "rate_limit", AgentEnd::Retry("rate_limit: why".to_owned())),
             (3, "unavailable", AgentEnd::Retry("unavailable: why".to_owned())),
             (3, "network", AgentEnd::Retry("network: why".to_owned())),
+            (3, "malformed", AgentEnd::Retry("malformed: why".to_owned())),
             (3, "overflow", AgentEnd::Judge("model: overflow".to_owned())),
             (4, "", AgentEnd::Judge("refused".to_owned())),
             (5, "", AgentEnd::Judge("limit: tokens".to_owned())),

@@ -32,6 +32,8 @@ const PLACES_OF_USER: [&str; 5] =
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 const GIT_TIME: Duration = Duration::from_secs(10 * 60);
 const HASH_DIGITS: usize = 12;
+/// The waits before a trial is made again after a fault of the model's server.
+const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
 /// The programs, settings and variables that trials are given. It holds keys, so it has no text form.
 pub struct Workplace {
@@ -55,6 +57,8 @@ pub struct Workplace {
     environment: Environment,
     /// For the agent.
     agent_environment: Environment,
+    /// The waits before a trial is made again.
+    pub(crate) waits: [Duration; 2],
     pub(crate) stop: CancellationToken,
 }
 
@@ -85,6 +89,7 @@ impl Workplace {
             flags: flags(config),
             environment: for_trial(&scrubbed, config, home.as_deref()),
             agent_environment: for_trial(&agent_environment(config), config, home.as_deref()),
+            waits: WAITS,
             stop,
         })
     }
@@ -149,7 +154,9 @@ impl Workplace {
             .environment
             .clone()
             .with("GIT_CONFIG_GLOBAL", null)
-            .with("GIT_CONFIG_NOSYSTEM", "1");
+            .with("GIT_CONFIG_NOSYSTEM", "1")
+            // A full disk is known by the English text.
+            .with("LC_ALL", "C");
         // The same files are the same commit.
         for person in ["AUTHOR", "COMMITTER"] {
             for (field, text) in [

@@ -188,6 +188,9 @@ fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, CliError> 
             let lines = read_lines(&first).map_err(told)?;
             let others = read_lines(&second).map_err(told)?;
             let summary = Summary::of_both(&lines, &others);
+            if summary.comparisons.is_empty() {
+                return Err(CliError::Other("no model has trials in both of them".to_owned()));
+            }
             show(&summary, &[lines, others].concat(), &form)
         }
         EvalCommand::New(args) => wait_for(config, None, Vec::new(), async |workplace| {

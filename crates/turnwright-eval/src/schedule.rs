@@ -275,8 +275,17 @@ fn with_what_is_kept(error: EvalError, progress: &Progress, out: &Path) -> EvalE
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    #[cfg(unix)]
+    use crate::copies::write_into;
     use crate::results::tests::line;
+    #[cfg(unix)]
+    use crate::task::read_tasks;
+    #[cfg(unix)]
+    use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 
     #[test]
     fn each_round_has_all_tasks_and_models() {
@@ -313,6 +322,52 @@ mod tests {
         {
             assert_eq!(short_time(Duration::from_secs(seconds)), expected);
         }
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_fault_of_the_server_is_repeated_twice_and_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path();
+        let definition = "prompt = 'x'\n[check]\ncommand = 'true'\n";
+        let tried = place.join("tried");
+        let script = format!(
+            "#!/bin/sh\necho again >>'{}'\n\
+             echo '{{\"id\":\"prompt\",\"error\":{{\"message\":\"m\",\"data\":{{\"kind\":\"network\"}}}}}}'\nexit 3\n",
+            tried.display()
+        );
+        for (name, text, mode) in [
+            ("tasks/look/task.toml", definition, 0o600),
+            ("tasks/look/files/a.txt", "x", 0o600),
+            ("agent", script.as_str(), 0o700),
+        ] {
+            write_into(place, Path::new(name), text.as_bytes(), mode).unwrap();
+        }
+        let (variables, _) = EnvironmentVariables::classify(std::env::vars_os(), &[]);
+        let paths = Paths::below(place.join("home"));
+        let file = UserFile::at_default_path(&paths);
+        let config = Config::new(variables, Flags::default(), file, paths);
+        let agent = Some(place.join("agent"));
+        let stop = CancellationToken::new();
+        let made = Workplace::new(&config, place.to_path_buf(), agent, Vec::new(), stop);
+        let mut workplace = made.unwrap();
+        workplace.waits = [Duration::ZERO; 2];
+        let plan = RunPlan {
+            tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
+            models: vec!["m".to_owned()],
+            runs: 1,
+            jobs: 1,
+            out: place.join("out"),
+            max_cost: None,
+            max_time: None,
+            keeps_trees: false,
+        };
+        let mut last = String::new();
+        let mut report = |progress: &Progress, _: Option<&TrialLine>| last = progress.line();
+        let end = run(&plan, &workplace, &mut report).await.unwrap();
+        assert_eq!(end, RunEnd::Complete);
+        assert_eq!(last, "1 of 1 · 0 passed, 0 failed, 1 invalid");
+        assert_eq!(std::fs::read_to_string(tried).unwrap(), "again\n".repeat(3));
     }
 
     #[test]

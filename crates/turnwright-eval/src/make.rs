@@ -2,7 +2,6 @@
 //! start and pass with the solution, each time that it is run.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ use crate::EvalError;
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, SOLUTION, Task, is_task_name};
-use crate::tree::{Start, apply_patch, resolve_commit, with_paths};
+use crate::tree::{Start, apply_patch, commit_start, resolve_commit};
 use crate::trial::{LATE_CHECK, judge, set_up};
 use crate::workplace::Workplace;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
@@ -251,8 +250,7 @@ impl Draft {
         }
         let has_patch = stage_changes(&tree, &self.folder.join(START_PATCH), workplace).await?;
         self.write_definition(commit, check, &facts.prompts, has_patch)?;
-        let words = ["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"];
-        workplace.git(&tree, with_paths(&words, &[])).await?;
+        commit_start(&tree, workplace).await?;
         let missing = apply_changes(facts, &tree)?;
         let solution = self.folder.join(SOLUTION);
         let has_changed = stage_changes(&tree, &solution, workplace).await?;
@@ -278,13 +276,9 @@ fn quoted(text: &str) -> String {
 /// Adds all changes of a tree in which no agent was to its index, and writes them to a file. Returns false, and leaves
 /// no file, if there are none.
 async fn stage_changes(tree: &Path, into: &Path, workplace: &Workplace) -> Result<bool, EvalError> {
-    workplace.git(tree, with_paths(&["add", "--all", "."], &[])).await?;
-    let mut output = OsString::from("--output=");
-    output.push(into);
-    let words = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color"];
-    let mut all = with_paths(&words, &[]);
-    all.extend([output, "HEAD".into()]);
-    workplace.git(tree, all).await?;
+    workplace.git(tree, &["add", "--all", "."], &[]).await?;
+    let words = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--output"];
+    workplace.git(tree, &words, &[into]).await?;
     let has_changes = fs::metadata(into)?.len() > 0;
     if !has_changes {
         remove(into)?;

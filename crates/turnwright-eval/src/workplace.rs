@@ -111,16 +111,16 @@ impl Workplace {
         sha256_hex(all.as_bytes())[..HASH_DIGITS].to_owned()
     }
 
-    /// Runs git in a folder, with nobody's settings. Returns what it has printed.
+    /// Runs git in a folder, with nobody's settings. Paths are the last words. Returns what it has printed.
     pub(crate) async fn git(
         &self,
         folder: &Path,
-        words: Vec<OsString>,
+        words: &[&str],
+        paths: &[&Path],
     ) -> Result<String, EvalError> {
-        let mut shown = words.iter().map(|word| word.to_string_lossy());
-        let name = shown.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
+        let all = ["git"].iter().chain(words).map(OsString::from);
         let program = Program {
-            words: [vec![OsString::from("git")], words].concat(),
+            words: all.chain(paths.iter().map(OsString::from)).collect(),
             folder: folder.to_path_buf(),
             environment: self.git_environment(),
             input: Vec::new(),
@@ -130,7 +130,7 @@ impl Workplace {
         if finished.is_success() {
             return Ok(finished.stdout);
         }
-        Err(EvalError::unusable(format!("git {name}: {}", finished.last_words())))
+        Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words())))
     }
 
     /// Runs a program.

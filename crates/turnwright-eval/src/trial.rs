@@ -14,9 +14,9 @@ use crate::copies::{copy_all, remove};
 use crate::home::TrialHome;
 use crate::process::{Finished, Program, ProgramEnd};
 use crate::results::{Outcome, TrialLine};
-use crate::task::Task;
+use crate::task::{Task, TaskFile};
 use crate::tree::Start;
-use crate::workplace::Workplace;
+use crate::workplace::{Workplace, budget};
 use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
 use turnwright_types::text;
@@ -181,27 +181,17 @@ impl Trial<'_> {
     }
 
     fn command_line(&self, goes_on: bool, left: Duration, workplace: &Workplace) -> Vec<OsString> {
-        let definition = &self.task().definition;
-        let mut words: Vec<OsString> = vec![workplace.agent.clone().into()];
-        words.extend(["run", "--no-input", "--json"].map(OsString::from));
+        let TaskFile { run, limits, .. } = &self.task().definition;
         let time = format!("{}s", left.as_secs().max(1));
-        for (flag, text) in [
-            ("--mode", definition.run.mode.as_str()),
-            ("--model", self.model),
-            ("--max-time", time.as_str()),
-        ] {
-            words.extend([flag, text].map(OsString::from));
-        }
-        let limits = &definition.limits;
-        if let Some(cost) = limits.cost {
-            words.extend(["--max-cost".into(), OsString::from(cost.to_string())]);
-        }
-        let tokens = limits.tokens.map(|most| format!("turn_tokens={most}"));
-        let requests = limits.requests.map(|most| format!("max_turn_requests={most}"));
-        for budget in [tokens, requests].into_iter().flatten() {
-            words.extend(["--budget".into(), OsString::from(budget)]);
-        }
-        words.extend(workplace.flags.iter().cloned());
+        let mut words = vec![workplace.agent.clone().into()];
+        words.extend(["run", "--no-input", "--json", "--mode", &run.mode].map(OsString::from));
+        words.extend(["--model", self.model, "--max-time", &time].map(OsString::from));
+        let cost = limits.cost.map(|most| ["--max-cost".to_owned(), most.to_string()]);
+        let tokens = limits.tokens.map(|most| budget(&format!("turn_tokens={most}")));
+        let requests = limits.requests.map(|most| budget(&format!("max_turn_requests={most}")));
+        let all = [cost, tokens, requests].into_iter().flatten().flatten();
+        words.extend(all.map(OsString::from));
+        words.extend(workplace.flags.iter().map(OsString::from));
         if goes_on {
             words.extend(["--session", "last"].map(OsString::from));
         }

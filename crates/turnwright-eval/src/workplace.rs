@@ -52,7 +52,7 @@ pub struct Workplace {
     /// The user's stored logins.
     pub(crate) login: Option<Vec<u8>>,
     /// Flags for the agent.
-    pub(crate) flags: Vec<OsString>,
+    pub(crate) flags: Vec<String>,
     /// For all programs but the agent: without secrets.
     environment: Environment,
     /// For the agent.
@@ -106,8 +106,8 @@ impl Workplace {
 
     /// The hash of the settings that trials have.
     pub(crate) fn settings_hash(&self) -> String {
-        let flags: Vec<_> = self.flags.iter().map(|flag| flag.to_string_lossy()).collect();
-        let all = format!("{}\n{}\n{}", self.settings, self.changed.join("\n"), flags.join("\n"));
+        let parts = [&self.changed[..], &self.flags].concat();
+        let all = format!("{}\n{}", self.settings, parts.join("\n"));
         sha256_hex(all.as_bytes())[..HASH_DIGITS].to_owned()
     }
 
@@ -182,16 +182,16 @@ fn version_of(agent: &Path, is_own: bool) -> Result<String, EvalError> {
 }
 
 /// The flags of this process that the agent gets, too.
-fn flags(config: &Config) -> Vec<OsString> {
+fn flags(config: &Config) -> Vec<String> {
     let Flags { base_url, limits, .. } = &config.flags;
-    let mut flags = Vec::new();
-    if let Some(url) = base_url {
-        flags.extend([OsString::from("--base-url"), OsString::from(url)]);
-    }
-    for (name, most) in limits {
-        flags.extend([OsString::from("--budget"), OsString::from(format!("{name}={most}"))]);
-    }
-    flags
+    let url = base_url.iter().map(|url| ["--base-url".to_owned(), url.clone()]);
+    let limits = limits.iter().map(|(name, most)| budget(&format!("{name}={most}")));
+    url.chain(limits).flatten().collect()
+}
+
+/// The flag of a limit.
+pub(crate) fn budget(limit: &str) -> [String; 2] {
+    ["--budget".to_owned(), limit.to_owned()]
 }
 
 /// All variables of this process, with the settings and keys that it has taken out of its environment.

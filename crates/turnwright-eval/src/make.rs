@@ -79,10 +79,10 @@ pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, E
     let draft = Draft::create(&name)?;
     let mut told = match source {
         TaskSource::Commit(commit) => {
-            let commit = resolve_commit(&commit, workplace).await.map_err(|_| {
+            let id = resolve_commit(&commit, workplace).await?.ok_or_else(|| {
                 EvalError::unusable(format!("There is no commit {commit} in this repository."))
             })?;
-            draft.write_definition(&commit, check.as_deref(), &[], false)?;
+            draft.write_definition(&id, check.as_deref(), &[], false)?;
             Vec::new()
         }
         TaskSource::Session { store, id, all_prompts } => {

@@ -127,12 +127,11 @@ async fn take_commit(
     workplace: &Workplace,
 ) -> Result<(), EvalError> {
     let repository = tree.join(".git");
-    let id = resolve_commit(commit, workplace).await.map_err(|error| match error {
-        EvalError::Unusable(_) => EvalError::unusable(format!(
+    let id = resolve_commit(commit, workplace).await?.ok_or_else(|| {
+        EvalError::unusable(format!(
             "Commit {commit} of {} is gone from this repository. Fetch it, or make the task again.",
             task.name
-        )),
-        other => other,
+        ))
     })?;
     let objects = git_place("objects", workplace).await?;
     let alternates = repository.join("objects/info/alternates");
@@ -148,15 +147,20 @@ async fn take_commit(
     Ok(remove(&alternates)?)
 }
 
-/// The full id of a commit of the project.
+/// The full id of a commit of the project; `None` if there is no such commit.
 pub(crate) async fn resolve_commit(
     commit: &str,
     workplace: &Workplace,
-) -> Result<String, EvalError> {
+) -> Result<Option<String>, EvalError> {
+    // That it is no repository is another fault.
+    git_place("objects", workplace).await?;
     let wanted = format!("{commit}^{{commit}}");
     let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted];
-    let id = workplace.git(&workplace.project, &words, &[]).await?;
-    Ok(id.trim().to_owned())
+    match workplace.git(&workplace.project, &words, &[]).await {
+        Ok(id) => Ok(Some(id.trim().to_owned())),
+        Err(EvalError::Unusable(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A place in the repository of the project.

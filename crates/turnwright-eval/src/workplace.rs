@@ -111,7 +111,8 @@ impl Workplace {
         sha256_hex(all.as_bytes())[..HASH_DIGITS].to_owned()
     }
 
-    /// Runs git in a folder, with nobody's settings. Paths are the last words. Returns what it has printed.
+    /// Runs git in a folder, elsewhere than in the project with nobody's settings. Paths are the last words. Returns what
+    /// it has printed.
     pub(crate) async fn git(
         &self,
         folder: &Path,
@@ -122,7 +123,7 @@ impl Workplace {
         let program = Program {
             words: all.chain(paths.iter().map(OsString::from)).collect(),
             folder: folder.to_path_buf(),
-            environment: self.git_environment(),
+            environment: self.git_environment(folder),
             input: Vec::new(),
             time: GIT_TIME,
         };
@@ -148,15 +149,15 @@ impl Workplace {
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }
     }
 
-    fn git_environment(&self) -> Environment {
-        let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
-        let mut environment = self
-            .environment
-            .clone()
-            .with("GIT_CONFIG_GLOBAL", null)
-            .with("GIT_CONFIG_NOSYSTEM", "1")
-            // A full disk is known by the English text.
-            .with("LC_ALL", "C");
+    fn git_environment(&self, folder: &Path) -> Environment {
+        // A full disk is known by the English text.
+        let mut environment = self.environment.clone().with("LC_ALL", "C");
+        // The user may have had to say that the project is safe.
+        if folder != self.project {
+            let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
+            environment =
+                environment.with("GIT_CONFIG_GLOBAL", null).with("GIT_CONFIG_NOSYSTEM", "1");
+        }
         // The same files are the same commit.
         for person in ["AUTHOR", "COMMITTER"] {
             for (field, text) in [

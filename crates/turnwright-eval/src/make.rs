@@ -77,13 +77,13 @@ pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, E
         return Err(EvalError::unusable(text));
     }
     let draft = Draft::create(&name)?;
-    let mut told = match source {
+    let note = match source {
         TaskSource::Commit(commit) => {
             let id = resolve_commit(&commit, workplace).await?.ok_or_else(|| {
                 EvalError::unusable(format!("There is no commit {commit} in this repository."))
             })?;
             draft.write_definition(&id, check.as_deref(), &[], false)?;
-            Vec::new()
+            None
         }
         TaskSource::Session { store, id, all_prompts } => {
             let mut facts = session_facts(&store, &id)?;
@@ -91,19 +91,19 @@ pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, E
             draft.fill_from_session(&facts, check.as_deref(), workplace).await?
         }
     };
-    if check.is_some() {
+    let check_note = if check.is_some() {
         let task = Task::read(&draft.folder)?;
-        told.extend(check_task(&task, &draft.starts(), workplace).await?);
+        check_task(&task, &draft.starts(), workplace).await?
     } else {
-        told.push(format!(
+        Some(format!(
             "The check is not written yet: write {}/check/check.sh, then run `turnwright eval check {name}`.",
             target.display()
-        ));
-    }
+        ))
+    };
     fs::create_dir_all(&target)?;
     copy_all(&draft.folder, &target)?;
-    told.insert(0, format!("Made {}.", target.display()));
-    Ok(told)
+    let made = format!("Made {}.", target.display());
+    Ok([Some(made), note, check_note].into_iter().flatten().collect())
 }
 
 /// Runs the check of a task twice at the start and twice with the solution. Returns a sentence for the user.
@@ -228,14 +228,14 @@ impl Draft {
         self.write(DEFINITION, text.as_bytes())
     }
 
-    /// Writes what a session began with, its prompts, and what it changed as the solution. Returns sentences for the
-    /// user.
+    /// Writes what a session began with, its prompts, and what it changed as the solution. Returns why there is no
+    /// solution.
     async fn fill_from_session(
         &self,
         facts: &SessionFacts,
         check: Option<&str>,
         workplace: &Workplace,
-    ) -> Result<Vec<String>, EvalError> {
+    ) -> Result<Option<String>, EvalError> {
         let StartState { commit, patch, untracked, .. } = &facts.start;
         self.write_definition(commit, check, &facts.prompts, false)?;
         let bare = Task::read(&self.folder)?;
@@ -254,17 +254,15 @@ impl Draft {
         let missing = apply_changes(facts, &tree)?;
         let solution = self.folder.join(SOLUTION);
         let has_changed = stage_changes(&tree, &solution, workplace).await?;
-        let mut notes = Vec::new();
-        if let Some(path) = missing {
+        let why = if let Some(path) = missing {
             remove(&solution)?;
-            let path = path.display();
-            notes
-                .push(format!("There is no solution: {path} was changed again after the session."));
-        } else if !has_changed {
-            let why = "There is no solution: the session has changed nothing in the repository.";
-            notes.push(why.to_owned());
-        }
-        Ok(notes)
+            format!("{} was changed again after the session", path.display())
+        } else if has_changed {
+            return Ok(None);
+        } else {
+            "the session has changed nothing in the repository".to_owned()
+        };
+        Ok(Some(format!("There is no solution: {why}.")))
     }
 }
 

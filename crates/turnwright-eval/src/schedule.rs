@@ -163,12 +163,16 @@ impl<'a> Schedule<'a> {
         found: &[TrialLine],
     ) -> Schedule<'a> {
         let all = order(plan.tasks.len(), plan.models.len(), plan.runs);
-        let progress = Progress { all: all.len(), ..Progress::default() };
-        let waiting = VecDeque::new();
-        let begun = Instant::now();
-        let fault = None;
-        let mut schedule =
-            Schedule { plan, workplace, starts, results, waiting, progress, begun, fault };
+        let mut schedule = Schedule {
+            plan,
+            workplace,
+            starts,
+            results,
+            waiting: VecDeque::new(),
+            progress: Progress { all: all.len(), ..Progress::default() },
+            begun: Instant::now(),
+            fault: None,
+        };
         for place in all {
             let (task, model, run) = place;
             let trial = Trial { start: &starts[task], model: &plan.models[model], run, kept: None };

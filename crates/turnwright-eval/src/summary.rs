@@ -74,16 +74,6 @@ pub struct Medians {
 }
 
 impl Column {
-    /// `12 of 20 passed, 60 % (between 39 and 78 %)`.
-    pub fn sentence(&self) -> String {
-        let Some((rate, (low, high))) = self.rate.zip(self.interval) else {
-            return "no trial counts".to_owned();
-        };
-        let tally = format!("{} of {} passed", self.passed, self.trials);
-        let [percent, from, to] = [rate, low, high].map(|rate| (rate * 100.0).round());
-        format!("{tally}, {percent} % (between {from} and {to} %)")
-    }
-
     fn is_column_of(&self, line: &TrialLine) -> bool {
         self.model == line.model && self.settings == line.settings && self.version == line.version
     }
@@ -344,7 +334,6 @@ mod tests {
         assert_eq!(column.rate, Some(0.75));
         assert_eq!(column.medians.input, Some(10_000.0));
         assert_eq!(column.served, ["m-served"]);
-        assert_eq!(column.sentence(), "3 of 4 passed, 75 % (between 30 and 95 %)");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use turnwright_types::effect::escape_hidden_line;
 /// Stands for what is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
-/// The results as text. The last lines are a sentence for each column, or what the comparison tells.
+/// The results as text. The last lines tell what the server named a model, and what the comparison says.
 pub fn text(summary: &Summary) -> String {
     let mut rows = vec![heading(summary)];
     for task in &summary.tasks {
@@ -28,17 +28,12 @@ pub fn text(summary: &Summary) -> String {
         rows.push(row(name, summary.columns.iter().map(value)));
     }
     let mut text = aligned(&rows);
-    text.push('\n');
-    for column in &summary.columns {
-        text.push_str(&escape_hidden_line(&format!("{}: {}", column.name, column.sentence())));
-        text.push_str(&served_note(column));
-        text.push('\n');
-    }
-    for comparison in &summary.comparisons {
-        text.push_str(&format!("\n{}\n", escape_hidden_line(&comparison.verdict)));
-        if let Some(note) = comparison.note() {
-            text.push_str(&format!("{}\n", escape_hidden_line(&note)));
-        }
+    let served = summary.columns.iter().filter_map(served_note);
+    let compared = summary.comparisons.iter().flat_map(|comparison| {
+        [Some(comparison.verdict.clone()), comparison.note()].into_iter().flatten()
+    });
+    for sentence in served.chain(compared) {
+        text.push_str(&format!("\n{}\n", escape_hidden_line(&sentence)));
     }
     text
 }
@@ -73,14 +68,11 @@ fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Tells the model that the server named, if it is another one.
-fn served_note(column: &Column) -> String {
-    let others: Vec<_> =
-        column.served.iter().filter(|served| !column.model.ends_with(served.as_str())).collect();
-    if others.is_empty() {
-        return String::new();
-    }
-    let names: Vec<_> = others.iter().map(|name| escape_hidden_line(name)).collect();
-    format!("; the server named it {}", names.join(", "))
+fn served_note(column: &Column) -> Option<String> {
+    let mut others = column.served.clone();
+    others.retain(|served| !column.model.ends_with(served.as_str()));
+    let named = others.join(", ");
+    (!named.is_empty()).then(|| format!("{}: the server named it {named}.", column.name))
 }
 
 /// `4/5`, with the invalid ones if there are any.
@@ -177,7 +169,7 @@ mod tests {
             "{found}"
         );
         assert!(found.lines().any(|line| line.ends_with("0/0 (1 invalid)")), "{found}");
-        let sentence = "other: no trial counts; the server named it other-served\n";
+        let sentence = "\nother: the server named it other-served.\n";
         assert!(found.contains(sentence) && found.contains("Cannot tell: "), "{found}");
     }
 

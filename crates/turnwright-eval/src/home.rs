@@ -47,7 +47,7 @@ impl TrialHome {
 
     /// Returns an error if the disk is full. The trial then failed because of that.
     pub(crate) fn check_room(&self) -> io::Result<()> {
-        private_file::write(&self.folder.path().join("room"), &[1; ROOM])
+        private_file::write(&self.folder.path().join("room"), &vec![1; ROOM])
     }
 
     /// A further folder for a tree.

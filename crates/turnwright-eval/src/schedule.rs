@@ -329,6 +329,7 @@ mod tests {
     }
 
     #[cfg(unix)]
+    #[expect(clippy::disallowed_methods, reason = "git is found by PATH")]
     #[tokio::test]
     async fn a_fault_of_the_server_is_repeated_twice_and_does_not_count() {
         let folder = tempfile::tempdir().unwrap();

@@ -183,7 +183,7 @@ impl Trial<'_> {
     fn command_line(&self, goes_on: bool, left: Duration, workplace: &Workplace) -> Vec<OsString> {
         let TaskFile { run, limits, .. } = &self.task().definition;
         let time = format!("{}s", left.as_secs().max(1));
-        let mut words = vec![workplace.agent.clone().into()];
+        let mut words: Vec<OsString> = vec![workplace.agent.clone().into()];
         words.extend(["run", "--no-input", "--json", "--mode", &run.mode].map(OsString::from));
         words.extend(["--model", self.model, "--max-time", &time].map(OsString::from));
         let cost = limits.cost.map(|most| ["--max-cost".to_owned(), most.to_string()]);

@@ -119,9 +119,11 @@ impl Workplace {
         words: &[&str],
         paths: &[&Path],
     ) -> Result<String, EvalError> {
-        let all = ["git"].iter().chain(words).map(OsString::from);
+        let mut all = vec![OsString::from("git")];
+        all.extend(words.iter().map(OsString::from));
+        all.extend(paths.iter().map(OsString::from));
         let program = Program {
-            words: all.chain(paths.iter().map(OsString::from)).collect(),
+            words: all,
             folder: folder.to_path_buf(),
             environment: self.git_environment(folder),
             input: Vec::new(),
@@ -186,8 +188,8 @@ fn version_of(agent: &Path, is_own: bool) -> Result<String, EvalError> {
 fn flags(config: &Config) -> Vec<String> {
     let Flags { base_url, limits, .. } = &config.flags;
     let url = base_url.iter().map(|url| ["--base-url".to_owned(), url.clone()]);
-    let limits = limits.iter().map(|(name, most)| budget(&format!("{name}={most}")));
-    url.chain(limits).flatten().collect()
+    let budgets = limits.iter().map(|(name, most)| budget(&format!("{name}={most}")));
+    url.chain(budgets).flatten().collect()
 }
 
 /// The flag of a limit.

@@ -85,6 +85,14 @@ impl Lab {
         (ended, self.lines("out"))
     }
 
+    /// Has the model mend a.txt in a session.
+    fn run_session(&self) {
+        fs::create_dir_all(self.home.path().join("config")).unwrap();
+        fs::write(self.home.path().join("config/config.toml"), "verify = 'off'\n").unwrap();
+        let session = self.run(&["run", "--no-input", "--mode", "auto", "Mend a.txt"]);
+        assert_eq!(session.status, Some(0), "{}", session.stderr);
+    }
+
     fn lines(&self, out: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.project.join(out).join("trials.jsonl"));
         text.unwrap_or_default().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -363,12 +371,10 @@ fn a_session_becomes_a_task_with_its_start_and_its_solution() {
     lab.write("a.txt", "bad\n");
     lab.write("b.txt", "old\n");
     lab.commit_all("first");
+    lab.git(&["config", "diff.noprefix", "true"]);
     lab.write("b.txt", "not committed\n");
     lab.write("c.txt", "new\n");
-    fs::create_dir_all(lab.home.path().join("config")).unwrap();
-    fs::write(lab.home.path().join("config/config.toml"), "verify = 'off'\n").unwrap();
-    let session = lab.run(&["run", "--no-input", "--mode", "auto", "Mend a.txt"]);
-    assert_eq!(session.status, Some(0), "{}", session.stderr);
+    lab.run_session();
     let check = "grep -q good a.txt && grep -q 'not committed' b.txt && grep -q new c.txt";
     let made = lab.run(&["eval", "new", "mend", "--session", "last", "--check", check]);
     assert_eq!(made.status, Some(0), "{}{}", made.stdout, made.stderr);
@@ -384,6 +390,21 @@ fn a_session_becomes_a_task_with_its_start_and_its_solution() {
     let week: Value = serde_json::from_str(stats.stdout.lines().next().unwrap()).unwrap();
     assert_eq!((&week["tasks"], &week["counts"]["edits"]), (&json!(1), &json!(1)), "{week}");
     assert!(lab.run(&["stats"]).stdout.contains("scripted"));
+}
+
+#[test]
+fn the_start_of_a_session_holds_no_secret_that_was_deleted() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
+    lab.write("conf/.env", "PASSWORD=unlikely-word\n");
+    lab.commit_all("first");
+    fs::remove_file(lab.project.join("conf/.env")).unwrap();
+    lab.run_session();
+    let ended = lab.run(&["eval", "new", "mend", "--session", "last", "--check", "true"]);
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("a file that may hold secrets was changed"), "{}", ended.stderr);
 }
 
 #[test]

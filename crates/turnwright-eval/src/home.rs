@@ -54,8 +54,4 @@ impl TrialHome {
     pub(crate) fn second_tree(&self) -> PathBuf {
         self.folder.path().join("before")
     }
-
-    pub(crate) fn state(&self) -> PathBuf {
-        self.paths().state
-    }
 }

@@ -135,10 +135,8 @@ impl Task {
     }
 
     /// The folder with the files of the start, if it is not a commit.
-    pub(crate) fn start_files(&self) -> Option<PathBuf> {
-        let start = &self.definition.start;
-        let named = start.files.as_deref().unwrap_or(START_FILES);
-        start.commit.is_none().then(|| self.folder.join(named))
+    pub(crate) fn start_files(&self) -> PathBuf {
+        self.folder.join(self.definition.start.files.as_deref().unwrap_or(START_FILES))
     }
 
     pub(crate) fn start_patch(&self) -> Option<PathBuf> {

@@ -38,10 +38,9 @@ impl<'a> Start<'a> {
         remove(&new)?;
         let words = ["init", "--quiet", "--initial-branch", BRANCH];
         workplace.git(place, &words, &[&new]).await?;
-        match (&task.definition.start.commit, task.start_files()) {
-            (Some(commit), _) => take_commit(task, commit, &new, workplace).await?,
-            (None, Some(files)) => commit_files(&files, &new, workplace).await?,
-            (None, None) => {}
+        match &task.definition.start.commit {
+            Some(commit) => take_commit(task, commit, &new, workplace).await?,
+            None => commit_files(&task.start_files(), &new, workplace).await?,
         }
         fs::rename(new.join(".git"), &start.repository)?;
         remove(&new)?;

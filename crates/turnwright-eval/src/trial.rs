@@ -270,7 +270,7 @@ async fn run_in_sandbox(
 
 /// Reads what the agent has stored of its work.
 fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError> {
-    let store = Store::new(&home.state());
+    let store = Store::new(&home.paths().state);
     if !store.exists() {
         return Ok(());
     }
@@ -288,7 +288,7 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
 
 /// Copies the tree and the stored sessions of a trial.
 fn keep(home: &TrialHome, place: &Path) -> Result<(), EvalError> {
-    for (from, name) in [(home.tree(), "work"), (home.state(), "state")] {
+    for (from, name) in [(home.tree(), "work"), (home.paths().state, "state")] {
         if from.is_dir() {
             let to = place.join(name);
             remove(&to)?;

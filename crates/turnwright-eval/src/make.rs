@@ -17,6 +17,7 @@ use crate::workplace::Workplace;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
 use turnwright_store::start_state::{StartState, prompt_texts, start_state};
 use turnwright_store::{Store, read};
+use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::ids::SessionId;
@@ -83,7 +84,7 @@ pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, E
                 EvalError::unusable(format!("There is no commit {commit} in this repository."))
             })?;
             draft.write_definition(&id, check.as_deref(), &[], false)?;
-            None
+            Some(format!("Write the prompt into {}/prompt.md.", target.display()))
         }
         TaskSource::Session { store, id, all_prompts } => {
             let mut facts = session_facts(&store, &id)?;
@@ -101,7 +102,10 @@ pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, E
         ))
     };
     fs::create_dir_all(&target)?;
-    copy_all(&draft.folder, &target)?;
+    if let Err(error) = copy_all(&draft.folder, &target) {
+        remove(&target)?;
+        return Err(error.into());
+    }
     let made = format!("Made {}.", target.display());
     Ok([Some(made), note, check_note].into_iter().flatten().collect())
 }
@@ -256,7 +260,7 @@ impl Draft {
         let has_changed = stage_changes(&tree, &solution, workplace).await?;
         let why = if let Some(path) = missing {
             remove(&solution)?;
-            format!("{} was changed again after the session", path.display())
+            format!("the session's last content of {} is not known", path.display())
         } else if has_changed {
             return Ok(None);
         } else {
@@ -298,6 +302,8 @@ fn apply_changes(facts: &SessionFacts, tree: &Path) -> Result<Option<PathBuf>, E
             FileState::File { hash, mode, .. } => {
                 let bytes = match content {
                     Some(bytes) => Some(bytes.clone()),
+                    // The task may be shared.
+                    None if is_secret_path(path) => None,
                     None => fs::read(path).ok().filter(|bytes| sha256_hex(bytes) == *hash),
                 };
                 let Some(bytes) = bytes else { return Ok(Some(relative.to_path_buf())) };

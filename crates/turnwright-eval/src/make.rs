@@ -121,7 +121,7 @@ pub async fn check_task(
 ) -> Result<Option<String>, EvalError> {
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
-    let before = answer_of_check(&start, None, workplace).await?;
+    let before = answer_of_check(&start, None).await?;
     if before.is_none() && task.definition.check.must_fail_before {
         return Err(EvalError::unusable(format!(
             "The check of {name} passes at the start, so it proves nothing. Make it fail without the solution, or set \
@@ -133,7 +133,7 @@ pub async fn check_task(
             "{name} has no {SOLUTION}, so it is not known if the check can pass."
         )));
     };
-    if let Some(why) = answer_of_check(&start, Some(solution.as_path()), workplace).await? {
+    if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
         return Err(EvalError::unusable(format!(
             "The check of {name} fails with the solution, so nothing can pass it: {why}."
         )));
@@ -145,18 +145,17 @@ pub async fn check_task(
 async fn answer_of_check(
     start: &Start<'_>,
     solution: Option<&Path>,
-    workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
     let name = &start.task.name;
     let mut answers = Vec::new();
     for _ in 0..2 {
-        let home = TrialHome::create(workplace)?;
-        start.make_tree(&home.tree(), solution, workplace).await?;
-        if let Some(why) = set_up(start.task, &home, workplace).await? {
+        let home = TrialHome::create(start.workplace)?;
+        start.make_tree(&home.tree(), solution).await?;
+        if let Some(why) = set_up(start, &home).await? {
             let text = format!("The setup of {name} fails: {why}.");
             return Err(EvalError::unusable(text));
         }
-        let answer = judge(start, &home, workplace).await?;
+        let answer = judge(start, &home).await?;
         if answer.as_ref().is_some_and(|why| why.starts_with(LATE_CHECK)) {
             let seconds = start.task.definition.check.time().as_secs();
             return Err(EvalError::unusable(format!(
@@ -245,7 +244,7 @@ impl Draft {
         let bare = Task::read(&self.folder)?;
         let start = Start::prepare(&bare, &self.starts(), workplace).await?;
         let tree = self.temporary.path().join("tree");
-        start.make_tree(&tree, None, workplace).await?;
+        start.make_tree(&tree, None).await?;
         let of_session = self.temporary.path().join("session.patch");
         private_file::write(&of_session, patch)?;
         apply_patch(&of_session, &tree, workplace).await?;

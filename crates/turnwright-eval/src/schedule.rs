@@ -131,7 +131,7 @@ pub async fn run(
 /// Makes the repositories with the starts of all tasks, so that a task that cannot be used costs no trial.
 async fn prepare<'a>(
     plan: &'a RunPlan,
-    workplace: &Workplace,
+    workplace: &'a Workplace,
 ) -> Result<Vec<Start<'a>>, EvalError> {
     let place = plan.out.join(".starts");
     let mut starts = Vec::new();
@@ -176,7 +176,7 @@ impl<'a> Schedule<'a> {
         for place in all {
             let (task, model, run) = place;
             let trial = Trial { start: &starts[task], model: &plan.models[model], run, kept: None };
-            let blank = trial.blank_line(workplace);
+            let blank = trial.blank_line();
             let made = found.iter().find(|line| line.is_same_trial(&blank));
             match made.filter(|line| line.outcome != Outcome::Invalid) {
                 Some(line) => schedule.progress.add(line),
@@ -196,10 +196,9 @@ impl<'a> Schedule<'a> {
         let name = format!("{}-{}-{run}", start.task.name, model + 1);
         let kept = self.plan.keeps_trees.then(|| self.results.path.join("trees").join(name));
         let model = self.plan.models[model].as_str();
-        let workplace = self.workplace;
         async move {
             let trial = Trial { start, model, run, kept: kept.as_deref() };
-            (place, trial.make(workplace).await)
+            (place, trial.make().await)
         }
     }
 

@@ -15,9 +15,10 @@ use turnwright_workspace::temp_folder::temp_place;
 /// The branch of the start.
 const BRANCH: &str = "main";
 
-/// The repository with the start of a task, and the task.
+/// The repository with the start of a task, the task, and where it is worked on.
 pub(crate) struct Start<'a> {
     pub(crate) task: &'a Task,
+    pub(crate) workplace: &'a Workplace,
     repository: PathBuf,
 }
 
@@ -26,10 +27,10 @@ impl<'a> Start<'a> {
     pub(crate) async fn prepare(
         task: &'a Task,
         place: &Path,
-        workplace: &Workplace,
+        workplace: &'a Workplace,
     ) -> Result<Start<'a>, EvalError> {
         let name = format!("{}-{}", task.name, task.hash);
-        let start = Start { task, repository: place.join(format!("{name}.git")) };
+        let start = Start { task, workplace, repository: place.join(format!("{name}.git")) };
         if start.repository.is_dir() {
             return Ok(start);
         }
@@ -52,8 +53,8 @@ impl<'a> Start<'a> {
         &self,
         tree: &Path,
         solution: Option<&Path>,
-        workplace: &Workplace,
     ) -> Result<(), EvalError> {
+        let workplace = self.workplace;
         // A sandbox hides the temporary files of others.
         let is_hidden = self.repository.starts_with(temp_place());
         let sharing = if is_hidden { "--no-hardlinks" } else { "--shared" };
@@ -80,16 +81,11 @@ impl<'a> Start<'a> {
 
     /// Puts back what the check relies on: the files of `restore` as they were at the start, and those that are there
     /// only for the check. `spare` is a place for another tree.
-    pub(crate) async fn put_back(
-        &self,
-        tree: &Path,
-        spare: &Path,
-        workplace: &Workplace,
-    ) -> Result<(), EvalError> {
+    pub(crate) async fn put_back(&self, tree: &Path, spare: &Path) -> Result<(), EvalError> {
         let restored = &self.task.restored;
         if !restored.is_empty() {
             remove(spare)?;
-            self.make_tree(spare, None, workplace).await?;
+            self.make_tree(spare, None).await?;
             for path in files_below(tree)?.iter().filter(|path| restored.is_match(path)) {
                 remove(&tree.join(path))?;
             }

@@ -14,9 +14,9 @@ use crate::copies::{copy_all, remove};
 use crate::home::TrialHome;
 use crate::process::{Finished, Program, ProgramEnd};
 use crate::results::{Outcome, TrialLine};
-use crate::task::{Task, TaskFile};
+use crate::task::TaskFile;
 use crate::tree::Start;
-use crate::workplace::{Workplace, budget};
+use crate::workplace::budget;
 use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
 use turnwright_types::text;
@@ -67,11 +67,12 @@ impl Trial<'_> {
     ///
     /// # Errors
     /// If the user stops it, the machine cannot make it, or the model cannot be used.
-    pub(crate) async fn make(&self, workplace: &Workplace) -> Result<TrialLine, EvalError> {
+    pub(crate) async fn make(&self) -> Result<TrialLine, EvalError> {
+        let workplace = self.start.workplace;
         let mut cost = None::<f64>;
         let mut waits = workplace.waits.iter();
         loop {
-            let mut line = self.attempt(workplace).await?;
+            let mut line = self.attempt().await?;
             if let Some(spent) = line.counts.cost {
                 *cost.get_or_insert_default() += spent;
             }
@@ -86,8 +87,8 @@ impl Trial<'_> {
     }
 
     /// The line of this trial before anything of it is known.
-    pub(crate) fn blank_line(&self, workplace: &Workplace) -> TrialLine {
-        let task = self.task();
+    pub(crate) fn blank_line(&self) -> TrialLine {
+        let Start { task, workplace, .. } = self.start;
         TrialLine {
             task: task.name.clone(),
             task_hash: task.hash.clone(),
@@ -106,21 +107,16 @@ impl Trial<'_> {
         }
     }
 
-    fn task(&self) -> &Task {
-        self.start.task
-    }
-
-    async fn attempt(&self, workplace: &Workplace) -> Result<TrialLine, EvalError> {
-        let home = TrialHome::create(workplace)?;
-        let tree = home.tree();
-        self.start.make_tree(&tree, None, workplace).await?;
-        let mut line = self.blank_line(workplace);
-        if let Some(fault) = set_up(self.task(), &home, workplace).await? {
+    async fn attempt(&self) -> Result<TrialLine, EvalError> {
+        let home = TrialHome::create(self.start.workplace)?;
+        self.start.make_tree(&home.tree(), None).await?;
+        let mut line = self.blank_line();
+        if let Some(fault) = set_up(self.start, &home).await? {
             line.reason = clipped(&format!("setup: {fault}"));
             return Ok(line);
         }
         let begun = Instant::now();
-        let (answer, end) = self.work(&home, workplace).await?;
+        let (answer, end) = self.work(&home).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         line.stop = answer.stop;
         read_numbers(&home, &mut line)?;
@@ -129,7 +125,7 @@ impl Trial<'_> {
         }
         match end {
             AgentEnd::Judge(reason) => {
-                let verdict = judge(self.start, &home, workplace).await?;
+                let verdict = judge(self.start, &home).await?;
                 line.outcome = if verdict.is_none() { Outcome::Passed } else { Outcome::Failed };
                 let reasons = [Some(reason).filter(|why| !why.is_empty()), verdict];
                 line.reason = clipped(&reasons.into_iter().flatten().collect::<Vec<_>>().join("; "));
@@ -148,21 +144,18 @@ impl Trial<'_> {
     }
 
     /// Has the agent work on the prompts, one process each.
-    async fn work(
-        &self,
-        home: &TrialHome,
-        workplace: &Workplace,
-    ) -> Result<(LastAnswer, AgentEnd), EvalError> {
+    async fn work(&self, home: &TrialHome) -> Result<(LastAnswer, AgentEnd), EvalError> {
+        let Start { task, workplace, .. } = self.start;
         let begun = Instant::now();
         let mut ended = (LastAnswer::default(), AgentEnd::Judge(String::new()));
-        for (index, prompt) in self.task().prompts.iter().enumerate() {
-            let left = self.task().time.saturating_sub(begun.elapsed());
+        for (index, prompt) in task.prompts.iter().enumerate() {
+            let left = task.time.saturating_sub(begun.elapsed());
             if left < Duration::from_secs(1) {
                 ended.1 = AgentEnd::Judge("limit: time".to_owned());
                 break;
             }
             let program = Program {
-                words: self.command_line(index > 0, left, workplace),
+                words: self.command_line(index > 0, left),
                 folder: home.tree(),
                 environment: workplace.agent_environment(&home.path()),
                 input: prompt.clone().into_bytes(),
@@ -180,8 +173,9 @@ impl Trial<'_> {
         Ok(ended)
     }
 
-    fn command_line(&self, goes_on: bool, left: Duration, workplace: &Workplace) -> Vec<OsString> {
-        let TaskFile { run, limits, .. } = &self.task().definition;
+    fn command_line(&self, goes_on: bool, left: Duration) -> Vec<OsString> {
+        let Start { task, workplace, .. } = self.start;
+        let TaskFile { run, limits, .. } = &task.definition;
         let time = format!("{}s", left.as_secs().max(1));
         let mut words: Vec<OsString> = vec![workplace.agent.clone().into()];
         words.extend(["run", "--no-input", "--json", "--mode", &run.mode].map(OsString::from));
@@ -202,12 +196,11 @@ impl Trial<'_> {
 
 /// Runs the setup of a task. Returns why it has failed.
 pub(crate) async fn set_up(
-    task: &Task,
+    start: &Start<'_>,
     home: &TrialHome,
-    workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
-    let Some(setup) = &task.definition.start.setup else { return Ok(None) };
-    let finished = run_in_sandbox(setup, task, SETUP_TIME, home, workplace).await?;
+    let Some(setup) = &start.task.definition.start.setup else { return Ok(None) };
+    let finished = run_in_sandbox(setup, start, SETUP_TIME, home).await?;
     Ok((!finished.is_success()).then(|| finished.last_words().to_owned()))
 }
 
@@ -215,18 +208,15 @@ pub(crate) async fn set_up(
 pub(crate) async fn judge(
     start: &Start<'_>,
     home: &TrialHome,
-    workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
-    let put_back = start.put_back(&home.tree(), &home.second_tree(), workplace).await;
-    match put_back {
+    match start.put_back(&home.tree(), &home.second_tree()).await {
         Err(EvalError::Io(error)) if error.kind() != ErrorKind::StorageFull => {
             return Ok(Some(format!("the files of the check cannot be put back: {error}")));
         }
         other => other?,
     }
     let check = &start.task.definition.check;
-    let finished =
-        run_in_sandbox(&check.command, start.task, check.time(), home, workplace).await?;
+    let finished = run_in_sandbox(&check.command, start, check.time(), home).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
         ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {} s", check.time().as_secs())),
@@ -240,11 +230,11 @@ pub(crate) async fn judge(
 /// Runs a command of a task in its tree, in the sandbox where there is one.
 async fn run_in_sandbox(
     command: &str,
-    task: &Task,
+    start: &Start<'_>,
     time: Duration,
     home: &TrialHome,
-    workplace: &Workplace,
 ) -> Result<Finished, EvalError> {
+    let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
         words.extend([workplace.own_program.clone().into(), "sandbox".into()]);

@@ -127,8 +127,9 @@ impl Trial<'_> {
             AgentEnd::Judge(reason) => {
                 let verdict = judge(self.start, &home).await?;
                 line.outcome = if verdict.is_none() { Outcome::Passed } else { Outcome::Failed };
-                let reasons = [Some(reason).filter(|why| !why.is_empty()), verdict];
-                line.reason = clipped(&reasons.into_iter().flatten().collect::<Vec<_>>().join("; "));
+                let limit = Some(reason).filter(|why| !why.is_empty());
+                let reasons: Vec<_> = limit.into_iter().chain(verdict).collect();
+                line.reason = clipped(&reasons.join("; "));
             }
             AgentEnd::Failed(why) => {
                 line.outcome = Outcome::Failed;

@@ -121,24 +121,16 @@ pub async fn run(
     report: &mut dyn FnMut(&Progress, Option<&TrialLine>),
 ) -> Result<RunEnd, EvalError> {
     let (results, found) = ResultsFolder::open(&plan.out)?;
-    let starts = prepare(plan, workplace).await?;
+    let place = plan.out.join(".starts");
+    let mut starts = Vec::new();
+    // A task that cannot be used costs no trial.
+    for task in &plan.tasks {
+        starts.push(Start::prepare(task, &place, workplace).await?);
+    }
     let mut schedule = Schedule::new(plan, workplace, &starts, results, &found);
     report(&schedule.progress, None);
     let ended = schedule.make_all(report).await;
     ended.map_err(|error| with_what_is_kept(error, &schedule.progress, &plan.out))
-}
-
-/// Makes the repositories with the starts of all tasks, so that a task that cannot be used costs no trial.
-async fn prepare<'a>(
-    plan: &'a RunPlan,
-    workplace: &'a Workplace,
-) -> Result<Vec<Start<'a>>, EvalError> {
-    let place = plan.out.join(".starts");
-    let mut starts = Vec::new();
-    for task in &plan.tasks {
-        starts.push(Start::prepare(task, &place, workplace).await?);
-    }
-    Ok(starts)
 }
 
 /// The trials that are left, and what came of the others.
@@ -196,10 +188,8 @@ impl<'a> Schedule<'a> {
         let name = format!("{}-{}-{run}", start.task.name, model + 1);
         let kept = self.plan.keeps_trees.then(|| self.results.path.join("trees").join(name));
         let model = self.plan.models[model].as_str();
-        async move {
-            let trial = Trial { start, model, run, kept: kept.as_deref() };
-            (place, trial.make().await)
-        }
+        let trial = Trial { start, model, run, kept };
+        async move { (place, trial.make().await) }
     }
 
     async fn make_all(

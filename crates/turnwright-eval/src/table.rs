@@ -87,41 +87,37 @@ fn tally(cell: Option<&Cell>) -> String {
 }
 
 pub(crate) fn percent(rate: Option<f64>) -> String {
-    rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{:.0} %", rate * 100.0))
+    known(rate, |rate| format!("{:.0} %", rate * 100.0))
 }
 
 pub(crate) fn interval(rates: Option<(f64, f64)>) -> String {
-    rates.map_or_else(
-        || UNKNOWN.to_owned(),
-        |(low, high)| format!("{:.0}–{:.0} %", low * 100.0, high * 100.0),
-    )
+    known(rates, |(low, high)| format!("{:.0}–{:.0} %", low * 100.0, high * 100.0))
 }
 
 /// A count with at most three digits: `950`, `12.3 k`, `1.24 M`.
 pub(crate) fn count(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value < 999.5 => format!("{value:.0}"),
-        Some(value) if value < 99_950.0 => format!("{:.1} k", value / 1e3),
-        Some(value) if value < 999_500.0 => format!("{:.0} k", value / 1e3),
-        Some(value) => format!("{:.2} M", value / 1e6),
-    }
+    known(value, |value| match value {
+        value if value < 999.5 => format!("{value:.0}"),
+        value if value < 99_950.0 => format!("{:.1} k", value / 1e3),
+        value if value < 999_500.0 => format!("{:.0} k", value / 1e3),
+        value => format!("{:.2} M", value / 1e6),
+    })
 }
 
 /// US dollars; small amounts with more digits.
 pub(crate) fn money(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value < 0.1 => format!("${value:.4}"),
-        Some(value) => format!("${value:.2}"),
-    }
+    known(value, |value| {
+        if value < 0.1 { format!("${value:.4}") } else { format!("${value:.2}") }
+    })
 }
 
 pub(crate) fn seconds(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) => short_time(Duration::from_secs_f64(value.max(0.0))),
-    }
+    known(value, |value| short_time(Duration::from_secs_f64(value.max(0.0))))
+}
+
+/// A value as it is shown, if it is known.
+fn known<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), shown)
 }
 
 /// Lays out rows: the first column is on the left, and the others, which are numbers, on the right.

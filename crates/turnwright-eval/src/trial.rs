@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
@@ -37,7 +37,7 @@ pub(crate) struct Trial<'a> {
     /// Its number, from 1.
     pub(crate) run: u32,
     /// Where its tree and sessions are kept, if they are.
-    pub(crate) kept: Option<&'a Path>,
+    pub(crate) kept: Option<PathBuf>,
 }
 
 /// The meaning of the end of the agent's process.
@@ -51,15 +51,6 @@ enum AgentEnd {
     Retry(String),
     /// No other trial with this model would do better.
     Unusable(String),
-}
-
-/// The last line of `run --json`.
-#[derive(Debug, Default, PartialEq)]
-struct LastAnswer {
-    stop: String,
-    /// The kind of the error.
-    kind: String,
-    message: String,
 }
 
 impl Trial<'_> {
@@ -118,9 +109,9 @@ impl Trial<'_> {
         let begun = Instant::now();
         let (answer, end) = self.work(&home).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-        line.stop = answer.stop;
+        answer["result"]["stopReason"].as_str().unwrap_or_default().clone_into(&mut line.stop);
         read_numbers(&home, &mut line)?;
-        if let Some(place) = self.kept {
+        if let Some(place) = &self.kept {
             keep(&home, place)?;
         }
         match end {
@@ -145,10 +136,10 @@ impl Trial<'_> {
     }
 
     /// Has the agent work on the prompts, one process each.
-    async fn work(&self, home: &TrialHome) -> Result<(LastAnswer, AgentEnd), EvalError> {
+    async fn work(&self, home: &TrialHome) -> Result<(Value, AgentEnd), EvalError> {
         let Start { task, workplace, .. } = self.start;
         let begun = Instant::now();
-        let mut ended = (LastAnswer::default(), AgentEnd::Judge(String::new()));
+        let mut ended = (Value::Null, AgentEnd::Judge(String::new()));
         for (index, prompt) in task.prompts.iter().enumerate() {
             let left = task.time.saturating_sub(begun.elapsed());
             if left < Duration::from_secs(1) {
@@ -290,34 +281,29 @@ fn keep(home: &TrialHome, place: &Path) -> Result<(), EvalError> {
     Ok(())
 }
 
-/// Finds the answer of the prompt in the lines of `run --json`.
-fn last_answer(stdout: &str) -> LastAnswer {
+/// Finds the answer of the prompt in the lines of `run --json`. It is null if there is none.
+fn last_answer(stdout: &str) -> Value {
     let mut lines =
         stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let Some(line) = lines.find(|line| line["id"] == "prompt") else {
-        return LastAnswer::default();
-    };
-    LastAnswer {
-        stop: line["result"]["stopReason"].as_str().unwrap_or_default().to_owned(),
-        kind: line["error"]["data"]["kind"].as_str().unwrap_or_default().to_owned(),
-        message: line["error"]["message"].as_str().unwrap_or_default().to_owned(),
-    }
+    lines.find(|line| line["id"] == "prompt").unwrap_or_default()
 }
 
-fn meaning(finished: &Finished, answer: &LastAnswer) -> AgentEnd {
-    let message =
-        if answer.message.is_empty() { finished.last_words() } else { answer.message.as_str() };
+fn meaning(finished: &Finished, answer: &Value) -> AgentEnd {
+    let error = &answer["error"];
+    let said = error["message"].as_str().filter(|text| !text.is_empty());
+    let message = said.unwrap_or_else(|| finished.last_words());
+    let kind = error["data"]["kind"].as_str().unwrap_or_default();
     let ProgramEnd::Exited(code) = finished.end else {
         return AgentEnd::Judge("limit: time".to_owned());
     };
-    match (code, answer.kind.as_str()) {
+    match (code, kind) {
         (Some(0), _) => AgentEnd::Judge(String::new()),
         (Some(4), _) => AgentEnd::Judge("refused".to_owned()),
         (Some(5), _) => AgentEnd::Judge("limit: tokens".to_owned()),
         (Some(6), _) => AgentEnd::Judge("limit".to_owned()),
         (Some(2), _) | (Some(3), "quota") => AgentEnd::Unusable(message.to_owned()),
         (Some(3), "rate_limit" | "unavailable" | "network" | "malformed") => {
-            AgentEnd::Retry(format!("{}: {message}", answer.kind))
+            AgentEnd::Retry(format!("{kind}: {message}"))
         }
         // The answer of the model could not be used.
         (Some(3), kind) => AgentEnd::Judge(format!("model: {kind}")),
@@ -332,6 +318,8 @@ fn clipped(reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn finished(end: ProgramEnd, stderr: &str) -> Finished {
@@ -356,25 +344,23 @@ mod tests {
             (6, "", AgentEnd::Judge("limit".to_owned())),
             (101, "", AgentEnd::Failed("exit 101: why".to_owned())),
         ] {
-            let answer = LastAnswer { kind: kind.to_owned(), ..LastAnswer::default() };
+            let answer = json!({ "error": { "data": { "kind": kind } } });
             let end = finished(ProgramEnd::Exited(Some(code)), "first\nwhy\n\n");
             assert_eq!(meaning(&end, &answer), expected, "{code} {kind}");
         }
-        let killed = meaning(&finished(ProgramEnd::Exited(None), ""), &LastAnswer::default());
+        let killed = meaning(&finished(ProgramEnd::Exited(None), ""), &Value::Null);
         assert!(matches!(killed, AgentEnd::Failed(_)));
-        let late = meaning(&finished(ProgramEnd::Stopped, ""), &LastAnswer::default());
+        let late = meaning(&finished(ProgramEnd::Stopped, ""), &Value::Null);
         assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
     }
 
     #[test]
     fn the_answer_is_found_behind_the_updates() {
         let stdout = "{\"method\":\"session/update\"}\n{\"id\":\"prompt\",\"result\":{\"stopReason\":\"end_turn\"}}\n";
-        assert_eq!(last_answer(stdout).stop, "end_turn");
+        assert_eq!(last_answer(stdout)["result"]["stopReason"], "end_turn");
         let error =
             "{\"id\":\"prompt\",\"error\":{\"message\":\"m\",\"data\":{\"kind\":\"auth\"}}}";
-        let expected =
-            LastAnswer { kind: "auth".to_owned(), message: "m".to_owned(), stop: String::new() };
-        assert_eq!(last_answer(error), expected);
-        assert_eq!(last_answer("cut {\"id\""), LastAnswer::default());
+        assert_eq!(last_answer(error)["error"]["data"]["kind"], "auth");
+        assert_eq!(last_answer("cut {\"id\""), Value::Null);
     }
 }

@@ -26,6 +26,7 @@ use turnwright_terminal::{UNUSABLE, runtime};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 const RUN_AFTER_HELP: &str = "\
 Example: turnwright eval run --models gpt-5-mini,deepseek/deepseek-chat --runs 5
@@ -299,7 +300,7 @@ fn new_task(args: NewTaskCliArgs, config: &Config) -> Result<NewTask, EvalError>
 
 /// Checks the checks, and goes on after one that proves nothing.
 async fn check(chosen: &ChosenTasks, workplace: &Workplace) -> Result<ExitCode, EvalError> {
-    let starts = tempfile::tempdir()?;
+    let starts = PrivateTempFolder::create()?;
     let mut code = ExitCode::SUCCESS;
     for task in chosen.read()? {
         let told = match make::check_task(&task, starts.path(), workplace).await {

@@ -1,7 +1,7 @@
 //! The table of `turnwright stats`: the work of stored sessions, by week and model.
 
 use crate::statistics::number;
-use crate::table::{UNKNOWN, aligned, count, money};
+use crate::table::{UNKNOWN, aligned, count, known, money, percent};
 use turnwright_store::stats::{WeekOfWork, WorkCounts};
 use turnwright_types::effect::escape_hidden_line;
 
@@ -47,9 +47,8 @@ fn row(week: &WeekOfWork) -> Vec<String> {
         escape_hidden_line(&model),
         week.tasks.to_string(),
         week.counts.turns.to_string(),
-        share(reads, edits).map_or_else(|| UNKNOWN.to_owned(), |reads| format!("{reads:.1}")),
-        share(failed_edits, edits)
-            .map_or_else(|| UNKNOWN.to_owned(), |failed| format!("{:.0} %", failed * 100.0)),
+        known(share(reads, edits), |reads| format!("{reads:.1}")),
+        percent(share(failed_edits, edits)),
         week.counts.loops.to_string(),
         proven,
         tokens(week.counts.input),

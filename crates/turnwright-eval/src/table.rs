@@ -116,7 +116,7 @@ pub(crate) fn seconds(value: Option<f64>) -> String {
 }
 
 /// A value as it is shown, if it is known.
-fn known<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+pub(crate) fn known<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| UNKNOWN.to_owned(), shown)
 }
 

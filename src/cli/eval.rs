@@ -17,7 +17,7 @@ use turnwright_eval::make::{NewTask, TaskSource};
 use turnwright_eval::results::{Outcome, TrialLine, new_folder, newest_folder, read_lines};
 use turnwright_eval::schedule::{Progress, RunEnd, RunPlan};
 use turnwright_eval::summary::Summary;
-use turnwright_eval::task::read_tasks;
+use turnwright_eval::task::{Task, read_tasks};
 use turnwright_eval::workplace::Workplace;
 use turnwright_eval::{EvalError, harbor, make, report, schedule, table};
 use turnwright_store::Store;
@@ -26,6 +26,7 @@ use turnwright_terminal::{UNUSABLE, runtime};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::private_file;
 use turnwright_types::timestamp::rfc3339;
+use turnwright_workspace::temp_folder::PrivateTempFolder;
 
 const RUN_AFTER_HELP: &str = "\
 Example: turnwright eval run --models gpt-5-mini,deepseek/deepseek-chat --runs 5
@@ -126,6 +127,12 @@ pub(super) struct ChosenTasks {
     tasks: PathBuf,
 }
 
+impl ChosenTasks {
+    fn read(&self) -> Result<Vec<Task>, EvalError> {
+        read_tasks(&std::path::absolute(&self.tasks)?, &self.names)
+    }
+}
+
 #[derive(Debug, Args)]
 pub(super) struct EvalRunCliArgs {
     #[command(flatten)]
@@ -171,64 +178,68 @@ pub(super) struct ResultForm {
 
 pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
     super::deny_memory_inspection();
-    exit_code("eval", perform(command, config), UNUSABLE)
+    let ended = perform(command, config).map_err(|error| match error {
+        EvalError::Io(error) => CliError::Io(error),
+        EvalError::Store(error) => CliError::Store(error),
+        other => CliError::Other(other.to_string()),
+    });
+    exit_code("eval", ended, UNUSABLE)
 }
 
-fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, CliError> {
+fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError> {
     match command {
         EvalCommand::Show { results, tasks, form } => {
-            let folder = match results {
-                Some(folder) => folder,
-                None => newest_folder(&tasks).map_err(told)?,
-            };
-            let lines = read_lines(&folder).map_err(told)?;
+            let lines = read_lines(&results.map_or_else(|| newest_folder(&tasks), Ok)?)?;
             show(&Summary::of(&lines), &lines, &form)
         }
         EvalCommand::Compare { first, second, form } => {
-            let lines = read_lines(&first).map_err(told)?;
-            let others = read_lines(&second).map_err(told)?;
+            let lines = read_lines(&first)?;
+            let others = read_lines(&second)?;
             let summary = Summary::of_both(&lines, &others);
+            if summary.comparisons.is_empty() {
+                return Err(unusable("no model has trials in both of them"));
+            }
             show(&summary, &[lines, others].concat(), &form)
         }
         EvalCommand::New(args) => wait_for(config, None, Vec::new(), async |workplace| {
-            let lines = make::make(new_task(args, config)?, &workplace).await?;
-            Ok((lines, ExitCode::SUCCESS))
+            print(&make::make(new_task(args, config)?, &workplace).await?)?;
+            Ok(ExitCode::SUCCESS)
         }),
         EvalCommand::Check(chosen) => {
             wait_for(config, None, Vec::new(), async |workplace| check(&chosen, &workplace).await)
         }
         EvalCommand::Export { chosen, harbor, registry } => {
             wait_for(config, None, Vec::new(), async |workplace| {
-                let lines =
-                    export(&chosen, harbor.as_deref(), registry.as_deref(), &workplace).await?;
-                Ok((lines, ExitCode::SUCCESS))
+                export(&chosen, harbor.as_deref(), registry.as_deref(), &workplace).await
             })
         }
         EvalCommand::Run(args) => start_run(args, config),
     }
 }
 
-/// An error as it is shown.
-fn told(error: EvalError) -> CliError {
-    match error {
-        EvalError::Io(error) => CliError::Io(error),
-        EvalError::Store(error) => CliError::Store(error),
-        other => CliError::Other(other.to_string()),
-    }
+fn unusable(text: impl Into<String>) -> EvalError {
+    EvalError::Unusable(text.into())
 }
 
-/// Does the work on a runtime, prints the lines that it returns, and returns its exit status. The first Ctrl-C asks the
-/// work to stop, the second one ends it.
+fn print(lines: &[String]) -> Result<(), EvalError> {
+    for line in lines {
+        write_stdout(&format!("{line}\n"))?;
+    }
+    Ok(())
+}
+
+/// Does the work on a runtime, and returns its exit status. The first Ctrl-C asks the work to stop, the second one ends
+/// it.
 fn wait_for<F>(
     config: &Config,
     program: Option<PathBuf>,
     changes: Vec<String>,
     work: F,
-) -> Result<ExitCode, CliError>
+) -> Result<ExitCode, EvalError>
 where
-    F: AsyncFnOnce(Workplace) -> Result<(Vec<String>, ExitCode), EvalError>,
+    F: AsyncFnOnce(Workplace) -> Result<ExitCode, EvalError>,
 {
-    let project = current_folder()?;
+    let project = current_folder().map_err(|error| unusable(error.to_string()))?;
     let stop = CancellationToken::new();
     let program = program.map(std::path::absolute).transpose()?;
     let runtime = runtime()?;
@@ -250,14 +261,8 @@ where
     });
     runtime.shutdown_background();
     match ended {
-        Ok((lines, code)) => {
-            for line in lines {
-                write_stdout(&format!("{line}\n"))?;
-            }
-            Ok(code)
-        }
         Err(EvalError::Stopped) => Ok(ExitCode::from(STOPPED)),
-        Err(error) => Err(told(error)),
+        ended => ended,
     }
 }
 
@@ -282,10 +287,9 @@ fn new_task(args: NewTaskCliArgs, config: &Config) -> Result<NewTask, EvalError>
         Some(name) => {
             let store = Store::new(&config.paths.state);
             if !store.exists() {
-                return Err(EvalError::Unusable("there are no stored sessions".to_owned()));
+                return Err(unusable("there are no stored sessions"));
             }
-            let id = find_session(&store, &name)
-                .map_err(|error| EvalError::Unusable(error.to_string()))?;
+            let id = find_session(&store, &name).map_err(|error| unusable(error.to_string()))?;
             TaskSource::Session { store, id, all_prompts: args.prompts }
         }
         None => TaskSource::Commit(args.commit.unwrap_or_else(|| "HEAD".to_owned())),
@@ -295,16 +299,11 @@ fn new_task(args: NewTaskCliArgs, config: &Config) -> Result<NewTask, EvalError>
 }
 
 /// Checks the checks, and goes on after one that proves nothing.
-async fn check(
-    chosen: &ChosenTasks,
-    workplace: &Workplace,
-) -> Result<(Vec<String>, ExitCode), EvalError> {
-    let place = std::path::absolute(&chosen.tasks)?;
-    let starts = tempfile::tempdir()?;
-    let mut lines = Vec::new();
+async fn check(chosen: &ChosenTasks, workplace: &Workplace) -> Result<ExitCode, EvalError> {
+    let starts = PrivateTempFolder::create()?;
     let mut code = ExitCode::SUCCESS;
-    for task in read_tasks(&place, &chosen.names)? {
-        lines.push(match make::check_task(&task, starts.path(), workplace).await {
+    for task in chosen.read()? {
+        let told = match make::check_task(&task, starts.path(), workplace).await {
             Ok(None) => {
                 format!("{}: the check fails before and passes with the solution", task.name)
             }
@@ -314,9 +313,10 @@ async fn check(
                 why
             }
             Err(error) => return Err(error),
-        });
+        };
+        print(&[told])?;
     }
-    Ok((lines, code))
+    Ok(code)
 }
 
 async fn export(
@@ -324,63 +324,64 @@ async fn export(
     harbor: Option<&Path>,
     registry: Option<&Path>,
     workplace: &Workplace,
-) -> Result<Vec<String>, EvalError> {
-    let mut lines = Vec::new();
+) -> Result<ExitCode, EvalError> {
     if let Some(folder) = harbor {
-        let tasks = read_tasks(&std::path::absolute(&chosen.tasks)?, &chosen.names)?;
-        lines = harbor::export(&tasks, &std::path::absolute(folder)?, workplace).await?;
+        let folder = std::path::absolute(folder)?;
+        print(&harbor::export(&chosen.read()?, &folder, workplace).await?)?;
     }
     if let Some(file) = registry {
         private_file::write(file, harbor::REGISTRY_ENTRY.as_bytes())?;
-        lines.push(format!("Wrote {}.", file.display()));
+        print(&[format!("Wrote {}.", file.display())])?;
     }
-    Ok(lines)
+    Ok(ExitCode::SUCCESS)
 }
 
-fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, CliError> {
-    let place = std::path::absolute(&args.chosen.tasks)?;
-    let tasks = read_tasks(&place, &args.chosen.names).map_err(told)?;
+fn start_run(args: EvalRunCliArgs, config: &Config) -> Result<ExitCode, EvalError> {
+    let tasks = args.chosen.read()?;
     let models = if args.models.is_empty() { vec![configured_model(config)?] } else { args.models };
     let out = match args.out {
-        Some(out) => std::path::absolute(out)?,
-        None => new_folder(&place, &rfc3339(SystemTime::now())[..10]).map_err(told)?,
+        Some(out) => out,
+        None => new_folder(&args.chosen.tasks, &rfc3339(SystemTime::now())[..10])?,
     };
     let plan = RunPlan {
         tasks,
         models,
         runs: args.runs,
         jobs: args.jobs,
-        out,
+        out: std::path::absolute(out)?,
         max_cost: args.max_cost,
         max_time: args.max_time,
         keeps_trees: args.keep,
     };
     wait_for(config, args.program, args.set, async |workplace| {
-        let end = schedule::run(&plan, &workplace, &mut show_progress).await?;
-        let lines = read_lines(&plan.out)?;
-        let mut told = vec![table::text(&Summary::of(&lines))];
-        told.push(format!("The results are in {}.", plan.out.display()));
-        let code = match end {
+        let ended = schedule::run(&plan, &workplace, &mut show_progress).await;
+        if stderr().is_terminal() {
+            // The line of the progress is not ended.
+            writeln!(stderr()).ok();
+        }
+        let end = ended?;
+        let place = plan.out.display();
+        write_stdout(&table::text(&Summary::of(&read_lines(&plan.out)?)))?;
+        write_stdout(&format!("\nThe results are in {place}.\n"))?;
+        if end != RunEnd::Complete {
+            write_stdout(&format!("Go on with the same command and --out {place}.\n"))?;
+        }
+        Ok(match end {
             RunEnd::Complete => ExitCode::SUCCESS,
             RunEnd::Limit => ExitCode::from(AT_LIMIT),
             RunEnd::Stopped => ExitCode::from(STOPPED),
-        };
-        if end != RunEnd::Complete {
-            told.push(format!("Go on with the same command and --out {}.", plan.out.display()));
-        }
-        Ok((told, code))
+        })
     })
 }
 
 /// The model that the settings name.
-fn configured_model(config: &Config) -> Result<String, CliError> {
-    let provider = config.snapshot().provider().map_err(|error| error.to_string())?;
-    let model = match provider {
+fn configured_model(config: &Config) -> Result<String, EvalError> {
+    let model = match config.snapshot().provider()? {
         Provider::Offline => Some("offline".to_owned()),
         Provider::Endpoint(endpoint) => endpoint.full_name(),
         Provider::Unconfigured => None,
     };
-    model.ok_or_else(|| CliError::from(format!("{NO_MODEL}. Or name models with --models.")))
+    model.ok_or_else(|| unusable(format!("{NO_MODEL}. Or name models with --models.")))
 }
 
 /// Shows the trial that has ended and what is left, on a terminal in a line that is written again and again.
@@ -402,13 +403,13 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
         text.push_str(&format!("{}\n", escape_hidden_line(&told)));
     }
     text.push_str(&progress.line());
-    if !is_terminal || progress.done == progress.all {
+    if !is_terminal {
         text.push('\n');
     }
     stderr().write_all(text.as_bytes()).ok();
 }
 
-fn show(summary: &Summary, lines: &[TrialLine], form: &ResultForm) -> Result<ExitCode, CliError> {
+fn show(summary: &Summary, lines: &[TrialLine], form: &ResultForm) -> Result<ExitCode, EvalError> {
     if let Some(file) = &form.html {
         private_file::write(file, report::page(summary, lines).as_bytes())?;
         write_stdout(&format!("Wrote {}.\n", file.display()))?;

@@ -42,7 +42,8 @@ fn show(args: &StatsCliArgs, config: &Config) -> Result<(), CliError> {
         found.retain(|week| week.model == *model || model.ends_with(&format!("/{}", week.model)));
     }
     if args.json {
-        for object in counts::json(&found) {
+        for week in &found {
+            let object = serde_json::to_string(week).map_err(std::io::Error::from)?;
             write_stdout(&format!("{object}\n"))?;
         }
         return Ok(());

@@ -2,6 +2,7 @@
 //! results are shown. The checks need the sandbox, and `sh` and `git`.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -12,6 +13,7 @@ use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::{eventually, process_waits};
 
 use crate::agent::{run_mark, says, subcommand, writes};
+use crate::store::can_mount;
 
 /// The settings of the trials, which ask the model for nothing besides.
 const PLAIN: [&str; 4] = ["--set", "verify=off", "--jobs", "1"];
@@ -81,6 +83,14 @@ impl Lab {
     fn eval(&self, arguments: &[&str]) -> (Ended, Vec<Value>) {
         let ended = self.run(&[&["eval", "run", "--out", "out"][..], &PLAIN, arguments].concat());
         (ended, self.lines("out"))
+    }
+
+    /// Has the model mend a.txt in a session.
+    fn run_session(&self) {
+        fs::create_dir_all(self.home.path().join("config")).unwrap();
+        fs::write(self.home.path().join("config/config.toml"), "verify = 'off'\n").unwrap();
+        let session = self.run(&["run", "--no-input", "--mode", "auto", "Mend a.txt"]);
+        assert_eq!(session.status, Some(0), "{}", session.stderr);
     }
 
     fn lines(&self, out: &str) -> Vec<Value> {
@@ -233,6 +243,94 @@ fn a_run_that_is_stopped_counts_nothing_half_done() {
 }
 
 #[test]
+fn a_run_ends_at_its_cost() {
+    if cannot_confine() {
+        return;
+    }
+    let usage = json!({ "prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110,
+        "cost": 0.02 });
+    let mut answer = says("Nothing.");
+    answer.as_array_mut().unwrap().push(json!({ "usage": usage }));
+    let lab = Lab::new(&json!(vec![answer; 3]));
+    lab.fix_task("fix");
+    let (ended, lines) = lab.eval(&["--runs", "3", "--max-cost", "0.03"]);
+    assert_eq!(ended.status, Some(6), "{}{}", ended.stdout, ended.stderr);
+    assert_eq!(outcomes(&lines), ["failed", "failed"], "the second one passes the limit");
+    assert!(ended.stderr.contains("$0.04 so far, about $0.06 in all"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("Go on with the same command and --out "), "{}", ended.stdout);
+}
+
+#[test]
+fn a_check_that_floods_is_cut() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([says("Nothing.")]));
+    lab.fix_task("fix");
+    let flood = "head -c 20000000 /dev/zero | tr '\\0' x; exit 3";
+    lab.write("evals/fix/task.toml", &format!("[check]\ncommand = '''{flood}'''\n"));
+    let (ended, lines) = lab.eval(&["--runs", "1"]);
+    assert_eq!(outcomes(&lines), ["failed"], "{}", ended.stderr);
+    let reason = lines[0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("check: exit 3: xxx") && reason.chars().count() <= 201, "{reason}");
+}
+
+/// The trees that are kept fill a small disk after a few trials.
+#[test]
+fn a_full_disk_keeps_the_finished_trials() {
+    if cannot_confine() || !can_mount() {
+        return;
+    }
+    let lab = Lab::new(&json!(vec![says("Nothing."); 9]));
+    lab.fix_task("fix");
+    lab.write("evals/fix/files/large.txt", &"x".repeat(4 << 20));
+    let command = lab.command(&[]);
+    let program = command.get_program().to_owned();
+    let script = "mount -t tmpfs -o size=12m none /mnt || exit 99; \"$@\"; code=$?; \
+                  cp /mnt/out/trials.jsonl out.jsonl; exit $code";
+    let mut inside = Command::new("unshare");
+    inside.args(["--mount", "sh", "-c", script, "sh"]).arg(program).current_dir(&lab.project);
+    inside.args(["eval", "run", "--out", "/mnt/out", "--keep", "--runs", "9"]).args(PLAIN);
+    inside.env_clear();
+    for (name, value) in command.get_envs() {
+        inside.env(name, value.unwrap());
+    }
+    let output = process_waits::output(&mut inside).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let kept = fs::read_to_string(lab.project.join("out.jsonl")).unwrap().lines().count();
+    assert!((1..9).contains(&kept), "{kept}: {stderr}");
+    let expected = format!("temporary files is full. {kept} of 9 trials are kept in /mnt/out; ");
+    assert!(stderr.contains(&expected), "{stderr}");
+}
+
+/// The first check reads "bad" from the pipe, and the next one "good".
+#[test]
+fn a_flaky_check_is_refused() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([]));
+    lab.write("a.txt", "bad\n");
+    lab.commit_all("first");
+    let shared = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if shared.path().starts_with(std::env::temp_dir()) {
+        eprintln!("skipped: the sandbox hides the temporary folder");
+        return;
+    }
+    let pipe = shared.path().join("pipe");
+    assert!(process_waits::status(Command::new("mkfifo").arg(&pipe)).unwrap().success());
+    let mut answers = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    answers.write_all(b"bad\ngood\n").unwrap();
+    let check = format!("read answer <'{}' && test \"$answer\" = good", pipe.display());
+    let ended = lab.run(&["eval", "new", "flaky", "--check", &check]);
+    assert_eq!(ended.status, Some(2));
+    let told = "The check of flaky gave two answers for the same files (run 1: check: exit 1: , run 2: exit 0).";
+    assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    assert!(!lab.project.join("evals/flaky").exists());
+}
+
+#[test]
 fn a_check_that_proves_nothing_is_refused() {
     if cannot_confine() {
         return;
@@ -273,12 +371,10 @@ fn a_session_becomes_a_task_with_its_start_and_its_solution() {
     lab.write("a.txt", "bad\n");
     lab.write("b.txt", "old\n");
     lab.commit_all("first");
+    lab.git(&["config", "diff.noprefix", "true"]);
     lab.write("b.txt", "not committed\n");
     lab.write("c.txt", "new\n");
-    fs::create_dir_all(lab.home.path().join("config")).unwrap();
-    fs::write(lab.home.path().join("config/config.toml"), "verify = 'off'\n").unwrap();
-    let session = lab.run(&["run", "--no-input", "--mode", "auto", "Mend a.txt"]);
-    assert_eq!(session.status, Some(0), "{}", session.stderr);
+    lab.run_session();
     let check = "grep -q good a.txt && grep -q 'not committed' b.txt && grep -q new c.txt";
     let made = lab.run(&["eval", "new", "mend", "--session", "last", "--check", check]);
     assert_eq!(made.status, Some(0), "{}{}", made.stdout, made.stderr);
@@ -294,6 +390,21 @@ fn a_session_becomes_a_task_with_its_start_and_its_solution() {
     let week: Value = serde_json::from_str(stats.stdout.lines().next().unwrap()).unwrap();
     assert_eq!((&week["tasks"], &week["counts"]["edits"]), (&json!(1), &json!(1)), "{week}");
     assert!(lab.run(&["stats"]).stdout.contains("scripted"));
+}
+
+#[test]
+fn the_start_of_a_session_holds_no_secret_that_was_deleted() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([writes("a.txt", "good\n"), says("Done.")]));
+    lab.write("conf/.env", "PASSWORD=unlikely-word\n");
+    lab.commit_all("first");
+    fs::remove_file(lab.project.join("conf/.env")).unwrap();
+    lab.run_session();
+    let ended = lab.run(&["eval", "new", "mend", "--session", "last", "--check", "true"]);
+    assert_eq!(ended.status, Some(2));
+    assert!(ended.stderr.contains("a file that may hold secrets was changed"), "{}", ended.stderr);
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl<'a> SettingsSnapshot<'a> {
 
     /// How a session works. Alone, it has to prove its work unless the file says otherwise.
     pub fn work(&self) -> WorkSettings {
-        let ConfigFile { verify, find_checks, alone, agent, sessions, goal, .. } = &*self.values;
+        let ConfigFile { verify, find_checks, alone, agent, goal, .. } = &*self.values;
         let switch = |name, in_file: bool| self.config.process_switch(name).unwrap_or(in_file);
         let is_alone = self.config.flags.alone || switch(ALONE_VARIABLE, *alone);
         let unset = if is_alone { Verify::Always } else { Verify::Auto };
@@ -115,7 +115,6 @@ impl<'a> SettingsSnapshot<'a> {
             tools: agent.tools.as_deref().and_then(ToolChoice::parse).unwrap_or_default(),
             hints: agent.hints,
             offer_notes: agent.offer_notes,
-            keep_start: sessions.keep_start,
             goal_turns,
             goal_model: goal.model.clone(),
         }
@@ -343,7 +342,7 @@ mod tests {
             let found = work(variable, alone, text);
             assert_eq!((found.alone, found.verify), expected, "{variable}, {alone}, {text}");
         }
-        let text = "find_checks = false\nsessions.keep_start = false\n\
+        let text = "find_checks = false\n\
                     goal = { model = \"m\", turns = 3 }\n[agent]\nsurroundings = false\n\
                     tools = \"few\"\nhints = false\noffer_notes = false";
         let expected = WorkSettings {
@@ -354,7 +353,6 @@ mod tests {
             tools: ToolChoice::Few,
             hints: false,
             offer_notes: false,
-            keep_start: false,
             goal_turns: 3,
             goal_model: Some("m".to_owned()),
         };

@@ -75,7 +75,7 @@ async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> Resul
     let temporary = PrivateTempFolder::create()?;
     let start = Start::prepare(task, &temporary.path().join("starts"), workplace).await?;
     let tree = temporary.path().join("tree");
-    start.make_tree(&tree, None, workplace).await?;
+    start.make_tree(&tree, None).await?;
     let shown = ["environment/tree", "tests/restore", "solution"].map(|name| folder.join(name));
     for below in &shown {
         fs::create_dir_all(below)?;

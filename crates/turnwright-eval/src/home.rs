@@ -1,14 +1,17 @@
 //! The place of one trial: a temporary folder with its tree and its own home, which has the user's settings and login
 //! and nothing else of the user. It is removed with the trial, or by the next process if this one is killed.
 
+use std::io;
 use std::path::PathBuf;
 
 use crate::EvalError;
 use crate::workplace::Workplace;
 use turnwright_config::{Logins, Paths, UserFile};
 use turnwright_types::private_file;
-use turnwright_workspace::exec::Environment;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
+
+/// The bytes that a disk has room for if it is not full.
+const ROOM: usize = 64 * 1024;
 
 /// The folders of a trial.
 pub(crate) struct TrialHome {
@@ -37,26 +40,18 @@ impl TrialHome {
         Paths::below(self.path())
     }
 
-    fn path(&self) -> PathBuf {
+    /// The home of the agent and of the commands.
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// The environment of the agent. It holds keys.
-    pub(crate) fn agent_environment(&self, workplace: &Workplace) -> Environment {
-        workplace.agent_environment(&self.path())
-    }
-
-    /// The environment of the setup and of the check.
-    pub(crate) fn environment(&self, workplace: &Workplace) -> Environment {
-        workplace.environment(&self.path())
+    /// Returns an error if the disk is full. The trial then failed because of that.
+    pub(crate) fn check_room(&self) -> io::Result<()> {
+        private_file::write(&self.folder.path().join("room"), &vec![1; ROOM])
     }
 
     /// A further folder for a tree.
     pub(crate) fn second_tree(&self) -> PathBuf {
         self.folder.path().join("before")
-    }
-
-    pub(crate) fn state(&self) -> PathBuf {
-        self.paths().state
     }
 }

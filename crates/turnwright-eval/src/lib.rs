@@ -36,6 +36,9 @@ use turnwright_config::ConfigError;
 use turnwright_store::StoreError;
 use turnwright_types::error_text::io_error_text;
 
+/// Parts of the messages of git and of SQLite about a full disk.
+const FULL_DISK: [&str; 2] = ["No space left on device", "disk is full"];
+
 /// Why a command cannot go on. The text says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum EvalError {
@@ -59,10 +62,9 @@ impl EvalError {
 
     /// Returns true if a disk is full.
     fn is_full_disk(&self) -> bool {
-        match self {
-            EvalError::Io(error) => error.kind() == io::ErrorKind::StorageFull,
-            EvalError::Unusable(text) => text.contains("No space left on device"),
-            EvalError::Store(_) | EvalError::Settings(_) | EvalError::Stopped => false,
-        }
+        let text = self.to_string();
+        let kind = if let EvalError::Io(error) = self { Some(error.kind()) } else { None };
+        matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+            || FULL_DISK.iter().any(|part| text.contains(part))
     }
 }

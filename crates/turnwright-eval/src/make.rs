@@ -2,7 +2,6 @@
 //! start and pass with the solution, each time that it is run.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,12 +11,13 @@ use crate::EvalError;
 use crate::copies::{copy_all, remove, write_into};
 use crate::home::TrialHome;
 use crate::task::{CHECK_FILES, DEFINITION, SOLUTION, Task, is_task_name};
-use crate::tree::{Start, apply_patch, resolve_commit, with_paths};
+use crate::tree::{Start, apply_patch, commit_start, resolve_commit};
 use crate::trial::{LATE_CHECK, judge, set_up};
 use crate::workplace::Workplace;
 use turnwright_store::file_versions::{file_versions, undoable_turns};
 use turnwright_store::start_state::{StartState, prompt_texts, start_state};
 use turnwright_store::{Store, read};
+use turnwright_types::effect::is_secret_path;
 use turnwright_types::file_change::FileState;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::ids::SessionId;
@@ -78,13 +78,13 @@ pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, E
         return Err(EvalError::unusable(text));
     }
     let draft = Draft::create(&name)?;
-    let mut told = match source {
+    let note = match source {
         TaskSource::Commit(commit) => {
-            let commit = resolve_commit(&commit, workplace).await.map_err(|_| {
+            let id = resolve_commit(&commit, workplace).await?.ok_or_else(|| {
                 EvalError::unusable(format!("There is no commit {commit} in this repository."))
             })?;
-            draft.write_definition(&commit, check.as_deref(), &[], false)?;
-            Vec::new()
+            draft.write_definition(&id, check.as_deref(), &[], false)?;
+            Some(format!("Write the prompt into {}/prompt.md.", target.display()))
         }
         TaskSource::Session { store, id, all_prompts } => {
             let mut facts = session_facts(&store, &id)?;
@@ -92,19 +92,22 @@ pub async fn make(task: NewTask, workplace: &Workplace) -> Result<Vec<String>, E
             draft.fill_from_session(&facts, check.as_deref(), workplace).await?
         }
     };
-    if check.is_some() {
+    let check_note = if check.is_some() {
         let task = Task::read(&draft.folder)?;
-        told.extend(check_task(&task, &draft.starts(), workplace).await?);
+        check_task(&task, &draft.starts(), workplace).await?
     } else {
-        told.push(format!(
+        Some(format!(
             "The check is not written yet: write {}/check/check.sh, then run `turnwright eval check {name}`.",
             target.display()
-        ));
-    }
+        ))
+    };
     fs::create_dir_all(&target)?;
-    copy_all(&draft.folder, &target)?;
-    told.insert(0, format!("Made {}.", target.display()));
-    Ok(told)
+    if let Err(error) = copy_all(&draft.folder, &target) {
+        remove(&target)?;
+        return Err(error.into());
+    }
+    let made = format!("Made {}.", target.display());
+    Ok([Some(made), note, check_note].into_iter().flatten().collect())
 }
 
 /// Runs the check of a task twice at the start and twice with the solution. Returns a sentence for the user.
@@ -118,7 +121,7 @@ pub async fn check_task(
 ) -> Result<Option<String>, EvalError> {
     let start = Start::prepare(task, starts, workplace).await?;
     let name = &task.name;
-    let before = answer_of_check(&start, None, workplace).await?;
+    let before = answer_of_check(&start, None).await?;
     if before.is_none() && task.definition.check.must_fail_before {
         return Err(EvalError::unusable(format!(
             "The check of {name} passes at the start, so it proves nothing. Make it fail without the solution, or set \
@@ -130,7 +133,7 @@ pub async fn check_task(
             "{name} has no {SOLUTION}, so it is not known if the check can pass."
         )));
     };
-    if let Some(why) = answer_of_check(&start, Some(solution.as_path()), workplace).await? {
+    if let Some(why) = answer_of_check(&start, Some(solution.as_path())).await? {
         return Err(EvalError::unusable(format!(
             "The check of {name} fails with the solution, so nothing can pass it: {why}."
         )));
@@ -142,18 +145,17 @@ pub async fn check_task(
 async fn answer_of_check(
     start: &Start<'_>,
     solution: Option<&Path>,
-    workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
     let name = &start.task.name;
     let mut answers = Vec::new();
     for _ in 0..2 {
-        let home = TrialHome::create(workplace)?;
-        start.make_tree(&home.tree(), solution, workplace).await?;
-        if let Some(why) = set_up(start.task, &home, workplace).await? {
+        let home = TrialHome::create(start.workplace)?;
+        start.make_tree(&home.tree(), solution).await?;
+        if let Some(why) = set_up(start, &home).await? {
             let text = format!("The setup of {name} fails: {why}.");
             return Err(EvalError::unusable(text));
         }
-        let answer = judge(start, &home, workplace).await?;
+        let answer = judge(start, &home).await?;
         if answer.as_ref().is_some_and(|why| why.starts_with(LATE_CHECK)) {
             let seconds = start.task.definition.check.time().as_secs();
             return Err(EvalError::unusable(format!(
@@ -229,20 +231,20 @@ impl Draft {
         self.write(DEFINITION, text.as_bytes())
     }
 
-    /// Writes what a session began with, its prompts, and what it changed as the solution. Returns sentences for the
-    /// user.
+    /// Writes what a session began with, its prompts, and what it changed as the solution. Returns why there is no
+    /// solution.
     async fn fill_from_session(
         &self,
         facts: &SessionFacts,
         check: Option<&str>,
         workplace: &Workplace,
-    ) -> Result<Vec<String>, EvalError> {
+    ) -> Result<Option<String>, EvalError> {
         let StartState { commit, patch, untracked, .. } = &facts.start;
         self.write_definition(commit, check, &facts.prompts, false)?;
         let bare = Task::read(&self.folder)?;
         let start = Start::prepare(&bare, &self.starts(), workplace).await?;
         let tree = self.temporary.path().join("tree");
-        start.make_tree(&tree, None, workplace).await?;
+        start.make_tree(&tree, None).await?;
         let of_session = self.temporary.path().join("session.patch");
         private_file::write(&of_session, patch)?;
         apply_patch(&of_session, &tree, workplace).await?;
@@ -251,22 +253,19 @@ impl Draft {
         }
         let has_patch = stage_changes(&tree, &self.folder.join(START_PATCH), workplace).await?;
         self.write_definition(commit, check, &facts.prompts, has_patch)?;
-        let words = ["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"];
-        workplace.git(&tree, with_paths(&words, &[])).await?;
+        commit_start(&tree, workplace).await?;
         let missing = apply_changes(facts, &tree)?;
         let solution = self.folder.join(SOLUTION);
         let has_changed = stage_changes(&tree, &solution, workplace).await?;
-        let mut notes = Vec::new();
-        if let Some(path) = missing {
+        let why = if let Some(path) = missing {
             remove(&solution)?;
-            let path = path.display();
-            notes
-                .push(format!("There is no solution: {path} was changed again after the session."));
-        } else if !has_changed {
-            let why = "There is no solution: the session has changed nothing in the repository.";
-            notes.push(why.to_owned());
-        }
-        Ok(notes)
+            format!("the session's last content of {} is not known", path.display())
+        } else if has_changed {
+            return Ok(None);
+        } else {
+            "the session has changed nothing in the repository".to_owned()
+        };
+        Ok(Some(format!("There is no solution: {why}.")))
     }
 }
 
@@ -278,13 +277,9 @@ fn quoted(text: &str) -> String {
 /// Adds all changes of a tree in which no agent was to its index, and writes them to a file. Returns false, and leaves
 /// no file, if there are none.
 async fn stage_changes(tree: &Path, into: &Path, workplace: &Workplace) -> Result<bool, EvalError> {
-    workplace.git(tree, with_paths(&["add", "--all", "."], &[])).await?;
-    let mut output = OsString::from("--output=");
-    output.push(into);
-    let words = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--no-color"];
-    let mut all = with_paths(&words, &[]);
-    all.extend([output, "HEAD".into()]);
-    workplace.git(tree, all).await?;
+    workplace.git(tree, &["add", "--all", "."], &[]).await?;
+    let words = ["diff", "--cached", "--binary", "--no-ext-diff", "--no-textconv", "--output"];
+    workplace.git(tree, &words, &[into]).await?;
     let has_changes = fs::metadata(into)?.len() > 0;
     if !has_changes {
         remove(into)?;
@@ -306,6 +301,8 @@ fn apply_changes(facts: &SessionFacts, tree: &Path) -> Result<Option<PathBuf>, E
             FileState::File { hash, mode, .. } => {
                 let bytes = match content {
                     Some(bytes) => Some(bytes.clone()),
+                    // The task may be shared.
+                    None if is_secret_path(path) => None,
                     None => fs::read(path).ok().filter(|bytes| sha256_hex(bytes) == *hash),
                 };
                 let Some(bytes) = bytes else { return Ok(Some(relative.to_path_buf())) };

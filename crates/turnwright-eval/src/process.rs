@@ -1,6 +1,5 @@
 //! Runs one program to its end: with a limit of time, bounded output, and an end of all that it has started.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -15,8 +14,8 @@ use turnwright_workspace::exec::{
     Environment, PipedProgram, ProcessGroup, ProcessPipes, RunningCommand,
 };
 
-/// The bytes that are kept of the beginning of an output, and as many of its end.
-const KEPT_BYTES: usize = 32 * 1024;
+/// At least as many bytes are kept of the end of an output, and at most twice as many.
+const KEPT_BYTES: usize = 64 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 /// The time that a program gets to end after it was told to.
 const GRACE: Duration = Duration::from_secs(3);
@@ -40,12 +39,11 @@ pub(crate) struct Program {
 pub(crate) enum ProgramEnd {
     /// With this exit code; `None` if a signal has ended it.
     Exited(Option<i32>),
-    TimedOut,
-    /// The user has stopped it.
+    /// By its limit of time, or by the user.
     Stopped,
 }
 
-/// A program that has ended, with its output.
+/// A program that has ended, with the end of its output.
 pub(crate) struct Finished {
     pub(crate) end: ProgramEnd,
     pub(crate) stdout: String,
@@ -70,8 +68,8 @@ pub(crate) async fn run(program: Program, stop: &CancellationToken) -> io::Resul
     let piped = PipedProgram { command_line: words, workdir: folder, environment, sandbox: None };
     let (mut group, pipes) = ProcessGroup::start_piped(&piped).await?;
     let ProcessPipes { mut stdin, stdout, stderr } = pipes;
-    let mut printed = KeptOutput::default();
-    let mut messages = KeptOutput::default();
+    let mut printed = Vec::new();
+    let mut messages = Vec::new();
     let end = {
         let conversation = async {
             let writing = async move {
@@ -98,7 +96,7 @@ pub(crate) async fn run(program: Program, stop: &CancellationToken) -> io::Resul
         }
         ended
     };
-    Ok(Finished { end, stdout: printed.into_text(), stderr: messages.into_text() })
+    Ok(Finished { end, stdout: text_of(&printed), stderr: text_of(&messages) })
 }
 
 async fn wait_for_end(
@@ -108,70 +106,36 @@ async fn wait_for_end(
 ) -> ProgramEnd {
     tokio::select! {
         exit = group.wait_for_end() => ProgramEnd::Exited(exit.code()),
-        () = tokio::time::sleep(time) => ProgramEnd::TimedOut,
+        () = tokio::time::sleep(time) => ProgramEnd::Stopped,
         () = stop.cancelled() => ProgramEnd::Stopped,
     }
 }
 
-/// Reads a stream to its end, so that whoever writes to it is never blocked.
-async fn collect(mut stream: impl AsyncRead + Unpin, into: &mut KeptOutput) {
+/// Reads a stream to its end, so that whoever writes to it is never blocked, and keeps the last of it.
+async fn collect(mut stream: impl AsyncRead + Unpin, kept: &mut Vec<u8>) {
     let mut buffer = vec![0; READ_BYTES];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-        into.push(&buffer[..count]);
-    }
-}
-
-/// The beginning and the end of an output.
-#[derive(Default)]
-struct KeptOutput {
-    head: Vec<u8>,
-    tail: VecDeque<u8>,
-    left_out: u64,
-}
-
-impl KeptOutput {
-    fn push(&mut self, bytes: &[u8]) {
-        let first = bytes.len().min(KEPT_BYTES - self.head.len());
-        self.head.extend_from_slice(&bytes[..first]);
-        self.tail.extend(&bytes[first..]);
-        let surplus = self.tail.len().saturating_sub(KEPT_BYTES);
-        self.tail.drain(..surplus);
-        self.left_out += surplus as u64;
-    }
-
-    fn into_text(self) -> String {
-        let mut bytes = self.head;
-        if self.left_out > 0 {
-            bytes.extend_from_slice(format!("\n[… {} bytes …]\n", self.left_out).as_bytes());
+        kept.extend_from_slice(&buffer[..count]);
+        if kept.len() > 2 * KEPT_BYTES {
+            kept.drain(..kept.len() - KEPT_BYTES);
         }
-        bytes.extend(self.tail);
-        String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn of_a_long_output_the_beginning_and_the_end_are_kept() {
-        let mut kept = KeptOutput::default();
-        kept.push(b"begin ");
-        for _ in 0..1_000 {
-            kept.push(&[b'x'; 1_000]);
-        }
-        kept.push(b" end");
-        let text = kept.into_text();
-        assert!(text.len() < 2 * KEPT_BYTES + 100);
-        assert!(text.starts_with("begin x") && text.ends_with("x end"));
-        let left_out = 1_000_010 - 2 * KEPT_BYTES;
-        assert!(text.contains(&format!("[… {left_out} bytes …]")));
-    }
-
-    #[test]
-    fn a_short_output_is_kept_as_it_is() {
-        let mut kept = KeptOutput::default();
-        kept.push("größe\n".as_bytes());
-        assert_eq!(kept.into_text(), "größe\n");
+    #[tokio::test]
+    async fn of_a_long_output_the_end_is_kept() {
+        let mut kept = Vec::new();
+        let long = ["x".repeat(50 * KEPT_BYTES), " end".to_owned()].concat();
+        collect(long.as_bytes(), &mut kept).await;
+        assert!(kept.len() >= KEPT_BYTES && kept.len() <= 2 * KEPT_BYTES);
+        assert!(kept.ends_with(b"x end"));
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::results::{Outcome, TrialLine};
 use crate::summary::{Cell, Column, Comparison, Summary};
-use crate::table::{UNKNOWN, count, interval, money, percent, seconds};
+use crate::table::{MEDIANS, MEDIANS_TITLE, UNKNOWN, interval, money, percent, seconds};
 use turnwright_types::effect::escape_hidden_line;
 
 const STYLE: &str = include_str!("report.css");
@@ -11,6 +11,7 @@ const HEAD: &str = "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\
     <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
     <meta name=\"referrer\" content=\"no-referrer\">\n\
     <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>Evaluation</title>\n<style>\n";
+const TABLE_END: &str = "</tbody>\n</table>\n</div>\n";
 /// At most this many trials that did not pass are listed.
 const MAX_LISTED: usize = 500;
 
@@ -89,7 +90,6 @@ impl Page {
             self.bar(rate, range);
         }
         let mut facts = vec![format!("95 % range {}", interval(column.interval))];
-        facts.push(format!("mean of tasks {}", percent(column.mean_of_tasks)));
         if column.cost.is_some() {
             facts.push(format!("{} in all", money(column.cost)));
         }
@@ -128,19 +128,15 @@ impl Page {
                     self.wrapped("<p class=\"aside\">", &text, "</p>\n");
                 }
             }
-            if !comparison.left_out.is_empty() {
-                let text = format!(
-                    "Not compared, because they are not the same on both sides: {}",
-                    comparison.left_out.join(", ")
-                );
-                self.wrapped("<p class=\"aside\">", &text, "</p>\n");
+            if let Some(note) = comparison.note() {
+                self.wrapped("<p class=\"aside\">", &note, "</p>\n");
             }
         }
     }
 
-    fn table_head(&mut self, title: &'static str, first: &'static str, names: &[&str]) {
-        self.wrapped("<h2>", title, "</h2>\n<div class=\"wide\">\n<table>\n<thead><tr>");
-        self.wrapped("<th scope=\"col\">", first, "</th>");
+    /// Begins a table with these headings.
+    fn table<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        self.raw("<div class=\"wide\">\n<table>\n<thead><tr>");
         for name in names {
             self.wrapped("<th scope=\"col\">", name, "</th>");
         }
@@ -148,8 +144,9 @@ impl Page {
     }
 
     fn tasks(&mut self, summary: &Summary) {
-        let names: Vec<_> = summary.columns.iter().map(|column| column.name.as_str()).collect();
-        self.table_head("Tasks", "Task", &names);
+        self.raw("<h2>Tasks</h2>\n");
+        let names = summary.columns.iter().map(|column| column.name.as_str());
+        self.table(["Task"].into_iter().chain(names));
         for task in &summary.tasks {
             self.wrapped("<tr><th scope=\"row\">", task, "</th>");
             for column in &summary.columns {
@@ -167,28 +164,20 @@ impl Page {
             }
             self.raw("</tr>\n");
         }
-        self.raw("</tbody>\n</table>\n</div>\n");
+        self.raw(TABLE_END);
     }
 
     fn medians(&mut self, summary: &Summary) {
-        let names = ["Input tokens", "of them cached", "Output tokens", "Cost", "Time", "Requests"];
-        self.table_head("Medians of a trial", "Model", &names);
+        self.wrapped("<h2>", MEDIANS_TITLE, "</h2>\n");
+        self.table(["model"].into_iter().chain(MEDIANS.map(|(name, _)| name)));
         for column in &summary.columns {
-            let medians = &column.medians;
             self.wrapped("<tr><th scope=\"row\">", &column.name, "</th>");
-            for value in [
-                count(medians.input),
-                count(medians.cached),
-                count(medians.output),
-                money(medians.cost),
-                seconds(medians.seconds),
-                count(medians.requests),
-            ] {
-                self.wrapped("<td>", &value, "</td>");
+            for (_, value) in MEDIANS {
+                self.wrapped("<td>", &value(column), "</td>");
             }
             self.raw("</tr>\n");
         }
-        self.raw("</tbody>\n</table>\n</div>\n");
+        self.raw(TABLE_END);
     }
 
     /// Lists the trials that did not pass, with the reasons.
@@ -198,24 +187,13 @@ impl Page {
         if listed.is_empty() {
             return;
         }
-        listed.sort_by(|one, other| {
-            (&one.task, &one.model, &one.version, &one.settings, one.run).cmp(&(
-                &other.task,
-                &other.model,
-                &other.version,
-                &other.settings,
-                other.run,
-            ))
+        listed.sort_by_cached_key(|line| {
+            let TrialLine { task, model, version, settings, .. } = line;
+            ([task, model, version, settings].map(String::clone), line.run)
         });
         self.raw("<details>\n<summary>");
         self.wrapped("Trials that did not pass: ", &listed.len().to_string(), "</summary>\n");
-        self.raw("<div class=\"wide\">\n<table>\n<thead><tr><th scope=\"col\">Task</th>");
-        self.raw(
-            "<th scope=\"col\">Model</th><th scope=\"col\">Run</th><th scope=\"col\">Outcome</th>",
-        );
-        self.raw(
-            "<th scope=\"col\">Time</th><th scope=\"col\">Reason</th></tr></thead>\n<tbody>\n",
-        );
+        self.table(["Task", "Model", "Run", "Outcome", "Time", "Reason"]);
         for line in listed.iter().take(MAX_LISTED) {
             let outcome = if line.outcome == Outcome::Invalid { "invalid" } else { "failed" };
             self.wrapped("<tr><th scope=\"row\">", &line.task, "</th>");
@@ -225,7 +203,8 @@ impl Page {
             self.wrapped("<td>", &seconds(Some(line.seconds)), "</td>");
             self.wrapped("<td class=\"text\">", &line.reason, "</td></tr>\n");
         }
-        self.raw("</tbody>\n</table>\n</div>\n</details>\n");
+        self.raw(TABLE_END);
+        self.raw("</details>\n");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The results of trials: a line of JSON for each, in the file `trials.jsonl` of a folder.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -57,12 +58,9 @@ pub struct TrialLine {
 impl TrialLine {
     /// Returns true if this is the trial that would be made again.
     pub(crate) fn is_same_trial(&self, other: &TrialLine) -> bool {
-        self.run == other.run && self.task == other.task && self.is_same_work(other)
-    }
-
-    /// Returns true if both are trials of the same task, model, settings and version.
-    fn is_same_work(&self, other: &TrialLine) -> bool {
-        self.task_hash == other.task_hash
+        self.run == other.run
+            && self.task == other.task
+            && self.task_hash == other.task_hash
             && self.model == other.model
             && self.settings == other.settings
             && self.version == other.version
@@ -98,8 +96,16 @@ impl ResultsFolder {
     /// Adds a line that survives a loss of power.
     pub(crate) fn add(&mut self, line: &TrialLine) -> Result<(), EvalError> {
         let text = serde_json::to_string(line).map_err(std::io::Error::from)?;
-        self.lines.write_all(format!("{text}\n").as_bytes())?;
-        Ok(self.lines.sync_data()?)
+        let end = self.lines.metadata()?.len();
+        let written = self
+            .lines
+            .write_all(format!("{text}\n").as_bytes())
+            .and_then(|()| self.lines.sync_data());
+        if written.is_err() {
+            // A part of a line would spoil the next one.
+            self.lines.set_len(end).ok();
+        }
+        Ok(written?)
     }
 }
 
@@ -117,8 +123,12 @@ pub fn read_lines(folder: &Path) -> Result<Vec<TrialLine>, EvalError> {
     Ok(newest(lines))
 }
 
-/// Leaves out each line that a later one about the same trial replaces: an invalid trial is made again.
-fn newest(lines: Vec<TrialLine>) -> Vec<TrialLine> {
+/// Leaves out each line that a later one about the same trial replaces: an invalid trial is made again. Of a task that
+/// was changed, only the last form is left.
+fn newest(mut lines: Vec<TrialLine>) -> Vec<TrialLine> {
+    let forms: BTreeMap<_, _> =
+        lines.iter().map(|line| (line.task.clone(), line.task_hash.clone())).collect();
+    lines.retain(|line| forms.get(&line.task) == Some(&line.task_hash));
     let mut kept: Vec<TrialLine> = Vec::with_capacity(lines.len());
     for line in lines {
         match kept.iter_mut().find(|known| known.is_same_trial(&line)) {
@@ -209,6 +219,10 @@ pub(crate) mod tests {
         assert_eq!(found, [line("a", "m", 1, Outcome::Invalid)]);
         results.add(&line("a", "m", 1, Outcome::Passed)).unwrap();
         assert_eq!(read_lines(&folder).unwrap(), [line("a", "m", 1, Outcome::Passed)]);
+        let mut changed = line("a", "m", 1, Outcome::Failed);
+        changed.task_hash = "changed".to_owned();
+        results.add(&changed).unwrap();
+        assert_eq!(read_lines(&folder).unwrap(), [changed]);
     }
 
     #[test]

@@ -121,24 +121,16 @@ pub async fn run(
     report: &mut dyn FnMut(&Progress, Option<&TrialLine>),
 ) -> Result<RunEnd, EvalError> {
     let (results, found) = ResultsFolder::open(&plan.out)?;
-    let starts = prepare(plan, workplace).await?;
+    let place = plan.out.join(".starts");
+    let mut starts = Vec::new();
+    // A task that cannot be used costs no trial.
+    for task in &plan.tasks {
+        starts.push(Start::prepare(task, &place, workplace).await?);
+    }
     let mut schedule = Schedule::new(plan, workplace, &starts, results, &found);
     report(&schedule.progress, None);
     let ended = schedule.make_all(report).await;
     ended.map_err(|error| with_what_is_kept(error, &schedule.progress, &plan.out))
-}
-
-/// Makes the repositories with the starts of all tasks, so that a task that cannot be used costs no trial.
-async fn prepare<'a>(
-    plan: &'a RunPlan,
-    workplace: &Workplace,
-) -> Result<Vec<Start<'a>>, EvalError> {
-    let place = plan.out.join(".starts");
-    let mut starts = Vec::new();
-    for task in &plan.tasks {
-        starts.push(Start::prepare(task, &place, workplace).await?);
-    }
-    Ok(starts)
 }
 
 /// The trials that are left, and what came of the others.
@@ -163,16 +155,20 @@ impl<'a> Schedule<'a> {
         found: &[TrialLine],
     ) -> Schedule<'a> {
         let all = order(plan.tasks.len(), plan.models.len(), plan.runs);
-        let progress = Progress { all: all.len(), ..Progress::default() };
-        let waiting = VecDeque::new();
-        let begun = Instant::now();
-        let fault = None;
-        let mut schedule =
-            Schedule { plan, workplace, starts, results, waiting, progress, begun, fault };
+        let mut schedule = Schedule {
+            plan,
+            workplace,
+            starts,
+            results,
+            waiting: VecDeque::new(),
+            progress: Progress { all: all.len(), ..Progress::default() },
+            begun: Instant::now(),
+            fault: None,
+        };
         for place in all {
             let (task, model, run) = place;
             let trial = Trial { start: &starts[task], model: &plan.models[model], run, kept: None };
-            let blank = trial.blank_line(workplace);
+            let blank = trial.blank_line();
             let made = found.iter().find(|line| line.is_same_trial(&blank));
             match made.filter(|line| line.outcome != Outcome::Invalid) {
                 Some(line) => schedule.progress.add(line),
@@ -192,11 +188,8 @@ impl<'a> Schedule<'a> {
         let name = format!("{}-{}-{run}", start.task.name, model + 1);
         let kept = self.plan.keeps_trees.then(|| self.results.path.join("trees").join(name));
         let model = self.plan.models[model].as_str();
-        let workplace = self.workplace;
-        async move {
-            let trial = Trial { start, model, run, kept: kept.as_deref() };
-            (place, trial.make(workplace).await)
-        }
+        let trial = Trial { start, model, run, kept };
+        async move { (place, trial.make().await) }
     }
 
     async fn make_all(
@@ -258,27 +251,34 @@ fn order(tasks: usize, models: usize, runs: u32) -> Vec<Place> {
 
 /// Says what is kept, besides what went wrong.
 fn with_what_is_kept(error: EvalError, progress: &Progress, out: &Path) -> EvalError {
+    if matches!(error, EvalError::Stopped) {
+        return error;
+    }
     let Progress { done, all, .. } = progress;
     let place = out.display();
-    if error.is_full_disk() {
-        return EvalError::unusable(format!(
-            "The disk of {place} is full. {done} of {all} trials are kept; free some space and run the same \
-             command with --out {place} again."
-        ));
-    }
-    match error {
-        EvalError::Unusable(why) => EvalError::unusable(format!(
-            "{} {done} of {all} trials are kept in {place}; correct it and run the same command with --out {place}.",
-            as_sentence(why)
-        )),
-        other => other,
-    }
+    let (why, remedy) = if error.is_full_disk() {
+        (format!("The disk of {place} or of the temporary files is full."), "free some space")
+    } else {
+        (as_sentence(error.to_string()), "correct it")
+    };
+    EvalError::unusable(format!(
+        "{why} {done} of {all} trials are kept in {place}; {remedy} and run the same command with --out {place}."
+    ))
 }
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    use tokio_util::sync::CancellationToken;
+
     use super::*;
+    #[cfg(unix)]
+    use crate::copies::write_into;
     use crate::results::tests::line;
+    #[cfg(unix)]
+    use crate::task::read_tasks;
+    #[cfg(unix)]
+    use turnwright_config::{Config, EnvironmentVariables, Flags, Paths, UserFile};
 
     #[test]
     fn each_round_has_all_tasks_and_models() {
@@ -317,12 +317,61 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[expect(clippy::disallowed_methods, reason = "git is found by PATH")]
+    #[tokio::test]
+    async fn a_fault_of_the_server_is_repeated_twice_and_does_not_count() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path();
+        let definition = "prompt = 'x'\n[check]\ncommand = 'true'\n";
+        let tried = place.join("tried");
+        let script = format!(
+            "#!/bin/sh\necho again >>'{}'\n\
+             echo '{{\"id\":\"prompt\",\"error\":{{\"message\":\"m\",\"data\":{{\"kind\":\"network\"}}}}}}'\nexit 3\n",
+            tried.display()
+        );
+        for (name, text, mode) in [
+            ("tasks/look/task.toml", definition, 0o600),
+            ("tasks/look/files/a.txt", "x", 0o600),
+            ("agent", script.as_str(), 0o700),
+        ] {
+            write_into(place, Path::new(name), text.as_bytes(), mode).unwrap();
+        }
+        let (variables, _) = EnvironmentVariables::classify(std::env::vars_os(), &[]);
+        let paths = Paths::below(place.join("home"));
+        let file = UserFile::at_default_path(&paths);
+        let config = Config::new(variables, Flags::default(), file, paths);
+        let agent = Some(place.join("agent"));
+        let stop = CancellationToken::new();
+        let made = Workplace::new(&config, place.to_path_buf(), agent, Vec::new(), stop);
+        let mut workplace = made.unwrap();
+        workplace.waits = [Duration::ZERO; 2];
+        let plan = RunPlan {
+            tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
+            models: vec!["m".to_owned()],
+            runs: 1,
+            jobs: 1,
+            out: place.join("out"),
+            max_cost: None,
+            max_time: None,
+            keeps_trees: false,
+        };
+        let mut last = String::new();
+        let mut report = |progress: &Progress, _: Option<&TrialLine>| last = progress.line();
+        let end = run(&plan, &workplace, &mut report).await.unwrap();
+        assert_eq!(end, RunEnd::Complete);
+        assert_eq!(last, "1 of 1 · 0 passed, 0 failed, 1 invalid");
+        assert_eq!(std::fs::read_to_string(tried).unwrap(), "again\n".repeat(3));
+    }
+
     #[test]
     fn a_full_disk_and_an_unknown_model_say_what_is_kept() {
         let progress = Progress { all: 40, done: 17, ..Progress::default() };
         let full = EvalError::Io(std::io::ErrorKind::StorageFull.into());
         let text = with_what_is_kept(full, &progress, "out".as_ref()).to_string();
-        assert!(text.starts_with("The disk of out is full. 17 of 40 trials are kept; "), "{text}");
+        let expected =
+            "The disk of out or of the temporary files is full. 17 of 40 trials are kept in out; ";
+        assert!(text.starts_with(expected), "{text}");
         let unknown = EvalError::unusable("There is no model \"x\"");
         let text = with_what_is_kept(unknown, &progress, "out".as_ref()).to_string();
         assert!(

@@ -11,6 +11,8 @@ use crate::statistics::{mcnemar, median, number, trials_needed, wilson};
 /// Below this number of tasks that changed sides, chance explains everything.
 const MIN_FLIPS: usize = 6;
 const MAX_CHANCE: f64 = 0.05;
+/// At most as many columns of one folder are compared.
+const MAX_COMPARED: usize = 4;
 /// The difference for which the necessary number of trials is told.
 const DIFFERENCE: f64 = 0.1;
 
@@ -42,8 +44,6 @@ pub struct Column {
     /// The rate of all trials; `None` without trials that count.
     pub rate: Option<f64>,
     pub interval: Option<(f64, f64)>,
-    /// The mean of the rates of the tasks, in which each task weighs the same.
-    pub mean_of_tasks: Option<f64>,
     /// US dollars of all trials, if known.
     pub cost: Option<f64>,
     pub medians: Medians,
@@ -74,39 +74,13 @@ pub struct Medians {
 }
 
 impl Column {
-    /// `12 of 20 passed, 60 % (between 39 and 78 %)`.
-    pub fn sentence(&self) -> String {
-        let Some((rate, (low, high))) = self.rate.zip(self.interval) else {
-            return "no trial counts".to_owned();
-        };
-        let tally = format!("{} of {} passed", self.passed, self.trials);
-        let [percent, from, to] = [rate, low, high].map(|rate| (rate * 100.0).round());
-        format!("{tally}, {percent} % (between {from} and {to} %)")
-    }
-
     fn is_column_of(&self, line: &TrialLine) -> bool {
         self.model == line.model && self.settings == line.settings && self.version == line.version
     }
-
-    /// Adds up the cells.
-    fn sum_up(&mut self) {
-        self.passed = self.cells.values().map(|cell| cell.passed).sum();
-        self.trials = self.cells.values().map(|cell| cell.trials).sum();
-        self.invalid = self.cells.values().map(|cell| cell.invalid).sum();
-        self.rate = rate(self.passed, self.trials);
-        self.interval = wilson(self.passed, self.trials);
-        let rates: Vec<_> =
-            self.cells.values().filter_map(|cell| rate(cell.passed, cell.trials)).collect();
-        let sum: f64 = rates.iter().sum();
-        self.mean_of_tasks = (!rates.is_empty()).then(|| sum / number(rates.len()));
-    }
-}
-
-fn rate(passed: usize, trials: usize) -> Option<f64> {
-    (trials > 0).then(|| number(passed) / number(trials))
 }
 
 impl Summary {
+    /// The results of a folder. Its first column is compared with the others.
     pub fn of(lines: &[TrialLine]) -> Summary {
         let mut columns: Vec<Column> = Vec::new();
         for line in lines {
@@ -122,7 +96,14 @@ impl Summary {
         let mut tasks: Vec<_> = lines.iter().map(|line| line.task.clone()).collect();
         tasks.sort();
         tasks.dedup();
-        Summary { tasks, columns, comparisons: Vec::new() }
+        // More pairs would be a table of their own, and one of them would be told apart by chance.
+        let mut comparisons = Vec::new();
+        if let [first, others @ ..] = &columns[..]
+            && others.len() < MAX_COMPARED
+        {
+            comparisons.extend(others.iter().map(|other| compare(first, other)));
+        }
+        Summary { tasks, columns, comparisons }
     }
 
     /// The results of two folders, side by side, and their comparison.
@@ -155,13 +136,15 @@ fn column_of(first: &TrialLine, lines: &[TrialLine]) -> Column {
     for line in &own {
         let cell = column.cells.entry(line.task.clone()).or_default();
         cell.hash.clone_from(&line.task_hash);
-        match line.outcome {
-            Outcome::Invalid => cell.invalid += 1,
-            Outcome::Passed | Outcome::Failed => {
-                cell.trials += 1;
-                cell.passed += usize::from(line.outcome == Outcome::Passed);
-                counted.push(*line);
-            }
+        if line.outcome == Outcome::Invalid {
+            cell.invalid += 1;
+            column.invalid += 1;
+        } else {
+            let passed = usize::from(line.outcome == Outcome::Passed);
+            cell.trials += 1;
+            cell.passed += passed;
+            column.passed += passed;
+            counted.push(*line);
         }
         column.served.extend(line.served.iter().cloned());
         if let Some(cost) = line.counts.cost {
@@ -170,8 +153,10 @@ fn column_of(first: &TrialLine, lines: &[TrialLine]) -> Column {
     }
     column.served.sort();
     column.served.dedup();
+    column.trials = counted.len();
+    column.interval = wilson(column.passed, column.trials);
+    column.rate = column.interval.map(|_| number(column.passed) / number(column.trials));
     column.medians = medians(&counted);
-    column.sum_up();
     column
 }
 
@@ -225,6 +210,15 @@ pub struct Comparison {
     pub chance: f64,
     /// In words.
     pub verdict: String,
+}
+
+impl Comparison {
+    /// A sentence about the tasks that are left out; `None` if there are none.
+    pub(crate) fn note(&self) -> Option<String> {
+        let names = self.left_out.join(", ");
+        let note = "Not compared, because they are not the same on both sides";
+        (!names.is_empty()).then(|| format!("{note}: {names}."))
+    }
 }
 
 /// Compares the columns of the same model, or the only ones.
@@ -337,10 +331,9 @@ mod tests {
         assert_eq!(summary.tasks, ["a", "b"]);
         let [column] = &summary.columns[..] else { panic!() };
         assert_eq!((column.passed, column.trials, column.invalid), (3, 4, 1));
-        assert_eq!(column.mean_of_tasks, Some(f64::midpoint(1.0, 2.0 / 3.0)));
+        assert_eq!(column.rate, Some(0.75));
         assert_eq!(column.medians.input, Some(10_000.0));
         assert_eq!(column.served, ["m-served"]);
-        assert_eq!(column.sentence(), "3 of 4 passed, 75 % (between 30 and 95 %)");
     }
 
     #[test]
@@ -350,8 +343,9 @@ mod tests {
         other.set = vec!["verify=off".to_owned()];
         other.settings = "t".to_owned();
         all.push(other);
-        let names: Vec<_> =
-            Summary::of(&all).columns.into_iter().map(|column| column.name).collect();
+        let summary = Summary::of(&all);
+        assert!(summary.comparisons[0].verdict.starts_with("Cannot tell: "));
+        let names: Vec<_> = summary.columns.into_iter().map(|column| column.name).collect();
         assert_eq!(names, ["m · as set", "m · verify=off"]);
     }
 

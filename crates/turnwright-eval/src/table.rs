@@ -11,7 +11,7 @@ use turnwright_types::effect::escape_hidden_line;
 /// Stands for what is not known.
 pub(crate) const UNKNOWN: &str = "–";
 
-/// The results as text. The last lines are a sentence for each column, or what the comparison tells.
+/// The results as text. The last lines tell what the server named a model, and what the comparison says.
 pub fn text(summary: &Summary) -> String {
     let mut rows = vec![heading(summary)];
     for task in &summary.tasks {
@@ -19,44 +19,43 @@ pub fn text(summary: &Summary) -> String {
         rows.push(row(task, cells));
     }
     rows.push(Vec::new());
-    for (name, value) in MEASURES {
+    for (name, value) in RATES {
+        rows.push(row(name, summary.columns.iter().map(value)));
+    }
+    rows.push(Vec::new());
+    rows.push(vec![MEDIANS_TITLE.to_owned()]);
+    for (name, value) in MEDIANS {
         rows.push(row(name, summary.columns.iter().map(value)));
     }
     let mut text = aligned(&rows);
-    text.push('\n');
-    for column in &summary.columns {
-        text.push_str(&escape_hidden_line(&format!("{}: {}", column.name, column.sentence())));
-        text.push_str(&served_note(column));
-        text.push('\n');
-    }
-    for comparison in &summary.comparisons {
-        text.push_str(&format!("\n{}\n", escape_hidden_line(&comparison.verdict)));
-        if !comparison.left_out.is_empty() {
-            let names = comparison.left_out.join(", ");
-            let line =
-                format!("Not compared, because they are not the same on both sides: {names}.");
-            text.push_str(&format!("{}\n", escape_hidden_line(&line)));
-        }
+    let served = summary.columns.iter().filter_map(served_note);
+    let compared = summary.comparisons.iter().flat_map(|comparison| {
+        [Some(comparison.verdict.clone()), comparison.note()].into_iter().flatten()
+    });
+    for sentence in served.chain(compared) {
+        text.push_str(&format!("\n{}\n", escape_hidden_line(&sentence)));
     }
     text
 }
 
 /// A measure of a column, as it is shown.
-type Measure = (&'static str, fn(&Column) -> String);
+pub(crate) type Measure = (&'static str, fn(&Column) -> String);
 
-/// The measures of each column besides its tasks.
-const MEASURES: [Measure; 11] = [
+/// The sums of the tasks of a column.
+const RATES: [Measure; 4] = [
     ("passed", |column| format!("{}/{}", column.passed, column.trials)),
     ("rate", |column| percent(column.rate)),
     ("interval", |column| interval(column.interval)),
-    ("mean of tasks", |column| percent(column.mean_of_tasks)),
     ("invalid", |column| column.invalid.to_string()),
-    ("input tokens, median", |column| count(column.medians.input)),
+];
+pub(crate) const MEDIANS_TITLE: &str = "Medians of a trial";
+pub(crate) const MEDIANS: [Measure; 6] = [
+    ("input tokens", |column| count(column.medians.input)),
     ("of them cached", |column| count(column.medians.cached)),
-    ("output tokens, median", |column| count(column.medians.output)),
-    ("cost, median", |column| money(column.medians.cost)),
-    ("time, median", |column| seconds(column.medians.seconds)),
-    ("requests, median", |column| count(column.medians.requests)),
+    ("output tokens", |column| count(column.medians.output)),
+    ("cost", |column| money(column.medians.cost)),
+    ("time", |column| seconds(column.medians.seconds)),
+    ("requests", |column| count(column.medians.requests)),
 ];
 
 fn heading(summary: &Summary) -> Vec<String> {
@@ -69,14 +68,11 @@ fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Tells the model that the server named, if it is another one.
-fn served_note(column: &Column) -> String {
-    let others: Vec<_> =
-        column.served.iter().filter(|served| !column.model.ends_with(served.as_str())).collect();
-    if others.is_empty() {
-        return String::new();
-    }
-    let names: Vec<_> = others.iter().map(|name| escape_hidden_line(name)).collect();
-    format!("; the server named it {}", names.join(", "))
+fn served_note(column: &Column) -> Option<String> {
+    let mut others = column.served.clone();
+    others.retain(|served| !column.model.ends_with(served.as_str()));
+    let named = others.join(", ");
+    (!named.is_empty()).then(|| format!("{}: the server named it {named}.", column.name))
 }
 
 /// `4/5`, with the invalid ones if there are any.
@@ -91,41 +87,37 @@ fn tally(cell: Option<&Cell>) -> String {
 }
 
 pub(crate) fn percent(rate: Option<f64>) -> String {
-    rate.map_or_else(|| UNKNOWN.to_owned(), |rate| format!("{:.0} %", rate * 100.0))
+    known(rate, |rate| format!("{:.0} %", rate * 100.0))
 }
 
 pub(crate) fn interval(rates: Option<(f64, f64)>) -> String {
-    rates.map_or_else(
-        || UNKNOWN.to_owned(),
-        |(low, high)| format!("{:.0}–{:.0} %", low * 100.0, high * 100.0),
-    )
+    known(rates, |(low, high)| format!("{:.0}–{:.0} %", low * 100.0, high * 100.0))
 }
 
 /// A count with at most three digits: `950`, `12.3 k`, `1.24 M`.
 pub(crate) fn count(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value < 999.5 => format!("{value:.0}"),
-        Some(value) if value < 99_950.0 => format!("{:.1} k", value / 1e3),
-        Some(value) if value < 999_500.0 => format!("{:.0} k", value / 1e3),
-        Some(value) => format!("{:.2} M", value / 1e6),
-    }
+    known(value, |value| match value {
+        value if value < 999.5 => format!("{value:.0}"),
+        value if value < 99_950.0 => format!("{:.1} k", value / 1e3),
+        value if value < 999_500.0 => format!("{:.0} k", value / 1e3),
+        value => format!("{:.2} M", value / 1e6),
+    })
 }
 
 /// US dollars; small amounts with more digits.
 pub(crate) fn money(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) if value < 0.1 => format!("${value:.4}"),
-        Some(value) => format!("${value:.2}"),
-    }
+    known(value, |value| {
+        if value < 0.1 { format!("${value:.4}") } else { format!("${value:.2}") }
+    })
 }
 
 pub(crate) fn seconds(value: Option<f64>) -> String {
-    match value {
-        None => UNKNOWN.to_owned(),
-        Some(value) => short_time(Duration::from_secs_f64(value.max(0.0))),
-    }
+    known(value, |value| short_time(Duration::from_secs_f64(value.max(0.0))))
+}
+
+/// A value as it is shown, if it is known.
+pub(crate) fn known<T>(value: Option<T>, shown: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), shown)
 }
 
 /// Lays out rows: the first column is on the left, and the others, which are numbers, on the right.
@@ -173,10 +165,8 @@ mod tests {
             "{found}"
         );
         assert!(found.lines().any(|line| line.ends_with("0/0 (1 invalid)")), "{found}");
-        assert!(
-            found.ends_with("other: no trial counts; the server named it other-served\n"),
-            "{found}"
-        );
+        let sentence = "\nother: the server named it other-served.\n";
+        assert!(found.contains(sentence) && found.contains("Cannot tell: "), "{found}");
     }
 
     #[test]

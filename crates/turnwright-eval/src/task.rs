@@ -135,10 +135,8 @@ impl Task {
     }
 
     /// The folder with the files of the start, if it is not a commit.
-    pub(crate) fn start_files(&self) -> Option<PathBuf> {
-        let start = &self.definition.start;
-        let named = start.files.as_deref().unwrap_or(START_FILES);
-        start.commit.is_none().then(|| self.folder.join(named))
+    pub(crate) fn start_files(&self) -> PathBuf {
+        self.folder.join(self.definition.start.files.as_deref().unwrap_or(START_FILES))
     }
 
     pub(crate) fn start_patch(&self) -> Option<PathBuf> {
@@ -260,8 +258,9 @@ fn check_values(definition: &TaskFile, folder: &Path) -> Result<(), String> {
         return Err("start has both `commit` and `files`".to_owned());
     }
     let named = [&start.patch, &start.files, &definition.prompt_file];
-    for name in named.into_iter().flatten() {
-        if !is_inside(name) {
+    let fixed = [SOLUTION, CHECK_FILES, START_FILES, PROMPT_FILE];
+    for name in named.into_iter().flatten().map(String::as_str).chain(fixed) {
+        if !is_inside(name, folder) {
             return Err(format!("{name:?} is not in its folder"));
         }
     }
@@ -272,11 +271,14 @@ fn check_values(definition: &TaskFile, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn is_inside(name: &str) -> bool {
-    !name.is_empty()
-        && Path::new(name)
-            .components()
-            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+/// Returns true if a name is that of a part of the folder, or of a missing one. No link may lead out of it: the task may
+/// be a stranger's, and the agent is shown the files.
+fn is_inside(name: &str, folder: &Path) -> bool {
+    let mut parts = Path::new(name).components();
+    let is_below = parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+    let [top, found] = [folder.canonicalize(), folder.join(name).canonicalize()];
+    let leads_out = found.is_ok_and(|found| !top.is_ok_and(|top| found.starts_with(top)));
+    !name.is_empty() && is_below && !leads_out
 }
 
 fn glob_set(patterns: &[String]) -> Result<GlobSet, String> {
@@ -313,11 +315,14 @@ fn read_prompts(definition: &TaskFile, folder: &Path) -> Result<Vec<String>, Str
 fn hash_folder(folder: &Path) -> std::io::Result<String> {
     let mut listing = String::new();
     for path in files_below(folder)? {
-        let is_link = fs::symlink_metadata(folder.join(&path))?.is_symlink();
-        let content = if is_link {
-            fs::read_link(folder.join(&path))?.into_os_string().into_encoded_bytes()
-        } else {
-            fs::read(folder.join(&path))?
+        let place = folder.join(&path);
+        let content = match fs::symlink_metadata(&place)?.file_type() {
+            kind if kind.is_symlink() => {
+                fs::read_link(place)?.into_os_string().into_encoded_bytes()
+            }
+            kind if kind.is_file() => fs::read(place)?,
+            // Reading a FIFO could block for ever.
+            _ => continue,
         };
         listing.push_str(&format!("{} {}\n", sha256_hex(&content), path.display()));
     }
@@ -378,6 +383,18 @@ mod tests {
             assert!(text.starts_with("Task name is damaged: "), "{text}");
             assert!(text.contains(expected), "{text}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_link_leads_the_agent_out_of_the_folder() {
+        let [place, outside] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let folder = place.path().join("name");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(DEFINITION), "prompt = 'x'\n[check]\ncommand = 'x'\n").unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.join(START_FILES)).unwrap();
+        let text = Task::read(&folder).unwrap_err().to_string();
+        assert_eq!(text, "Task name is damaged: \"files\" is not in its folder.");
     }
 
     #[test]

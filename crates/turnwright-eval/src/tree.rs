@@ -2,7 +2,6 @@
 //! after it. Each trial has a clone without a remote. No git runs in a tree after the agent was there: it could have
 //! changed the settings and hooks of the repository.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,14 +9,16 @@ use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, remove};
 use crate::task::{CHECK_FILES, Task};
 use crate::workplace::Workplace;
+use turnwright_types::private_file;
 use turnwright_workspace::temp_folder::temp_place;
 
 /// The branch of the start.
 const BRANCH: &str = "main";
 
-/// The repository with the start of a task, and the task.
+/// The repository with the start of a task, the task, and where it is worked on.
 pub(crate) struct Start<'a> {
     pub(crate) task: &'a Task,
+    pub(crate) workplace: &'a Workplace,
     repository: PathBuf,
 }
 
@@ -26,24 +27,24 @@ impl<'a> Start<'a> {
     pub(crate) async fn prepare(
         task: &'a Task,
         place: &Path,
-        workplace: &Workplace,
+        workplace: &'a Workplace,
     ) -> Result<Start<'a>, EvalError> {
         let name = format!("{}-{}", task.name, task.hash);
-        let start = Start { task, repository: place.join(format!("{name}.git")) };
+        let start = Start { task, workplace, repository: place.join(format!("{name}.git")) };
         if start.repository.is_dir() {
             return Ok(start);
         }
         fs::create_dir_all(place)?;
         let new = place.join(format!("{name}.new"));
         remove(&new)?;
-        let words = ["init", "--quiet", "--bare", "--initial-branch", BRANCH];
-        workplace.git(place, with_paths(&words, &[&new])).await?;
-        match (&task.definition.start.commit, task.start_files()) {
-            (Some(commit), _) => take_commit(task, commit, &new, workplace).await?,
-            (None, Some(files)) => commit_files(&files, &new, workplace).await?,
-            (None, None) => {}
+        let words = ["init", "--quiet", "--initial-branch", BRANCH];
+        workplace.git(place, &words, &[&new]).await?;
+        match &task.definition.start.commit {
+            Some(commit) => take_commit(task, commit, &new, workplace).await?,
+            None => commit_files(&task.start_files(), &new, workplace).await?,
         }
-        fs::rename(&new, &start.repository)?;
+        fs::rename(new.join(".git"), &start.repository)?;
+        remove(&new)?;
         Ok(start)
     }
 
@@ -52,8 +53,8 @@ impl<'a> Start<'a> {
         &self,
         tree: &Path,
         solution: Option<&Path>,
-        workplace: &Workplace,
     ) -> Result<(), EvalError> {
+        let workplace = self.workplace;
         // A sandbox hides the temporary files of others.
         let is_hidden = self.repository.starts_with(temp_place());
         let sharing = if is_hidden { "--no-hardlinks" } else { "--shared" };
@@ -69,8 +70,8 @@ impl<'a> Start<'a> {
             "user.email=eval@localhost",
         ];
         let above = tree.parent().unwrap_or(tree);
-        workplace.git(above, with_paths(&words, &[&self.repository, tree])).await?;
-        workplace.git(tree, with_paths(&["remote", "remove", "origin"], &[])).await?;
+        workplace.git(above, &words, &[&self.repository, tree]).await?;
+        workplace.git(tree, &["remote", "remove", "origin"], &[]).await?;
         let patches = [self.task.start_patch(), solution.map(Path::to_path_buf)];
         for patch in patches.into_iter().flatten() {
             apply_patch(&patch, tree, workplace).await?;
@@ -80,16 +81,11 @@ impl<'a> Start<'a> {
 
     /// Puts back what the check relies on: the files of `restore` as they were at the start, and those that are there
     /// only for the check. `spare` is a place for another tree.
-    pub(crate) async fn put_back(
-        &self,
-        tree: &Path,
-        spare: &Path,
-        workplace: &Workplace,
-    ) -> Result<(), EvalError> {
+    pub(crate) async fn put_back(&self, tree: &Path, spare: &Path) -> Result<(), EvalError> {
         let restored = &self.task.restored;
         if !restored.is_empty() {
             remove(spare)?;
-            self.make_tree(spare, None, workplace).await?;
+            self.make_tree(spare, None).await?;
             for path in files_below(tree)?.iter().filter(|path| restored.is_match(path)) {
                 remove(&tree.join(path))?;
             }
@@ -114,81 +110,71 @@ pub(crate) async fn apply_patch(
     if fs::metadata(patch)?.len() == 0 {
         return Ok(());
     }
-    let words = ["apply", "--whitespace=nowarn"];
-    workplace.git(tree, with_paths(&words, &[patch])).await.map(drop)
+    workplace.git(tree, &["apply", "--whitespace=nowarn"], &[patch]).await?;
+    Ok(())
 }
 
-/// Copies a commit with its history into the repository.
+/// Copies a commit with its history into the repository of a tree.
 async fn take_commit(
     task: &Task,
     commit: &str,
-    repository: &Path,
+    tree: &Path,
     workplace: &Workplace,
 ) -> Result<(), EvalError> {
-    let project = &workplace.project;
-    let id = resolve_commit(commit, workplace).await.map_err(|error| match error {
-        EvalError::Unusable(_) => EvalError::unusable(format!(
+    let repository = tree.join(".git");
+    let id = resolve_commit(commit, workplace).await?.ok_or_else(|| {
+        EvalError::unusable(format!(
             "Commit {commit} of {} is gone from this repository. Fetch it, or make the task again.",
             task.name
-        )),
-        other => other,
+        ))
     })?;
-    let objects = git_place("objects", project, workplace).await?;
+    let objects = git_place("objects", workplace).await?;
     let alternates = repository.join("objects/info/alternates");
-    turnwright_types::private_file::write(&alternates, format!("{objects}\n").as_bytes())?;
-    let shallow = PathBuf::from(git_place("shallow", project, workplace).await?);
+    private_file::write(&alternates, format!("{objects}\n").as_bytes())?;
+    let shallow = PathBuf::from(git_place("shallow", workplace).await?);
     if shallow.is_file() {
         fs::copy(shallow, repository.join("shallow"))?;
     }
     let branch = format!("refs/heads/{BRANCH}");
-    let in_place = with_paths(&["--git-dir=.", "update-ref", &branch, &id], &[]);
-    workplace.git(repository, in_place).await?;
+    workplace.git(tree, &["update-ref", &branch, &id], &[]).await?;
     // Packs all that the commit needs, and nothing else.
-    let words = ["--git-dir=.", "repack", "-a", "-d", "--quiet"];
-    workplace.git(repository, with_paths(&words, &[])).await?;
+    workplace.git(tree, &["repack", "-a", "-d", "--quiet"], &[]).await?;
     Ok(remove(&alternates)?)
 }
 
-/// The full id of a commit of the project.
+/// The full id of a commit of the project; `None` if there is no such commit.
 pub(crate) async fn resolve_commit(
     commit: &str,
     workplace: &Workplace,
-) -> Result<String, EvalError> {
+) -> Result<Option<String>, EvalError> {
+    // That it is no repository is another fault.
+    git_place("objects", workplace).await?;
     let wanted = format!("{commit}^{{commit}}");
     let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted];
-    let id = workplace.git(&workplace.project, with_paths(&words, &[])).await?;
-    Ok(id.trim().to_owned())
+    match workplace.git(&workplace.project, &words, &[]).await {
+        Ok(id) => Ok(Some(id.trim().to_owned())),
+        Err(EvalError::Unusable(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
-/// A place in the repository of a folder.
-async fn git_place(name: &str, folder: &Path, workplace: &Workplace) -> Result<String, EvalError> {
+/// A place in the repository of the project.
+async fn git_place(name: &str, workplace: &Workplace) -> Result<String, EvalError> {
     let words = ["rev-parse", "--path-format=absolute", "--git-path", name];
-    let path = workplace.git(folder, with_paths(&words, &[])).await?;
+    let path = workplace.git(&workplace.project, &words, &[]).await?;
     Ok(path.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// Makes the files of a folder the only commit of a repository.
-async fn commit_files(
-    files: &Path,
-    repository: &Path,
-    workplace: &Workplace,
-) -> Result<(), EvalError> {
-    let mut place = OsString::from("--git-dir=");
-    place.push(repository);
-    for words in [
-        &["add", "--all", "--force", "."][..],
-        &["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"],
-    ] {
-        let mut all = vec![place.clone(), "--work-tree=.".into()];
-        all.extend(with_paths(words, &[]));
-        workplace.git(files, all).await?;
-    }
-    // The clone of a bare repository needs none.
-    Ok(remove(&repository.join("index"))?)
+/// Makes the files of a folder the only commit of the repository of a tree.
+async fn commit_files(files: &Path, tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
+    copy_all(files, tree)?;
+    workplace.git(tree, &["add", "--all", "--force", "."], &[]).await?;
+    commit_start(tree, workplace).await
 }
 
-/// The words of a command line of git, of which paths are the last.
-pub(crate) fn with_paths(words: &[&str], paths: &[&Path]) -> Vec<OsString> {
-    let words = words.iter().map(OsString::from);
-    words.chain(paths.iter().map(OsString::from)).collect()
+/// Commits what is staged in a tree.
+pub(crate) async fn commit_start(tree: &Path, workplace: &Workplace) -> Result<(), EvalError> {
+    let words = ["commit", "--quiet", "--allow-empty", "--no-verify", "--message", "Start"];
+    workplace.git(tree, &words, &[]).await?;
+    Ok(())
 }

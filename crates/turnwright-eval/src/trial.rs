@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
@@ -14,15 +14,13 @@ use crate::copies::{copy_all, remove};
 use crate::home::TrialHome;
 use crate::process::{Finished, Program, ProgramEnd};
 use crate::results::{Outcome, TrialLine};
-use crate::task::Task;
+use crate::task::TaskFile;
 use crate::tree::Start;
-use crate::workplace::Workplace;
+use crate::workplace::budget;
 use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
 use turnwright_types::text;
 
-/// The waits before a trial is made again after a fault of the model's server.
-const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 /// The agent ends its turn by itself within this time after the limit.
 const TURN_END: Duration = Duration::from_secs(90);
 const SETUP_TIME: Duration = Duration::from_secs(10 * 60);
@@ -39,7 +37,7 @@ pub(crate) struct Trial<'a> {
     /// Its number, from 1.
     pub(crate) run: u32,
     /// Where its tree and sessions are kept, if they are.
-    pub(crate) kept: Option<&'a Path>,
+    pub(crate) kept: Option<PathBuf>,
 }
 
 /// The meaning of the end of the agent's process.
@@ -55,25 +53,17 @@ enum AgentEnd {
     Unusable(String),
 }
 
-/// The last line of `run --json`.
-#[derive(Debug, Default, PartialEq)]
-struct LastAnswer {
-    stop: String,
-    /// The kind of the error.
-    kind: String,
-    message: String,
-}
-
 impl Trial<'_> {
     /// Makes the trial, again if the model's server fails.
     ///
     /// # Errors
     /// If the user stops it, the machine cannot make it, or the model cannot be used.
-    pub(crate) async fn make(&self, workplace: &Workplace) -> Result<TrialLine, EvalError> {
+    pub(crate) async fn make(&self) -> Result<TrialLine, EvalError> {
+        let workplace = self.start.workplace;
         let mut cost = None::<f64>;
-        let mut waits = WAITS.iter();
+        let mut waits = workplace.waits.iter();
         loop {
-            let mut line = self.attempt(workplace).await?;
+            let mut line = self.attempt().await?;
             if let Some(spent) = line.counts.cost {
                 *cost.get_or_insert_default() += spent;
             }
@@ -88,8 +78,8 @@ impl Trial<'_> {
     }
 
     /// The line of this trial before anything of it is known.
-    pub(crate) fn blank_line(&self, workplace: &Workplace) -> TrialLine {
-        let task = self.task();
+    pub(crate) fn blank_line(&self) -> TrialLine {
+        let Start { task, workplace, .. } = self.start;
         TrialLine {
             task: task.name.clone(),
             task_hash: task.hash.clone(),
@@ -108,34 +98,28 @@ impl Trial<'_> {
         }
     }
 
-    fn task(&self) -> &Task {
-        self.start.task
-    }
-
-    async fn attempt(&self, workplace: &Workplace) -> Result<TrialLine, EvalError> {
-        let home = TrialHome::create(workplace)?;
-        let tree = home.tree();
-        self.start.make_tree(&tree, None, workplace).await?;
-        let mut line = self.blank_line(workplace);
-        if let Some(fault) = set_up(self.task(), &home, workplace).await? {
+    async fn attempt(&self) -> Result<TrialLine, EvalError> {
+        let home = TrialHome::create(self.start.workplace)?;
+        self.start.make_tree(&home.tree(), None).await?;
+        let mut line = self.blank_line();
+        if let Some(fault) = set_up(self.start, &home).await? {
             line.reason = clipped(&format!("setup: {fault}"));
             return Ok(line);
         }
         let begun = Instant::now();
-        let (answer, end) = self.work(&home, workplace).await?;
+        let (answer, end) = self.work(&home).await?;
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-        line.stop = answer.stop;
+        answer["result"]["stopReason"].as_str().unwrap_or_default().clone_into(&mut line.stop);
         read_numbers(&home, &mut line)?;
-        if let Some(place) = self.kept {
+        if let Some(place) = &self.kept {
             keep(&home, place)?;
         }
         match end {
             AgentEnd::Judge(reason) => {
-                let verdict = judge(self.start, &home, workplace).await?;
+                let verdict = judge(self.start, &home).await?;
                 line.outcome = if verdict.is_none() { Outcome::Passed } else { Outcome::Failed };
-                let mut reasons = vec![reason];
-                reasons.extend(verdict);
-                reasons.retain(|why| !why.is_empty());
+                let limit = Some(reason).filter(|why| !why.is_empty());
+                let reasons: Vec<_> = limit.into_iter().chain(verdict).collect();
                 line.reason = clipped(&reasons.join("; "));
             }
             AgentEnd::Failed(why) => {
@@ -145,27 +129,27 @@ impl Trial<'_> {
             AgentEnd::Retry(why) => line.reason = clipped(&why),
             AgentEnd::Unusable(why) => return Err(EvalError::unusable(why)),
         }
+        if line.outcome == Outcome::Failed {
+            home.check_room()?;
+        }
         Ok(line)
     }
 
     /// Has the agent work on the prompts, one process each.
-    async fn work(
-        &self,
-        home: &TrialHome,
-        workplace: &Workplace,
-    ) -> Result<(LastAnswer, AgentEnd), EvalError> {
+    async fn work(&self, home: &TrialHome) -> Result<(Value, AgentEnd), EvalError> {
+        let Start { task, workplace, .. } = self.start;
         let begun = Instant::now();
-        let mut ended = (LastAnswer::default(), AgentEnd::Judge(String::new()));
-        for (index, prompt) in self.task().prompts.iter().enumerate() {
-            let left = self.task().time.saturating_sub(begun.elapsed());
+        let mut ended = (Value::Null, AgentEnd::Judge(String::new()));
+        for (index, prompt) in task.prompts.iter().enumerate() {
+            let left = task.time.saturating_sub(begun.elapsed());
             if left < Duration::from_secs(1) {
                 ended.1 = AgentEnd::Judge("limit: time".to_owned());
                 break;
             }
             let program = Program {
-                words: self.command_line(index > 0, left, workplace),
+                words: self.command_line(index > 0, left),
                 folder: home.tree(),
-                environment: home.agent_environment(workplace),
+                environment: workplace.agent_environment(&home.path()),
                 input: prompt.clone().into_bytes(),
                 time: left + TURN_END,
             };
@@ -181,28 +165,19 @@ impl Trial<'_> {
         Ok(ended)
     }
 
-    fn command_line(&self, goes_on: bool, left: Duration, workplace: &Workplace) -> Vec<OsString> {
-        let definition = &self.task().definition;
-        let mut words: Vec<OsString> = vec![workplace.agent.clone().into()];
-        words.extend(["run", "--no-input", "--json"].map(OsString::from));
+    fn command_line(&self, goes_on: bool, left: Duration) -> Vec<OsString> {
+        let Start { task, workplace, .. } = self.start;
+        let TaskFile { run, limits, .. } = &task.definition;
         let time = format!("{}s", left.as_secs().max(1));
-        for (flag, text) in [
-            ("--mode", definition.run.mode.as_str()),
-            ("--model", self.model),
-            ("--max-time", time.as_str()),
-        ] {
-            words.extend([flag, text].map(OsString::from));
-        }
-        let limits = &definition.limits;
-        if let Some(cost) = limits.cost {
-            words.extend(["--max-cost".into(), OsString::from(cost.to_string())]);
-        }
-        let tokens = limits.tokens.map(|most| format!("turn_tokens={most}"));
-        let requests = limits.requests.map(|most| format!("max_turn_requests={most}"));
-        for budget in [tokens, requests].into_iter().flatten() {
-            words.extend(["--budget".into(), OsString::from(budget)]);
-        }
-        words.extend(workplace.flags.iter().cloned());
+        let mut words: Vec<OsString> = vec![workplace.agent.clone().into()];
+        words.extend(["run", "--no-input", "--json", "--mode", &run.mode].map(OsString::from));
+        words.extend(["--model", self.model, "--max-time", &time].map(OsString::from));
+        let cost = limits.cost.map(|most| ["--max-cost".to_owned(), most.to_string()]);
+        let tokens = limits.tokens.map(|most| budget(&format!("turn_tokens={most}")));
+        let requests = limits.requests.map(|most| budget(&format!("max_turn_requests={most}")));
+        let all = [cost, tokens, requests].into_iter().flatten().flatten();
+        words.extend(all.map(OsString::from));
+        words.extend(workplace.flags.iter().map(OsString::from));
         if goes_on {
             words.extend(["--session", "last"].map(OsString::from));
         }
@@ -213,12 +188,11 @@ impl Trial<'_> {
 
 /// Runs the setup of a task. Returns why it has failed.
 pub(crate) async fn set_up(
-    task: &Task,
+    start: &Start<'_>,
     home: &TrialHome,
-    workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
-    let Some(setup) = &task.definition.start.setup else { return Ok(None) };
-    let finished = run_in_sandbox(setup, task, SETUP_TIME, home, workplace).await?;
+    let Some(setup) = &start.task.definition.start.setup else { return Ok(None) };
+    let finished = run_in_sandbox(setup, start, SETUP_TIME, home).await?;
     Ok((!finished.is_success()).then(|| finished.last_words().to_owned()))
 }
 
@@ -226,38 +200,33 @@ pub(crate) async fn set_up(
 pub(crate) async fn judge(
     start: &Start<'_>,
     home: &TrialHome,
-    workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
-    let put_back = start.put_back(&home.tree(), &home.second_tree(), workplace).await;
-    match put_back {
+    match start.put_back(&home.tree(), &home.second_tree()).await {
         Err(EvalError::Io(error)) if error.kind() != ErrorKind::StorageFull => {
             return Ok(Some(format!("the files of the check cannot be put back: {error}")));
         }
         other => other?,
     }
     let check = &start.task.definition.check;
-    let finished =
-        run_in_sandbox(&check.command, start.task, check.time(), home, workplace).await?;
+    let finished = run_in_sandbox(&check.command, start, check.time(), home).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
-        ProgramEnd::TimedOut => Some(format!("{LATE_CHECK} within {} s", check.time().as_secs())),
+        ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {} s", check.time().as_secs())),
         ProgramEnd::Exited(Some(code)) => {
             Some(format!("check: exit {code}: {}", finished.last_words()))
         }
-        ProgramEnd::Exited(None) | ProgramEnd::Stopped => {
-            Some("check: ended by a signal".to_owned())
-        }
+        ProgramEnd::Exited(None) => Some("check: ended by a signal".to_owned()),
     })
 }
 
 /// Runs a command of a task in its tree, in the sandbox where there is one.
 async fn run_in_sandbox(
     command: &str,
-    task: &Task,
+    start: &Start<'_>,
     time: Duration,
     home: &TrialHome,
-    workplace: &Workplace,
 ) -> Result<Finished, EvalError> {
+    let Start { task, workplace, .. } = start;
     let mut words: Vec<OsString> = Vec::new();
     if cfg!(unix) {
         words.extend([workplace.own_program.clone().into(), "sandbox".into()]);
@@ -267,7 +236,7 @@ async fn run_in_sandbox(
         words.push("--".into());
     }
     words.extend(["sh", "-c", command].map(OsString::from));
-    let environment = home.environment(workplace);
+    let environment = workplace.environment(&home.path());
     let program = Program { words, folder: home.tree(), environment, input: Vec::new(), time };
     let finished = workplace.run(program).await?;
     let is_ours = finished.stderr.lines().any(|line| line.starts_with("turnwright"));
@@ -283,7 +252,7 @@ async fn run_in_sandbox(
 
 /// Reads what the agent has stored of its work.
 fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError> {
-    let store = Store::new(&home.state());
+    let store = Store::new(&home.paths().state);
     if !store.exists() {
         return Ok(());
     }
@@ -301,7 +270,7 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
 
 /// Copies the tree and the stored sessions of a trial.
 fn keep(home: &TrialHome, place: &Path) -> Result<(), EvalError> {
-    for (from, name) in [(home.tree(), "work"), (home.state(), "state")] {
+    for (from, name) in [(home.tree(), "work"), (home.paths().state, "state")] {
         if from.is_dir() {
             let to = place.join(name);
             remove(&to)?;
@@ -312,34 +281,29 @@ fn keep(home: &TrialHome, place: &Path) -> Result<(), EvalError> {
     Ok(())
 }
 
-/// Finds the answer of the prompt in the lines of `run --json`.
-fn last_answer(stdout: &str) -> LastAnswer {
+/// Finds the answer of the prompt in the lines of `run --json`. It is null if there is none.
+fn last_answer(stdout: &str) -> Value {
     let mut lines =
         stdout.lines().rev().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let Some(line) = lines.find(|line| line["id"] == "prompt") else {
-        return LastAnswer::default();
-    };
-    LastAnswer {
-        stop: line["result"]["stopReason"].as_str().unwrap_or_default().to_owned(),
-        kind: line["error"]["data"]["kind"].as_str().unwrap_or_default().to_owned(),
-        message: line["error"]["message"].as_str().unwrap_or_default().to_owned(),
-    }
+    lines.find(|line| line["id"] == "prompt").unwrap_or_default()
 }
 
-fn meaning(finished: &Finished, answer: &LastAnswer) -> AgentEnd {
-    let message =
-        if answer.message.is_empty() { finished.last_words() } else { answer.message.as_str() };
+fn meaning(finished: &Finished, answer: &Value) -> AgentEnd {
+    let error = &answer["error"];
+    let said = error["message"].as_str().filter(|text| !text.is_empty());
+    let message = said.unwrap_or_else(|| finished.last_words());
+    let kind = error["data"]["kind"].as_str().unwrap_or_default();
     let ProgramEnd::Exited(code) = finished.end else {
         return AgentEnd::Judge("limit: time".to_owned());
     };
-    match (code, answer.kind.as_str()) {
+    match (code, kind) {
         (Some(0), _) => AgentEnd::Judge(String::new()),
         (Some(4), _) => AgentEnd::Judge("refused".to_owned()),
         (Some(5), _) => AgentEnd::Judge("limit: tokens".to_owned()),
         (Some(6), _) => AgentEnd::Judge("limit".to_owned()),
         (Some(2), _) | (Some(3), "quota") => AgentEnd::Unusable(message.to_owned()),
-        (Some(3), "rate_limit" | "unavailable" | "network") => {
-            AgentEnd::Retry(format!("{}: {message}", answer.kind))
+        (Some(3), "rate_limit" | "unavailable" | "network" | "malformed") => {
+            AgentEnd::Retry(format!("{kind}: {message}"))
         }
         // The answer of the model could not be used.
         (Some(3), kind) => AgentEnd::Judge(format!("model: {kind}")),
@@ -354,6 +318,8 @@ fn clipped(reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn finished(end: ProgramEnd, stderr: &str) -> Finished {
@@ -371,31 +337,30 @@ mod tests {
             (3, "rate_limit", AgentEnd::Retry("rate_limit: why".to_owned())),
             (3, "unavailable", AgentEnd::Retry("unavailable: why".to_owned())),
             (3, "network", AgentEnd::Retry("network: why".to_owned())),
+            (3, "malformed", AgentEnd::Retry("malformed: why".to_owned())),
             (3, "overflow", AgentEnd::Judge("model: overflow".to_owned())),
             (4, "", AgentEnd::Judge("refused".to_owned())),
             (5, "", AgentEnd::Judge("limit: tokens".to_owned())),
             (6, "", AgentEnd::Judge("limit".to_owned())),
             (101, "", AgentEnd::Failed("exit 101: why".to_owned())),
         ] {
-            let answer = LastAnswer { kind: kind.to_owned(), ..LastAnswer::default() };
+            let answer = json!({ "error": { "data": { "kind": kind } } });
             let end = finished(ProgramEnd::Exited(Some(code)), "first\nwhy\n\n");
             assert_eq!(meaning(&end, &answer), expected, "{code} {kind}");
         }
-        let killed = meaning(&finished(ProgramEnd::Exited(None), ""), &LastAnswer::default());
+        let killed = meaning(&finished(ProgramEnd::Exited(None), ""), &Value::Null);
         assert!(matches!(killed, AgentEnd::Failed(_)));
-        let late = meaning(&finished(ProgramEnd::TimedOut, ""), &LastAnswer::default());
+        let late = meaning(&finished(ProgramEnd::Stopped, ""), &Value::Null);
         assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
     }
 
     #[test]
     fn the_answer_is_found_behind_the_updates() {
         let stdout = "{\"method\":\"session/update\"}\n{\"id\":\"prompt\",\"result\":{\"stopReason\":\"end_turn\"}}\n";
-        assert_eq!(last_answer(stdout).stop, "end_turn");
+        assert_eq!(last_answer(stdout)["result"]["stopReason"], "end_turn");
         let error =
             "{\"id\":\"prompt\",\"error\":{\"message\":\"m\",\"data\":{\"kind\":\"auth\"}}}";
-        let expected =
-            LastAnswer { kind: "auth".to_owned(), message: "m".to_owned(), stop: String::new() };
-        assert_eq!(last_answer(error), expected);
-        assert_eq!(last_answer("cut {\"id\""), LastAnswer::default());
+        assert_eq!(last_answer(error)["error"]["data"]["kind"], "auth");
+        assert_eq!(last_answer("cut {\"id\""), Value::Null);
     }
 }

@@ -32,6 +32,8 @@ const PLACES_OF_USER: [&str; 5] =
 const MAX_SETTINGS_BYTES: u64 = 1024 * 1024;
 const GIT_TIME: Duration = Duration::from_secs(10 * 60);
 const HASH_DIGITS: usize = 12;
+/// The waits before a trial is made again after a fault of the model's server.
+const WAITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(60)];
 
 /// The programs, settings and variables that trials are given. It holds keys, so it has no text form.
 pub struct Workplace {
@@ -50,11 +52,13 @@ pub struct Workplace {
     /// The user's stored logins.
     pub(crate) login: Option<Vec<u8>>,
     /// Flags for the agent.
-    pub(crate) flags: Vec<OsString>,
+    pub(crate) flags: Vec<String>,
     /// For all programs but the agent: without secrets.
     environment: Environment,
     /// For the agent.
     agent_environment: Environment,
+    /// The waits before a trial is made again.
+    pub(crate) waits: [Duration; 2],
     pub(crate) stop: CancellationToken,
 }
 
@@ -85,6 +89,7 @@ impl Workplace {
             flags: flags(config),
             environment: for_trial(&scrubbed, config, home.as_deref()),
             agent_environment: for_trial(&agent_environment(config), config, home.as_deref()),
+            waits: WAITS,
             stop,
         })
     }
@@ -101,23 +106,26 @@ impl Workplace {
 
     /// The hash of the settings that trials have.
     pub(crate) fn settings_hash(&self) -> String {
-        let flags: Vec<_> = self.flags.iter().map(|flag| flag.to_string_lossy()).collect();
-        let all = format!("{}\n{}\n{}", self.settings, self.changed.join("\n"), flags.join("\n"));
+        let parts = [&self.changed[..], &self.flags].concat();
+        let all = format!("{}\n{}", self.settings, parts.join("\n"));
         sha256_hex(all.as_bytes())[..HASH_DIGITS].to_owned()
     }
 
-    /// Runs git in a folder, with nobody's settings. Returns what it has printed.
+    /// Runs git in a folder, elsewhere than in the project with nobody's settings. Paths are the last words. Returns what
+    /// it has printed.
     pub(crate) async fn git(
         &self,
         folder: &Path,
-        words: Vec<OsString>,
+        words: &[&str],
+        paths: &[&Path],
     ) -> Result<String, EvalError> {
-        let mut shown = words.iter().map(|word| word.to_string_lossy());
-        let name = shown.find(|word| !word.starts_with('-')).unwrap_or_default().into_owned();
+        let mut all = vec![OsString::from("git")];
+        all.extend(words.iter().map(OsString::from));
+        all.extend(paths.iter().map(OsString::from));
         let program = Program {
-            words: [vec![OsString::from("git")], words].concat(),
+            words: all,
             folder: folder.to_path_buf(),
-            environment: self.git_environment(),
+            environment: self.git_environment(folder),
             input: Vec::new(),
             time: GIT_TIME,
         };
@@ -125,7 +133,7 @@ impl Workplace {
         if finished.is_success() {
             return Ok(finished.stdout);
         }
-        Err(EvalError::unusable(format!("git {name}: {}", finished.last_words())))
+        Err(EvalError::unusable(format!("git {}: {}", words[0], finished.last_words())))
     }
 
     /// Runs a program.
@@ -143,13 +151,15 @@ impl Workplace {
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }
     }
 
-    fn git_environment(&self) -> Environment {
-        let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
-        let mut environment = self
-            .environment
-            .clone()
-            .with("GIT_CONFIG_GLOBAL", null)
-            .with("GIT_CONFIG_NOSYSTEM", "1");
+    fn git_environment(&self, folder: &Path) -> Environment {
+        // A full disk is known by the English text.
+        let mut environment = self.environment.clone().with("LC_ALL", "C");
+        // The user may have had to say that the project is safe.
+        if folder != self.project {
+            let null = if cfg!(windows) { "NUL" } else { "/dev/null" };
+            environment =
+                environment.with("GIT_CONFIG_GLOBAL", null).with("GIT_CONFIG_NOSYSTEM", "1");
+        }
         // The same files are the same commit.
         for person in ["AUTHOR", "COMMITTER"] {
             for (field, text) in [
@@ -175,16 +185,16 @@ fn version_of(agent: &Path, is_own: bool) -> Result<String, EvalError> {
 }
 
 /// The flags of this process that the agent gets, too.
-fn flags(config: &Config) -> Vec<OsString> {
+fn flags(config: &Config) -> Vec<String> {
     let Flags { base_url, limits, .. } = &config.flags;
-    let mut flags = Vec::new();
-    if let Some(url) = base_url {
-        flags.extend([OsString::from("--base-url"), OsString::from(url)]);
-    }
-    for (name, most) in limits {
-        flags.extend([OsString::from("--budget"), OsString::from(format!("{name}={most}"))]);
-    }
-    flags
+    let url = base_url.iter().map(|url| ["--base-url".to_owned(), url.clone()]);
+    let budgets = limits.iter().map(|(name, most)| budget(&format!("{name}={most}")));
+    url.chain(budgets).flatten().collect()
+}
+
+/// The flag of a limit.
+pub(crate) fn budget(limit: &str) -> [String; 2] {
+    ["--budget".to_owned(), limit.to_owned()]
 }
 
 /// All variables of this process, with the settings and keys that it has taken out of its environment.

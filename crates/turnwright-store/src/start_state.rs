@@ -45,12 +45,13 @@ impl StoredStart {
 }
 
 impl SessionLog {
-    /// Stores the state of the project at the start, unless the session has one already. That of a helper is the
-    /// state of its session.
+    /// Stores the state of the project at the start, unless the session has one already, or has changed files before
+    /// one was kept. That of a helper is the state of its session.
     pub fn set_start(&self, state: StartState) -> PendingWrite {
         let contents: usize = state.untracked.iter().map(|(_, bytes)| bytes.len()).sum();
         self.of_session().submit_sized(state.patch.len() + contents, move |connection, session| {
-            let known = "SELECT start IS NOT NULL FROM sessions WHERE key = ?";
+            let known = "SELECT start IS NOT NULL OR EXISTS \
+                         (SELECT 1 FROM file_versions WHERE session = key) FROM sessions WHERE key = ?";
             if connection.query_row(known, [session], |row| row.get(0))? {
                 return Ok(());
             }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use crate::read::{time_from_millis, to_millis};
 use crate::turn_facts::{ProofWord, TurnFacts};
+use turnwright_types::timestamp::rfc3339;
 
 const DAY: u64 = 24 * 60 * 60;
 /// The first of January 1970 was a Thursday, so this moves the start of a week to Monday.
@@ -90,10 +91,10 @@ impl WorkCounts {
 }
 
 /// The work of a model in a week.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WeekOfWork {
-    /// The beginning of the week: Monday, in UTC.
-    pub week: SystemTime,
+    /// The day on which the week begins: Monday, in UTC.
+    pub week: String,
     /// The model as it was asked for.
     pub model: String,
     /// The model as the server named it, where it did.
@@ -118,7 +119,7 @@ pub fn weeks_of_work(
         let session: i64 = row.get(3)?;
         let is_task = row.get::<_, bool>(4)?;
         let found = weeks.entry((week, model.clone())).or_insert_with(|| WeekOfWork {
-            week: SystemTime::UNIX_EPOCH + Duration::from_secs(week),
+            week: rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(week))[..10].to_owned(),
             model: model.clone(),
             served: BTreeSet::new(),
             tasks: 0,
@@ -214,7 +215,8 @@ mod tests {
             .unwrap();
         let weeks = weeks_of_work(&connection, SystemTime::UNIX_EPOCH).unwrap();
         let [week] = &weeks[..] else { panic!("{weeks:?}") };
-        assert_eq!((week.tasks, &*week.model, week.served.len()), (1, "m", 1));
+        assert_eq!((&*week.week, week.tasks, &*week.model), ("2026-11-02", 1, "m"));
+        assert_eq!(week.served.len(), 1);
         let expected = WorkCounts {
             turns: 2,
             requests: 3,

@@ -75,8 +75,6 @@ pub struct WorkSettings {
     pub hints: bool,
     /// Notes are offered at the end of a turn.
     pub offer_notes: bool,
-    /// The state of the project at the start of a session is kept.
-    pub keep_start: bool,
     /// The most slices of work towards a goal.
     pub goal_turns: u32,
     /// The model that judges a goal; `None` if it is that of the session.
@@ -93,7 +91,6 @@ impl Default for WorkSettings {
             tools: ToolChoice::default(),
             hints: true,
             offer_notes: true,
-            keep_start: true,
             goal_turns: DEFAULT_GOAL_TURNS,
             goal_model: None,
         }

@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::arguments::{PATH, ShownArgument};
 use super::{
-    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common, list_dir,
-    locations,
+    CallPlan, CallSite, PathArgument, Tool, ToolAnswer, ToolCtx, ToolOutcome, edit_common,
+    list_dir, locations,
 };
 use tokio::task::spawn_blocking;
 use turnwright_policy::permission::Pass;

@@ -16,8 +16,8 @@ use tool_search::ToolSearch;
 #[cfg(test)]
 pub(super) use tool_search::ToolSearchCall;
 
-use super::arguments::letters_and_digits;
 use super::AnyTool;
+use super::arguments::letters_and_digits;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{ToolSpec, ToolSpecs};
 use turnwright_types::redact;

@@ -8,8 +8,7 @@ use turnwright_testing::cards;
 use crate::agent::{TestAgent, TestAgentBuilder, calls, says};
 
 /// The files of the project, as the model is told of them.
-const WHAT_IS_THERE: &str =
-    "Files here: 3 (2 rs, 1 md).\nREADME.md\nsrc/main.rs\nsrc/run.rs\n";
+const WHAT_IS_THERE: &str = "Files here: 3 (2 rs, 1 md).\nREADME.md\nsrc/main.rs\nsrc/run.rs\n";
 
 fn project() -> TestAgentBuilder {
     TestAgent::builder()

@@ -106,9 +106,7 @@ pub(crate) fn count(value: Option<f64>) -> String {
 
 /// US dollars; small amounts with more digits.
 pub(crate) fn money(value: Option<f64>) -> String {
-    known(value, |value| {
-        if value < 0.1 { format!("${value:.4}") } else { format!("${value:.2}") }
-    })
+    known(value, |value| if value < 0.1 { format!("${value:.4}") } else { format!("${value:.2}") })
 }
 
 pub(crate) fn seconds(value: Option<f64>) -> String {

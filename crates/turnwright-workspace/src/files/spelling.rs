@@ -100,11 +100,10 @@ impl Files {
         let is_there = roots.has_entry(meant);
         let is_meant = match rest.parent() {
             _ if !may_be_new => is_there,
+            _ if word == NEW_FOLDER => false,
             _ if is_there => self.seen.contains(&roots.resolve(meant).path),
-            Some(folder) if word != NEW_FOLDER => {
-                folder.to_str().is_some_and(|folder| roots.has_entry(folder))
-            }
-            _ => false,
+            Some(folder) => folder.to_str().is_some_and(|folder| roots.has_entry(folder)),
+            None => false,
         };
         is_meant.then(|| meant.to_owned())
     }

@@ -99,6 +99,7 @@ impl SearchDeadline {
     }
 
     /// The same flag, with the time of a search for what the first one has not found.
+    #[must_use]
     pub fn for_second_search(&self) -> SearchDeadline {
         self.with_limit(SECOND_SEARCH_LIMIT)
     }

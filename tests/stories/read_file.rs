@@ -64,7 +64,7 @@ fn s4_3_a_batch_has_a_header_for_each_file_and_continues_after_a_missing_file() 
     assert_eq!(
         result,
         "[File: a.txt | Lines: 3]\n    1| one\n    2| two\n    3| three\n\n\
-         [File: missing | Error: does not exist]\n\n\
+         [File: missing | Error: does not exist]\nHere are: a.txt, b.txt.\n\n\
          [File: b.txt | Lines: 1]\n    1| b\n"
     );
     let card = cards::card(&agent, 0);

@@ -168,8 +168,11 @@ fn a_fresh_home_gets_the_folders_of_installers_whose_programs_do_not_go_out() {
                            .local/share/virtualenvs .rustup .yarn";
     let home = turnwright_testing::temporary_folder();
     let programs = turnwright_testing::temporary_folder();
-    for program in ["gem", "pip", "pipenv", "poetry", "rustup", "uv", "yarn"] {
-        fs::write(programs.path().join(program), "").unwrap();
+    #[cfg(unix)]
+    {
+        for program in ["gem", "pip", "pipenv", "poetry", "rustup", "uv", "yarn"] {
+            turnwright_testing::write_program(&programs.path().join(program), "");
+        }
     }
     let own = home.path().join(".local/bin");
     let usual = std::env::var("PATH").unwrap();

@@ -291,7 +291,7 @@ mod tests {
             ("rust-toolchain.toml", "toolchain.\"\\x70ath\" = '/ws/tc'", true),
             ("rust-toolchain.toml", "[toolchain]\nchannel = '/ws/tc'", true),
             ("rust-toolchain.toml", "[toolchain]\nchannel = 'stable'\nother = 1", true),
-            ("rust-toolchain.toml", "toolchain = { channel = 'stable', profile = 'minimal' }", false),
+            ("rust-toolchain.toml", "toolchain = { channel = 'stable', targets = [] }", false),
             ("rust-toolchain.toml", "toolchain.path = '../x'", true),
             ("rust-toolchain.toml", "[[toolchain]]\nchannel = 'stable'", true),
             ("rust-toolchain.toml", "toolchain = 'stable'", true),

@@ -553,7 +553,7 @@ mod tests {
             ("permissions.rule = [{}, { if = 'x' }]", "`permissions.rule.if`"),
             ("[permissions]\nrule = [{ matches = [] }]", "`permissions.rule.matches`"),
             ("[models.model.'a/b']\nprice = 1", "`models.model.\"a/b\".price`"),
-            ("[providers.x]\nmodel.m = { price = { input = 1, output = 2, tax.a = 3 } }", "price.tax`"),
+            ("[providers.x]\nmodel.m.price = { input = 1, output = 2, tax.a = 3 }", "m.price.tax`"),
             ("[check]\nrust = 'cargo check'", "`check`"),
             ("[mcp]\nwait = 1", "`mcp.wait`"),
             ("[mcp.servers.a]\ncommand = 'a'\ntypo = 1", "`mcp.servers.a.typo`"),

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use url::Url;
 
 use crate::document::{TomlDocument, key_text, parse_key};
-use crate::file::{ConfigFile, parse_error};
+use crate::file::ConfigFile;
+use crate::reader::parse_error;
 use crate::table::SettingType;
 use crate::{Config, ConfigError, PermissionSection, schema};
 use turnwright_types::private_file;

@@ -4,21 +4,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::path::Path;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::agent::AgentSection;
-use crate::document::key_text;
 use crate::environment::{
     ALONE_VARIABLE, FIND_CHECKS_VARIABLE, MAX_TURN_REQUESTS_VARIABLE, MODE_VARIABLE, MODEL_VARIABLE,
 };
 use crate::goal::GoalSection;
 use crate::limits::LimitsSection;
 use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_field_errors};
+use crate::reader::read_settings;
 use crate::resolve::is_credential;
 use crate::sandbox::SandboxSection;
 use crate::servers::McpSection;
@@ -29,8 +27,6 @@ use crate::wrong_values::{
 use crate::{ConfigError, DEFAULT_MAX_TURN_REQUESTS};
 use turnwright_llm::DEFAULT_ASSUMED_WINDOW;
 use turnwright_policy::permission::Mode;
-use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::error_text::field_error_text;
 use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
 use turnwright_types::shell_script::Check;
@@ -134,7 +130,8 @@ settings! {
             }],
         }
             "Servers of models by name; a well-known name such as deepseek or ollama needs no entry.";
-        pub(crate) mcp: McpSection {} "The MCP servers of every session, in addition to those of the editor.";
+        pub(crate) mcp: McpSection { warns_itself: true }
+            "The MCP servers of every session, in addition to those of the editor.";
     }
 }
 
@@ -328,7 +325,7 @@ impl ConfigFile {
 
     /// Parses the text of the file. Returns the settings and a warning about each entry that has no effect.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<(ConfigFile, Vec<String>), ConfigError> {
-        let (file, mut notes) = read_settings::<ConfigFile>(text, path)?;
+        let (file, mut notes) = read_settings::<ConfigFile>(text, path, ConfigFile::ROWS)?;
         notes.extend(file.mcp.problems.iter().cloned());
         file.warn_ineffective_values(&mut notes);
         let warnings = notes.into_iter().map(|note| format!("{}: {note}", path.display()));
@@ -391,77 +388,6 @@ pub(crate) fn leads_elsewhere(known: &ProviderPreset, section: &ProviderSection)
         (Some(usual), Some(own)) => own.trim_end_matches('/') != usual,
         _ => false,
     }
-}
-
-/// Is told each key that is not known. One type for all files, so that the code which reads a section exists once.
-type UnknownKeys<'a> = &'a mut dyn FnMut(serde_ignored::Path<'_>);
-
-/// Reads settings from the text of a file. Also returns a warning about each entry that is not known: an entry
-/// of a newer version must not be an error in an older one.
-pub(crate) fn read_settings<T: DeserializeOwned>(
-    text: &str,
-    path: &Path,
-) -> Result<(T, Vec<String>), ConfigError> {
-    let to_error =
-        |error: toml_edit::de::Error| parse_error(error.span(), error.message(), text, path);
-    let reader = toml_edit::de::Deserializer::parse(text).map_err(to_error)?;
-    let mut unknown = Vec::new();
-    let note: UnknownKeys<'_> = &mut |entry| unknown.push(unknown_setting(&keys_of(&entry)));
-    let settings = serde_ignored::deserialize(reader, note);
-    Ok((settings.map_err(to_error)?, unknown))
-}
-
-/// The keys that lead to an entry.
-pub(crate) fn keys_of(entry: &serde_ignored::Path<'_>) -> Vec<String> {
-    use serde_ignored::Path;
-    match entry {
-        Path::Root => Vec::new(),
-        Path::Map { parent, key } => {
-            let mut keys = keys_of(parent);
-            keys.push(key.clone());
-            keys
-        }
-        Path::Seq { parent, .. }
-        | Path::Some { parent }
-        | Path::NewtypeStruct { parent }
-        | Path::NewtypeVariant { parent } => keys_of(parent),
-    }
-}
-
-pub(crate) fn unknown_setting(keys: &[impl AsRef<str>]) -> String {
-    format!("Unknown setting `{}` (ignored)", escape_hidden_line(&key_text(keys)))
-}
-
-/// Describes a parse error with its position, in one line. Quotes nothing of the file, which may contain
-/// a secret.
-pub(crate) fn parse_error(
-    span: Option<Range<usize>>,
-    message: &str,
-    text: &str,
-    path: &Path,
-) -> ConfigError {
-    let start = span.map_or(text.len(), |span| span.start);
-    let before = text.get(..start).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    ConfigError::new(format!(
-        "The settings cannot be read: {}, line {line}, column {column}: {}. Fix the file; new \
-         sessions re-read it",
-        path.display(),
-        redacted_message(message)
-    ))
-}
-
-/// The message of a TOML error in one line, without the quoted value, which may be a secret.
-fn redacted_message(message: &str) -> String {
-    let mut message = field_error_text("", message.trim()).replace(['\n', '\r'], " ");
-    if let (Some(first), Some(last)) = (message.find('"'), message.rfind('"'))
-        && first < last
-    {
-        message.replace_range(first..=last, "\"…\"");
-    }
-    // JSON calls a table an object.
-    message.replace("an object", "a table")
 }
 
 settings! {
@@ -624,6 +550,13 @@ mod tests {
             ("[limits]\ncost = 3", "`limits.cost`"),
             ("[permissions]\nalways = []", "`permissions.always`"),
             ("[[permissions.rule]]\nif = 'x'", "`permissions.rule.if`"),
+            ("permissions.rule = [{}, { if = 'x' }]", "`permissions.rule.if`"),
+            ("[permissions]\nrule = [{ matches = [] }]", "`permissions.rule.matches`"),
+            ("[models.model.'a/b']\nprice = 1", "`models.model.\"a/b\".price`"),
+            ("[providers.x]\nmodel.m.price = { input = 1, output = 2, tax.a = 3 }", "m.price.tax`"),
+            ("[check]\nrust = 'cargo check'", "`check`"),
+            ("[mcp]\nwait = 1", "`mcp.wait`"),
+            ("[mcp.servers.a]\ncommand = 'a'\ntypo = 1", "`mcp.servers.a.typo`"),
             ("[sandbox]\nwalls = []", "`sandbox.walls`"),
             ("[providers.x]\nkey = 'sk-1'", "key_env"),
             ("[providers.x]\napi_key = 'sk-1'", "key_env"),
@@ -642,9 +575,35 @@ mod tests {
             "[providers.groq]\nbase_url = 'http://h/v1'\nkey_env = 'GROQ_API_KEY'",
             "[providers.ollama]\nbase_url = 'http://elsewhere:11434/v1'",
             "[providers.azure]\nbase_url = 'https://me.openai.azure.com/openai/v1'",
+            "checks.any_name = 'true'",
+            "[providers.x]\nheaders = { any = 'y' }\nrequest = { a = [{ b = 1 }], c.d = 2 }",
+            "[[permissions.rule]]\nmatch = ['ls']",
         ] {
             assert_eq!(parse(fine).unwrap().1, Vec::<String>::new(), "{fine}");
         }
+    }
+
+    #[test]
+    fn unknown_entries_are_named_in_the_order_of_the_file() {
+        let text = "zeta = 1\n[web]\nalow = []\n[mcp]\nwait = 1\n[providers.x]\nbase = 'y'\n\
+                    [[permissions.rule]]\nif = 'x'\n[[permissions.rule]]\nunless = 'x'\n\
+                    [agent]\nprompt = { a = 1 }\ncolour = 1";
+        let warnings = parse(text).unwrap().1;
+        let keys: Vec<_> = warnings.iter().map(|text| text.split('`').nth(1).unwrap()).collect();
+        assert_eq!(
+            keys,
+            [
+                "zeta",
+                "web.alow",
+                "providers.x.base",
+                "permissions.rule.if",
+                "permissions.rule.unless",
+                "agent.prompt",
+                "agent.colour",
+                // The servers are read last.
+                "mcp.wait"
+            ]
+        );
     }
 
     #[test]

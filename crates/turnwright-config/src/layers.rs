@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Deserialize;
 
 use crate::environment::read_variable;
-use crate::file::{CheckTable, ConfigFile, read_settings, unknown_setting, wrong_checks};
+use crate::file::{CheckTable, ConfigFile, wrong_checks};
+use crate::reader::{read_settings, unknown_setting};
 use crate::sandbox::{SandboxSection, SandboxSettings};
+use crate::table::Row;
 use crate::{Config, ConfigError, Paths, PermissionSection, SettingsSnapshot};
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::std_hash;
@@ -142,10 +144,25 @@ pub(crate) struct ProjectSettings {
     pub(crate) warnings: Vec<String>,
 }
 
+impl ManagedSettings {
+    const ROWS: &[Row] = &[
+        Row::new::<PermissionSection>("permissions", "The administrator's rules."),
+        Row::new::<Option<String>>("max_mode", "The most permissive mode of a session."),
+    ];
+}
+
 impl ProjectSettings {
+    const ROWS: &[Row] = &[
+        Row::new::<PermissionSection>("permissions", "The project's rules."),
+        Row::new::<Option<String>>("mode", "The mode in which its sessions start."),
+        Row::new::<CheckTable>("checks", "The commands that check it."),
+        Row::new::<SandboxSection>("sandbox", "The confinement of commands."),
+    ];
+
     /// Parses the text of a project's file.
     pub(crate) fn parse(text: &str, path: &Path) -> Result<ProjectSettings, ConfigError> {
-        let (mut settings, mut warnings) = read_settings::<ProjectSettings>(text, path)?;
+        let (mut settings, mut warnings) =
+            read_settings::<ProjectSettings>(text, path, ProjectSettings::ROWS)?;
         // It is not a project's choice: it protects the user's files.
         if settings.sandbox.read.take().is_some() {
             warnings.push(unknown_setting(&["sandbox", "read"]));
@@ -165,7 +182,7 @@ impl Config {
             let why = io_error_text(&error);
             ConfigError::new(format!("The settings cannot be read: {place}: {why}"))
         })?;
-        let (settings, warnings) = read_settings(&text, path)?;
+        let (settings, warnings) = read_settings(&text, path, ManagedSettings::ROWS)?;
         Ok(ManagedSettings { warnings, ..settings })
     }
 }
@@ -206,5 +223,24 @@ mod tests {
         assert!(error.contains("config.toml") && error.contains("--config"), "{error}");
         private_file::write(file.path(), b"model = 'c'").unwrap();
         assert_eq!(model_in(&named).as_deref(), Some("c"));
+    }
+
+    #[test]
+    fn a_project_and_an_administrator_have_fewer_settings() {
+        let text = "mode = 'ask'\nmax_mode = 'ask'\nwarnings = []\n[permissions]\nalways = []\n\
+                    [checks]\nrust = 'x'\n[sandbox]\nread = 'all'\nwalls = []\n[web]\nallow = []";
+        let path = Path::new("c.toml");
+        let project = ProjectSettings::parse(text, path).unwrap();
+        assert_eq!(
+            project.warnings,
+            ["max_mode", "warnings", "permissions.always", "sandbox.walls", "web", "sandbox.read"]
+                .map(|key| format!("Unknown setting `{key}` (ignored)"))
+        );
+        let managed = read_settings::<ManagedSettings>(text, path, ManagedSettings::ROWS).unwrap();
+        assert_eq!(
+            managed.1,
+            ["mode", "warnings", "permissions.always", "checks", "sandbox", "web"]
+                .map(|key| format!("Unknown setting `{key}` (ignored)"))
+        );
     }
 }

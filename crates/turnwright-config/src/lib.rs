@@ -31,6 +31,7 @@ mod paths;
 mod profiles;
 pub mod project_facts;
 mod provider;
+mod reader;
 mod recorded;
 mod resolve;
 mod sandbox;

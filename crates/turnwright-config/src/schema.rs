@@ -314,7 +314,7 @@ mod tests {
     fn add_sections(key: &str, rows: &'static [Row], found: &mut Vec<Section>) {
         found.push((key.to_owned(), rows));
         for row in rows {
-            let inner = (row.rows)();
+            let inner = row.inner.rows();
             if !inner.is_empty() {
                 add_sections(&full_key(key, row.key), inner, found);
             }

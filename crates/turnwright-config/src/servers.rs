@@ -10,9 +10,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use crate::file::{keys_of, unknown_setting};
+use crate::reader::unknown_setting;
 use crate::sandbox;
-use crate::table::{Row, SchemaNode, SettingType, section_schema, settings};
+use crate::table::{Inner, Row, SchemaNode, SettingType, section_schema, settings};
 use turnwright_mcp::{
     ServerSandbox, ServerSource, ServerSpec, ServerTimeouts, ServerTransport, ToolFilter,
 };
@@ -46,17 +46,14 @@ impl std::fmt::Debug for McpSection {
 impl SettingType for McpSection {
     type Plain = McpSection;
 
+    const INNER: Inner = Inner::Section(MCP_ROWS);
+
     fn plain(&self) -> Option<&McpSection> {
         Some(self)
     }
 
     fn schema() -> SchemaNode {
         section_schema(MCP_ROWS)
-    }
-
-    #[cfg(test)]
-    fn rows() -> &'static [Row] {
-        MCP_ROWS
     }
 }
 
@@ -65,10 +62,9 @@ const MCP_ROWS: &[Row] = &[
         default: || json!(DEFAULT_STARTUP_WAIT.as_secs()),
         #[cfg(test)]
         wrong: &["mcp.wait_seconds = -1"],
-        ..Row::new(
+        ..Row::new::<u32>(
             "wait_seconds",
             "How long the first prompt of a session waits for its servers; 0 for not at all.",
-            u32::schema,
         )
     },
     Row {
@@ -103,12 +99,9 @@ const MCP_ROWS: &[Row] = &[
             r#"mcp.servers.a = { command = "x", start_seconds = 0 }"#,
             r#"mcp.servers."a b" = { command = "x" }"#,
         ],
-        #[cfg(test)]
-        rows: BTreeMap::<String, ServerSection>::rows,
-        ..Row::new(
+        ..Row::new::<BTreeMap<String, ServerSection>>(
             "servers",
             "Servers by name: a program with `command`, or an HTTP server with `url`.",
-            BTreeMap::<String, ServerSection>::schema,
         )
     },
 ];
@@ -222,9 +215,8 @@ impl McpSection {
     fn add_server(&mut self, name: String, value: &Value) {
         let mut unknown = Vec::new();
         let parsed = parse_server(&name, value, &mut unknown);
-        for keys in unknown {
-            let place = ["mcp", "servers", &name].map(str::to_owned);
-            self.problems.push(unknown_setting(&[&place[..], &keys].concat()));
+        for key in unknown {
+            self.problems.push(unknown_setting(&["mcp", "servers", &name, key]));
         }
         if let Err(why) = &parsed {
             let shown = name.escape_debug();
@@ -286,11 +278,11 @@ impl McpSection {
 /// Returns the value of a variable, or the reason why it is not available.
 pub(crate) type VariableLookup<'a> = dyn Fn(&str) -> Result<Option<String>, String> + 'a;
 
-/// Parses a server, and adds the keys of each entry that is not known to `unknown`.
-fn parse_server(
+/// Parses a server, and adds the key of each entry that is not known to `unknown`.
+fn parse_server<'a>(
     name: &str,
-    value: &Value,
-    unknown: &mut Vec<Vec<String>>,
+    value: &'a Value,
+    unknown: &mut Vec<&'a str>,
 ) -> Result<ServerSection, String> {
     let is_allowed =
         |letter: char| letter.is_ascii_alphanumeric() || ['_', '-', '.'].contains(&letter);
@@ -299,14 +291,12 @@ fn parse_server(
             "its name may contain only letters, digits, `_`, `-` and `.`, at most {MAX_NAME_LENGTH}"
         ));
     }
-    if !value.is_object() {
-        return Err("it is not a table".to_owned());
-    }
+    let Value::Object(table) = value else { return Err("it is not a table".to_owned()) };
+    let keys = table.keys().map(String::as_str);
+    unknown.extend(keys.filter(|key| ServerSection::ROWS.iter().all(|row| row.key != *key)));
     let text = value.to_string();
-    let mut reader = serde_json::Deserializer::from_str(&text);
     let section: ServerSection =
-        serde_ignored::deserialize(&mut reader, |entry| unknown.push(keys_of(&entry)))
-            .map_err(|error| json_error_text(&text, &error))?;
+        serde_json::from_str(&text).map_err(|error| json_error_text(&text, &error))?;
     let wrong = match (&section.command, &section.url) {
         (Some(_), Some(_)) => "it has both `command` and `url`",
         (None, None) => "it has neither `command` nor `url`",
@@ -562,6 +552,17 @@ mod tests {
         ] {
             let (_, notes) = settings(text);
             assert!(notes.len() == 1 && notes[0].contains(expected), "{text}: {notes:?}");
+        }
+        let (_, notes) =
+            settings("[mcp.servers.a]\nenv = { any = 'x' }\ntypo = 1\ncommand = 3\nurls = {}");
+        let beginnings = [
+            "Unknown setting `mcp.servers.a.typo`",
+            "Unknown setting `mcp.servers.a.urls`",
+            "`mcp.servers.a` is not used: ",
+        ];
+        assert_eq!(notes.len(), beginnings.len(), "{notes:?}");
+        for (note, beginning) in notes.iter().zip(beginnings) {
+            assert!(note.starts_with(beginning), "{notes:?}");
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) struct Row {
     /// A sentence for the JSON Schema and the template.
     pub(crate) description: &'static str,
     pub(crate) type_schema: fn() -> SchemaNode,
+    pub(crate) inner: Inner,
     /// The words that are allowed, or null.
     pub(crate) words: fn() -> Value,
     /// The value that is in force if there is none, or null.
@@ -32,6 +33,8 @@ pub(crate) struct Row {
     pub(crate) required: bool,
     /// True if the key is known only to be refused.
     pub(crate) hidden: bool,
+    /// True if the code that reads the section warns of its unknown entries.
+    pub(crate) warns_itself: bool,
     /// The flag that takes precedence over the file. Only shown: flags are read in `cli`.
     pub(crate) flag: &'static str,
     /// The variable that takes precedence over the file. Read only for the rows of `ConfigFile` and `AgentSection`.
@@ -45,36 +48,47 @@ pub(crate) struct Row {
     /// The name of the function that checks the value.
     #[cfg(test)]
     pub(crate) check: &'static str,
-    /// The settings of a section, or of each entry of a table.
+}
+
+/// The settings in the value of a setting.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Inner {
+    /// It is a single value, or its keys are not ours.
+    Nothing,
+    Section(&'static [Row]),
+    /// Each entry of a list, or of a table whose keys the user chooses, is a section.
+    Each(&'static [Row]),
+}
+
+impl Inner {
     #[cfg(test)]
-    pub(crate) rows: fn() -> &'static [Row],
+    pub(crate) fn rows(self) -> &'static [Row] {
+        match self {
+            Inner::Nothing => &[],
+            Inner::Section(rows) | Inner::Each(rows) => rows,
+        }
+    }
 }
 
 fn nothing() -> Value {
     Value::Null
 }
 
-#[cfg(test)]
-fn no_rows() -> &'static [Row] {
-    &[]
-}
-
 impl Row {
-    pub(crate) const fn new(
-        key: &'static str,
-        description: &'static str,
-        type_schema: fn() -> SchemaNode,
-    ) -> Row {
+    /// The row of a setting of this type.
+    pub(crate) const fn new<T: SettingType>(key: &'static str, description: &'static str) -> Row {
         Row {
             key,
             description,
-            type_schema,
+            type_schema: T::schema,
+            inner: T::INNER,
             words: nothing,
             default: nothing,
             examples: nothing,
             each: "",
             required: false,
             hidden: false,
+            warns_itself: false,
             flag: "",
             variable: "",
             #[cfg(test)]
@@ -83,8 +97,6 @@ impl Row {
             wrong: &[],
             #[cfg(test)]
             check: "",
-            #[cfg(test)]
-            rows: no_rows,
         }
     }
 
@@ -155,16 +167,13 @@ pub(crate) trait SettingType {
     /// The type of a value that is set.
     type Plain;
 
+    /// The settings in a value of this type.
+    const INNER: Inner = Inner::Nothing;
+
     /// The value, if it is set.
     fn plain(&self) -> Option<&Self::Plain>;
 
     fn schema() -> SchemaNode;
-
-    /// The settings of a section, or of each entry of a table.
-    #[cfg(test)]
-    fn rows() -> &'static [Row] {
-        no_rows()
-    }
 
     /// The value in one line; `None` if it is not set, or is no single value.
     fn shown(&self) -> Option<String> {
@@ -185,9 +194,11 @@ pub(crate) trait SettingType {
 
 /// Types without settings of their own: the schema of each, and how a value is shown.
 macro_rules! plain_types {
-    ($($type:ty: $schema:tt => $shown:expr;)+) => {$(
+    ($($type:ty: $schema:tt $(, $inner:expr)? => $shown:expr;)+) => {$(
         impl SettingType for $type {
             type Plain = $type;
+
+            $(const INNER: Inner = $inner;)?
 
             fn plain(&self) -> Option<&$type> {
                 Some(self)
@@ -215,7 +226,8 @@ plain_types! {
     String: { "type": "string" } => |text| Some(text.escape_debug().to_string());
     Vec<String>: { "type": "array", "items": { "type": "string" } } =>
         |all| (!all.is_empty()).then(|| all.join(", "));
-    Vec<RuleEntry>: { "type": "array", "items": RuleEntry::schema() } => |_| None;
+    Vec<RuleEntry>: { "type": "array", "items": RuleEntry::schema() },
+        Inner::Each(RuleEntry::ROWS) => |_| None;
     // Another program defines its fields.
     Map<String, Value>: { "type": "object" } => |_| None;
 }
@@ -228,17 +240,14 @@ fn as_it_is(value: &impl ToString) -> Option<String> {
 impl<T: SettingType> SettingType for Option<T> {
     type Plain = T;
 
+    const INNER: Inner = T::INNER;
+
     fn plain(&self) -> Option<&T> {
         self.as_ref()
     }
 
     fn schema() -> SchemaNode {
         T::schema()
-    }
-
-    #[cfg(test)]
-    fn rows() -> &'static [Row] {
-        T::rows()
     }
 
     fn shown(&self) -> Option<String> {
@@ -251,17 +260,17 @@ impl<T: SettingType> SettingType for Option<T> {
 impl<T: SettingType> SettingType for BTreeMap<String, T> {
     type Plain = BTreeMap<String, T>;
 
+    const INNER: Inner = match T::INNER {
+        Inner::Section(rows) => Inner::Each(rows),
+        inner => inner,
+    };
+
     fn plain(&self) -> Option<&BTreeMap<String, T>> {
         Some(self)
     }
 
     fn schema() -> SchemaNode {
         object(json!({ "type": "object", "additionalProperties": T::schema() }))
-    }
-
-    #[cfg(test)]
-    fn rows() -> &'static [Row] {
-        T::rows()
     }
 
     fn wrong_values(&self, key: &str) -> Vec<String> {
@@ -340,13 +349,7 @@ macro_rules! settings {
                         #[cfg(test)]
                         check: stringify!($check),
                     )?
-                    #[cfg(test)]
-                    rows: <$type as $crate::table::SettingType>::rows,
-                    ..$crate::table::Row::new(
-                        stringify!($field),
-                        $description,
-                        <$type as $crate::table::SettingType>::schema,
-                    )
+                    ..$crate::table::Row::new::<$type>(stringify!($field), $description)
                 },)+
             ];
         }
@@ -354,17 +357,14 @@ macro_rules! settings {
         impl $crate::table::SettingType for $name {
             type Plain = $name;
 
+            const INNER: $crate::table::Inner = $crate::table::Inner::Section($name::ROWS);
+
             fn plain(&self) -> Option<&$name> {
                 Some(self)
             }
 
             fn schema() -> $crate::table::SchemaNode {
                 $crate::table::section_schema($name::ROWS)
-            }
-
-            #[cfg(test)]
-            fn rows() -> &'static [$crate::table::Row] {
-                $name::ROWS
             }
 
             fn entries(&self, key: &str) -> Vec<$crate::table::Entry> {

@@ -1,11 +1,11 @@
 //! Tells the harmless contents of files that may name programs. Contents are read the way the program that obeys the
 //! file reads them. What cannot be parsed, and any unknown setting, counts as harmful.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use jsonc_parser::ast::{ObjectProp, Value};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
+use toml_edit::Document;
 
 use crate::shell::{WordList, is_in, is_number};
 
@@ -40,15 +40,16 @@ pub(in crate::permission) fn never(_folder: &Path, _text: &str) -> bool {
 
 /// The name of a channel, or TOML.
 pub(super) fn rust_toolchain(_folder: &Path, text: &str) -> bool {
-    type Tables = HashMap<String, HashMap<String, serde_json::Value>>;
-    let Ok(file) = toml_edit::de::from_str::<Tables>(text) else {
+    let Ok(file) = Document::parse(text) else {
         return is_plain_word(text.trim());
     };
-    file.iter().all(|(name, settings)| {
+    file.as_table().iter().all(|(name, settings)| {
         name == "toolchain"
-            && settings.iter().all(|(key, value)| match key.as_str() {
-                "channel" => value.as_str().is_some_and(is_plain_word),
-                _ => is_in("components profile targets", key),
+            && settings.as_table_like().is_some_and(|settings| {
+                settings.iter().all(|(key, value)| match key {
+                    "channel" => value.as_str().is_some_and(is_plain_word),
+                    _ => is_in("components profile targets", key),
+                })
             })
     })
 }
@@ -290,6 +291,10 @@ mod tests {
             ("rust-toolchain.toml", "toolchain.\"\\x70ath\" = '/ws/tc'", true),
             ("rust-toolchain.toml", "[toolchain]\nchannel = '/ws/tc'", true),
             ("rust-toolchain.toml", "[toolchain]\nchannel = 'stable'\nother = 1", true),
+            ("rust-toolchain.toml", "toolchain = { channel = 'stable', targets = [] }", false),
+            ("rust-toolchain.toml", "toolchain.path = '../x'", true),
+            ("rust-toolchain.toml", "[[toolchain]]\nchannel = 'stable'", true),
+            ("rust-toolchain.toml", "toolchain = 'stable'", true),
             ("rust-toolchain", "/home/u/ws/tc", true),
             ("rust-toolchain", "../tc", true),
             ("rust-toolchain", "..", true),

@@ -37,10 +37,8 @@ pub(crate) fn read_settings<T: DeserializeOwned>(
 }
 
 fn parse(text: &str) -> Result<TomlNode, ReadError> {
-    let document = Document::parse(text).map_err(|error| ReadError {
-        message: error.message().to_owned(),
-        place: error.span(),
-    })?;
+    let document = Document::parse(text)
+        .map_err(|error| ReadError { message: error.message().to_owned(), place: error.span() })?;
     Ok(TomlNode::of_item(document.as_item()))
 }
 

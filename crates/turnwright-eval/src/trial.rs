@@ -99,7 +99,7 @@ impl Trial<'_> {
     }
 
     async fn attempt(&self) -> Result<TrialLine, EvalError> {
-        let home = TrialHome::create(self.start.workplace)?;
+        let home = TrialHome::create(self.start.workplace, &self.start.task.folder)?;
         self.start.make_tree(&home.tree(), None).await?;
         let mut line = self.blank_line();
         if let Some(fault) = set_up(self.start, &home).await? {

@@ -39,6 +39,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) run: u32,
     /// Where its tree and sessions are kept, if they are.
     pub(crate) kept: Option<PathBuf>,
+    /// The end of the time for the whole run. The trial is not made again after it.
+    pub(crate) until: Option<Instant>,
 }
 
 /// The meaning of the end of the agent's process.
@@ -70,7 +72,10 @@ impl Trial<'_> {
             }
             line.counts.cost = cost;
             let wait = (line.outcome == Outcome::Invalid).then(|| waits.next()).flatten();
-            let Some(wait) = wait else { return Ok(line) };
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            let Some(wait) = wait.filter(|next| left.is_none_or(|most| most > **next)) else {
+                return Ok(line);
+            };
             tokio::select! {
                 () = tokio::time::sleep(*wait) => {}
                 () = workplace.stop.cancelled() => return Err(EvalError::Stopped),

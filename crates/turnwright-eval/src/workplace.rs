@@ -280,8 +280,8 @@ fn users_secrets(config: &Config) -> Vec<PathBuf> {
 fn with_hidden(text: &str, places: &[PathBuf]) -> String {
     let Ok(mut document) = text.parse::<DocumentMut>() else { return text.to_owned() };
     let section = document.entry("sandbox").or_insert_with(toml_edit::table).as_table_like_mut();
-    let hide = section.map(|table| table.entry("hide").or_insert_with(|| value(Array::new())));
-    if let Some(hide) = hide.and_then(Item::as_array_mut) {
+    let entry = section.map(|table| table.entry("hide").or_insert_with(|| value(Array::new())));
+    if let Some(hide) = entry.and_then(Item::as_array_mut) {
         hide.extend(places.iter().filter_map(|place| place.to_str()));
     }
     document.to_string()

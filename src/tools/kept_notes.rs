@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ToolEnv;
 use super::memory::{list, read_before_change};
+use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 use turnwright_types::timestamp::local_time;
 use turnwright_workspace::git_repository::GitRepository;
@@ -55,7 +56,9 @@ pub(crate) async fn keep_line(
     }
     let real_cwd = env.files.roots().real_cwd().to_path_buf();
     let commit = spawn_blocking(move || commit_of(&real_cwd)).await.unwrap_or_default();
-    let line = format!("- {words} (evidence: {evidence}, {}{commit})", today());
+    // The file does not control a terminal that shows it.
+    let [shown, why] = [words.as_str(), evidence].map(escape_hidden_line);
+    let line = format!("- {shown} (evidence: {why}, {}{commit})", today());
     let writing = change_note(env, note, cancel, |before| {
         let lines = before.map(str::trim_end).filter(|lines| !lines.is_empty());
         let beginning = lines.map_or_else(|| format!("{}\n", note.heading), str::to_owned);

@@ -170,6 +170,7 @@ impl Turn {
             Ok(queued) => queued,
             Err(why) => return refused(why, Vec::new()),
         };
+        pending.own_title = Some(view.title.clone());
         pending.view = Some(view);
         let effects = pending.plan.effects.clone();
         let can_confine = self.conversation.rules().get().can_confine;

@@ -36,6 +36,10 @@ const INLINE: &str = "--check --eval -c -e -l -p -r";
 const SHELL_INLINE: &str = "-c -n";
 /// Modules of Python that do not run the project.
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
+/// Arguments with which a program only says something, of itself or of what it would do.
+const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version";
+/// Programs that only say with `-n` what they would do.
+const DRY_WITH_N: &str = "gmake make ninja";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
@@ -291,9 +295,10 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
         return Proof::None;
     }
     let words: Vec<_> = command.argv().collect();
-    let is_about_itself = words.iter().any(|word| matches!(*word, "--help" | "--version"))
-        || matches!(words.as_slice(), [_, "-h" | "-V" | "-v"]);
-    if is_about_itself || is_in(THIN, name) {
+    let only_says = words.iter().any(|word| is_in(ONLY_SAYS, word))
+        || matches!(words.as_slice(), [_, "-h" | "-V" | "-v"])
+        || is_in(DRY_WITH_N, name) && words.contains(&"-n");
+    if only_says || is_in(THIN, name) {
         return Proof::Thin;
     }
     if is_in(INTERPRETERS, name) {
@@ -493,6 +498,9 @@ mod tests {
                     "test -f a.txt",
                     "[ -f a.txt ]",
                     "cargo test --help",
+                    "make -n",
+                    "make --dry-run test",
+                    "python3 -m pytest --collect-only -q",
                     "x --version",
                     "node -v",
                     "python3 -m py_compile a.py",

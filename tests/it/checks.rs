@@ -296,6 +296,9 @@ fn a_found_check_is_proposed_with_its_command_and_can_be_kept_for_the_project() 
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(checks(&agent), [FOUND_BEFORE, FOUND_AFTER]);
     assert_eq!(questions(&agent), 1, "the answer holds for the session");
+    let mut asked = agent.log.iter().filter(|line| line["method"] == "session/request_permission");
+    let question = asked.next().unwrap();
+    assert_eq!(question["params"]["toolCall"]["title"], FOUND_BEFORE, "{question}");
     let kept = agent.turn_text("/permissions keep");
     assert!(kept.contains("make check"), "{kept}");
     agent.restart();

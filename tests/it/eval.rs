@@ -12,7 +12,7 @@ use turnwright_eval::task::read_tasks;
 use turnwright_testing::scripted_model::{Scenario, Server};
 use turnwright_testing::{eventually, process_waits};
 
-use crate::agent::{run_mark, says, subcommand, writes};
+use crate::agent::{calls, run_mark, says, subcommand, writes};
 use crate::store::can_mount;
 
 /// The settings of the trials, which ask the model for nothing besides.
@@ -450,4 +450,35 @@ fn holds_key(folder: &Path) -> bool {
         path => fs::read(path)
             .is_ok_and(|bytes| bytes.windows(15).any(|window| window == b"sk-test-1234567")),
     })
+}
+
+/// The home of a trial is another one than that of the user, whose secrets stay hidden all the same.
+#[test]
+fn a_trial_reads_neither_the_secrets_of_the_user_nor_the_solution() {
+    if cannot_confine() {
+        return;
+    }
+    let lab = Lab::new(&json!([calls("exec", &json!({ "command": "sh look.sh" })), says("Done.")]));
+    let mine = turnwright_testing::temporary_folder();
+    let task = lab.project.join("evals/look");
+    fs::create_dir(mine.path().join(".ssh")).unwrap();
+    fs::write(mine.path().join(".ssh/id_ed25519"), "secret\n").unwrap();
+    fs::create_dir_all(lab.home.path().join("config")).unwrap();
+    fs::write(lab.home.path().join("config/config.toml"), "# secret\n").unwrap();
+    lab.write("evals/look/check/answer.txt", "secret\n");
+    let places = "\"$MINE/.ssh/id_ed25519\" \"$TASK/check/answer.txt\" \"$AGENT/config/config.toml\"";
+    let script = format!("cat {places} 2>errors.txt >seen.txt\nls >ran.txt\n");
+    lab.write("evals/look/files/look.sh", &script);
+    let check = format!("test -s ran.txt && test ! -s seen.txt && test -z \"$(cat {places})\"");
+    lab.write(
+        "evals/look/task.toml",
+        &format!("prompt = 'Look'\n[check]\ncommand = '''{check}'''\n"),
+    );
+    let arguments = [&["eval", "run", "--runs", "1", "--out", "out"][..], &PLAIN].concat();
+    let mut command = lab.command(&arguments);
+    command.env("HOME", mine.path()).env("MINE", mine.path());
+    command.env("TASK", task).env("AGENT", lab.home.path());
+    let output = process_waits::output(&mut command).unwrap();
+    let lines = lab.lines("out");
+    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {output:?}");
 }

@@ -107,6 +107,24 @@ fn secrets_in_the_home_folder_are_hidden() {
     assert_eq!(ground.stdout_of(&[], script), "no-secret");
 }
 
+#[test]
+fn a_home_of_the_agent_opens_no_secret_and_the_settings_hide_more() {
+    if !can_confine() {
+        return;
+    }
+    let ground = Ground::new();
+    let own = ground.home.join("own");
+    let hidden = ground.beside.join("hidden");
+    fs::create_dir_all(own.join("config")).unwrap();
+    fs::write(&hidden, "hidden").unwrap();
+    let settings = format!("[sandbox]\nhide = ['{}']\n", hidden.display());
+    fs::write(own.join("config/config.toml"), settings).unwrap();
+    let script = "exec 2>/dev/null; cat $HOME/.ssh/id $BESIDE/hidden $HOME/readme";
+    let mut command = ground.command(&["--", "sh", "-c", script]);
+    let output = process_waits::output(command.env("TURNWRIGHT_HOME", &own)).unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "no-secret");
+}
+
 /// A sample of each kind of credentials, and of the settings without which everyday tools do not work.
 #[test]
 fn credentials_of_all_kinds_of_programs_are_hidden_and_settings_that_tools_need_are_not() {

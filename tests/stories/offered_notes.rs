@@ -96,6 +96,15 @@ fn a_correction_that_is_made_twice_is_offered_once() {
 }
 
 #[test]
+fn a_kept_line_controls_no_terminal() {
+    let mut agent = TestAgent::builder().model(json!([says("One.")])).start();
+    let answer = agent.turn_text("/remember red\u{1b}[31m \u{202e}and\nback");
+    assert!(answer.contains("Noted"), "{answer}");
+    let note = agent.read(CORRECTIONS);
+    assert!(note.contains("\n- red\\u{1b}[31m \\u{202e}and back (evidence: "), "{note}");
+}
+
+#[test]
 fn a_correction_of_an_earlier_session_counts() {
     let replies = json!([says("One."), says("Two.")]);
     let mut agent = TestAgent::builder().model(replies).start();

@@ -2,7 +2,7 @@
 //! and nothing else of the user. It is removed with the trial, or by the next process if this one is killed.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::EvalError;
 use crate::workplace::Workplace;
@@ -19,11 +19,12 @@ pub(crate) struct TrialHome {
 }
 
 impl TrialHome {
-    pub(crate) fn create(workplace: &Workplace) -> Result<TrialHome, EvalError> {
+    /// Makes the place for a trial of the task in this folder.
+    pub(crate) fn create(workplace: &Workplace, task: &Path) -> Result<TrialHome, EvalError> {
         let home = TrialHome { folder: PrivateTempFolder::create()? };
         let paths = home.paths();
         let file = UserFile::at_default_path(&paths);
-        private_file::write(file.path(), workplace.settings.as_bytes())?;
+        private_file::write(file.path(), workplace.settings_for(task).as_bytes())?;
         if let Some(login) = &workplace.login {
             private_file::write(&Logins::path(&paths), login)?;
         }

@@ -149,7 +149,7 @@ async fn answer_of_check(
     let name = &start.task.name;
     let mut answers = Vec::new();
     for _ in 0..2 {
-        let home = TrialHome::create(start.workplace)?;
+        let home = TrialHome::create(start.workplace, &start.task.folder)?;
         start.make_tree(&home.tree(), solution).await?;
         if let Some(why) = set_up(start, &home).await? {
             let text = format!("The setup of {name} fails: {why}.");

@@ -167,7 +167,13 @@ impl<'a> Schedule<'a> {
         };
         for place in all {
             let (task, model, run) = place;
-            let trial = Trial { start: &starts[task], model: &plan.models[model], run, kept: None };
+            let trial = Trial {
+                start: &starts[task],
+                model: &plan.models[model],
+                run,
+                kept: None,
+                until: None,
+            };
             let blank = trial.blank_line();
             let made = found.iter().find(|line| line.is_same_trial(&blank));
             match made.filter(|line| line.outcome != Outcome::Invalid) {
@@ -188,7 +194,8 @@ impl<'a> Schedule<'a> {
         let name = format!("{}-{}-{run}", start.task.name, model + 1);
         let kept = self.plan.keeps_trees.then(|| self.results.path.join("trees").join(name));
         let model = self.plan.models[model].as_str();
-        let trial = Trial { start, model, run, kept };
+        let until = self.plan.max_time.and_then(|most| self.begun.checked_add(most));
+        let trial = Trial { start, model, run, kept, until };
         async move { (place, trial.make().await) }
     }
 
@@ -346,7 +353,7 @@ mod tests {
         let made = Workplace::new(&config, place.to_path_buf(), agent, Vec::new(), stop);
         let mut workplace = made.unwrap();
         workplace.waits = [Duration::ZERO; 2];
-        let plan = RunPlan {
+        let mut plan = RunPlan {
             tasks: read_tasks(&place.join("tasks"), &[]).unwrap(),
             models: vec!["m".to_owned()],
             runs: 1,
@@ -361,7 +368,13 @@ mod tests {
         let end = run(&plan, &workplace, &mut report).await.unwrap();
         assert_eq!(end, RunEnd::Complete);
         assert_eq!(last, "1 of 1 · 0 passed, 0 failed, 1 invalid");
-        assert_eq!(std::fs::read_to_string(tried).unwrap(), "again\n".repeat(3));
+        assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(3));
+        // Nor is it repeated after the time for the run.
+        plan.out = place.join("second");
+        plan.max_time = Some(Duration::from_secs(600));
+        workplace.waits = [Duration::from_secs(3600); 2];
+        run(&plan, &workplace, &mut |_, _| {}).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&tried).unwrap(), "again\n".repeat(4));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,6 +19,7 @@ use crate::tree::Start;
 use crate::workplace::budget;
 use turnwright_store::Store;
 use turnwright_store::stats::{WorkCounts, first_session, weeks_of_work};
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::text;
 
 /// The agent ends its turn by itself within this time after the limit.
@@ -38,6 +39,8 @@ pub(crate) struct Trial<'a> {
     pub(crate) run: u32,
     /// Where its tree and sessions are kept, if they are.
     pub(crate) kept: Option<PathBuf>,
+    /// The end of the time for the whole run. The trial is not made again after it.
+    pub(crate) until: Option<Instant>,
 }
 
 /// The meaning of the end of the agent's process.
@@ -69,7 +72,10 @@ impl Trial<'_> {
             }
             line.counts.cost = cost;
             let wait = (line.outcome == Outcome::Invalid).then(|| waits.next()).flatten();
-            let Some(wait) = wait else { return Ok(line) };
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            let Some(wait) = wait.filter(|next| left.is_none_or(|most| most > **next)) else {
+                return Ok(line);
+            };
             tokio::select! {
                 () = tokio::time::sleep(*wait) => {}
                 () = workplace.stop.cancelled() => return Err(EvalError::Stopped),
@@ -99,7 +105,7 @@ impl Trial<'_> {
     }
 
     async fn attempt(&self) -> Result<TrialLine, EvalError> {
-        let home = TrialHome::create(self.start.workplace)?;
+        let home = TrialHome::create(self.start.workplace, &self.start.task.folder)?;
         self.start.make_tree(&home.tree(), None).await?;
         let mut line = self.blank_line();
         if let Some(fault) = set_up(self.start, &home).await? {
@@ -111,9 +117,7 @@ impl Trial<'_> {
         line.seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
         answer["result"]["stopReason"].as_str().unwrap_or_default().clone_into(&mut line.stop);
         read_numbers(&home, &mut line)?;
-        if let Some(place) = &self.kept {
-            keep(&home, place)?;
-        }
+        let not_kept = self.kept.as_deref().map(|place| keep(&home, place)).transpose()?.flatten();
         match end {
             AgentEnd::Judge(reason) => {
                 let verdict = judge(self.start, &home).await?;
@@ -131,6 +135,10 @@ impl Trial<'_> {
         }
         if line.outcome == Outcome::Failed {
             home.check_room()?;
+        }
+        if let Some(why) = not_kept {
+            let separator = if line.reason.is_empty() { "" } else { "; " };
+            line.reason = clipped(&format!("{}{separator}{why}", line.reason));
         }
         Ok(line)
     }
@@ -202,7 +210,7 @@ pub(crate) async fn judge(
     home: &TrialHome,
 ) -> Result<Option<String>, EvalError> {
     match start.put_back(&home.tree(), &home.second_tree()).await {
-        Err(EvalError::Io(error)) if error.kind() != ErrorKind::StorageFull => {
+        Err(EvalError::Io(error)) if !is_full(error.kind()) => {
             return Ok(Some(format!("the files of the check cannot be put back: {error}")));
         }
         other => other?,
@@ -268,17 +276,33 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
     Ok(())
 }
 
-/// Copies the tree and the stored sessions of a trial.
-fn keep(home: &TrialHome, place: &Path) -> Result<(), EvalError> {
+/// Copies the tree and the stored sessions of a trial. Returns why one of them cannot be kept: the agent may have left a
+/// file that nobody may read.
+fn keep(home: &TrialHome, place: &Path) -> Result<Option<String>, EvalError> {
+    let mut why = None;
     for (from, name) in [(home.tree(), "work"), (home.paths().state, "state")] {
-        if from.is_dir() {
-            let to = place.join(name);
-            remove(&to)?;
-            fs::create_dir_all(&to)?;
-            copy_all(&from, &to)?;
+        match replace_folder(&place.join(name), &from) {
+            Err(error) if !is_full(error.kind()) => {
+                why = Some(format!("{name} is not kept whole: {}", io_error_text(&error)));
+            }
+            other => other?,
         }
     }
-    Ok(())
+    Ok(why)
+}
+
+/// Copies a folder in place of whatever is there. A missing one is not copied.
+fn replace_folder(to: &Path, from: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        return Ok(());
+    }
+    remove(to)?;
+    fs::create_dir_all(to)?;
+    copy_all(from, to)
+}
+
+fn is_full(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// Finds the answer of the prompt in the lines of `run --json`. It is null if there is none.
@@ -352,6 +376,21 @@ mod tests {
         assert!(matches!(killed, AgentEnd::Failed(_)));
         let late = meaning(&finished(ProgramEnd::Stopped, ""), &Value::Null);
         assert_eq!(late, AgentEnd::Judge("limit: time".to_owned()));
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
+    #[test]
+    fn a_folder_that_is_kept_takes_the_place_of_an_older_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        replace_folder(&to, &from).unwrap();
+        assert!(!to.exists());
+        for (place, name) in [(&from, "new"), (&to, "old")] {
+            fs::create_dir_all(place).unwrap();
+            fs::write(place.join(name), name).unwrap();
+        }
+        replace_folder(&to, &from).unwrap();
+        assert!(to.join("new").is_file() && !to.join("old").exists());
     }
 
     #[test]

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toml_edit::{DocumentMut, TableLike, value};
+use toml_edit::{Array, DocumentMut, Item, TableLike, value};
 
 use crate::EvalError;
 use crate::process::{Finished, Program, run};
 use turnwright_config::{Config, EnvironmentVariables, Flags, Logins, Paths, UserFile};
+use turnwright_types::effect::credential_paths;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
 use turnwright_workspace::exec::Environment;
@@ -45,8 +46,8 @@ pub struct Workplace {
     pub(crate) own_program: PathBuf,
     /// The version of the agent, or the name of its file, with a part of the file's hash.
     pub(crate) version: String,
-    /// The settings file of a trial.
-    pub(crate) settings: String,
+    /// The settings file of a trial, without what is hidden for its task.
+    settings: String,
     /// The settings that were changed for this run, as they were given.
     pub(crate) changed: Vec<String>,
     /// The user's stored logins.
@@ -73,7 +74,7 @@ impl Workplace {
     ) -> Result<Workplace, EvalError> {
         let own_program = std::env::current_exe()?;
         let version = version_of(agent.as_ref().unwrap_or(&own_program), agent.is_none())?;
-        let settings = trial_settings(config, &changes)?;
+        let settings = with_hidden(&trial_settings(config, &changes)?, &users_secrets(config));
         let secrets = config.snapshot().secrets();
         let known: Vec<_> = secrets.iter().map(String::as_str).collect();
         let scrubbed = Environment::scrubbed(config.inherited.iter().cloned(), &known);
@@ -102,6 +103,11 @@ impl Workplace {
     /// The environment of the agent. It holds keys.
     pub(crate) fn agent_environment(&self, home: &Path) -> Environment {
         with_home(&self.agent_environment, home)
+    }
+
+    /// The settings file of a trial of the task in this folder. No command reads the solution and the check there.
+    pub(crate) fn settings_for(&self, task: &Path) -> String {
+        with_hidden(&self.settings, &[task.to_path_buf()])
     }
 
     /// The hash of the settings that trials have.
@@ -262,6 +268,25 @@ fn trial_settings(config: &Config, changes: &[String]) -> Result<String, EvalErr
     Ok(private_file::read(copy.user_file_path(), MAX_SETTINGS_BYTES)?)
 }
 
+/// The places with secrets that a command finds by the user's home, which is not that of a trial.
+fn users_secrets(config: &Config) -> Vec<PathBuf> {
+    let home = config.home();
+    let mut places = home.as_deref().map(credential_paths).unwrap_or_default();
+    places.extend([config.paths.config.clone(), config.paths.state.clone()]);
+    places
+}
+
+/// Adds places that commands cannot read to settings.
+fn with_hidden(text: &str, places: &[PathBuf]) -> String {
+    let Ok(mut document) = text.parse::<DocumentMut>() else { return text.to_owned() };
+    let section = document.entry("sandbox").or_insert_with(toml_edit::table).as_table_like_mut();
+    let entry = section.map(|table| table.entry("hide").or_insert_with(|| value(Array::new())));
+    if let Some(hide) = entry.and_then(Item::as_array_mut) {
+        hide.extend(places.iter().filter_map(|place| place.to_str()));
+    }
+    document.to_string()
+}
+
 /// Makes the paths of key files absolute: a copy of the file is elsewhere, and another home is the home there.
 fn with_absolute_key_files(text: &str, folder: Option<&Path>, home: Option<&Path>) -> String {
     let Ok(mut document) = text.parse::<DocumentMut>() else { return text.to_owned() };
@@ -301,5 +326,22 @@ mod tests {
         let expected = text.replace("~/a.key", "/home/u/a.key").replace("b.key", "/etc/x/b.key");
         assert_eq!(changed.replace('\\', "/"), expected);
         assert_eq!(with_absolute_key_files("= broken", None, None), "= broken");
+    }
+
+    #[test]
+    fn hidden_places_are_added_to_those_of_the_user() {
+        let places = ["/home/u/.ssh", "/home/u/it's"].map(PathBuf::from);
+        for (text, expected) in [
+            ("", vec!["/home/u/.ssh", "/home/u/it's"]),
+            ("model = 'm'\n[web]\n", vec!["/home/u/.ssh", "/home/u/it's"]),
+            ("sandbox = { hide = ['/a'] }", vec!["/a", "/home/u/.ssh", "/home/u/it's"]),
+            ("sandbox.network = 'off'", vec!["/home/u/.ssh", "/home/u/it's"]),
+        ] {
+            let changed: DocumentMut = with_hidden(text, &places).parse().unwrap();
+            let hidden = changed["sandbox"]["hide"].as_array().unwrap();
+            let shown: Vec<_> = hidden.iter().filter_map(toml_edit::Value::as_str).collect();
+            assert_eq!(shown, expected, "{text}");
+        }
+        assert_eq!(with_hidden("sandbox = 1", &places).trim(), "sandbox = 1");
     }
 }

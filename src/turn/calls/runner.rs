@@ -69,6 +69,8 @@ pub(in crate::turn) struct PendingCall {
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
     pub(in crate::turn) view: Option<CallView>,
+    /// The title of the question about a call of ours, which says why it is made.
+    pub(in crate::turn) own_title: Option<String>,
 }
 
 /// The outcome of a call that was denied, impossible or cancelled. Its card keeps the change that was planned.
@@ -155,6 +157,7 @@ impl CallRunner {
             plan,
             ctx,
             view,
+            own_title: None,
         };
         Ok((call, ticket))
     }
@@ -425,6 +428,9 @@ impl PendingCall {
             && is_deterministic
         {
             view = shown.clone();
+        }
+        if let Some(title) = &self.own_title {
+            view.title.clone_from(title);
         }
         view.title = request.title(policy, view.title);
         let description = request.description(policy, mode);

@@ -44,8 +44,10 @@ pub fn run_in_sandbox(
         let real = path.canonicalize();
         write.push(real.map_err(|error| io::Error::other(format!("{}: {error}", path.display())))?);
     }
-    let home = config.paths.home.as_deref();
-    let mut hide = home.map(turnwright_types::effect::credential_paths).unwrap_or_default();
+    let mut hide = config.snapshot().sandbox_settings().hide;
+    if let Some(home) = config.home() {
+        hide.extend(turnwright_types::effect::credential_paths(&home));
+    }
     hide.extend([config.paths.config.clone(), config.paths.state.clone()]);
     let sandbox = Box::new(SandboxProfile {
         writable: write,

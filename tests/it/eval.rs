@@ -466,7 +466,8 @@ fn a_trial_reads_neither_the_secrets_of_the_user_nor_the_solution() {
     fs::create_dir_all(lab.home.path().join("config")).unwrap();
     fs::write(lab.home.path().join("config/config.toml"), "# secret\n").unwrap();
     lab.write("evals/look/check/answer.txt", "secret\n");
-    let places = "\"$MINE/.ssh/id_ed25519\" \"$TASK/check/answer.txt\" \"$AGENT/config/config.toml\"";
+    let places =
+        "\"$MINE/.ssh/id_ed25519\" \"$TASK/check/answer.txt\" \"$AGENT/config/config.toml\"";
     let script = format!("cat {places} 2>errors.txt >seen.txt\nls >ran.txt\n");
     lab.write("evals/look/files/look.sh", &script);
     let check = format!("test -s ran.txt && test ! -s seen.txt && test -z \"$(cat {places})\"");

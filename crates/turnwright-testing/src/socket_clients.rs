@@ -116,8 +116,8 @@ impl HttpClient {
         socket.write_all(head.as_bytes()).unwrap();
         let mut reader = BufReader::new(socket);
         let (status, headers) = read_head(&mut reader);
-        let content_type = headers.iter().find(|it| it.0 == "content-type").unwrap();
         (status == 200).then(|| {
+            let content_type = headers.iter().find(|it| it.0 == "content-type").unwrap();
             assert_eq!(content_type.1, "text/event-stream");
             Events(reader)
         })

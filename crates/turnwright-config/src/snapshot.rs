@@ -100,7 +100,7 @@ impl<'a> SettingsSnapshot<'a> {
             .unwrap_or_default()
     }
 
-    /// How a session works. Alone, it has to prove its work unless the file says otherwise.
+    /// Returns the settings for how a session works. Alone, it has to prove its work unless the file says otherwise.
     pub fn work(&self) -> WorkSettings {
         let ConfigFile { verify, find_checks, alone, agent, goal, .. } = &*self.values;
         let switch = |name, in_file: bool| self.config.process_switch(name).unwrap_or(in_file);

@@ -38,7 +38,7 @@ pub struct Column {
     #[serde(skip)]
     settings: String,
     pub passed: usize,
-    /// Those that count.
+    /// The trials that count: all but the invalid ones.
     pub trials: usize,
     pub invalid: usize,
     /// The rate of all trials; `None` without trials that count.
@@ -55,7 +55,7 @@ pub struct Column {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cell {
     pub passed: usize,
-    /// Those that count.
+    /// The trials that count: all but the invalid ones.
     pub trials: usize,
     pub invalid: usize,
     #[serde(skip)]

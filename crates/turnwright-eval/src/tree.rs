@@ -147,7 +147,7 @@ pub(crate) async fn resolve_commit(
     commit: &str,
     workplace: &Workplace,
 ) -> Result<Option<String>, EvalError> {
-    // That it is no repository is another fault.
+    // Outside of a repository this fails with git's own words, and not with "no such commit".
     git_place("objects", workplace).await?;
     let wanted = format!("{commit}^{{commit}}");
     let words = ["rev-parse", "--verify", "--quiet", "--end-of-options", &wanted];

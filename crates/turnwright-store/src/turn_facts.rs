@@ -16,7 +16,7 @@ pub struct TurnFacts {
     pub calls: u32,
     /// The calls that have failed.
     pub failed_calls: u32,
-    /// How often the model was told that it repeats itself.
+    /// The number of times that the model was told that it repeats itself.
     pub loops: u32,
     /// The verdict of the last run of a check or a test.
     pub proof: ProofWord,
@@ -24,7 +24,7 @@ pub struct TurnFacts {
     pub was_closed: bool,
 }
 
-/// How well a turn's work is proven.
+/// The strength of the proof of a turn's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ProofWord {

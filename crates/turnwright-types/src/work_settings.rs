@@ -1,4 +1,4 @@
-//! How a session works towards success at its task, as the settings say. A turn gets this as a value, because it knows
+//! The settings for how a session works towards success at its task. A turn gets this as a value, because it knows
 //! of no settings file.
 
 /// The most slices of work towards a goal.
@@ -60,7 +60,7 @@ impl ToolChoice {
     }
 }
 
-/// How a session works.
+/// The settings for how a session works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkSettings {
     pub verify: Verify,
@@ -98,7 +98,7 @@ impl Default for WorkSettings {
 }
 
 impl WorkSettings {
-    /// Those of a helper. The turn that has asked for it verifies the work.
+    /// Returns the settings of a helper. The turn that has started it verifies the work.
     #[must_use]
     pub fn for_helper(&self) -> WorkSettings {
         WorkSettings { verify: Verify::Off, find_checks: false, hints: false, ..self.clone() }

@@ -320,7 +320,7 @@ pub(super) enum Reads {
     Unknown,
     /// These options, and such operands.
     Options(OptionTable, Operands),
-    /// Those of which this function returns the files.
+    /// Only with the arguments for which this function returns the files.
     Check(fn(&[Word]) -> FilesRead),
 }
 

@@ -27,7 +27,8 @@ const PROMPT_FILE: &str = "prompt.md";
 const MAX_DEFINITION_BYTES: u64 = 64 * 1024;
 const MAX_PROMPT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
-const MODES: [&str; 5] = ["plan", "ask", "auto-edit", "auto", "full"];
+/// The modes of a task. A task may come from a stranger, so it cannot turn the sandbox off with `full`.
+const MODES: [&str; 4] = ["plan", "ask", "auto-edit", "auto"];
 /// The likeness from which on a known word is suggested.
 const LIKENESS: f64 = 0.75;
 
@@ -367,6 +368,7 @@ mod tests {
             ("[check]\ncommand = \" \"\n", "check.command is empty"),
             ("[check]\ncommand = \"x\"\ntimeout = 0\n", "check.timeout is 0"),
             ("[check]\ncommand = \"x\"\n[run]\nmode = \"bold\"\n", "run.mode is \"bold\""),
+            ("[check]\ncommand = \"x\"\n[run]\nmode = \"full\"\n", "run.mode is \"full\""),
             ("[check]\ncommand = \"x\"\n[limits]\ntime = \"soon\"\n", "limits.time is \"soon\""),
             ("[check]\ncommand = \"x\"\n[limits]\ncost = -1.0\n", "must be above 0"),
             ("[check]\ncommand = \"x\"\nrestore = [\"{a\"]\n", "check.restore: "),

@@ -15,9 +15,9 @@ use crate::health::StorageFault;
 use journal::Journal;
 use turnwright_types::private_file;
 
-/// The schema of a new database, with everything that the migrations add, in the order in which they add it. To create it
-/// by migrations takes twice as long, and the first session waits for that: SQLite reads the whole schema again after
-/// each of their statements.
+/// The schema of a new database, with everything that the migrations add, in the order in which they add it. To create
+/// it by migrations takes twice as long, and the first session waits for that: SQLite reads the whole schema again
+/// after each of their statements.
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// The migration from each version to the next, beginning with the one from [`FIRST_VERSION`].

@@ -20,8 +20,8 @@ const NAMES: [&str; 20] = [
     "bun", "cargo", "clang", "cmake", "deno", "docker", "dotnet", "gcc", "git", "go", "java",
     "make", "node", "npm", "php", "pnpm", "python3", "ruby", "uv", "yarn",
 ];
-/// The time before each question. Some programs need a processor for a tenth of a second to answer, as long as dozens of
-/// short commands take, and a command of the session may be waited for.
+/// The time before each question. Some programs keep a processor busy for a tenth of a second, and a command of the
+/// session may be waited for meanwhile.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The time that a program has for its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -90,7 +90,7 @@ fn today() -> u64 {
     since.as_secs() / (24 * 60 * 60)
 }
 
-/// Asks the programs whose versions are not known, one after the other with pauses, and keeps their answers in the file.
+/// Asks the programs whose versions are not known, one after the other, and keeps their answers in the file.
 pub async fn learn_versions(environment: Environment, cache: PathBuf) {
     let known = cache.clone();
     let looking = spawn_blocking(move || {

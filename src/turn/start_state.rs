@@ -36,15 +36,8 @@ const DIFF: [&str; 12] = [
     "--",
 ];
 /// Prints the names of the files in that patch.
-const CHANGED_FILES: [&str; 7] = [
-    "diff",
-    "--name-only",
-    "--no-renames",
-    "--ignore-submodules=dirty",
-    "-z",
-    "HEAD",
-    "--",
-];
+const CHANGED_FILES: [&str; 7] =
+    ["diff", "--name-only", "--no-renames", "--ignore-submodules=dirty", "-z", "HEAD", "--"];
 const NEW_FILES: [&str; 4] = ["ls-files", "--others", "-z", "--exclude-standard"];
 /// The flags with which git starts fewer of the programs that a repository names.
 const QUIET: [&str; 4] = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];

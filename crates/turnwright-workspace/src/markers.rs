@@ -175,9 +175,7 @@ impl<'a> Project<'a> {
         let names = entries.into_iter().flatten().map(|entry| entry.file_name().into_string());
         Project { folder, names: names.filter_map(Result::ok).collect(), is_listed, has_program }
     }
-}
 
-impl Project<'_> {
     /// Returns false if there is nothing of this name. For some file systems upper and lower case are the same.
     fn may_have(&self, name: &str) -> bool {
         let first = name.split(['/', '\\']).next().unwrap_or(name);

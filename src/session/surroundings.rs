@@ -1,11 +1,13 @@
 //! Gathers what the model is told of the project and the machine: in the background, as soon as a session is open.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -15,13 +17,16 @@ use turnwright_policy::permission::Mode;
 use turnwright_sandbox::Network;
 use turnwright_workspace::exec::Environment;
 use turnwright_workspace::real_path;
-use turnwright_workspace::surroundings::describe;
-use turnwright_workspace::tool_versions::{find_programs, learn_versions};
+use turnwright_workspace::surroundings::{describe, fitting, shell};
+use turnwright_workspace::tool_versions::learn_versions;
 
-/// The time that gathering may take before the first prompt goes on without it.
+/// The time that gathering may take before the first prompt goes on without the rest.
 const GATHERING_TIME: Duration = Duration::from_millis(300);
 /// The time that the first request of a process has before programs are asked for their versions.
 const LEARNING_DELAY: Duration = Duration::from_millis(500);
+
+/// More lines than there are.
+const MAX_LINES: usize = 32;
 
 /// True if the programs were asked for their versions.
 static HAS_ASKED: AtomicBool = AtomicBool::new(false);
@@ -36,8 +41,15 @@ impl SessionActor {
         }
         let until = Instant::now() + GATHERING_TIME;
         let shared = Arc::clone(&env.shared);
-        let gathering = spawn_blocking(move || gather(&env));
-        let gathered = async move { timeout_at(until, gathering).await.ok()?.ok() };
+        let (lines, mut ready) = mpsc::channel(MAX_LINES);
+        spawn_blocking(move || gather(&env, &lines));
+        let gathered = async move {
+            let mut known = BTreeMap::new();
+            while let Ok(Some((name, words))) = timeout_at(until, ready.recv()).await {
+                known.insert(name, words);
+            }
+            (!known.is_empty()).then(|| Arc::<str>::from(fitting(known)))
+        };
         shared.surroundings.set(gathered.boxed().shared()).ok();
     }
 
@@ -63,10 +75,16 @@ impl SessionActor {
     }
 }
 
-fn gather(env: &ToolEnv) -> Arc<str> {
-    let environment = own_environment(env);
-    let programs = find_programs(&environment, versions_file(env).as_deref());
-    describe(env.files.roots().real_cwd(), &environment, &programs, network(env)).into()
+/// Sends the lines as soon as they are known, the quickest first. Blocks.
+fn gather(env: &ToolEnv, lines: &mpsc::Sender<(&'static str, String)>) {
+    let mut tell = |name, words| {
+        lines.try_send((name, words)).ok();
+    };
+    tell("network", network(env));
+    tell("shell", shell());
+    let versions = versions_file(env);
+    let folder = env.files.roots().real_cwd();
+    describe(folder, &own_environment(env), versions.as_deref(), &mut tell);
 }
 
 /// The file with the versions of programs; `None` without a state folder.
@@ -83,11 +101,11 @@ fn own_environment(env: &ToolEnv) -> Environment {
     })
 }
 
-/// Says what commands may reach and write, if they are confined.
-fn network(env: &ToolEnv) -> Option<String> {
+/// Says what commands may reach and write, if they are confined; empty if they are not.
+fn network(env: &ToolEnv) -> String {
     let shared = &env.shared;
     if shared.mode.get() == Mode::Full || !shared.rules.get().can_confine {
-        return None;
+        return String::new();
     }
     let reached = match shared.confinement.network {
         Network::Off => "none in commands",
@@ -99,5 +117,5 @@ fn network(env: &ToolEnv) -> Option<String> {
         0 => "the project and the temporary folder".to_owned(),
         others => format!("the project, the temporary folder and {others} more"),
     };
-    Some(format!("{reached}; writable: {writable}"))
+    format!("{reached}; writable: {writable}")
 }

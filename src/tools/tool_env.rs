@@ -344,7 +344,7 @@ pub struct SessionShared {
     pub(crate) has_reported_audit_loss: AtomicBool,
 }
 
-/// Lines about the project and the machine; `None` if they could not be gathered in time.
+/// The lines about the project and the machine that were gathered in time; `None` if there are none.
 pub(crate) type GatheredSurroundings = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 
 /// The most bytes of a result that a card shows.

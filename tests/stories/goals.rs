@@ -211,7 +211,7 @@ fn a_budget_of_its_own_ends_the_work() {
     let goal = "/goal Write the word. --check grep good a.txt --budget tokens=1000";
     assert_eq!(agent.turn(goal), "max_tokens");
     assert_eq!(agent.model().requests().len(), 2);
-    assert_told(&agent, "The goal ended at the limit of 1000 tokens for one turn and is not met");
+    assert_told(&agent, "The goal ended at the limit of 1000 tokens for this goal and is not met");
 }
 
 #[test]

@@ -139,6 +139,7 @@ impl ToolEnv {
         let shared = Arc::clone(&self.shared);
         ToolEnv {
             jobs: Jobs::new(self.output_folder()).with_prefix(job_prefix),
+            is_alone: self.is_alone,
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }

@@ -119,10 +119,14 @@ impl Turn {
         ClosingWords { notice, request: None }
     }
 
-    /// Returns true if the last answer says that the work is done. Without an answer the user was asked something.
+    /// Returns true if the last answer says that the work is done. Without an answer the user was asked something. Alone,
+    /// a question is no way out.
     fn says_done(&self) -> bool {
         let last = self.history.messages.last().and_then(|message| message.as_assistant());
-        last.is_some_and(|answer| answer.calls.is_empty() && !ends_with_question(&answer.text))
+        let is_alone = self.conversation.work.alone;
+        last.is_some_and(|answer| {
+            answer.calls.is_empty() && (is_alone || !ends_with_question(&answer.text))
+        })
     }
 
     fn ask_for_proof(

@@ -20,7 +20,7 @@ const MAX_WORDS: usize = 12;
 const MAX_NAME_BYTES: usize = 64;
 
 /// The beginnings of results that are decisions and no failures, and what others of them say.
-const DECISIONS: [&str; 4] = ["Cancelled", "Not executed", "Plan mode", "The user "];
+const DECISIONS: [&str; 5] = ["Cancelled", "Nobody can", "Not executed", "Plan mode", "The user "];
 const DENIED: &str = "was not executed.";
 /// Words of a line of output that tells of an error.
 const ERROR_WORDS: [&str; 5] = ["error", "exception", "failed", "no such file", "not found"];

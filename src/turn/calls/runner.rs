@@ -50,6 +50,9 @@ const CALL_CANCELLED: &str = "Nothing was executed: the user has cancelled this 
 /// The line that is added to the result of such a call that had begun.
 const CALL_STOPPED: &str = "[the user has cancelled this call, and not your turn: do not repeat it unless the user \
                             asks for that]";
+/// The result of a call that needs a permission which nobody can give.
+const REJECTED_ALONE: &str = "Nobody can answer, so this call was rejected. Do not repeat it or work around it: choose \
+                              another way.";
 /// The result of a call whose paths resolve differently than when the user was asked.
 const TARGETS_CHANGED: &str = "A path of this call was moved or replaced while permission was asked, so \
                                nothing was done. Look again and repeat the call if it is still right.";
@@ -346,9 +349,14 @@ impl CallRunner {
         let policy = self.env.shared.rules.get();
         let mode = self.env.shared.mode.get();
         let resolved = request.resolve(answer, &policy, mode, &mut self.grants.lock());
-        resolved.map_err(|refusal| ToolRefusal {
-            for_model: refusal.for_model + &hint,
-            for_user: refusal.for_user + &hint,
+        resolved.map_err(|refusal| {
+            if self.env.is_alone && refusal == ToolRefusal::rejected() {
+                return ToolRefusal { for_model: REJECTED_ALONE.to_owned(), ..refusal };
+            }
+            ToolRefusal {
+                for_model: refusal.for_model + &hint,
+                for_user: refusal.for_user + &hint,
+            }
         })
     }
 }

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
-use super::checks::TIME_LIMIT;
+use super::checks::{Baseline, TIME_LIMIT, TurnCheck};
 use super::{PROJECT_READ_TIMEOUT, Turn};
 use crate::tools::ToolEnv;
 use turnwright_policy::permission::{CheckBook, KnownCheck};
@@ -24,28 +23,9 @@ const MAX_CHECKS: usize = 8;
 /// A check that took longer runs only once in a turn, at its end.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// A check that a file of the project names.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct FoundCheck {
-    pub(super) command: String,
-    /// The file that names it.
-    pub(super) marker: String,
-    pub(super) is_slow: bool,
-    /// True if it is known how long it takes.
-    pub(super) is_measured: bool,
-    /// The lines that it printed when it last succeeded, as hashes.
-    pub(super) green_lines: Option<Vec<u32>>,
-}
-
-impl FoundCheck {
-    pub(super) fn check(&self) -> Check {
-        Check { name: program_of(&self.command).to_owned(), command: self.command.clone() }
-    }
-}
-
 impl Turn {
     /// Finds the checks of the project besides those of the settings.
-    pub(super) async fn found_checks(&self, configured: &[Check]) -> Vec<FoundCheck> {
+    pub(super) async fn found_checks(&self, configured: &[Check]) -> Vec<TurnCheck> {
         if !self.conversation.work.find_checks || self.is_helper() {
             return Vec::new();
         }
@@ -89,20 +69,22 @@ pub(crate) fn proposed_commands(env: &ToolEnv, configured: &[Check]) -> Vec<Foun
     commands
 }
 
-fn find(env: &ToolEnv, configured: &[Check]) -> Vec<FoundCheck> {
+fn find(env: &ToolEnv, configured: &[Check]) -> Vec<TurnCheck> {
     let mut commands = proposed_commands(env, configured);
     let known = check_book(env).map(|book| book.load()).unwrap_or_default();
     commands.retain(|found| known.get(&found.command).is_none_or(is_usable));
     commands.truncate(MAX_FOUND);
     let found = commands.into_iter().map(|FoundCommand { command, marker, .. }| {
-        let known = known.get(&command).cloned().unwrap_or_default();
-        let last = known.last_ms.map(Duration::from_millis);
-        FoundCheck {
+        let known = known.get(&command);
+        let last = known.and_then(|known| known.last_ms).map(Duration::from_millis);
+        let green_lines = known.and_then(|known| known.lines.as_ref());
+        TurnCheck {
+            name: program_of(&command).to_owned(),
             command,
-            marker,
+            marker: Some(marker),
             is_slow: last.is_some_and(|took| took > SLOW),
             is_measured: last.is_some(),
-            green_lines: known.lines,
+            before: green_lines.map(|lines| Baseline::new(lines, true)),
         }
     });
     found.collect()

@@ -122,7 +122,7 @@ fn a_model_that_does_not_repair_it_ends_after_three_rounds() {
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
     assert_eq!((agent.model().requests().len(), checks(&agent).len()), (8, 5));
-    assert!(notices(&agent).contains("the turn ends all the same"), "{}", notices(&agent));
+    assert!(notices(&agent).contains("The model is not told again."), "{}", notices(&agent));
 }
 
 #[test]

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use futures_util::future::FutureExt;
 use serde_json::Value;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -72,8 +73,16 @@ pub(in crate::turn) struct PendingCall {
     pub(super) ctx: ToolCtx,
     /// The card's view before the call runs; `None` if there is no card.
     pub(in crate::turn) view: Option<CallView>,
-    /// The title of the question about a call of ours, which says why it is made.
-    pub(in crate::turn) own_title: Option<String>,
+    /// Set for a call of ours.
+    pub(in crate::turn) own: Option<OwnCall>,
+}
+
+/// A call that the model has not made.
+pub(in crate::turn) struct OwnCall {
+    /// The title of the question about it, which says why it is made.
+    pub(in crate::turn) title: String,
+    /// Told when it begins to run.
+    pub(in crate::turn) begins: oneshot::Sender<()>,
 }
 
 /// The outcome of a call that was denied, impossible or cancelled. Its card keeps the change that was planned.
@@ -160,7 +169,7 @@ impl CallRunner {
             plan,
             ctx,
             view,
-            own_title: None,
+            own: None,
         };
         Ok((call, ticket))
     }
@@ -437,8 +446,8 @@ impl PendingCall {
         {
             view = shown.clone();
         }
-        if let Some(title) = &self.own_title {
-            view.title.clone_from(title);
+        if let Some(own) = &self.own {
+            view.title.clone_from(&own.title);
         }
         view.title = request.title(policy, view.title);
         let description = request.description(policy, mode);
@@ -469,7 +478,7 @@ impl PendingCall {
             self = self.plan_unchanged(&pass).await?;
         }
         // 9. Run.
-        let PendingCall { name, arguments, mut prepared, ctx, view, .. } = self;
+        let PendingCall { name, arguments, mut prepared, ctx, view, own, .. } = self;
         let recorded = RecordedCall::of(&ctx, &name, arguments.as_ref());
         let is_played = recorded.as_ref().is_some_and(RecordedCall::is_played);
         let effects = pass.effects().to_vec();
@@ -482,6 +491,9 @@ impl PendingCall {
         if view.is_some() {
             let update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
             ctx.env.client.update(update.into());
+        }
+        if let Some(own) = own {
+            own.begins.send(()).ok();
         }
         let runs_calls = prepared.runs_calls();
         let running = catch_panic(async {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::{GoalRun, SliceVerdict};
 use crate::turn::Turn;
-use crate::turn::own_calls::{CommandEnd, Consent, OwnCommand};
+use crate::turn::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
 use turnwright_store::GoalStatus;
 use turnwright_types::effect::escape_hidden;
 use turnwright_types::text;
 
-/// The time limit of the command, with the question about it.
+/// The time limit of the command.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 /// The most lines of its output that the model is shown.
 const MAX_LINES: usize = 20;
@@ -33,10 +33,7 @@ impl Turn {
         });
         match end.await {
             CommandEnd::Ran(outcome) if outcome.is_success => SliceVerdict::Over(GoalStatus::Met),
-            CommandEnd::Ran(outcome) => {
-                let output = outcome.raw_output["output"].as_str().unwrap_or_default();
-                SliceVerdict::Open(vec![last_lines(output)])
-            }
+            CommandEnd::Ran(outcome) => SliceVerdict::Open(vec![last_lines(output_of(&outcome))]),
             CommandEnd::TooSlow => {
                 let seconds = TIME_LIMIT.as_secs();
                 SliceVerdict::paused(format!("the check did not end within {seconds} s"))

@@ -230,6 +230,7 @@ impl Turn {
         goal.state.slices += 1;
         self.report_goal(&goal.state);
         self.budget = TurnBudget::new(self.conversation.max_requests);
+        self.checks.rounds = 0;
         self.loops.reset();
         self.push_goal_context(&continuation(&goal.state));
         TurnStep::Sample

@@ -334,6 +334,32 @@ fn a_compaction_in_between_changes_nothing() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "the commands are those of Unix")]
+fn in_each_slice_the_model_is_told_anew_what_a_check_says() {
+    let again = |number: usize| writes("b.txt", &"BAD\n".repeat(number));
+    let replies = json!([
+        again(1),
+        says("Done."),
+        again(2),
+        says("Done."),
+        says("It stays."),
+        again(3),
+        says("Done."),
+        again(4),
+        says("Done."),
+        says("It stays."),
+        says("Nothing is proven."),
+    ]);
+    let settings = "mode = 'auto-edit'\n[checks]\nmarks = '! grep -Hn BAD b.txt'\n";
+    let mut agent = agent(replies).own_file("config/config.toml", settings).start();
+    let goal = "/goal Write the word. --turns 2 --check grep good a.txt";
+    assert_eq!(agent.turn(goal), "max_turn_requests");
+    let told = agent.thoughts();
+    assert_eq!(told.matches("`marks` says something new. The model is told.").count(), 4, "{told}");
+    assert!(!told.contains("The model is not told again."), "{told}");
+}
+
+#[test]
 fn a_goal_can_be_changed_and_cleared_and_is_refused_in_plan_mode() {
     let replies = json!([lists_two_files(), says("Shall I?"), verdict(r#"{"met": false}"#)]);
     let mut agent = agent(replies).start();

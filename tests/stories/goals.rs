@@ -350,8 +350,9 @@ fn in_each_slice_the_model_is_told_anew_what_a_check_says() {
         says("It stays."),
         says("Nothing is proven."),
     ]);
-    let settings = "mode = 'auto-edit'\n[checks]\nmarks = '! grep -Hn BAD b.txt'\n";
-    let mut agent = agent(replies).own_file("config/config.toml", settings).start();
+    let settings = "mode = 'auto-edit'\n[checks]\nmarks = 'sh check.sh'\n";
+    let builder = agent(replies).file("check.sh", "! grep -Hn BAD b.txt\n");
+    let mut agent = builder.own_file("config/config.toml", settings).start();
     let goal = "/goal Write the word. --turns 2 --check grep good a.txt";
     assert_eq!(agent.turn(goal), "max_turn_requests");
     let told = agent.thoughts();

@@ -59,9 +59,7 @@ pub(crate) use arguments::{
 };
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
-pub(crate) use kept_notes::{
-    KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, keep_line, kept_lines, mark_failed,
-};
+pub(crate) use kept_notes::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, kept_lines};
 pub(crate) use memory::note_folders;
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight, is_small,

@@ -1,6 +1,6 @@
-//! Notes that a turn suggests, found without the model: a command that worked after another one had failed, words with
-//! which the user has corrected the same thing before, and a mark for a command of the notes that fails. The user is
-//! told of one of them after the turn, and `/remember` writes it.
+//! Notes that a turn suggests, found without the model: a command that worked after another one had failed, and words
+//! with which the user has corrected the same thing before. The user is told of one of them after the turn, and
+//! `/remember` writes it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,17 +8,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::proof::{Proof, is_in, proof_of};
+use super::proof::{Proof, Step, is_in, proof_of};
 use super::{PROJECT_READ_TIMEOUT, Turn};
-use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, kept_lines};
+use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_store::sessions::recent_prompts;
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{Arguments, Message, PromptPart, ToolCall};
+use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::redact;
 use turnwright_types::text;
-use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
 use turnwright_workspace::memory;
 
@@ -38,15 +37,13 @@ const COMMON: &str = "again and are but can for have how its now please that the
 /// The fewest words that two texts about the same have in common.
 const MIN_TOPICS: usize = 2;
 
-/// A note that the user can have written, or marked.
+/// A note that the user can have written.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum NoteOffer {
     /// A command that worked after another one had failed.
     Worked { command: String, failed: String },
     /// A correction that the user has made more than once.
     Corrected(String),
-    /// A command of the notes that has failed.
-    Failed(String),
 }
 
 impl NoteOffer {
@@ -58,11 +55,6 @@ impl NoteOffer {
             NoteOffer::Corrected(words) => {
                 format!("You have said this before: \"{words}\". `/remember` keeps it as a note.")
             }
-            NoteOffer::Failed(command) => {
-                format!(
-                    "A command of the notes has failed: `{command}`. `/remember` marks it there."
-                )
-            }
         }
     }
 
@@ -73,14 +65,6 @@ impl NoteOffer {
             _ => self == other,
         }
     }
-}
-
-/// A step of a turn that a note could come from.
-enum Step<'a> {
-    /// A command that has ended.
-    Ran { line: &'a str, is_good: bool },
-    /// A change of files, which may be the reason for everything that follows.
-    Changed,
 }
 
 impl Turn {
@@ -99,9 +83,10 @@ impl Turn {
     async fn find_offer(&self) -> Option<NoteOffer> {
         let begin = self.prompt.first_message.min(self.history.messages.len());
         let (earlier, messages) = self.history.messages.split_at(begin);
-        let ran = offers_of_commands(&self.steps(messages)).into_iter().map(|offer| (offer, true));
+        let ran = command_that_worked(&self.checks.ledger.steps).map(|offer| (offer, true));
         // Each with false if it counts only if another session has it, too.
-        let signs: Vec<(NoteOffer, bool)> = ran.chain(corrections(earlier, messages)).collect();
+        let signs: Vec<(NoteOffer, bool)> =
+            ran.into_iter().chain(corrections(earlier, messages)).collect();
         if signs.is_empty() {
             return None;
         }
@@ -128,8 +113,7 @@ impl Turn {
         let needs_others = signs.iter().any(|(_, is_certain)| !is_certain);
         let others = if needs_others { self.other_corrections().await } else { Vec::new() };
         let mut offers = signs.into_iter().filter(|(offer, is_certain)| match offer {
-            NoteOffer::Failed(line) => has_unmarked(&commands, line),
-            NoteOffer::Worked { command, .. } => !has_unmarked(&commands, command),
+            NoteOffer::Worked { command, .. } => !commands.contains(&format!("`{command}`")),
             NoteOffer::Corrected(words) => {
                 let is_repeated = *is_certain || others.iter().any(|other| are_alike(other, words));
                 is_repeated && !corrected.contains(words)
@@ -150,47 +134,14 @@ impl Turn {
         prompts.retain(|prompt| is_correction(prompt));
         prompts
     }
-
-    /// The steps of a turn in which a command has failed.
-    fn steps<'a>(&self, messages: &'a [Arc<Message>]) -> Vec<Step<'a>> {
-        let results = messages.iter().filter_map(|message| message.as_tool());
-        if !results.clone().any(|result| !result.ok && result.name == COMMAND_TOOL) {
-            return Vec::new();
-        }
-        let answers = messages.iter().filter_map(|message| message.as_assistant());
-        let calls: Vec<&ToolCall> = answers.flat_map(|answer| &answer.calls).collect();
-        let steps = results.filter_map(|result| {
-            if result.name != COMMAND_TOOL {
-                return (result.ok && self.is_edit(&result.name)).then_some(Step::Changed);
-            }
-            let call = calls.iter().copied().find(|call| call.id == result.call)?;
-            let has_ended = result.text.starts_with("[exit ");
-            let line = command_line(call).filter(|_| has_ended);
-            Some(line.map_or(Step::Changed, |line| Step::Ran { line, is_good: result.ok }))
-        });
-        steps.collect()
-    }
 }
 
-/// The line of a command that runs in the working folder, if a note can quote it.
-fn command_line(call: &ToolCall) -> Option<&str> {
-    let Arguments::Object(arguments) = &call.arguments else { return None };
-    let is_elsewhere = ["cwd", "workdir"].iter().any(|name| {
-        let folder = arguments[*name].as_str().unwrap_or_default().trim();
-        !["", "."].contains(&folder)
-    });
-    let line = arguments.get("command").or_else(|| arguments.get("cmd"))?;
-    line.as_str().map(str::trim).filter(|line| !is_elsewhere && !line.contains('`'))
-}
-
-/// The checks whose last run has failed, and the last command that worked after a similar one had failed, although
-/// nothing was changed in between.
-fn offers_of_commands(steps: &[Step<'_>]) -> Vec<NoteOffer> {
-    let mut red: Vec<&str> = Vec::new();
+/// The last command that worked after a similar one had failed, although nothing was changed in between.
+fn command_that_worked(steps: &[Step]) -> Option<NoteOffer> {
     let mut failed: Vec<&str> = Vec::new();
     let mut found: Option<(&str, &str)> = None;
     for step in steps {
-        let Step::Ran { line, is_good } = step else {
+        let Step::Ran { line, is_good, is_here: true } = step else {
             failed.clear();
             continue;
         };
@@ -200,27 +151,21 @@ fn offers_of_commands(steps: &[Step<'_>]) -> Vec<NoteOffer> {
             Proof::Thin => {}
             Proof::Real => {
                 failed.retain(|other| other != line);
-                red.retain(|other| other != line);
                 if *is_good {
                     // A command that fails at times says nothing.
                     found = found.filter(|(_, other)| other != line);
                     let similar = failed.iter().find(|other| is_variant(other, line));
-                    found = similar.map(|other| (*line, *other)).or(found);
+                    found = similar.map(|other| (line.as_str(), *other)).or(found);
                 } else {
                     failed.push(line);
-                    red.push(line);
                 }
             }
         }
     }
-    let mut offers: Vec<_> =
-        red.into_iter().map(|line| NoteOffer::Failed(line.to_owned())).collect();
-    let worked = found.filter(|(command, failed)| is_plain(command) && is_plain(failed));
-    offers.extend(worked.map(|(command, failed)| NoteOffer::Worked {
-        command: command.to_owned(),
-        failed: failed.to_owned(),
-    }));
-    offers
+    let (command, failed) = found?;
+    let can_be_quoted = [command, failed].iter().all(|line| is_plain(line) && !line.contains('`'));
+    can_be_quoted
+        .then(|| NoteOffer::Worked { command: command.to_owned(), failed: failed.to_owned() })
 }
 
 /// Returns true if two lines have the same program and first argument, and one of them has further ones.
@@ -320,8 +265,8 @@ mod tests {
     use super::*;
     use turnwright_types::message::UserMessage;
 
-    fn ran(line: &str, is_good: bool) -> Step<'_> {
-        Step::Ran { line, is_good }
+    fn ran(line: &str, is_good: bool) -> Step {
+        Step::Ran { line: line.to_owned(), is_good, is_here: true }
     }
 
     #[test]
@@ -330,6 +275,7 @@ mod tests {
         let more = "cargo test --features x";
         let secret = "cargo test --token sk-a1B2a1B2a1B2a1B2a1B2a1B2a1B2a1B2";
         let web = "cd web && npm run test -- --run";
+        let elsewhere = Step::Ran { line: more.to_owned(), is_good: true, is_here: false };
         let table = [
             (vec![ran(test, false), ran(more, true)], Some(more)),
             (vec![ran(test, false), ran("ls", true), ran(more, true)], Some(more)),
@@ -344,22 +290,15 @@ mod tests {
             (vec![ran("cargo test a", false), ran("cargo test b", true)], None),
             (vec![ran("cat a", false), ran("cat a b", true)], None),
             (vec![ran(test, false), ran(secret, true)], None),
+            (vec![ran(test, false), elsewhere], None),
         ];
         for (number, (steps, expected)) in table.into_iter().enumerate() {
-            let worked = offers_of_commands(&steps).into_iter().find_map(|offer| match offer {
-                NoteOffer::Worked { command, .. } => Some(command),
+            let worked = match command_that_worked(&steps) {
+                Some(NoteOffer::Worked { command, .. }) => Some(command),
                 _ => None,
-            });
+            };
             assert_eq!(worked.as_deref(), expected, "row {number}");
         }
-    }
-
-    #[test]
-    fn a_check_has_failed_if_its_last_run_has() {
-        let all = [ran("make test", false), ran("make lint", false), ran("cat a", false)];
-        let more = [Step::Changed, ran("make test", true)];
-        let steps: Vec<_> = all.into_iter().chain(more).collect();
-        assert_eq!(offers_of_commands(&steps), [NoteOffer::Failed("make lint".to_owned())]);
     }
 
     #[test]

@@ -69,6 +69,15 @@ pub(super) struct ProvingRun {
     pub(super) word: ProofWord,
 }
 
+/// A step of a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A command that has ended. `is_here` is true if it ran in the working folder.
+    Ran { line: String, is_good: bool, is_here: bool },
+    /// A change of files, which may be the reason for everything that follows.
+    Changed,
+}
+
 /// The work of a turn, and its proof.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -80,6 +89,8 @@ pub(super) struct Ledger {
     pub(super) last_run: Option<ProvingRun>,
     /// The commands in the background, each with its id.
     jobs: Vec<(String, String)>,
+    /// The commands and changes, in order.
+    pub(super) steps: Vec<Step>,
     /// The turn in numbers, without its proof.
     pub(super) counts: TurnFacts,
 }
@@ -127,6 +138,7 @@ impl Ledger {
         self.has_changed = true;
         self.last_run = None;
         self.jobs.clear();
+        self.steps.push(Step::Changed);
     }
 
     /// Takes note of a call of the tool with this name. `ran_changes` is true if any call of its answer has changed
@@ -160,8 +172,19 @@ impl Ledger {
         if let Some(id) = running_job(&result.text) {
             self.jobs.push((id.to_owned(), line));
         } else if ENDED.iter().any(|start| result.text.starts_with(start)) {
+            let is_here = name == COMMAND_TOOL && !names_folder(arguments);
+            self.steps.push(Step::Ran { line: line.clone(), is_good: ok, is_here });
             self.note_run(line, proof, ok);
         }
+    }
+
+    /// The command line of the last test, build or lint of the turn, if it failed.
+    pub(super) fn failed_check(&self) -> Option<&str> {
+        let mut checks = self.steps.iter().rev().filter_map(|step| match step {
+            Step::Ran { line, is_good, .. } if is_check(line) => Some((line.as_str(), *is_good)),
+            _ => None,
+        });
+        checks.next().filter(|(_, is_good)| !is_good).map(|(line, _)| line)
     }
 
     /// Takes note of a command that has ended. A thin proof takes nothing back.
@@ -208,6 +231,13 @@ impl Ledger {
     }
 }
 
+/// Returns true if the arguments of a command name another folder than the working folder.
+fn names_folder(arguments: &Arguments) -> bool {
+    let Arguments::Object(arguments) = arguments else { return false };
+    let mut folders = ["cwd", "workdir"].iter().filter_map(|name| arguments[*name].as_str());
+    folders.any(|folder| !["", "."].contains(&folder.trim()))
+}
+
 /// The id of the job in whose name the result of a command says that it is running.
 fn running_job(result: &str) -> Option<&str> {
     let (head, _) = result.strip_prefix('[')?.split_once(']')?;
@@ -216,7 +246,7 @@ fn running_job(result: &str) -> Option<&str> {
 }
 
 /// Returns true if a command line tests, builds or checks the project.
-pub(super) fn is_check(line: &str) -> bool {
+fn is_check(line: &str) -> bool {
     shell::parse(line, dialect()).commands.iter().any(checks)
 }
 
@@ -546,7 +576,7 @@ mod tests {
     fn note(ledger: &mut Ledger, name: &str, line: &str, result: &str, ran_changes: bool) {
         let arguments = json!({ "command": line, "id": line });
         let call = ToolCall::new("call", "p", name, arguments);
-        let ok = result == "[exit 0" || !result.starts_with("[exit");
+        let ok = result == "[exit 0" || !result.starts_with("[exit") && !result.starts_with("[kill");
         let result = ToolMessage::new(&call, format!("{result} · 0.1 s]\nout"), ok);
         let kind = (name == "edit_file").then_some(ToolKind::Edit);
         ledger.note(name, kind, &call.arguments, &result, ran_changes);
@@ -580,6 +610,28 @@ mod tests {
         assert!(ledger.has_changed);
         let facts = ledger.facts();
         assert_eq!((facts.calls, facts.failed_calls, facts.edits), (14, 1, 2));
+    }
+
+    #[test]
+    fn the_last_check_of_a_turn_counts() {
+        let test = "cargo test";
+        let table = [
+            (vec![(test, "[exit 101")], Some(test)),
+            (vec![(test, "[killed by SIGABRT"), ("ls", "[exit 2")], Some(test)),
+            (vec![(test, "[exit 101"), ("cargo test -q", "[exit 0")], None),
+            (vec![("ls build", "[exit 2")], None),
+            (vec![(test, "[exit 101"), ("rm -rf build", "[exit 0")], Some(test)),
+            (vec![(test, "[stopped: it held too much")], None),
+            (vec![(test, "The user refused it")], None),
+            (vec![], None),
+        ];
+        for (commands, expected) in table {
+            let mut ledger = Ledger::default();
+            for (line, result) in &commands {
+                note(&mut ledger, "exec", line, result, false);
+            }
+            assert_eq!(ledger.failed_check(), expected, "{commands:?}");
+        }
     }
 
     #[test]

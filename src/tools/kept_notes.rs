@@ -1,7 +1,6 @@
 //! Lines that the user keeps in the notes of the project: commands that worked, and corrections. The user asks for each
 //! of them, so they are written without a call of the model.
 
-use std::path::Path;
 use std::time::SystemTime;
 
 use tokio::task::spawn_blocking;
@@ -12,11 +11,7 @@ use super::memory::{list, read_before_change};
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::text;
 use turnwright_types::timestamp::local_time;
-use turnwright_workspace::git_repository::GitRepository;
 use turnwright_workspace::memory::{self, MAX_NOTE_BYTES, MAX_NOTES, NoteFolder};
-
-/// The number of digits of a commit that a line names.
-const COMMIT_DIGITS: usize = 8;
 
 /// A note of the project that lines are kept in.
 #[derive(Clone, Copy, Debug)]
@@ -66,11 +61,9 @@ pub(crate) async fn keep_line(
     if before.is_none() && list(&[notes]).await.len() >= MAX_NOTES {
         return Err(format!("There are {MAX_NOTES} notes already."));
     }
-    let real_cwd = roots.real_cwd().to_path_buf();
-    let commit = spawn_blocking(move || commit_of(&real_cwd)).await.unwrap_or_default();
     // The file does not control a terminal that shows it.
     let [shown, why] = [words.as_str(), evidence].map(escape_hidden_line);
-    let line = format!("- {shown} (evidence: {why}, {}{commit})", today());
+    let line = format!("- {shown} (evidence: {why}, {})", today());
     let lines = before.as_ref().map_or("", |note| note.text.trim_end());
     let after = match lines {
         "" => format!("{}\n\n{line}\n", note.heading),
@@ -90,11 +83,4 @@ pub(crate) async fn keep_line(
 /// The date of the user's clock.
 fn today() -> String {
     text::first_chars(&local_time(SystemTime::now()), "2026-01-01".len()).to_owned()
-}
-
-/// The beginning of the commit that is checked out in the repository of a folder, after a comma. Blocks.
-fn commit_of(folder: &Path) -> String {
-    let found = folder.ancestors().find_map(|folder| GitRepository::at(folder).transpose());
-    let commit = found.and_then(|repository| repository.ok()?.head_commit());
-    commit.map(|name| format!(", {}", text::first_chars(&name, COMMIT_DIGITS))).unwrap_or_default()
 }

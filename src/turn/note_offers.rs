@@ -13,7 +13,6 @@ use super::{PROJECT_READ_TIMEOUT, Turn};
 use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
-use turnwright_store::sessions::recent_prompts;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::message::{Message, PromptPart};
 use turnwright_types::redact;
@@ -25,8 +24,6 @@ use turnwright_workspace::memory;
 const NOTE_OFFER: &str = "note offer";
 /// The most characters of a command or a correction that is offered.
 const MAX_CHARS: usize = 200;
-/// The number of other sessions of the folder whose prompts are compared.
-const MAX_SESSIONS: u32 = 5;
 /// The words of a prompt that corrects something.
 const CUES: &str = "always don't instead never not";
 /// The same in Chinese, whose words have no blanks between them. One character alone is a part of other words.
@@ -83,16 +80,15 @@ impl Turn {
     async fn find_offer(&self) -> Option<NoteOffer> {
         let begin = self.prompt.first_message.min(self.history.messages.len());
         let (earlier, messages) = self.history.messages.split_at(begin);
-        let ran = command_that_worked(&self.checks.ledger.steps).map(|offer| (offer, true));
-        // Each with false if it counts only if another session has it, too.
-        let signs: Vec<(NoteOffer, bool)> =
-            ran.into_iter().chain(corrections(earlier, messages)).collect();
+        let worked = command_that_worked(&self.checks.ledger.steps);
+        let corrected = repeated_corrections(earlier, messages);
+        let signs: Vec<_> = worked.into_iter().chain(corrected).collect();
         if signs.is_empty() {
             return None;
         }
         let answers = &self.conversation.env.shared.process.outside;
         let asked = json!(signs);
-        // A replay reads no notes and no other sessions.
+        // A replay reads no notes.
         if answers.answer_source(NOTE_OFFER) == AnswerSource::Recording {
             let recorded = answers.recorded_answer(AnswerKind::View, NOTE_OFFER, &asked)?;
             return serde_json::from_value(recorded).ok()?;
@@ -105,34 +101,18 @@ impl Turn {
         found
     }
 
-    /// Chooses by the notes and by what was said in other sessions.
-    async fn look_up(&self, signs: Vec<(NoteOffer, bool)>) -> Option<NoteOffer> {
+    /// Chooses the first one that is not in the notes and was not offered before.
+    async fn look_up(&self, signs: Vec<NoteOffer>) -> Option<NoteOffer> {
         let conversation = &self.conversation;
         let commands = kept_lines(&conversation.env, KEPT_COMMANDS).await;
         let corrected = kept_lines(&conversation.env, KEPT_CORRECTIONS).await;
-        let needs_others = signs.iter().any(|(_, is_certain)| !is_certain);
-        let others = if needs_others { self.other_corrections().await } else { Vec::new() };
-        let mut offers = signs.into_iter().filter(|(offer, is_certain)| match offer {
-            NoteOffer::Worked { command, .. } => !commands.contains(&format!("`{command}`")),
-            NoteOffer::Corrected(words) => {
-                let is_repeated = *is_certain || others.iter().any(|other| are_alike(other, words));
-                is_repeated && !corrected.contains(words)
-            }
-        });
-        offers.find(|(offer, _)| conversation.told.is_new_offer(offer)).map(|(offer, _)| offer)
-    }
-
-    /// The corrections in other sessions of the folder.
-    async fn other_corrections(&self) -> Vec<String> {
-        let env = &self.conversation.env;
-        let Some(store) = self.conversation.log().store() else { return Vec::new() };
-        let cwd = env.files.roots().cwd().to_path_buf();
-        let session = env.session.clone();
-        let reading =
-            store.read(move |connection| recent_prompts(connection, &cwd, &session, MAX_SESSIONS));
-        let mut prompts = reading.await.unwrap_or_default();
-        prompts.retain(|prompt| is_correction(prompt));
-        prompts
+        signs.into_iter().find(|offer| {
+            let is_kept = match offer {
+                NoteOffer::Worked { command, .. } => commands.contains(&format!("`{command}`")),
+                NoteOffer::Corrected(words) => corrected.contains(words),
+            };
+            !is_kept && conversation.told.is_new_offer(offer)
+        })
     }
 }
 
@@ -183,22 +163,17 @@ fn words_of(line: &str) -> Vec<String> {
     command.map(|command| command.argv().map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// The corrections among the user's words of a turn, each with true if it was made before in the session.
-fn corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<(NoteOffer, bool)> {
-    let said: Vec<String> = typed_corrections(messages).collect();
-    if said.is_empty() {
-        return Vec::new();
-    }
+/// The corrections among the user's words of a turn that were made before in the session.
+fn repeated_corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> Vec<NoteOffer> {
     let mut before: Vec<String> = typed_corrections(earlier).collect();
-    let mut all = Vec::new();
-    for words in said {
-        if is_plain(&words) && topics_of(&words).len() >= MIN_TOPICS {
-            let is_repeated = before.iter().any(|other| are_alike(other, &words));
-            all.push((NoteOffer::Corrected(words.clone()), is_repeated));
+    let mut repeated = Vec::new();
+    for words in typed_corrections(messages) {
+        if is_plain(&words) && before.iter().any(|other| are_alike(other, &words)) {
+            repeated.push(NoteOffer::Corrected(words.clone()));
         }
         before.push(words);
     }
-    all
+    repeated
 }
 
 /// The words with which the user corrects something, each message in one line.
@@ -326,9 +301,8 @@ mod tests {
         let earlier = ["use four blanks", "please don't use tabs"].map(said);
         let now =
             ["do not use tabs", "never edit the lock file", "never edit that lock file!"].map(said);
-        let found = corrections(&earlier, &now);
-        let repeated: Vec<_> = found.iter().map(|(_, is_repeated)| *is_repeated).collect();
-        assert_eq!(repeated, [true, false, true]);
-        assert_eq!(found[0].0, NoteOffer::Corrected("do not use tabs".to_owned()));
+        let expected = ["do not use tabs", "never edit that lock file!"];
+        let offers = expected.map(|words| NoteOffer::Corrected(words.to_owned()));
+        assert_eq!(repeated_corrections(&earlier, &now), offers);
     }
 }

@@ -85,16 +85,6 @@ fn a_kept_line_controls_no_terminal() {
 }
 
 #[test]
-fn a_correction_of_an_earlier_session_counts() {
-    let replies = json!([says("One."), says("Two.")]);
-    let mut agent = TestAgent::builder().model(replies).start();
-    assert_eq!(agent.turn("never touch the lock file"), "end_turn");
-    agent.session = agent.new_session();
-    assert_eq!(agent.turn("do not touch the lock file"), "end_turn");
-    assert!(agent.thoughts().contains("You have said this before"), "{}", agent.thoughts());
-}
-
-#[test]
 fn nothing_is_offered_when_nobody_watches_or_the_user_does_not_want_it() {
     for settings in ["alone = true\n", "[agent]\noffer_notes = false\n"] {
         let mut agent = variant().own_file("config/config.toml", settings).start();

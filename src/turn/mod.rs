@@ -132,6 +132,15 @@ fn excerpt(prompt: &UserMessage) -> String {
     typed.flat_map(str::chars).take(MAX_EXCERPT_CHARS).collect()
 }
 
+/// The texts that the user has typed.
+fn typed_text(prompt: &UserMessage) -> String {
+    let texts = prompt.parts.iter().filter_map(|part| match part {
+        PromptPart::Text(text) => Some(text.trim()),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
+}
+
 fn redacted(text: &str) -> String {
     turnwright_types::redact::text(text).into_owned()
 }

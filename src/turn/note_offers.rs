@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::proof::{Proof, Step, is_in, proof_of};
-use super::{PROJECT_READ_TIMEOUT, Turn};
+use super::{PROJECT_READ_TIMEOUT, Turn, typed_text};
 use crate::tools::{KEPT_COMMANDS, KEPT_CORRECTIONS, kept_lines};
 use turnwright_policy::shell;
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::escape_hidden_line;
-use turnwright_types::message::{Message, PromptPart};
+use turnwright_types::message::Message;
 use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_workspace::exec::dialect;
@@ -178,13 +178,8 @@ fn repeated_corrections(earlier: &[Arc<Message>], messages: &[Arc<Message>]) -> 
 
 /// The words with which the user corrects something, each message in one line.
 fn typed_corrections(messages: &[Arc<Message>]) -> impl Iterator<Item = String> {
-    let typed = messages.iter().filter_map(|message| message.as_user()).map(|message| {
-        let texts = message.parts.iter().filter_map(|part| match part {
-            PromptPart::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        text::one_line(&texts.collect::<Vec<_>>().join(" "))
-    });
+    let users = messages.iter().filter_map(|message| message.as_user());
+    let typed = users.map(|message| text::one_line(&typed_text(message)));
     typed.filter(|words| is_correction(words))
 }
 

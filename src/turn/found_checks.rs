@@ -92,8 +92,7 @@ fn find(env: &ToolEnv, configured: &[Check]) -> Vec<TurnCheck> {
 
 /// Returns true if the user has not refused a check and it does not always take too long.
 fn is_usable(known: &KnownCheck) -> bool {
-    known.refused_at.is_none()
-        && known.last_ms.is_none_or(|took| Duration::from_millis(took) < TIME_LIMIT)
+    !known.is_refused && known.last_ms.is_none_or(|took| Duration::from_millis(took) < TIME_LIMIT)
 }
 
 /// The words of a command line after those that lead to its folder. As in `npm run lint`, `run` only leads to what is

@@ -5,7 +5,7 @@
 mod check_command;
 mod verifier;
 
-use std::collections::HashSet;
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ use super::{Conversation, SharedGrants, Turn, TurnStep, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
 use turnwright_types::effect::{escape_hidden_line, fenced};
-use turnwright_types::hash::std_hash;
 use turnwright_types::message::{AssistantMessage, StopReason, within_context};
 use turnwright_types::redact;
 use turnwright_types::text;
@@ -50,8 +49,6 @@ pub(super) struct GoalRun {
     state: GoalState,
     /// True if the session has the goal already. It is read when the work begins.
     is_resumed: bool,
-    /// Hashes of the results of commands that are known, without their numbers.
-    known_results: HashSet<u64>,
     /// The number of file changes when the slice began.
     changes: u64,
     /// The commands in the background that are not waited for.
@@ -83,7 +80,6 @@ impl Turn {
         let goal = GoalRun {
             is_resumed: new.is_none(),
             state: new.unwrap_or_default(),
-            known_results: HashSet::new(),
             changes: conversation.env.shared.checkpoint.change_count(),
             old_jobs: conversation.env.jobs.running().ids(),
             grants: Arc::new(Mutex::new(grants)),
@@ -100,7 +96,6 @@ impl Turn {
     pub(super) async fn begin_goal(&mut self) -> TurnStep {
         let Some(mut goal) = self.goal.take() else { return TurnStep::Sample };
         self.report_prompt().await;
-        self.learn_results(&mut goal);
         let prepared = self.prepare_goal(&mut goal).await;
         if self.cancel.is_cancelled() {
             return TurnStep::End(Ok(StopReason::Cancelled));
@@ -181,7 +176,7 @@ impl Turn {
         }
         self.wait_for_jobs(goal).await;
         let has_changed = self.change_count() != goal.changes;
-        let has_evidence = self.learn_results(goal) || has_changed;
+        let has_evidence = take(&mut self.checks.ledger.has_new_result) || has_changed;
         let verdict = self.judge_slice(goal).await;
         if self.cancel.is_cancelled() {
             return None;
@@ -345,20 +340,6 @@ impl Turn {
         };
         tokio::time::timeout(JOB_PATIENCE, self.cancel.run_until_cancelled(waiting)).await.ok();
         goal.old_jobs.extend(new);
-    }
-
-    /// Takes note of the results of commands. Returns true if there is a new one.
-    fn learn_results(&self, goal: &mut GoalRun) -> bool {
-        let mut is_new = false;
-        for result in self.history.messages.iter().filter_map(|message| message.as_tool()) {
-            if self.is_command(&result.name) {
-                let mut words = result.text.clone();
-                // Times differ from run to run.
-                words.retain(|letter| !letter.is_ascii_digit());
-                is_new |= goal.known_results.insert(std_hash(words));
-            }
-        }
-        is_new
     }
 
     fn is_command(&self, name: &str) -> bool {

@@ -7,8 +7,6 @@ use super::Turn;
 use turnwright_types::message::{AssistantMessage, Message, ToolMessage};
 use turnwright_types::update::COMMAND_TOOL;
 
-/// At most this many hints are given with the results of one answer.
-const MOST_HINTS: usize = 2;
 /// A command is long if it is waited for so many seconds.
 const LONG_SECONDS: f64 = 120.0;
 /// So many long commands, or so many seconds of all together, are worth a hint.
@@ -70,8 +68,6 @@ pub(super) struct Hints {
     waited: f64,
     /// The hints that were given.
     given: Vec<String>,
-    /// How many of them the current answer has.
-    in_answer: usize,
 }
 
 impl Hints {
@@ -97,15 +93,12 @@ impl Hints {
             }
         }
         hints.retain(|hint| !self.given.contains(hint));
-        hints.truncate(MOST_HINTS - self.in_answer);
-        self.in_answer += hints.len();
         self.given.extend(hints.iter().cloned());
         hints
     }
 
     fn end_answer(&mut self) {
         self.failures.extend(self.new_failures.drain(..));
-        self.in_answer = 0;
     }
 }
 

@@ -1,11 +1,14 @@
 //! The proof of a turn's work: which files it has changed since anything was run, and what the last run says. A
 //! command line proves something only if its success depends on the project.
 
+use std::collections::HashSet;
+
 use super::Turn;
 use crate::tools::AGENT_TOOL;
 use turnwright_policy::shell::{self, SimpleCommand};
 use turnwright_store::{ProofWord, TurnFacts};
 use turnwright_types::effect::ToolKind;
+use turnwright_types::hash::std_hash;
 use turnwright_types::message::{Arguments, ToolMessage};
 use turnwright_types::update::COMMAND_TOOL;
 use turnwright_workspace::exec::dialect;
@@ -91,6 +94,10 @@ pub(super) struct Ledger {
     jobs: Vec<(String, String)>,
     /// The commands and changes, in order.
     pub(super) steps: Vec<Step>,
+    /// Hashes of the results of commands, without their numbers: times differ from run to run.
+    results: HashSet<u64>,
+    /// Set when a command has a result that none had before.
+    pub(super) has_new_result: bool,
     /// The turn in numbers, without its proof.
     pub(super) counts: TurnFacts,
 }
@@ -163,6 +170,10 @@ impl Ledger {
         self.has_planned |= ok && name == PLAN_TOOL;
         if ok && is_edit || ran_changes && may_edit {
             self.note_change();
+        }
+        if name == COMMAND_TOOL {
+            let words: String = result.text.chars().filter(|char| !char.is_ascii_digit()).collect();
+            self.has_new_result |= self.results.insert(std_hash(words));
         }
         let Some(line) = self.command_line(name, arguments) else { return };
         let proof = proof_of(&line);

@@ -31,7 +31,8 @@ const NOT_FOUND: i32 = 127;
 /// The time of a run in words.
 const BEFORE: &str = "before the first edit";
 const AFTER: &str = "after the edits";
-/// How often in one turn, or slice of the work on a goal, the model is told about the checks' output, so that this ends.
+/// How often in one turn, or slice of the work on a goal, the model is told about the checks' output, so that this
+/// ends.
 const MAX_ROUNDS: u32 = 3;
 
 /// The state of a turn's checks, and of the proof of its work.

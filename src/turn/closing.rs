@@ -115,8 +115,8 @@ impl Turn {
         ClosingWords { notice, request: None }
     }
 
-    /// Returns true if the last answer says that the work is done. Without an answer the user was asked something. Alone,
-    /// a question is no way out.
+    /// Returns true if the last answer says that the work is done. Without an answer the user was asked something.
+    /// Alone, a question is no way out.
     fn says_done(&self) -> bool {
         let last = self.history.messages.last().and_then(|message| message.as_assistant());
         let is_alone = self.conversation.work.alone;

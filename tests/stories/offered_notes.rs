@@ -1,5 +1,5 @@
-//! Notes that are offered after a turn: a variant of a command that worked, and a repeated correction. `/remember` writes
-//! them, and nothing else does.
+//! Notes that are offered after a turn: a variant of a command that worked, and a repeated correction. `/remember`
+//! writes them, and nothing else does.
 
 use serde_json::{Value, json};
 use turnwright_testing::session_requests::result;

@@ -35,8 +35,8 @@ const MAX_RELEASE_BYTES: usize = 4 * 1024;
 
 const HEADER: &str = "Surroundings when the session began (a snapshot):\n";
 
-/// Describes the programs of the user and a folder, whose path has no links. `versions` is the file with the versions of
-/// programs. Each line is told with its name as soon as it is known. Blocks.
+/// Describes the programs of the user and a folder, whose path has no links. `versions` is the file with the versions
+/// of programs. Each line is told with its name as soon as it is known. Blocks.
 pub fn describe(
     folder: &Path,
     environment: &Environment,

@@ -224,6 +224,9 @@ impl CallRunner {
         self.audit_run(&pass);
         // 8. and 9. Plan again, and run.
         let started = Instant::now();
+        if let Some(own) = call.own.take() {
+            own.begins.send(()).ok();
+        }
         let id = call.ctx.call.clone();
         let name = call.name.clone();
         let view = call.view.clone();
@@ -478,7 +481,7 @@ impl PendingCall {
             self = self.plan_unchanged(&pass).await?;
         }
         // 9. Run.
-        let PendingCall { name, arguments, mut prepared, ctx, view, own, .. } = self;
+        let PendingCall { name, arguments, mut prepared, ctx, view, .. } = self;
         let recorded = RecordedCall::of(&ctx, &name, arguments.as_ref());
         let is_played = recorded.as_ref().is_some_and(RecordedCall::is_played);
         let effects = pass.effects().to_vec();
@@ -491,9 +494,6 @@ impl PendingCall {
         if view.is_some() {
             let update = CallUpdate::new(ctx.call.clone(), ToolCallStatus::InProgress);
             ctx.env.client.update(update.into());
-        }
-        if let Some(own) = own {
-            own.begins.send(()).ok();
         }
         let runs_calls = prepared.runs_calls();
         let running = catch_panic(async {

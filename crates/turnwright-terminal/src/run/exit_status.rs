@@ -18,8 +18,8 @@ pub(super) enum TurnEnd {
     Refused = 4,
     /// The answer was cut off, or a limit of tokens is reached.
     TokenLimit = 5,
-    /// A limit of requests, cost or time is reached, the model went round in circles, or a goal is not met. The agent has
-    /// said which.
+    /// A limit of requests, cost or time is reached, the model went round in circles, or a goal is not met. The agent
+    /// has said which.
     Unfinished = 6,
     /// The user has cancelled the turn, or reads the output no longer.
     Cancelled = 130,

@@ -394,6 +394,16 @@ fn a_turn_that_does_not_heed_its_time_is_cancelled() {
 }
 
 #[test]
+fn a_goal_that_cannot_begin_is_no_limit_that_is_reached() {
+    let desk = Desk::new(&json!([]));
+    let ended = desk.run(&["/goal X --budget"]);
+    assert_eq!(ended.status, Some(6), "{}", ended.stderr);
+    assert!(ended.stdout.starts_with("Nothing was done: `--budget` takes"), "{}", ended.stdout);
+    assert!(ended.stderr.contains("Stopped before the work was done."), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("limit is reached"), "{}", ended.stderr);
+}
+
+#[test]
 fn the_offline_model_is_named_and_never_used_in_silence() {
     let desk = Desk::bare();
     let ended = desk.run(&["list ."]);

@@ -180,7 +180,7 @@ impl SpendingMeter {
         let mut meter = SpendingMeter {
             began: Instant::now(),
             limits,
-            of_goal: Default::default(),
+            of_goal: [false; Resource::ALL.len()],
             before,
             told: Vec::new(),
             hinted: Vec::new(),

@@ -214,7 +214,7 @@ mod tests {
     fn a_new_file_with_a_key_is_left_out_and_that_is_said() {
         let folder = tempfile::tempdir().unwrap();
         let key = format!("token sk-ant-api03-{}\n", "a1B2".repeat(12));
-        for (name, text) in [("a", "12345"), ("notes.txt", &key)] {
+        for (name, text) in [("a", "12345"), ("notes.txt", key.as_str())] {
             turnwright_types::private_file::write(&folder.path().join(name), text.as_bytes())
                 .unwrap();
         }

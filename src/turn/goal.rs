@@ -2,7 +2,6 @@
 //! slice ends where a turn would end. Then a command of the user, or a judge with a fresh context, says what is
 //! missing.
 
-mod check_command;
 mod verifier;
 
 use std::mem::take;
@@ -14,10 +13,11 @@ use parking_lot::Mutex;
 use super::closing::ends_with_question;
 use super::limits::ReachedLimit;
 use super::next_step::TurnBudget;
+use super::own_calls::{CommandEnd, Consent, OwnCommand, output_of};
 use super::{Conversation, SharedGrants, Turn, TurnStep, stopped_note};
 use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
-use turnwright_types::effect::{escape_hidden_line, fenced};
+use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
 use turnwright_types::message::{AssistantMessage, StopReason, within_context};
 use turnwright_types::redact;
 use turnwright_types::text;
@@ -27,6 +27,11 @@ use turnwright_types::update::{COMMAND_TOOL, PlanEntry, PlanPriority, PlanStatus
 const MAX_VAIN_SLICES: u32 = 3;
 /// The longest wait for the commands in the background before the work is judged.
 const JOB_PATIENCE: Duration = Duration::from_secs(120);
+/// The time limit of the command that proves a goal.
+const CHECK_TIME: Duration = Duration::from_secs(600);
+/// The most lines of its output that the model is shown, and the most characters of a line.
+const MAX_LINES: usize = 20;
+const MAX_LINE_CHARS: usize = 400;
 /// The most characters of a goal in a line for the model.
 const MAX_EXCERPT_CHARS: usize = 300;
 
@@ -356,10 +361,42 @@ impl Turn {
         goal.changes = self.change_count();
         verdict
     }
+
+    /// Runs the command of the user that proves the goal. If it fails, the end of its output is what is missing.
+    async fn run_goal_check(&mut self, command: &str, goal: &GoalRun) -> SliceVerdict {
+        let when = match goal.state.slices {
+            0 => "before the work".to_owned(),
+            slice => format!("after slice {slice}"),
+        };
+        let end = self.run_own_command(OwnCommand {
+            line: command.to_owned(),
+            title: format!("Goal check ({when}): {}", escape_hidden(command)),
+            limit: CHECK_TIME,
+            consent: Consent::Kept(Arc::clone(&goal.grants)),
+        });
+        match end.await {
+            CommandEnd::Ran(outcome) if outcome.is_success => SliceVerdict::Over(GoalStatus::Met),
+            CommandEnd::Ran(outcome) => SliceVerdict::Open(vec![last_lines(output_of(&outcome))]),
+            CommandEnd::TooSlow => {
+                let seconds = CHECK_TIME.as_secs();
+                SliceVerdict::paused(format!("the check did not end within {seconds} s"))
+            }
+            CommandEnd::NotRun(why) => {
+                SliceVerdict::paused(format!("the check was not run: {why}"))
+            }
+        }
+    }
 }
 
 fn paused(why: &str) -> GoalStatus {
     GoalStatus::Paused(why.to_owned())
+}
+
+fn last_lines(output: &str) -> String {
+    let lines: Vec<_> = output.lines().collect();
+    let first = lines.len().saturating_sub(MAX_LINES);
+    let shown = lines[first..].iter().map(|line| text::cut(line.trim_end(), MAX_LINE_CHARS));
+    shown.collect::<Vec<_>>().join("\n")
 }
 
 /// Reads the goal of a session on which no turn works.
@@ -492,5 +529,14 @@ mod tests {
         let expected = "The work on a goal has stopped; go on with it only if the user says so: \
                         make it fast ``` and safe\n";
         assert_eq!(paused_line(&judged()), expected);
+    }
+
+    #[test]
+    fn the_end_of_an_output_is_bounded() {
+        let lines: Vec<_> = (1..=50).map(|number| format!("line {number}")).collect();
+        let shown = last_lines(&lines.join("\n"));
+        assert_eq!((shown.lines().count(), shown.lines().next()), (20, Some("line 31")));
+        assert_eq!(last_lines(&"é".repeat(999)).chars().count(), MAX_LINE_CHARS);
+        assert_eq!(last_lines(""), "");
     }
 }

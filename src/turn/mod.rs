@@ -7,7 +7,6 @@ mod cache_guard;
 mod calls;
 mod checks;
 mod closing;
-mod found_checks;
 pub(crate) mod fuzzing;
 mod goal;
 mod helper;
@@ -60,10 +59,10 @@ pub(crate) use answer::refused_images::leave_out_images;
 pub(crate) use calls::CancellableCalls;
 pub(crate) use calls::records::{abridged_arguments, failed_update, not_run};
 pub(crate) use calls::runner::CallRunner;
+pub(crate) use checks::{check_book, proposed_commands};
 pub(crate) use conversation::{
     Conversation, ModelSelection, SharedGrants, SharedModelSelection, Told,
 };
-pub(crate) use found_checks::{check_book, proposed_commands};
 pub(crate) use goal::{paused_line, stored_goal};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use note_offers::NoteOffer;

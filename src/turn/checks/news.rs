@@ -34,14 +34,14 @@ const PROBLEM_WORDS: &[&str] = &["error", "fail", "panic", "warning"];
 
 /// A run of a check that later ones are compared with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(in crate::turn) struct Baseline {
+pub(super) struct Baseline {
     /// The lines that it has printed, as hashes, with the number of times.
     lines: HashMap<u32, usize>,
     is_success: bool,
 }
 
 impl Baseline {
-    pub(in crate::turn) fn new(hashes: &[u32], is_success: bool) -> Baseline {
+    pub(super) fn new(hashes: &[u32], is_success: bool) -> Baseline {
         let mut lines = HashMap::new();
         for hash in hashes {
             *lines.entry(*hash).or_default() += 1;

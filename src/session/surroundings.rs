@@ -41,16 +41,9 @@ impl SessionActor {
         }
         let until = Instant::now() + GATHERING_TIME;
         let shared = Arc::clone(&env.shared);
-        let (lines, mut ready) = mpsc::channel(MAX_LINES);
+        let (lines, ready) = mpsc::channel(MAX_LINES);
         spawn_blocking(move || gather(&env, &lines));
-        let gathered = async move {
-            let mut known = BTreeMap::new();
-            while let Ok(Some((name, words))) = timeout_at(until, ready.recv()).await {
-                known.insert(name, words);
-            }
-            (!known.is_empty()).then(|| Arc::<str>::from(fitting(known)))
-        };
-        shared.surroundings.set(gathered.boxed().shared()).ok();
+        shared.surroundings.set(known_in_time(ready, until).boxed().shared()).ok();
     }
 
     /// Asks the programs whose versions are not known, once in a process. The next process has their answers.
@@ -75,8 +68,20 @@ impl SessionActor {
     }
 }
 
+/// A line with its name.
+type Line = (&'static str, String);
+
+/// Waits until all lines are known, or until then. Returns those that are.
+async fn known_in_time(mut ready: mpsc::Receiver<Line>, until: Instant) -> Option<Arc<str>> {
+    let mut known = BTreeMap::new();
+    while let Ok(Some((name, words))) = timeout_at(until, ready.recv()).await {
+        known.insert(name, words);
+    }
+    (!known.is_empty()).then(|| fitting(known).into())
+}
+
 /// Sends the lines as soon as they are known, the quickest first. Blocks.
-fn gather(env: &ToolEnv, lines: &mpsc::Sender<(&'static str, String)>) {
+fn gather(env: &ToolEnv, lines: &mpsc::Sender<Line>) {
     let mut tell = |name, words| {
         lines.try_send((name, words)).ok();
     };
@@ -118,4 +123,21 @@ fn network(env: &ToolEnv) -> String {
         others => format!("the project, the temporary folder and {others} more"),
     };
     format!("{reached}; writable: {writable}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_known_in_time_is_told() {
+        let (lines, ready) = mpsc::channel(MAX_LINES);
+        lines.try_send(("shell", "bash".to_owned())).unwrap();
+        let told = known_in_time(ready, Instant::now() + GATHERING_TIME).await.unwrap();
+        assert!(told.ends_with("\nshell: bash\n"), "{told}");
+        // The others come too late.
+        assert!(lines.try_send(("tools", "git".to_owned())).is_err());
+        let (_lines, ready) = mpsc::channel(MAX_LINES);
+        assert_eq!(known_in_time(ready, Instant::now() + GATHERING_TIME).await, None);
+    }
 }

@@ -18,7 +18,7 @@ use crate::tools::{self, AGENT_TOOL, ToolEnv};
 use turnwright_policy::permission::{CheckBook, KnownCheck, Mode};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
 use turnwright_types::effect::{ToolKind, escape_hidden, escape_hidden_line, fenced};
-use turnwright_types::message::{Arguments, StopReason, ToolCall, within_context};
+use turnwright_types::message::{Arguments, StopReason, ToolCall};
 use turnwright_types::shell_script::Check;
 use turnwright_workspace::markers::{FoundCommand, Purpose, find_commands};
 
@@ -268,12 +268,10 @@ impl Turn {
             return end;
         }
         self.conversation.notify(format!("{names} says something new. The model is told."));
-        let mut context = format!(
+        self.push_outside_context(&format!(
             "Checks were run after your edits. This is new since the turn began; correct what your \
              edits have caused, or say why it stays:\n{report}"
-        );
-        turnwright_types::redact::redact_in_place(&mut context);
-        self.push_context(within_context(&context));
+        ));
         TurnStep::Sample
     }
 

@@ -19,7 +19,6 @@ use crate::error::{Error, as_sentence, error_chain};
 use turnwright_store::{Entry, GoalState, GoalStatus, StoreError, read};
 use turnwright_types::effect::{escape_hidden, escape_hidden_line, fenced};
 use turnwright_types::message::{AssistantMessage, StopReason, within_context};
-use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::{COMMAND_TOOL, PlanEntry, PlanPriority, PlanStatus, Update};
 
@@ -115,7 +114,7 @@ impl Turn {
         self.meter.limit_goal(&goal.state.limits);
         goal.state.slices += 1;
         self.set_goal_status(&mut goal, GoalStatus::Active);
-        self.push_goal_context(&beginning(&goal.state));
+        self.push_outside_context(&beginning(&goal.state));
         self.goal = Some(goal);
         TurnStep::Sample
     }
@@ -232,7 +231,7 @@ impl Turn {
         self.budget = TurnBudget::new(self.conversation.max_requests);
         self.checks.rounds = 0;
         self.loops.reset();
-        self.push_goal_context(&continuation(&goal.state));
+        self.push_outside_context(&continuation(&goal.state));
         TurnStep::Sample
     }
 
@@ -307,13 +306,6 @@ impl Turn {
         self.conversation.log().add_entry(Entry::Plan { entries: entries.clone() });
         self.conversation.log().flush().written().await;
         self.conversation.client().update(Update::Plan(entries));
-    }
-
-    /// Tells the model something about the goal. It may contain the output of commands.
-    fn push_goal_context(&mut self, text: &str) {
-        let mut context = within_context(text);
-        redact::redact_in_place(&mut context);
-        self.push_context(context);
     }
 
     /// The last message, if it is an answer of the model without calls.

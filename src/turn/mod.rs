@@ -408,6 +408,11 @@ impl Turn {
         self.push_hidden_message(Message::User(UserMessage::context(text)));
     }
 
+    /// The same for a text that may contain the output of commands.
+    fn push_outside_context(&mut self, text: &str) {
+        self.push_context(within_context(&redacted(text)));
+    }
+
     /// Adds a message that the model gets and the user does not see.
     fn push_hidden_message(&mut self, message: Message) {
         self.last_hidden = self.conversation.push_hidden(&mut self.history, message);

@@ -9,9 +9,8 @@ use turnwright_types::update::COMMAND_TOOL;
 
 /// A command is long if it is waited for so many seconds.
 const LONG_SECONDS: f64 = 120.0;
-/// So many long commands, or so many seconds of all together, are worth a hint.
+/// So many long commands are worth a hint.
 const LONG_COMMANDS: usize = 2;
-const LONG_SUM: f64 = 420.0;
 /// The most words that tell one kind of failure from another.
 const MAX_WORDS: usize = 12;
 /// The longest name of a program or module, in bytes.
@@ -64,8 +63,6 @@ pub(super) struct Hints {
     failures: HashSet<String>,
     new_failures: Vec<String>,
     long_commands: usize,
-    /// The seconds for which commands were waited for.
-    waited: f64,
     /// The hints that were given.
     given: Vec<String>,
 }
@@ -85,10 +82,9 @@ impl Hints {
             }
             self.new_failures.push(kind);
         }
-        if is_command && let Some(seconds) = seconds_waited(text) {
-            self.waited += seconds;
-            self.long_commands += usize::from(seconds >= LONG_SECONDS);
-            if self.long_commands >= LONG_COMMANDS || self.waited >= LONG_SUM {
+        if is_command && seconds_waited(text).is_some_and(|seconds| seconds >= LONG_SECONDS) {
+            self.long_commands += 1;
+            if self.long_commands >= LONG_COMMANDS {
                 hints.push(LONG_WAIT.to_owned());
             }
         }
@@ -243,7 +239,7 @@ mod tests {
         let long = "[still running as p2 after 120 s]\n";
         assert_eq!(hints(true, true, &[long; 4]), [vec![], vec![LONG_WAIT], vec![], vec![]]);
         let short = "[exit 0 · 100.0 s]\n";
-        assert_eq!(hints(true, true, &[short; 5]).concat(), [LONG_WAIT]);
+        assert_eq!(hints(true, true, &[short; 5]).concat(), [""; 0]);
         let background = "[running in the background as p3]\n";
         assert_eq!(hints(true, true, &[background; 5]).concat(), [""; 0]);
     }

@@ -35,8 +35,6 @@ const SHELLS: &str = "bash dash sh zsh";
 const INTERPRETERS: &str = "bun deno java lua node perl php python python3 ruby";
 /// Arguments with which an interpreter runs nothing or only text of the command line.
 const INLINE: &str = "--check --eval -c -e -l -p -r";
-/// The same for a shell.
-const SHELL_INLINE: &str = "-c -n";
 /// Modules of Python that do not run the project.
 const FOREIGN_MODULES: &str = "compileall ensurepip http.server json.tool pip py_compile venv";
 /// Arguments with which a program only says something, of itself or of what it would do.
@@ -45,6 +43,9 @@ const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version"
 const DRY_WITH_N: &str = "gmake make ninja";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
+/// What looks like an operator of a shell, but lets no failure be forgotten.
+const FORGETS_NOTHING: [&str; 8] =
+    [">&", "<&", "&>", ">|", "&&", "|| exit", "|| false", "|| return"];
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or
 /// left running.
 const ENDED: [&str; 2] = ["[exit ", "[killed by "];
@@ -280,48 +281,40 @@ pub(super) fn is_in(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
 
-/// Returns the worth of a command line as a proof, if it succeeds. A part that does not decide about that is thin at
+/// Returns the worth of a command line as a proof, if it succeeds. Commands that do not decide about that are thin at
 /// best.
 pub(super) fn proof_of(line: &str) -> Proof {
-    let text = without_documents(inner_line(line).unwrap_or(line));
-    let parts = split_line(&text);
-    let set = parts.iter().filter_map(|(_, part)| part.strip_prefix("set "));
-    let options: Vec<_> = set.flat_map(str::split_whitespace).collect();
-    let stops_at_failures = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
-    let mut whole = Proof::None;
-    let mut decides = true;
-    let mut is_comparison = false;
-    for (operator, part) in parts.into_iter().rev() {
-        let (proof, compares) = proof_of_part(part);
-        // Only the last comparison of several decides, which is not meant.
-        if !decides && compares && is_comparison {
-            return Proof::Thin;
-        }
-        whole = whole.max(if decides { proof } else { proof.min(Proof::Thin) });
-        is_comparison |= decides && compares;
-        decides &= match operator {
-            "&&" => true,
-            "||" => is_exit(part),
-            "|" | "|&" => options.contains(&"pipefail"),
-            "&" => false,
-            _ => stops_at_failures,
-        };
-    }
-    whole
+    let mut commands = shell::parse(line, dialect()).commands;
+    let all_decide = forgets_no_failure(line.trim(), &commands);
+    commands.retain(|command| !is_exit(command));
+    let best = commands.iter().map(proof_of_command).max().unwrap_or(Proof::None);
+    let Some((last, others)) = commands.split_last().filter(|_| !all_decide) else { return best };
+    // Nobody sees how a command in the background ends. Of several comparisons only the last one decides, which is not
+    // meant.
+    let is_thin = line.trim_end().ends_with('&') || compares(last) && others.iter().any(compares);
+    let worth = if is_thin { Proof::Thin } else { proof_of_command(last) };
+    worth.max(Proof::Thin).min(best)
 }
 
-fn is_exit(part: &str) -> bool {
-    let words = part.trim_start_matches(['{', '(', ' ']);
-    ["exit", "false", "return"].iter().any(|word| words.starts_with(word))
+/// Returns true if a line succeeds only if each of its commands does. Quotes do not matter: a line that seems to have
+/// more operators than it has is judged by its last command.
+fn forgets_no_failure(line: &str, commands: &[SimpleCommand]) -> bool {
+    let set = commands.iter().filter(|command| command.program() == "set");
+    let options: Vec<_> = set.flat_map(SimpleCommand::argv).collect();
+    let stops = options.iter().any(|word| word.starts_with('-') && word.contains('e'));
+    let bare = FORGETS_NOTHING.iter().fold(line.to_owned(), |text, word| text.replace(word, " "));
+    let pipes_decide = !bare.contains('|') || options.contains(&"pipefail") && !bare.contains("||");
+    pipes_decide && !bare.contains('&') && (stops || !bare.contains([';', '\n']))
 }
 
-/// The worth of one command, and true if it compares something.
-fn proof_of_part(part: &str) -> (Proof, bool) {
-    let script = shell::parse(part.trim_matches(['(', ')', '{', '}', ' ']), dialect());
-    let proof = script.commands.iter().map(proof_of_command).max().unwrap_or(Proof::None);
-    let mut names = script.commands.iter().map(program_name);
-    let compares = names.any(|name| is_in("cmp diff", name));
-    (proof, compares)
+/// Returns true for a command that only ends the line, as a failure.
+fn is_exit(command: &SimpleCommand) -> bool {
+    matches!(command.program(), "" | "exit" | "false" | "return")
+        && command.argv().nth(1) != Some("0")
+}
+
+fn compares(command: &SimpleCommand) -> bool {
+    is_in("cmp diff", program_name(command))
 }
 
 /// The name of the program without its folder.
@@ -342,11 +335,9 @@ fn proof_of_command(command: &SimpleCommand) -> Proof {
     if only_says || is_in(THIN, name) {
         return Proof::Thin;
     }
-    if is_in(INTERPRETERS, name) {
-        return proof_of_interpreter(INLINE, command);
-    }
-    if is_in(SHELLS, name) {
-        return proof_of_interpreter(SHELL_INLINE, command);
+    let is_shell = is_in(SHELLS, name);
+    if is_shell || is_in(INTERPRETERS, name) {
+        return proof_of_interpreter(is_shell, command);
     }
     let runs_project = is_in(RUNNERS, name) && words.get(1) == Some(&"run");
     if checks(command) || is_in(SHOWING, name) || runs_project || is_own_program(command.program())
@@ -363,9 +354,14 @@ fn is_own_program(program: &str) -> bool {
 }
 
 /// The worth of a program that runs a file of the project, a module or a text.
-fn proof_of_interpreter(inline: &str, command: &SimpleCommand) -> Proof {
+fn proof_of_interpreter(is_shell: bool, command: &SimpleCommand) -> Proof {
+    let inline = if is_shell { "-n" } else { INLINE };
     let mut arguments = command.argv().skip(1);
     while let Some(word) = arguments.next() {
+        // As in `bash -lc "cargo test"`.
+        if is_shell && word.starts_with('-') && !word.starts_with("--") && word.ends_with('c') {
+            return arguments.next().map_or(Proof::Thin, proof_of);
+        }
         if word == "-m" {
             let module = arguments.next().unwrap_or_default();
             return if is_in(FOREIGN_MODULES, module) { Proof::Thin } else { Proof::Real };
@@ -379,89 +375,6 @@ fn proof_of_interpreter(inline: &str, command: &SimpleCommand) -> Proof {
         }
     }
     Proof::Thin
-}
-
-/// Leaves out the comments and here-documents of a line, which are no commands, and the operators before the latter.
-fn without_documents(line: &str) -> String {
-    let mut text = String::with_capacity(line.len() + 1);
-    let mut end: Option<&str> = None;
-    for row in line.lines() {
-        if let Some(word) = end {
-            end = Some(word).filter(|word| row.trim() != *word);
-            continue;
-        }
-        if row.trim_start().starts_with('#') {
-            continue;
-        }
-        let (head, rest) = row.split_once("<<").unwrap_or((row, ""));
-        let mut words = rest.split(|char: char| !char.is_alphanumeric() && char != '_');
-        end = words.find(|word| !word.is_empty()).filter(|_| !rest.starts_with('<'));
-        match end.and_then(|word| rest.split_once(word)) {
-            Some((_, tail)) => text.extend([head, tail.trim_start_matches(['\'', '"'])]),
-            None => text.push_str(row),
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// The line that a shell is given, as in `bash -lc "cargo test"`.
-fn inner_line(line: &str) -> Option<&str> {
-    let (shell, arguments) = line.trim().split_once(' ')?;
-    let (option, quoted) = arguments.trim_start().split_once(' ')?;
-    let text = quoted.trim_start();
-    let quote = if text.starts_with('"') { '"' } else { '\'' };
-    let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
-    let is_given = is_in(SHELLS, shell) && option.starts_with('-') && option.ends_with('c');
-    (is_given && !inner.contains(quote)).then_some(inner)
-}
-
-/// The operators of a line, the longer ones first. Those of redirects separate nothing.
-const OPERATORS: [&str; 11] = [">&", "<&", "&>", ">|", "&&", "||", "|&", "|", "&", ";", "\n"];
-
-/// Splits a text at its operators outside of quotes; a line break ends it. Each part comes with the operator before it.
-/// Blank parts and comments are left out.
-fn split_line(text: &str) -> Vec<(&str, &str)> {
-    let mut parts = Vec::new();
-    let mut operator = ";";
-    let mut start = 0;
-    let mut next = 0;
-    let mut quote = None;
-    for (at, letter) in text.char_indices() {
-        if at < next {
-            continue;
-        }
-        if letter == '\\' && quote != Some('\'') {
-            next = at + 2;
-            continue;
-        }
-        if quote.is_some() || matches!(letter, '\'' | '"') {
-            quote = if quote == Some(letter) { None } else { quote.or(Some(letter)) };
-            continue;
-        }
-        let rest = &text[at..];
-        let Some(found) = OPERATORS.into_iter().find(|word| rest.starts_with(*word)) else {
-            continue;
-        };
-        next = at + found.len();
-        if found.contains(['<', '>']) {
-            continue;
-        }
-        let part = text[start..at].trim();
-        start = next;
-        if !part.is_empty() && !part.starts_with('#') {
-            parts.push((operator, part));
-            operator = found;
-        } else if found != "\n" {
-            // A line may end after an operator.
-            operator = found;
-        }
-    }
-    // Nobody sees how a command in the background ends.
-    if operator == "&" {
-        parts.push((operator, "true"));
-    }
-    parts
 }
 
 #[cfg(test)]
@@ -529,6 +442,9 @@ mod tests {
                     "cat > x.py <<'EOF'\nls\nEOF\npython3 x.py",
                     "# don't stop\ncargo test",
                     "bash -lc \"cd web && npm test\"",
+                    "bash -lc pytest",
+                    "grep -q 'a|b' x && cargo test",
+                    "cargo build; make || exit 1",
                 ],
             ),
             (
@@ -558,6 +474,9 @@ mod tests {
                     "cargo test; echo done",
                     "echo 'cargo test'",
                     "bash -lc 'cargo test; true'",
+                    "bash -lc ls",
+                    "cargo test; exit 0",
+                    "set -e; cargo test | head",
                     "python3 server.py &",
                     "true",
                 ],

@@ -43,7 +43,7 @@ const ONLY_SAYS: &str = "--collect-only --dry-run --help --just-print --version"
 const DRY_WITH_N: &str = "gmake make ninja";
 /// Programs whose first argument `run` runs the project.
 const RUNNERS: &str = "cargo deno dotnet go npm pnpm poetry uv yarn";
-/// What looks like an operator of a shell, but lets no failure be forgotten.
+/// Text that looks like an operator of a shell, but lets no failure be forgotten.
 const FORGETS_NOTHING: [&str; 8] =
     [">&", "<&", "&>", ">|", "&&", "|| exit", "|| false", "|| return"];
 /// The beginnings of the result of a command that has ended. Any other result means that it was refused, stopped or

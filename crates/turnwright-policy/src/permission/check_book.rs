@@ -18,8 +18,6 @@ const FILE_NAME: &str = "checks.json";
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// The most lines that are kept of one run.
 const MAX_LINES: usize = 2_000;
-/// The most checks in the book, besides those that are refused.
-const MAX_CHECKS: usize = 32;
 
 /// The book of one project.
 #[derive(Clone, Debug)]
@@ -104,9 +102,6 @@ impl CheckBook {
     fn try_update(&self, command: &str, change: impl FnOnce(&mut KnownCheck)) -> io::Result<()> {
         let _lock = FileLock::acquire(&self.folder.join("checks.lock"))?;
         let mut checks = self.load();
-        if checks.len() >= MAX_CHECKS && !checks.contains_key(command) {
-            checks.retain(|_, known| known.is_refused);
-        }
         change(checks.entry(command.to_owned()).or_default());
         let file = BookFile { project: self.project.clone(), checks };
         let text = serde_json::to_string(&file)?;

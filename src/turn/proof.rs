@@ -173,7 +173,8 @@ impl Ledger {
             self.note_change();
         }
         if name == COMMAND_TOOL {
-            let words: String = result.text.chars().filter(|char| !char.is_ascii_digit()).collect();
+            let mut words = result.text.clone();
+            words.retain(|char| !char.is_ascii_digit());
             self.has_new_result |= self.results.insert(std_hash(words));
         }
         let Some(line) = self.command_line(name, arguments) else { return };
@@ -299,6 +300,9 @@ pub(super) fn proof_of(line: &str) -> Proof {
 /// Returns true if a line succeeds only if each of its commands does. Quotes do not matter: a line that seems to have
 /// more operators than it has is judged by its last command.
 fn forgets_no_failure(line: &str, commands: &[SimpleCommand]) -> bool {
+    if !line.contains(['&', '|', ';', '\n']) {
+        return true;
+    }
     let set = commands.iter().filter(|command| command.program() == "set");
     let options: Vec<_> = set.flat_map(SimpleCommand::argv).collect();
     let stops = options.iter().any(|word| word.starts_with('-') && word.contains('e'));

@@ -120,8 +120,7 @@ impl SilentGit {
         let left = MAX_BYTES.saturating_sub(state.patch.len() as u64);
         let folder = top.to_path_buf();
         let reading = spawn_blocking(move || read_files(&folder, names, left));
-        let read =
-            reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()));
+        let read = reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()));
         (state.untracked, state.incomplete) = read?;
         Ok(())
     }
@@ -184,14 +183,18 @@ fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<NewFiles, Str
             .checked_sub(metadata.len())
             .ok_or_else(|| format!("the changes had more than {} MiB", MAX_BYTES >> 20))?;
         let content = std::fs::read(&path).map_err(|_| "a new file cannot be read".to_owned())?;
-        let text = String::from_utf8_lossy(&content);
-        if redact::secrets(&text).is_empty() && find_secret(&text).is_none() {
-            found.push((name, content));
-        } else {
+        if holds_key(&content) {
             incomplete = Some("a new file seems to hold a key".to_owned());
+        } else {
+            found.push((name, content));
         }
     }
     Ok((found, incomplete))
+}
+
+fn holds_key(content: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(content);
+    !redact::secrets(&text).is_empty() || find_secret(&text).is_some()
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ struct TurnChecks {
     all: Option<Vec<TurnCheck>>,
     /// True if a file was edited since the checks ran last.
     is_due: bool,
-    /// How often the model was told about their output.
+    /// The number of times that the model was told about their output.
     pub(super) rounds: u32,
     /// True if the checks that are slow have run.
     has_run_slow: bool,

@@ -14,7 +14,6 @@ mod exit_plan;
 mod find_files;
 mod grep;
 mod history;
-mod kept_notes;
 mod list_dir;
 mod live_output;
 mod memory;
@@ -59,10 +58,7 @@ pub(crate) use arguments::{
 };
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
-pub(crate) use kept_notes::{
-    KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, keep_line, kept_lines, mark_failed,
-};
-pub(crate) use memory::note_folders;
+pub(crate) use memory::{KEPT_COMMANDS, KEPT_CORRECTIONS, keep_line, kept_lines, note_folders};
 pub(crate) use registry::{
     AllowedTools, RemoteTools, SMALL_WINDOW, ServerStatus, essential_weight, is_small,
 };

@@ -139,6 +139,7 @@ impl ToolEnv {
         let shared = Arc::clone(&self.shared);
         ToolEnv {
             jobs: Jobs::new(self.output_folder()).with_prefix(job_prefix),
+            is_alone: self.is_alone,
             log,
             ..ToolEnv::new(shared, session, self.files.unseen(), client, None)
         }
@@ -344,7 +345,7 @@ pub struct SessionShared {
     pub(crate) has_reported_audit_loss: AtomicBool,
 }
 
-/// Lines about the project and the machine; `None` if they could not be gathered in time.
+/// The lines about the project and the machine that were gathered in time; `None` if there are none.
 pub(crate) type GatheredSurroundings = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 
 /// The most bytes of a result that a card shows.

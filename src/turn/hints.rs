@@ -7,20 +7,17 @@ use super::Turn;
 use turnwright_types::message::{AssistantMessage, Message, ToolMessage};
 use turnwright_types::update::COMMAND_TOOL;
 
-/// At most this many hints are given with the results of one answer.
-const MOST_HINTS: usize = 2;
 /// A command is long if it is waited for so many seconds.
 const LONG_SECONDS: f64 = 120.0;
-/// So many long commands, or so many seconds of all together, are worth a hint.
+/// So many long commands are worth a hint.
 const LONG_COMMANDS: usize = 2;
-const LONG_SUM: f64 = 420.0;
 /// The most words that tell one kind of failure from another.
 const MAX_WORDS: usize = 12;
 /// The longest name of a program or module, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// The beginnings of results that are decisions and no failures, and what others of them say.
-const DECISIONS: [&str; 4] = ["Cancelled", "Not executed", "Plan mode", "The user "];
+const DECISIONS: [&str; 5] = ["Cancelled", "Nobody can", "Not executed", "Plan mode", "The user "];
 const DENIED: &str = "was not executed.";
 /// Words of a line of output that tells of an error.
 const ERROR_WORDS: [&str; 5] = ["error", "exception", "failed", "no such file", "not found"];
@@ -66,12 +63,8 @@ pub(super) struct Hints {
     failures: HashSet<String>,
     new_failures: Vec<String>,
     long_commands: usize,
-    /// The seconds for which commands were waited for.
-    waited: f64,
     /// The hints that were given.
     given: Vec<String>,
-    /// How many of them the current answer has.
-    in_answer: usize,
 }
 
 impl Hints {
@@ -90,23 +83,19 @@ impl Hints {
             }
             self.new_failures.push(kind);
         }
-        if is_command && let Some(seconds) = seconds_waited(text) {
-            self.waited += seconds;
-            self.long_commands += usize::from(seconds >= LONG_SECONDS);
-            if self.long_commands >= LONG_COMMANDS || self.waited >= LONG_SUM {
+        if is_command && seconds_waited(text).is_some_and(|seconds| seconds >= LONG_SECONDS) {
+            self.long_commands += 1;
+            if self.long_commands >= LONG_COMMANDS {
                 hints.push(LONG_WAIT.to_owned());
             }
         }
         hints.retain(|hint| !self.given.contains(hint));
-        hints.truncate(MOST_HINTS - self.in_answer);
-        self.in_answer += hints.len();
         self.given.extend(hints.iter().cloned());
         hints
     }
 
     fn end_answer(&mut self) {
         self.failures.extend(self.new_failures.drain(..));
-        self.in_answer = 0;
     }
 }
 
@@ -259,7 +248,7 @@ mod tests {
         let long = "[still running as p2 after 120 s]\n";
         assert_eq!(hints(true, true, &[long; 4]), [vec![], vec![LONG_WAIT], vec![], vec![]]);
         let short = "[exit 0 · 100.0 s]\n";
-        assert_eq!(hints(true, true, &[short; 5]).concat(), [LONG_WAIT]);
+        assert_eq!(hints(true, true, &[short; 5]).concat(), [""; 0]);
         let background = "[running in the background as p3]\n";
         assert_eq!(hints(true, true, &[background; 5]).concat(), [""; 0]);
     }

@@ -12,7 +12,9 @@ use crate::tools::ToolEnv;
 use turnwright_sandbox::SandboxProfile;
 use turnwright_store::start_state::StartState;
 use turnwright_types::effect::is_secret_path;
+use turnwright_types::redact;
 use turnwright_workspace::exec::{Environment, PipedProgram, ProcessGroup, RunningCommand};
+use turnwright_workspace::memory::find_secret;
 
 /// The longest time for all of it.
 const MAX_TIME: Duration = Duration::from_secs(5);
@@ -125,8 +127,8 @@ impl SilentGit {
         let left = MAX_BYTES.saturating_sub(state.patch.len() as u64);
         let folder = top.to_path_buf();
         let reading = spawn_blocking(move || read_files(&folder, names, left));
-        state.untracked =
-            reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()))?;
+        let read = reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()));
+        (state.untracked, state.incomplete) = read?;
         Ok(())
     }
 
@@ -170,10 +172,14 @@ async fn skip(mut stream: impl AsyncRead + Unpin) {
     tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
 }
 
+/// New files, each by its path and with its content, and why one is left out, if any is.
+type NewFiles = (Vec<(String, Vec<u8>)>, Option<String>);
+
 /// Reads the new files. Links, special files and those that may hold secrets are left out.
-fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<Vec<(String, Vec<u8>)>, String> {
+fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<NewFiles, String> {
     let mut left = most;
     let mut found = Vec::new();
+    let mut incomplete = None;
     for name in names {
         let path = top.join(&name);
         let Ok(metadata) = std::fs::symlink_metadata(&path) else { continue };
@@ -184,9 +190,18 @@ fn read_files(top: &Path, names: Vec<String>, most: u64) -> Result<Vec<(String, 
             .checked_sub(metadata.len())
             .ok_or_else(|| format!("the changes had more than {} MiB", MAX_BYTES >> 20))?;
         let content = std::fs::read(&path).map_err(|_| "a new file cannot be read".to_owned())?;
-        found.push((name, content));
+        if holds_key(&content) {
+            incomplete = Some("a new file seems to hold a key".to_owned());
+        } else {
+            found.push((name, content));
+        }
     }
-    Ok(found)
+    Ok((found, incomplete))
+}
+
+fn holds_key(content: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(content);
+    !redact::secrets(&text).is_empty() || find_secret(&text).is_some()
 }
 
 #[cfg(test)]
@@ -201,7 +216,21 @@ mod tests {
         }
         let names = vec!["a".to_owned(), ".env".to_owned(), "gone".to_owned()];
         let found = read_files(folder.path(), names.clone(), 5).unwrap();
-        assert_eq!(found, [("a".to_owned(), b"12345".to_vec())]);
+        assert_eq!(found, (vec![("a".to_owned(), b"12345".to_vec())], None));
         assert!(read_files(folder.path(), names, 4).is_err());
+    }
+
+    #[test]
+    fn a_new_file_with_a_key_is_left_out_and_that_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = format!("token sk-ant-api03-{}\n", "a1B2".repeat(12));
+        for (name, text) in [("a", "12345"), ("notes.txt", key.as_str())] {
+            turnwright_types::private_file::write(&folder.path().join(name), text.as_bytes())
+                .unwrap();
+        }
+        let names = vec!["a".to_owned(), "notes.txt".to_owned()];
+        let (found, incomplete) = read_files(folder.path(), names, 500).unwrap();
+        assert_eq!(found, [("a".to_owned(), b"12345".to_vec())]);
+        assert_eq!(incomplete.as_deref(), Some("a new file seems to hold a key"));
     }
 }

@@ -75,8 +75,8 @@ settings! {
             "how long a model may stay silent, in seconds; 300, or 600 for a local server \
              ([behaviour.md](behaviour.md#the-model))";
         pub(crate) verify: Option<String> => wrong_verify {
-            words: (Verify::ALL.map(Verify::id)),
-            default: (Verify::default().id()),
+            words: (Verify::NAMES),
+            default: "auto",
         } wrong [r#"verify = "perhaps""#]
             "When a turn that has changed files must prove its work; always if nobody watches.",
             "when a turn that has changed files must prove its work before it ends: `off`, `auto` or `always`; \

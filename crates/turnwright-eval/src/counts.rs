@@ -1,6 +1,6 @@
 //! The table of `turnwright stats`: the work of stored sessions, by week and model.
 
-use crate::statistics::number;
+use crate::statistics::whole;
 use crate::table::{UNKNOWN, aligned, count, known, money, percent};
 use turnwright_store::stats::{WeekOfWork, WorkCounts};
 use turnwright_types::effect::escape_hidden_line;
@@ -51,20 +51,15 @@ fn row(week: &WeekOfWork) -> Vec<String> {
         percent(share(failed_edits, edits)),
         week.counts.loops.to_string(),
         proven,
-        tokens(week.counts.input),
-        tokens(week.counts.cached),
-        tokens(week.counts.output),
+        count(Some(whole(week.counts.input))),
+        count(Some(whole(week.counts.cached))),
+        count(Some(whole(week.counts.output))),
         money(week.counts.cost),
     ]
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
-    let [part, whole] = [part, whole].map(|count| usize::try_from(count).unwrap_or(usize::MAX));
-    (whole > 0).then(|| number(part) / number(whole))
-}
-
-fn tokens(tokens: u64) -> String {
-    count(Some(number(usize::try_from(tokens).unwrap_or(usize::MAX))))
+fn share(part: u64, all: u64) -> Option<f64> {
+    (all > 0).then(|| whole(part) / whole(all))
 }
 
 #[cfg(test)]

@@ -28,6 +28,16 @@ pub enum Outcome {
     Invalid,
 }
 
+impl Outcome {
+    pub fn word(self) -> &'static str {
+        match self {
+            Outcome::Passed => "passed",
+            Outcome::Failed => "failed",
+            Outcome::Invalid => "invalid",
+        }
+    }
+}
+
 /// A trial that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialLine {
@@ -52,7 +62,6 @@ pub struct TrialLine {
     pub seconds: f64,
     #[serde(flatten)]
     pub counts: WorkCounts,
-    pub session: Option<String>,
 }
 
 impl TrialLine {
@@ -70,7 +79,6 @@ impl TrialLine {
 /// The folder with the results of a run, which this process is writing.
 pub(crate) struct ResultsFolder {
     lines: File,
-    pub(crate) path: PathBuf,
     _lock: FileLock,
 }
 
@@ -90,7 +98,7 @@ impl ResultsFolder {
             // The process was killed while it wrote the last one.
             lines.write_all(b"\n")?;
         }
-        Ok((ResultsFolder { lines, path: path.to_path_buf(), _lock: lock }, found))
+        Ok((ResultsFolder { lines, _lock: lock }, found))
     }
 
     /// Adds a line that survives a loss of power.
@@ -152,25 +160,6 @@ pub fn new_folder(tasks: &Path, day: &str) -> Result<PathBuf, EvalError> {
     Ok(free.unwrap_or(place))
 }
 
-/// The newest folder of results in the folder of the tasks.
-pub fn newest_folder(tasks: &Path) -> Result<PathBuf, EvalError> {
-    let entries = fs::read_dir(tasks.join(RESULTS)).into_iter().flatten().flatten();
-    let dated = entries.filter_map(|entry| {
-        let lines = entry.path().join(LINES);
-        Some((fs::metadata(lines).ok()?.modified().ok()?, entry.path()))
-    });
-    match dated.max() {
-        Some((_, path)) => Ok(path),
-        None => {
-            let text = format!(
-                "{} has no results. Make some with `turnwright eval run`, or name a folder.",
-                tasks.display()
-            );
-            Err(EvalError::unusable(text))
-        }
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test sets up its files")]
 pub(crate) mod tests {
@@ -199,7 +188,6 @@ pub(crate) mod tests {
                 cost: Some(0.02),
                 ..WorkCounts::default()
             },
-            session: None,
         }
     }
 
@@ -228,13 +216,11 @@ pub(crate) mod tests {
     #[test]
     fn each_run_has_a_new_folder_which_git_ignores() {
         let tasks = tempfile::tempdir().unwrap();
-        assert!(newest_folder(tasks.path()).is_err());
         let first = new_folder(tasks.path(), "2026-11-29").unwrap();
         assert!(first.ends_with(".results/2026-11-29-1"));
         let (mut results, _) = ResultsFolder::open(&first).unwrap();
         results.add(&line("a", "m", 1, Outcome::Passed)).unwrap();
         assert!(new_folder(tasks.path(), "2026-11-29").unwrap().ends_with("2026-11-29-2"));
-        assert_eq!(newest_folder(tasks.path()).unwrap(), first);
         let ignored = fs::read_to_string(tasks.path().join(".results/.gitignore")).unwrap();
         assert_eq!(ignored, "*\n");
     }

@@ -60,9 +60,15 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-/// A count as a number to compute with.
+/// A count of trials as a number to compute with.
 #[expect(clippy::cast_precision_loss, reason = "there are not that many trials")]
 pub(crate) fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// A count of tokens or calls as a number to compute with.
+#[expect(clippy::cast_precision_loss, reason = "it is shown rounded")]
+pub(crate) fn whole(count: u64) -> f64 {
     count as f64
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::results::{Outcome, TrialLine};
-use crate::statistics::{mcnemar, median, number, trials_needed, wilson};
+use crate::statistics::{mcnemar, median, number, trials_needed, whole, wilson};
 
 /// Below this number of tasks that changed sides, chance explains everything.
 const MIN_FLIPS: usize = 6;
@@ -46,7 +46,8 @@ pub struct Column {
     pub interval: Option<(f64, f64)>,
     /// US dollars of all trials, if known.
     pub cost: Option<f64>,
-    pub medians: Medians,
+    /// By the keys of the measures.
+    pub medians: BTreeMap<&'static str, Option<f64>>,
     #[serde(rename = "tasks")]
     pub cells: BTreeMap<String, Cell>,
 }
@@ -62,16 +63,17 @@ pub struct Cell {
     hash: String,
 }
 
-/// The medians of the trials that count.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Medians {
-    pub input: Option<f64>,
-    pub cached: Option<f64>,
-    pub output: Option<f64>,
-    pub cost: Option<f64>,
-    pub seconds: Option<f64>,
-    pub requests: Option<f64>,
-}
+/// A number of a trial of which the median is shown: its key and its name, and where it is kept.
+type Measure = (&'static str, &'static str, fn(&TrialLine) -> Option<f64>);
+
+pub(crate) const MEASURES: [Measure; 6] = [
+    ("input", "input tokens", |line| Some(whole(line.counts.input))),
+    ("cached", "of them cached", |line| Some(whole(line.counts.cached))),
+    ("output", "output tokens", |line| Some(whole(line.counts.output))),
+    ("cost", "cost", |line| line.counts.cost),
+    ("seconds", "time", |line| Some(line.seconds)),
+    ("requests", "requests", |line| Some(whole(line.counts.requests))),
+];
 
 impl Column {
     fn is_column_of(&self, line: &TrialLine) -> bool {
@@ -156,21 +158,11 @@ fn column_of(first: &TrialLine, lines: &[TrialLine]) -> Column {
     column.trials = counted.len();
     column.interval = wilson(column.passed, column.trials);
     column.rate = column.interval.map(|_| number(column.passed) / number(column.trials));
-    column.medians = medians(&counted);
+    let medians = MEASURES.map(|(key, _, value)| {
+        (key, median(counted.iter().filter_map(|line| value(line))))
+    });
+    column.medians.extend(medians);
     column
-}
-
-#[expect(clippy::cast_precision_loss, reason = "they are shown rounded")]
-fn medians(lines: &[&TrialLine]) -> Medians {
-    let counts = lines.iter().map(|line| &line.counts);
-    Medians {
-        input: median(counts.clone().map(|counts| counts.input as f64)),
-        cached: median(counts.clone().map(|counts| counts.cached as f64)),
-        output: median(counts.clone().map(|counts| counts.output as f64)),
-        requests: median(counts.clone().map(|counts| counts.requests as f64)),
-        cost: median(counts.filter_map(|counts| counts.cost)),
-        seconds: median(lines.iter().map(|line| line.seconds)),
-    }
 }
 
 /// Gives each column the name of its model, with what tells it from others of that model.
@@ -332,7 +324,7 @@ mod tests {
         let [column] = &summary.columns[..] else { panic!() };
         assert_eq!((column.passed, column.trials, column.invalid), (3, 4, 1));
         assert_eq!(column.rate, Some(0.75));
-        assert_eq!(column.medians.input, Some(10_000.0));
+        assert_eq!(column.medians["input"], Some(10_000.0));
         assert_eq!(column.served, ["m-served"]);
     }
 

@@ -33,6 +33,10 @@ turnwright eval run fix-parser --set verify=off --out evals/.results/without
 Exit status: 0 if all trials were made, 2 if arguments, settings or tasks are unusable, 6 at a limit of the run, \
 130 if stopped.";
 
+const SHOW_AFTER_HELP: &str = "\
+Example: turnwright eval show evals/.results/after --html report.html
+turnwright eval compare evals/.results/before evals/.results/after";
+
 /// The exit status at a limit of the run.
 const AT_LIMIT: u8 = 6;
 const STOPPED: u8 = 130;
@@ -50,29 +54,9 @@ pub(super) enum EvalCommand {
     /// Run the agent on tasks, again and again
     #[command(after_help = RUN_AFTER_HELP)]
     Run(EvalRunCliArgs),
-    /// Show the results of a run
-    #[command(after_help = "Example: turnwright eval show evals/.results/after --html report.html")]
-    Show {
-        /// Folder of results
-        #[arg(value_name = "DIR")]
-        results: PathBuf,
-        #[command(flatten)]
-        form: ResultForm,
-    },
-    /// Compare two runs task by task
-    #[command(
-        after_help = "Example: turnwright eval compare evals/.results/before evals/.results/after"
-    )]
-    Compare {
-        /// Folder of results
-        #[arg(value_name = "A")]
-        first: PathBuf,
-        /// Another one
-        #[arg(value_name = "B")]
-        second: PathBuf,
-        #[command(flatten)]
-        form: ResultForm,
-    },
+    /// Show the results of a run, or compare those of two task by task
+    #[command(visible_alias = "compare", after_help = SHOW_AFTER_HELP)]
+    Show(ShowCliArgs),
     /// Write tasks in the format of Harbor
     #[command(after_help = "Example: turnwright eval export --harbor out")]
     Export {
@@ -146,7 +130,13 @@ pub(super) struct EvalRunCliArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ResultForm {
+pub(super) struct ShowCliArgs {
+    /// Folder of results
+    #[arg(value_name = "A")]
+    results: PathBuf,
+    /// Another one, to compare with
+    #[arg(value_name = "B")]
+    other: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "html")]
     json: bool,
@@ -167,19 +157,7 @@ pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
 
 fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError> {
     match command {
-        EvalCommand::Show { results, form } => {
-            let lines = read_lines(&results)?;
-            show(&Summary::of(&lines), &lines, &form)
-        }
-        EvalCommand::Compare { first, second, form } => {
-            let lines = read_lines(&first)?;
-            let others = read_lines(&second)?;
-            let summary = Summary::of_both(&lines, &others);
-            if summary.comparisons.is_empty() {
-                return Err(unusable("no model has trials in both of them"));
-            }
-            show(&summary, &[lines, others].concat(), &form)
-        }
+        EvalCommand::Show(args) => show(&args),
         EvalCommand::New(NewTaskCliArgs { name, session, commit, check, tasks }) => {
             wait_for(config, Vec::new(), async |workplace| {
                 let of_session = session.map(|name| session_source(&name, config)).transpose()?;
@@ -322,9 +300,10 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
         text.push_str("\r\u{1b}[K");
     }
     if let Some(line) = line {
-        let TrialLine { task, model, run, outcome, reason, .. } = line;
+        let TrialLine { task, variant, run, outcome, reason, .. } = line;
         let colon = if reason.is_empty() { "" } else { ": " };
-        let told = format!("{task} · {model} · {run}: {}{colon}{reason}", outcome.word());
+        let place = format!("{task} · {} · {run}", variant.model);
+        let told = format!("{place}: {}{colon}{reason}", outcome.word());
         text.push_str(&format!("{}\n", escape_hidden_line(&told)));
     }
     text.push_str(&progress.line());
@@ -334,15 +313,28 @@ fn show_progress(progress: &Progress, line: Option<&TrialLine>) {
     stderr().write_all(text.as_bytes()).ok();
 }
 
-fn show(summary: &Summary, lines: &[TrialLine], form: &ResultForm) -> Result<ExitCode, EvalError> {
-    if let Some(file) = &form.html {
-        private_file::write(file, report::page(summary, lines).as_bytes())?;
-        write_stdout(&format!("Wrote {}.\n", file.display()))?;
-    } else if form.json {
-        let value = serde_json::to_value(summary).map_err(std::io::Error::from)?;
-        write_stdout(&format!("{value:#}\n"))?;
+fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
+    let mut lines = read_lines(&args.results)?;
+    let summary = match &args.other {
+        None => Summary::of(&lines),
+        Some(other) => {
+            let others = read_lines(other)?;
+            let both = Summary::of_both(&lines, &others);
+            if both.comparisons.is_empty() {
+                return Err(unusable("no model has trials in both of them"));
+            }
+            lines.extend(others);
+            both
+        }
+    };
+    let shown = if let Some(file) = &args.html {
+        private_file::write(file, report::page(&summary, &lines).as_bytes())?;
+        format!("Wrote {}.\n", file.display())
+    } else if args.json {
+        format!("{:#}\n", serde_json::to_value(summary).map_err(std::io::Error::from)?)
     } else {
-        write_stdout(&table::text(summary))?;
-    }
+        table::text(&summary)
+    };
+    write_stdout(&shown)?;
     Ok(ExitCode::SUCCESS)
 }

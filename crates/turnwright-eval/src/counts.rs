@@ -5,27 +5,15 @@ use crate::table::{UNKNOWN, aligned, count, known, money, percent};
 use turnwright_store::stats::{WeekOfWork, WorkCounts};
 use turnwright_types::effect::escape_hidden_line;
 
-const HEADINGS: [&str; 12] = [
-    "week of",
-    "model",
-    "tasks",
-    "turns",
-    "reads/edit",
-    "failed edits",
-    "loops",
-    "proven",
-    "input",
-    "cached",
-    "output",
-    "cost",
-];
+const HEADINGS: &str =
+    "week of,model,tasks,turns,reads/edit,failed edits,loops,proven,input,cached,output,cost";
 
 /// The table for people.
 pub fn text(weeks: &[WeekOfWork]) -> String {
     if weeks.is_empty() {
         return "No stored session has asked a model in this time.\n".to_owned();
     }
-    let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
+    let mut rows = vec![HEADINGS.split(',').map(str::to_owned).collect()];
     rows.extend(weeks.iter().map(row));
     aligned(&rows)
 }

@@ -27,7 +27,8 @@ const READING: &str = "<h2>How to read this</h2>\n\
 /// Writes the page. `lines` are all trials, of which those that did not pass are listed.
 pub fn page(summary: &Summary, lines: &[TrialLine]) -> String {
     let Summary { tasks, columns, comparisons } = summary;
-    let trials: usize = columns.iter().map(|column| column.trials + column.invalid).sum();
+    let totals = columns.iter().map(|column| &column.total);
+    let trials: usize = totals.map(|total| total.trials + total.invalid).sum();
     let cards: String = columns.iter().map(card).collect();
     let told: String = comparisons.iter().map(comparison).collect();
     let told_title = if told.is_empty() { "" } else { "<h2>What the comparison tells</h2>\n" };
@@ -65,9 +66,10 @@ fn paragraph(class: &'static str, text: &str) -> String {
 }
 
 fn card(column: &Column) -> String {
-    let mut tally = format!("{} of {} passed", column.passed, column.trials);
-    if column.invalid > 0 {
-        tally.push_str(&format!(", {} invalid", column.invalid));
+    let Cell { passed, trials, invalid, .. } = &column.total;
+    let mut tally = format!("{passed} of {trials} passed");
+    if *invalid > 0 {
+        tally.push_str(&format!(", {invalid} invalid"));
     }
     let mut facts = format!("95 % range {}", interval(column.interval));
     if column.cost.is_some() {
@@ -75,7 +77,7 @@ fn card(column: &Column) -> String {
     }
     let served = column.served.join(", ");
     let named = if served.is_empty() { UNKNOWN } else { &served };
-    let names = format!("The server named it: {named}. Version {}.", column.version);
+    let names = format!("The server named it: {named}. Version {}.", column.variant.version);
     format!(
         "<section class=\"card\">\n<h3>{}</h3>\n<div class=\"rate\">{}</div>\n<p>{tally}</p>\n{}{}{}</section>\n",
         escaped(&column.name),
@@ -147,14 +149,11 @@ fn unpassed(lines: &[TrialLine]) -> String {
     if listed.is_empty() {
         return String::new();
     }
-    listed.sort_by_cached_key(|line| {
-        let TrialLine { task, model, version, settings, .. } = line;
-        ([task, model, version, settings].map(String::clone), line.run)
-    });
+    listed.sort_by_cached_key(|line| (line.task.clone(), line.variant.clone(), line.run));
     let rows = listed.iter().take(MAX_LISTED).map(|line| {
         let cells = format!(
             "<td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class=\"text\">{}</td>",
-            escaped(&line.model),
+            escaped(&line.variant.model),
             line.run,
             line.outcome.word(),
             seconds(Some(line.seconds)),

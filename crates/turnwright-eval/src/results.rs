@@ -38,20 +38,27 @@ impl Outcome {
     }
 }
 
+/// What is measured: a model with its settings and a version of the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Variant {
+    /// The model that was asked for.
+    pub model: String,
+    /// The settings that were changed for the run.
+    pub set: Vec<String>,
+    pub version: String,
+    /// The hash of all settings.
+    pub settings: String,
+}
+
 /// A trial that has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialLine {
     pub task: String,
     pub task_hash: String,
-    /// The model that was asked for.
-    pub model: String,
+    #[serde(flatten)]
+    pub variant: Variant,
     /// The models that the server named.
     pub served: Vec<String>,
-    /// The settings that were changed for the run.
-    pub set: Vec<String>,
-    /// The hash of all settings.
-    pub settings: String,
-    pub version: String,
     /// The number of the trial, from 1.
     pub run: u32,
     pub outcome: Outcome,
@@ -70,9 +77,7 @@ impl TrialLine {
         self.run == other.run
             && self.task == other.task
             && self.task_hash == other.task_hash
-            && self.model == other.model
-            && self.settings == other.settings
-            && self.version == other.version
+            && self.variant == other.variant
     }
 }
 
@@ -170,11 +175,13 @@ pub(crate) mod tests {
         TrialLine {
             task: task.to_owned(),
             task_hash: "t".to_owned(),
-            model: model.to_owned(),
+            variant: Variant {
+                model: model.to_owned(),
+                set: Vec::new(),
+                version: "0.1.0+1".to_owned(),
+                settings: "s".to_owned(),
+            },
             served: vec![format!("{model}-served")],
-            set: Vec::new(),
-            settings: "s".to_owned(),
-            version: "0.1.0+1".to_owned(),
             run,
             outcome,
             reason: String::new(),

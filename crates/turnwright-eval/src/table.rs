@@ -40,10 +40,10 @@ pub fn text(summary: &Summary) -> String {
 
 /// The sums of the tasks of a column, each with how it is shown.
 const RATES: [(&str, fn(&Column) -> String); 4] = [
-    ("passed", |column| format!("{}/{}", column.passed, column.trials)),
+    ("passed", |column| format!("{}/{}", column.total.passed, column.total.trials)),
     ("rate", |column| percent(column.rate)),
     ("interval", |column| interval(column.interval)),
-    ("invalid", |column| column.invalid.to_string()),
+    ("invalid", |column| column.total.invalid.to_string()),
 ];
 pub(crate) const MEDIANS_TITLE: &str = "Medians of a trial";
 
@@ -65,7 +65,7 @@ fn row(name: &str, cells: impl Iterator<Item = String>) -> Vec<String> {
 /// Tells the model that the server named, if it is another one.
 fn served_note(column: &Column) -> Option<String> {
     let mut others = column.served.clone();
-    others.retain(|served| !column.model.ends_with(served.as_str()));
+    others.retain(|served| !column.variant.model.ends_with(served.as_str()));
     let named = others.join(", ");
     (!named.is_empty()).then(|| format!("{}: the server named it {named}.", column.name))
 }

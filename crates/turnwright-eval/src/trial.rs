@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::EvalError;
 use crate::home::TrialHome;
 use crate::process::{Finished, Program, ProgramEnd};
-use crate::results::{Outcome, TrialLine};
+use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
 use crate::workplace::budget;
 use turnwright_store::Store;
@@ -81,11 +81,13 @@ impl Trial<'_> {
         TrialLine {
             task: task.name.clone(),
             task_hash: task.hash.clone(),
-            model: self.model.to_owned(),
+            variant: Variant {
+                model: self.model.to_owned(),
+                set: workplace.changed.clone(),
+                version: workplace.version.clone(),
+                settings: workplace.settings_hash(),
+            },
             served: Vec::new(),
-            set: workplace.changed.clone(),
-            settings: workplace.settings_hash(),
-            version: workplace.version.clone(),
             run: self.run,
             outcome: Outcome::Invalid,
             reason: String::new(),

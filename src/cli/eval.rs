@@ -205,7 +205,7 @@ fn wait_for(
         for _ in 0..2 {
             tokio::select! {
                 ended = &mut working => return ended,
-                () = wait_for_signal() => {
+                () = turnwright_rpc::stop_signal() => {
                     stop.cancel();
                     writeln!(stderr(), "\nStopping. Press Ctrl-C again to stop at once.").ok();
                 }
@@ -218,22 +218,6 @@ fn wait_for(
         Err(EvalError::Stopped) => Ok(ExitCode::from(STOPPED)),
         ended => ended,
     }
-}
-
-/// Waits for Ctrl-C, or until the system ends the program.
-async fn wait_for_signal() {
-    #[cfg(unix)]
-    {
-        use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminated) = signal(SignalKind::terminate()) {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-            return;
-        }
-    }
-    tokio::signal::ctrl_c().await.ok();
 }
 
 fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> {

@@ -90,12 +90,13 @@ impl SilentGit {
         if changed.iter().any(|name| is_secret_path(Path::new(name))) {
             return Err("a file that may hold secrets was changed".to_owned());
         }
-        state.patch = self.run(&top, DIFF).await?;
+        let patch = self.run(&top, DIFF).await?;
         let names = self.list(&top, NEW_FILES).await?;
         if names.len() > MAX_NEW_FILES {
             return Err(format!("there were {} new files", names.len()));
         }
-        let left = MAX_BYTES.saturating_sub(state.patch.len() as u64);
+        let left = MAX_BYTES.saturating_sub(patch.len() as u64);
+        state.patch = Some(patch).filter(|changes| !changes.is_empty());
         let reading = spawn_blocking(move || read_files(&top, names, left));
         state.untracked =
             reading.await.unwrap_or_else(|_| Err("the new files cannot be read".to_owned()))?;
@@ -115,8 +116,9 @@ impl SilentGit {
 
     /// Returns what git prints.
     async fn run(&self, folder: &Path, words: &str) -> Result<Vec<u8>, String> {
+        let all = QUIET_GIT.split(' ').chain(words.split(' '));
         let program = PipedProgram {
-            command_line: QUIET_GIT.split(' ').chain(words.split(' ')).map(OsString::from).collect(),
+            command_line: all.map(OsString::from).collect(),
             workdir: folder.to_path_buf(),
             environment: self.environment.clone(),
             sandbox: Some(SandboxProfile::default()),

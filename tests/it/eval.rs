@@ -356,7 +356,7 @@ fn a_check_that_proves_nothing_is_refused() {
     let ended = lab.run(&["eval", "new", "fix"]);
     assert!(
         ended.stderr.contains(
-            "Task fix is damaged: task.toml line 1: unknown key \"chek\". Did you mean \"check\"?"
+            "Task fix is damaged: task.toml line 1: unknown field `chek`, expected one of "
         ),
         "{}",
         ended.stderr

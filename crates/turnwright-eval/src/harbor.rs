@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::EvalError;
 use crate::copies::{copy_all, copy_into, files_below, write_into};
-use crate::task::{CHECK_FILES, SOLUTION, Task};
+use crate::task::{CHECK_FILES, SOLUTION, Task, TaskFile};
 use crate::tree::Start;
 use crate::workplace::Workplace;
 use turnwright_config::string_text;
@@ -27,12 +27,13 @@ RUN apt-get update \\
  && apt-get install -y --no-install-recommends ca-certificates git nodejs python3 \\
  && rm -rf /var/lib/apt/lists/*
 COPY tree /app
+COPY setup.sh /tmp/setup.sh
 WORKDIR /app
 RUN git init --quiet --initial-branch main \\
  && git config user.name turnwright && git config user.email eval@localhost \\
  && git add --all --force && git commit --quiet --allow-empty --message Start
+RUN sh /tmp/setup.sh
 ";
-const SETUP: &str = "COPY setup.sh /tmp/setup.sh\nRUN sh /tmp/setup.sh\n";
 const SOLVE: &str = "\
 #!/bin/sh
 cd /app && git apply --whitespace=nowarn \"$(dirname \"$0\")/solution.patch\"
@@ -102,22 +103,18 @@ async fn export_task(task: &Task, folder: &Path, workplace: &Workplace) -> Resul
 }
 
 /// The files of a task that are made from its definition, each with its mode.
-fn texts(task: &Task) -> Vec<(&'static str, String, u32)> {
-    let check = &task.definition.check;
-    let test = TEST.replace("SECONDS", &check.seconds().to_string());
-    let mut dockerfile = DOCKERFILE.to_owned();
-    let mut texts = vec![
+fn texts(task: &Task) -> [(&'static str, String, u32); 6] {
+    let TaskFile { start, check, .. } = &task.definition;
+    let test = TEST.replace("SECONDS", &task.definition.check_seconds().to_string());
+    let setup = start.setup.as_deref().unwrap_or_default();
+    [
         ("task.toml", definition(task), FILE_MODE),
         ("instruction.md", format!("{}\n", task.prompt), FILE_MODE),
         ("tests/test.sh", test, SCRIPT_MODE),
         ("tests/command.sh", format!("{}\n", check.command), FILE_MODE),
-    ];
-    if let Some(setup) = &task.definition.start.setup {
-        dockerfile.push_str(SETUP);
-        texts.push(("environment/setup.sh", format!("{setup}\n"), FILE_MODE));
-    }
-    texts.push(("environment/Dockerfile", dockerfile, FILE_MODE));
-    texts
+        ("environment/setup.sh", format!("{setup}\n"), FILE_MODE),
+        ("environment/Dockerfile", DOCKERFILE.to_owned(), FILE_MODE),
+    ]
 }
 
 fn definition(task: &Task) -> String {
@@ -128,7 +125,7 @@ fn definition(task: &Task) -> String {
          [metadata]\n\n[agent]\ntimeout_sec = {}.0\n\n[verifier]\ntimeout_sec = {}.0\n\n[environment]\n\
          build_timeout_sec = 600.0\n",
         task.time.as_secs(),
-        task.definition.check.seconds() + VERIFIER_SECONDS
+        task.definition.check_seconds() + VERIFIER_SECONDS
     )
 }
 

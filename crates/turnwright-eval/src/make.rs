@@ -151,7 +151,7 @@ async fn answer_of_check(
         }
         let answer = judge(start, &home).await?;
         if answer.as_ref().is_some_and(|why| why.starts_with(LATE_CHECK)) {
-            let seconds = start.task.definition.check.seconds();
+            let seconds = start.task.definition.check_seconds();
             return Err(EvalError::unusable(format!(
                 "The check of {name} did not end within {seconds} s. Raise check.timeout or make it smaller."
             )));
@@ -201,9 +201,11 @@ async fn add_work_of_session(
     let start = Start::prepare(&bare, &spare.join("starts"), workplace).await?;
     let tree = spare.join("tree");
     start.make_tree(&tree, None).await?;
-    let not_committed = spare.join("session.patch");
-    private_file::write(&not_committed, &facts.start.patch)?;
-    apply_patch(&not_committed, &tree, workplace).await?;
+    if let Some(changes) = &facts.start.patch {
+        let patch = spare.join("session.patch");
+        private_file::write(&patch, changes)?;
+        apply_patch(&patch, &tree, workplace).await?;
+    }
     for (path, bytes) in &facts.start.untracked {
         write_into(&tree, Path::new(path), bytes, 0o644)?;
     }

@@ -14,6 +14,7 @@ use turnwright_config::read_toml;
 use turnwright_types::error_text::{as_sentence, io_error_text};
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
+use turnwright_types::text::{first_line, join_first};
 use turnwright_types::timestamp::parse_time_span;
 
 /// The name of the definition in a task's folder.
@@ -30,10 +31,10 @@ const START_FILES: &str = "files";
 const MAX_DEFINITION_BYTES: u64 = 64 * 1024;
 const MAX_PROMPT_BYTES: u64 = 256 * 1024;
 const MAX_NAME_BYTES: usize = 80;
+/// A message names at most this many tasks.
+const MAX_NAMED: usize = 10;
 /// The modes of a task. A task may come from a stranger, so it cannot turn the sandbox off with `full`.
 const MODES: [&str; 4] = ["plan", "ask", "auto-edit", "auto"];
-/// The likeness from which on a known word is suggested.
-const LIKENESS: f64 = 0.75;
 
 /// A task that was read.
 #[derive(Debug)]
@@ -91,22 +92,21 @@ pub(crate) struct LimitSection {
 }
 
 /// `[run]`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RunSection {
-    pub(crate) mode: String,
+    mode: Option<String>,
     pub(crate) network: bool,
 }
 
-impl Default for RunSection {
-    fn default() -> RunSection {
-        RunSection { mode: "auto".to_owned(), network: false }
+impl TaskFile {
+    pub(crate) fn mode(&self) -> &str {
+        self.run.mode.as_deref().unwrap_or("auto")
     }
-}
 
-impl CheckSection {
-    pub(crate) fn seconds(&self) -> u64 {
-        self.timeout.map_or(120, |seconds| seconds.get().into())
+    /// The longest time of the check.
+    pub(crate) fn check_seconds(&self) -> u64 {
+        self.check.timeout.map_or(120, |seconds| seconds.get().into())
     }
 }
 
@@ -140,9 +140,8 @@ pub fn read_tasks(place: &Path, names: &[String]) -> Result<Vec<Task>, EvalError
         )));
     }
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
-        let advice = suggestion(unknown, known.iter().map(String::as_str));
-        let text = format!("There is no task {unknown} in {}{advice}", place.display());
-        return Err(EvalError::unusable(as_sentence(text)));
+        let text = format!("There is no task {unknown} in {}, but ", place.display());
+        return Err(EvalError::unusable(text + &join_first(&known, MAX_NAMED) + "."));
     }
     let chosen = known.iter().filter(|name| names.is_empty() || names.contains(name));
     chosen.map(|name| Task::read(&place.join(name))).collect()
@@ -173,8 +172,9 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     }
     let text = private_file::read(&folder.join(DEFINITION), MAX_DEFINITION_BYTES)
         .map_err(|error| format!("{DEFINITION} cannot be read: {}", io_error_text(&error)))?;
-    let definition: TaskFile =
-        read_toml(&text).map_err(|(line, message)| definition_fault(line, &message))?;
+    let definition: TaskFile = read_toml(&text).map_err(|(line, message)| {
+        format!("{DEFINITION} line {line}: {}", first_line(message.trim()))
+    })?;
     let time = match definition.limits.time.as_deref() {
         Some(time) => parse_time_span(time)
             .ok_or_else(|| format!("limits.time is {time:?}, expected a time such as 10m"))?,
@@ -195,36 +195,14 @@ fn read_task(name: &str, folder: &Path) -> Result<Task, String> {
     Ok(Task { name: name.to_owned(), folder, prompt, definition, time, restored, hash })
 }
 
-/// The line of a fault in the definition, and what is wrong there.
-fn definition_fault(line: usize, message: &str) -> String {
-    let message = message.trim().lines().next().unwrap_or_default();
-    let words: Vec<_> = message.split('`').skip(1).step_by(2).collect();
-    let what = match words.split_first() {
-        Some((unknown, known)) if message.starts_with("unknown field") => {
-            format!("unknown key \"{unknown}\"{}", suggestion(unknown, known.iter().copied()))
-        }
-        _ => message.to_owned(),
-    };
-    format!("{DEFINITION} line {line}: {}", what.trim_end_matches('.'))
-}
-
-/// A question for what may have been meant, or nothing.
-fn suggestion<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let rated = known.map(|known| (strsim::jaro_winkler(word, known), known));
-    let best = rated.max_by(|one, other| one.0.total_cmp(&other.0));
-    match best {
-        Some((likeness, known)) if likeness > LIKENESS => format!(". Did you mean \"{known}\"?"),
-        _ => String::new(),
-    }
-}
-
 fn check_values(definition: &TaskFile, folder: &Path) -> Result<(), String> {
-    let TaskFile { start, check, run, .. } = definition;
+    let TaskFile { start, check, .. } = definition;
     if check.command.trim().is_empty() {
         return Err("check.command is empty".to_owned());
     }
-    if !MODES.contains(&run.mode.as_str()) {
-        return Err(format!("run.mode is {:?}, expected {}", run.mode, MODES.join(", ")));
+    let mode = definition.mode();
+    if !MODES.contains(&mode) {
+        return Err(format!("run.mode is {mode:?}, expected {}", MODES.join(", ")));
     }
     if start.commit.as_deref().is_some_and(|commit| commit.is_empty() || commit.starts_with('-')) {
         return Err("start.commit names no commit".to_owned());
@@ -290,8 +268,8 @@ mod tests {
         let task = read("[check]\ncommand = \"true\"\n").unwrap();
         assert_eq!(task.prompt, "Mend it.");
         assert_eq!(task.time, Duration::from_secs(600));
-        assert_eq!(task.definition.check.seconds(), 120);
-        assert_eq!(task.definition.run.mode, "auto");
+        assert_eq!(task.definition.check_seconds(), 120);
+        assert_eq!(task.definition.mode(), "auto");
         assert!(!task.definition.run.network);
     }
 
@@ -300,9 +278,9 @@ mod tests {
         for (definition, expected) in [
             (
                 "\n\n[check]\ncomand = \"x\"\n",
-                "line 4: unknown key \"comand\". Did you mean \"command\"?",
+                "line 4: unknown field `comand`, expected one of `command`, `timeout`, `restore`.",
             ),
-            ("[chek]\ncommand = \"x\"\n", "line 1: unknown key \"chek\". Did you mean \"check\"?"),
+            ("[chek]\ncommand = \"x\"\n", "line 1: unknown field `chek`, expected one of "),
             ("[check]\ncommand = 3\n", "line 2: invalid type"),
             ("= 1\n", "task.toml line 1: "),
             ("[start]\nsetup = \"x\"\n", "missing field `check`"),
@@ -369,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_are_found_by_name_and_a_wrong_name_is_met_with_the_right_one() {
+    fn tasks_are_found_by_name_and_a_wrong_name_is_met_with_the_right_ones() {
         let place = tempfile::tempdir().unwrap();
         for name in ["fix-two", "fix-one", ".results"] {
             let folder = place.path().join(name);
@@ -380,7 +358,7 @@ mod tests {
         let all = read_tasks(place.path(), &[]).unwrap();
         assert_eq!(all.iter().map(|task| &*task.name).collect::<Vec<_>>(), ["fix-one", "fix-two"]);
         let error = read_tasks(place.path(), &["fix-tow".to_owned()]).unwrap_err().to_string();
-        assert!(error.ends_with("Did you mean \"fix-two\"?"), "{error}");
+        assert!(error.ends_with(", but fix-one, fix-two."), "{error}");
         let error = read_tasks(&place.path().join("none"), &[]).unwrap_err().to_string();
         assert!(error.contains("has no tasks"), "{error}");
     }

@@ -2,7 +2,7 @@
 //! machine or of the model's server says nothing about the agent, while a crash, a limit or a refusal is its result.
 
 use std::ffi::OsString;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::results::{Outcome, TrialLine, Variant};
 use crate::tree::Start;
 use crate::workplace::budget;
 use turnwright_store::Store;
-use turnwright_store::stats::{WorkCounts, weeks_of_work};
+use turnwright_store::stats::{WorkCounts, all_work};
 use turnwright_types::text;
 
 /// The agent ends its turn by itself within this time after the limit.
@@ -142,7 +142,7 @@ impl Trial<'_> {
 
     fn command_line(&self) -> Vec<OsString> {
         let Start { task, workplace, .. } = self.start;
-        let mode = task.definition.run.mode.as_str();
+        let mode = task.definition.mode();
         let time = format!("{}s", task.time.as_secs());
         let mut words: Vec<OsString> = vec![workplace.program.clone().into()];
         words.extend(["run", "--no-input", "--json", "--mode", mode].map(OsString::from));
@@ -176,12 +176,13 @@ pub(crate) async fn judge(
         }
         other => other?,
     }
-    let check = &start.task.definition.check;
-    let time = Duration::from_secs(check.seconds());
-    let finished = run_in_sandbox(&check.command, start, time, home).await?;
+    let definition = &start.task.definition;
+    let seconds = definition.check_seconds();
+    let time = Duration::from_secs(seconds);
+    let finished = run_in_sandbox(&definition.check.command, start, time, home).await?;
     Ok(match finished.end {
         ProgramEnd::Exited(Some(0)) => None,
-        ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {} s", check.seconds())),
+        ProgramEnd::Stopped => Some(format!("{LATE_CHECK} within {seconds} s")),
         ProgramEnd::Exited(Some(code)) => {
             Some(format!("check: exit {code}: {}", finished.last_words()))
         }
@@ -226,14 +227,10 @@ fn read_numbers(home: &TrialHome, line: &mut TrialLine) -> Result<(), EvalError>
     if !store.exists() {
         return Ok(());
     }
-    let weeks =
-        store.read_blocking(|connection| weeks_of_work(connection, SystemTime::UNIX_EPOCH))?;
-    for week in weeks {
-        line.counts.add(&week.counts);
-        line.served.extend(week.served);
+    if let Some(work) = store.read_blocking(all_work)? {
+        line.counts = work.counts;
+        line.served = work.served.into_iter().collect();
     }
-    line.served.sort();
-    line.served.dedup();
     Ok(())
 }
 

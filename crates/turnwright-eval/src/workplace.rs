@@ -17,6 +17,7 @@ use turnwright_config::{
     Config, EnvironmentVariables, Flags, Logins, NetworkSetting, Paths, UserFile,
 };
 use turnwright_types::effect::credential_paths;
+use turnwright_types::error_text::io_error_text;
 use turnwright_types::hash::sha256_hex;
 use turnwright_types::private_file;
 use turnwright_workspace::exec::Environment;
@@ -147,13 +148,9 @@ impl Workplace {
     pub(crate) async fn run(&self, program: Program) -> Result<Finished, EvalError> {
         let name = program.words.first().cloned().unwrap_or_default();
         let finished = Box::pin(run(program, &self.stop)).await.map_err(|error| {
+            let why = io_error_text(&error);
             let name = name.to_string_lossy();
-            match error.kind() {
-                ErrorKind::NotFound => {
-                    EvalError::unusable(format!("{name} was not found. Install it."))
-                }
-                _ => EvalError::Io(error),
-            }
+            EvalError::unusable(format!("{name} cannot be started: {why}. Is it installed?"))
         })?;
         if self.stop.is_cancelled() { Err(EvalError::Stopped) } else { Ok(finished) }
     }

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use crate::read::to_millis;
 
-/// A JSON object for each week and model. The last request of a turn says what its model was. A newer version may have
+/// A JSON object for each week and model, or one if `?2` is false. The last request of a turn says what its model was. A newer version may have
 /// written facts in another form.
-const WEEKS: &str = "
+const WORK: &str = "
 WITH spent AS (
   SELECT usage.session, usage.turn, count(*) AS requests, sum(input) AS input, sum(cached) AS cached,
     sum(output) AS output, sum(usage.cost) AS cost, min(at) AS at, max(usage.id) AS last_id
@@ -45,7 +45,7 @@ SELECT json_object('week', week, 'model', model,
     'loops', sum(coalesce(json_extract(facts, '$.loops'), loops, 0)),
     'judged_turns', sum(is_task AND facts IS NOT NULL),
     'proven_turns', coalesce(sum(is_task AND json_extract(facts, '$.proof') = 'green'), 0)))
-FROM worked GROUP BY week, model ORDER BY week, model";
+FROM worked GROUP BY iif(?2, week, 0), iif(?2, model, 0) ORDER BY week, model";
 
 /// Work in numbers. Helpers count, but for the number of turns and of those that were proven.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -74,27 +74,6 @@ pub struct WorkCounts {
     pub proven_turns: u64,
 }
 
-impl WorkCounts {
-    pub fn add(&mut self, other: &WorkCounts) {
-        self.turns += other.turns;
-        self.requests += other.requests;
-        self.input += other.input;
-        self.cached += other.cached;
-        self.output += other.output;
-        if let Some(cost) = other.cost {
-            *self.cost.get_or_insert_default() += cost;
-        }
-        self.calls += other.calls;
-        self.failed_calls += other.failed_calls;
-        self.reads += other.reads;
-        self.edits += other.edits;
-        self.failed_edits += other.failed_edits;
-        self.loops += other.loops;
-        self.judged_turns += other.judged_turns;
-        self.proven_turns += other.proven_turns;
-    }
-}
-
 /// The work of a model in a week.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WeekOfWork {
@@ -114,8 +93,21 @@ pub fn weeks_of_work(
     connection: &Connection,
     since: SystemTime,
 ) -> Result<Vec<WeekOfWork>, StoreError> {
-    let mut query = connection.prepare(WEEKS)?;
-    let rows = query.query_map(params![to_millis(since)], |row| row.get::<_, String>(0))?;
+    count_work(connection, since, true)
+}
+
+/// Counts the work of all sessions as if it were that of one week and model; `None` if there is none.
+pub fn all_work(connection: &Connection) -> Result<Option<WeekOfWork>, StoreError> {
+    Ok(count_work(connection, SystemTime::UNIX_EPOCH, false)?.pop())
+}
+
+fn count_work(
+    connection: &Connection,
+    since: SystemTime,
+    is_split: bool,
+) -> Result<Vec<WeekOfWork>, StoreError> {
+    let mut query = connection.prepare(WORK)?;
+    let rows = query.query_map(params![to_millis(since), is_split], |row| row.get::<_, String>(0))?;
     let mut weeks = Vec::new();
     for row in rows {
         weeks.push(serde_json::from_str(&row?)?);
@@ -196,6 +188,7 @@ mod tests {
             proven_turns: 1,
         };
         assert_eq!(week.counts, expected);
+        assert_eq!(all_work(&connection).unwrap().as_ref(), Some(week));
         let later = SystemTime::UNIX_EPOCH + Duration::from_secs(MONDAY + DAY);
         assert!(weeks_of_work(&connection, later).unwrap().is_empty());
     }

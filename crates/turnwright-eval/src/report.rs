@@ -118,14 +118,17 @@ fn comparison(comparison: &Comparison) -> String {
 
 /// A table with rows of a name and the markup of its cells.
 fn table<'a>(names: &[&str], rows: impl Iterator<Item = (&'a str, String)>) -> String {
-    let heads: String =
+    let heads: Vec<_> =
         names.iter().map(|name| format!("<th scope=\"col\">{}</th>", escaped(name))).collect();
-    let lines: String = rows
-        .map(|(name, cells)| format!("<tr><th scope=\"row\">{}</th>{cells}</tr>\n", escaped(name)))
-        .collect();
-    format!(
-        "<div class=\"wide\">\n<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody>\n</table>\n</div>\n"
-    )
+    let mut text = format!(
+        "<div class=\"wide\">\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n",
+        heads.concat()
+    );
+    for (name, cells) in rows {
+        let name = escaped(name);
+        text.push_str(&format!("<tr><th scope=\"row\">{name}</th>{cells}</tr>\n"));
+    }
+    text + "</tbody>\n</table>\n</div>\n"
 }
 
 /// The cell of a task, coloured by how many of its trials have passed. The numbers say the same as the colour.

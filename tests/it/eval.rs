@@ -209,6 +209,32 @@ fn a_trial_has_a_home_and_a_tree_of_its_own() {
     assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
 }
 
+/// Outside of the temporary folder, nothing else hides the project.
+#[test]
+fn a_trial_reads_the_objects_of_its_start_and_nothing_else_of_the_project() {
+    if cannot_confine() {
+        return;
+    }
+    let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    if place.path().starts_with(std::env::temp_dir()) {
+        eprintln!("skipped: the sandbox hides the temporary folder");
+        return;
+    }
+    let mut lab = Lab::new(&json!([says("Done.")]));
+    lab.project = place.path().canonicalize().unwrap();
+    lab.write("a.txt", "first\n");
+    lab.commit_all("first");
+    let file = lab.project.join("a.txt");
+    let check = format!("git show HEAD:a.txt | grep -q first && ! cat '{}'", file.display());
+    lab.write("evals/look/prompt.md", "Look\n");
+    lab.write(
+        "evals/look/task.toml",
+        &format!("[start]\ncommit = 'HEAD'\n[check]\ncommand = \"\"\"{check}\"\"\"\n"),
+    );
+    let (ended, lines) = lab.eval(&["--runs", "1"]);
+    assert_eq!(outcomes(&lines), ["passed"], "{lines:?} {}", ended.stderr);
+}
+
 #[test]
 fn a_model_that_cannot_be_used_ends_the_run_and_the_rest_is_kept() {
     if cannot_confine() {

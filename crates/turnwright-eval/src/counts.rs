@@ -13,7 +13,7 @@ pub fn text(weeks: &[WeekOfWork]) -> String {
     if weeks.is_empty() {
         return "No stored session has asked a model in this time.\n".to_owned();
     }
-    let mut rows = vec![HEADINGS.split(',').map(str::to_owned).collect()];
+    let mut rows: Vec<Vec<_>> = vec![HEADINGS.split(',').map(str::to_owned).collect()];
     rows.extend(weeks.iter().map(row));
     aligned(&rows)
 }

@@ -147,11 +147,7 @@ pub(super) struct ShowCliArgs {
 
 pub(super) fn run(command: EvalCommand, config: &Config) -> ExitCode {
     super::deny_memory_inspection();
-    let ended = perform(command, config).map_err(|error| match error {
-        EvalError::Io(error) => CliError::Io(error),
-        EvalError::Store(error) => CliError::Store(error),
-        other => CliError::Other(other.to_string()),
-    });
+    let ended = perform(command, config).map_err(|error| CliError::Other(error.to_string()));
     exit_code("eval", ended, UNUSABLE)
 }
 
@@ -176,10 +172,6 @@ fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError>
     }
 }
 
-fn unusable(text: impl Into<String>) -> EvalError {
-    EvalError::Unusable(text.into())
-}
-
 fn print(lines: &[String]) -> Result<ExitCode, EvalError> {
     for line in lines {
         write_stdout(&format!("{line}\n"))?;
@@ -194,7 +186,7 @@ fn wait_for(
     changes: Vec<String>,
     work: impl AsyncFnOnce(Workplace) -> Result<ExitCode, EvalError>,
 ) -> Result<ExitCode, EvalError> {
-    let project = current_folder().map_err(|error| unusable(error.to_string()))?;
+    let project = current_folder().map_err(|error| EvalError::unusable(error.to_string()))?;
     let stop = CancellationToken::new();
     let runtime = runtime()?;
     let ended = runtime.block_on(async {
@@ -223,9 +215,9 @@ fn wait_for(
 fn session_source(name: &str, config: &Config) -> Result<TaskSource, EvalError> {
     let store = Store::new(&config.paths.state);
     if !store.exists() {
-        return Err(unusable("there are no stored sessions"));
+        return Err(EvalError::unusable("there are no stored sessions"));
     }
-    let id = find_session(&store, name).map_err(|error| unusable(error.to_string()))?;
+    let id = find_session(&store, name).map_err(|error| EvalError::unusable(error.to_string()))?;
     Ok(TaskSource::Session(store, id))
 }
 
@@ -273,7 +265,7 @@ fn configured_model(config: &Config) -> Result<String, EvalError> {
         Provider::Endpoint(endpoint) => endpoint.full_name(),
         Provider::Unconfigured => None,
     };
-    model.ok_or_else(|| unusable(format!("{NO_MODEL}. Or name models with --models.")))
+    model.ok_or_else(|| EvalError::unusable(format!("{NO_MODEL}. Or name models with --models.")))
 }
 
 /// Shows the trial that has ended and what is left, on a terminal in a line that is written again and again.
@@ -305,7 +297,7 @@ fn show(args: &ShowCliArgs) -> Result<ExitCode, EvalError> {
             let others = read_lines(other)?;
             let both = Summary::of_both(&lines, &others);
             if both.comparisons.is_empty() {
-                return Err(unusable("no model has trials in both of them"));
+                return Err(EvalError::unusable("no model has trials in both of them"));
             }
             lines.extend(others);
             both

@@ -56,7 +56,7 @@ pub enum EvalError {
 }
 
 impl EvalError {
-    fn unusable(text: impl Into<String>) -> EvalError {
+    pub fn unusable(text: impl Into<String>) -> EvalError {
         EvalError::Unusable(text.into())
     }
 

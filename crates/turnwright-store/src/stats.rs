@@ -28,7 +28,8 @@ WITH spent AS (
   WHERE asked_at >= ?1 AND asked_at >= sessions.created_at
   GROUP BY calls.session, calls.turn
 ), worked AS (
-  SELECT spent.*, called.calls, failed, reads, edits, failed_edits, loops, usage.model, usage.served, sessions.helper_of IS NULL AS is_task,
+  SELECT spent.*, called.calls, failed, reads, edits, failed_edits, loops, usage.model, usage.served,
+    sessions.helper_of IS NULL AS is_task,
     date(spent.at / 1000, 'unixepoch', '-6 days', 'weekday 1') AS week,
     CASE WHEN json_valid(turns.facts) THEN turns.facts END AS facts
   FROM spent JOIN usage ON usage.id = spent.last_id JOIN sessions ON sessions.key = spent.session

@@ -491,7 +491,8 @@ fn holds_key(folder: &Path) -> bool {
     })
 }
 
-/// The home of a trial is another one than that of the user, whose secrets stay hidden all the same, as does the project.
+/// The home of a trial is another one than that of the user, whose secrets stay hidden all the same. So does the
+/// project.
 #[test]
 fn a_trial_reads_neither_the_secrets_of_the_user_nor_the_project_nor_the_solution() {
     if cannot_confine() {

@@ -76,8 +76,8 @@ impl TrialHome {
     }
 }
 
-/// Hides a place. If `kept` is below it, all that is beside the way to it is hidden instead: git reads the objects of the
-/// start there.
+/// Hides a place. If `kept` is below it, all that is beside the way to it is hidden instead: git reads the objects of
+/// the start there.
 fn hide_all_but(kept: &Path, place: &Path, hidden: &mut Vec<PathBuf>) -> io::Result<()> {
     if !kept.starts_with(place) {
         hidden.push(place.to_path_buf());

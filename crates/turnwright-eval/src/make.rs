@@ -48,8 +48,9 @@ struct SessionFacts {
     cwd: PathBuf,
 }
 
-/// Makes a task in the folder of all tasks, from HEAD if there is no source, and saves it if its check proves something.
-/// Without check and source, that of a task which is there is checked again. Returns sentences for the user.
+/// Makes a task in the folder of all tasks, from HEAD if there is no source, and saves it if its check proves
+/// something. With neither check nor source, the check of a task that exists is checked again. Returns sentences for the
+/// user.
 pub async fn make(
     name: &str,
     tasks: &Path,

@@ -119,8 +119,8 @@ impl Workplace {
         )))
     }
 
-    /// Runs git in a folder, elsewhere than in the project with nobody's settings. Paths are the last words. Returns what
-    /// it has printed.
+    /// Runs git in a folder, elsewhere than in the project with nobody's settings. Paths are the last words. Returns
+    /// what it has printed.
     pub(crate) async fn git(
         &self,
         folder: &Path,
@@ -209,8 +209,8 @@ fn for_trial(environment: &Environment, config: &Config) -> Environment {
     found
 }
 
-/// The text of the user's settings file with the changes of this run, and true if it gives commands the network. The file
-/// of a trial is elsewhere, so the paths of key files are made absolute.
+/// The text of the user's settings file with the changes of this run, and true if it gives commands the network. The
+/// file of a trial is elsewhere, so the paths of key files are made absolute.
 fn trial_settings(config: &Config, changes: &[String]) -> Result<(String, bool), EvalError> {
     let folder = PrivateTempFolder::create()?;
     let paths = Paths::below(folder.path());

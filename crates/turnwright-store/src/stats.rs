@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::StoreError;
 use crate::read::to_millis;
 
-/// A JSON object for each week and model, or one if `?2` is false. The last request of a turn says what its model was. A newer version may have
-/// written facts in another form.
+/// A JSON object for each week and model, or one if `?2` is false. The last request of a turn says what its model was.
+/// A newer version may have written facts in another form.
 const WORK: &str = "
 WITH spent AS (
   SELECT usage.session, usage.turn, count(*) AS requests, sum(input) AS input, sum(cached) AS cached,

@@ -49,8 +49,7 @@ struct SessionFacts {
 }
 
 /// Makes a task in the folder of all tasks, from HEAD if there is no source, and saves it if its check proves
-/// something. With neither check nor source, the check of a task that exists is checked again. Returns sentences for the
-/// user.
+/// something. With neither check nor source, a task that exists is checked again. Returns sentences for the user.
 pub async fn make(
     name: &str,
     tasks: &Path,

@@ -52,6 +52,7 @@ use parking_lot::Mutex;
 use turnwright_types::private_file;
 
 pub use change::{SettingChange, looks_like_key};
+pub use document::string_text;
 pub use environment::take_environment;
 #[cfg(unix)]
 pub use environment::{has_variable, own_variable};
@@ -65,6 +66,7 @@ pub use provider::{
     AccountStatus, ClientProvider, EndpointSettings, KeyOrigin, PRESETS, Price, Provider,
     ProviderKey, ProviderPreset, SignIn, is_openai_url, pasted_base_url, preset,
 };
+pub use reader::read_toml;
 pub use sandbox::{NetworkSetting, SandboxSettings};
 pub use schema::{settings_schema, settings_template};
 pub use servers::McpSettings;

@@ -159,7 +159,7 @@ impl SearchBackend {
         // SearXNG says so of the search engines that it asks.
         let mut silent = Vec::new();
         for engine in answer["unresponsive_engines"].as_array().into_iter().flatten() {
-            let [engine, why] = [0, 1].map(|index| engine[index].as_str().unwrap_or("?"));
+            let [engine, why] = [0_usize, 1].map(|index| engine[index].as_str().unwrap_or("?"));
             silent.push(format!("{engine} ({why})"));
         }
         if !silent.is_empty() {

@@ -106,8 +106,12 @@ enum CliCommand {
     /// the lines are base URL, key and model, as far as flags do not give them.
     #[command(after_help = "Example: turnwright login --provider deepseek\n\
                             turnwright login --base-url https://example.com/v1 --model llama-4\n\
+                            turnwright login search\n\
                             Exit status: 0 only if the login was stored.")]
     Login {
+        /// Store the key of the service that searches the web, which the settings name
+        #[arg(value_parser = ["search"], conflicts_with = "provider")]
+        what: Option<String>,
         /// Provider to log in to, such as `deepseek`; without it, a list is shown
         #[arg(long, value_name = "NAME")]
         provider: Option<String>,
@@ -115,6 +119,9 @@ enum CliCommand {
     /// Remove stored API keys
     #[command(after_help = "Example: turnwright logout --provider deepseek")]
     Logout {
+        /// Remove the keys of services that search the web
+        #[arg(value_parser = ["search"], conflicts_with_all = ["provider", "all"])]
+        what: Option<String>,
         /// Provider to log out of, or the base URL of a server
         #[arg(long, value_name = "NAME")]
         provider: Option<String>,
@@ -355,11 +362,15 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
             serve::connect(&url, token_file.as_deref(), &config)
         }
         CliCommand::Run(args) => run::run(args, config),
-        CliCommand::Login { provider } => {
+        CliCommand::Login { what, provider } => {
             deny_memory_inspection();
-            turnwright_terminal::login(provider.as_deref(), config)
+            match what {
+                Some(_) => turnwright_terminal::login_search(&config),
+                None => turnwright_terminal::login(provider.as_deref(), config),
+            }
         }
-        CliCommand::Logout { provider, all } => {
+        CliCommand::Logout { what: Some(_), .. } => turnwright_terminal::logout_search(&config),
+        CliCommand::Logout { provider, all, .. } => {
             turnwright_terminal::logout(provider.as_deref(), all, &config)
         }
         CliCommand::Doctor(args) => doctor::run(&args, config),

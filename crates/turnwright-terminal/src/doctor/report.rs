@@ -171,6 +171,7 @@ impl DoctorReport {
         self.add_disk(&config.paths.state);
         self.add_editor(client);
         self.add_settings(config);
+        self.add_search(config);
     }
 
     fn add_platform(&mut self) {
@@ -234,6 +235,27 @@ impl DoctorReport {
             label = "";
         }
         self.set("in_force", json!(settings));
+    }
+
+    /// Prints the service that searches the web, if the settings name one. It is not asked.
+    fn add_search(&mut self, config: &Config) {
+        let snapshot = config.snapshot();
+        if snapshot.values.web.search.is_none() {
+            return;
+        }
+        let shown = match snapshot.search() {
+            None => "! the service in the settings cannot be used".to_owned(),
+            Some((service, origin)) => {
+                let key = match origin {
+                    Some(origin) => format!("key from {origin}"),
+                    None if !service.needs_key() => "no key needed".to_owned(),
+                    None => "! no key; run `turnwright login search`".to_owned(),
+                };
+                format!("{} at {}, {key}", service.name(), service.host())
+            }
+        };
+        self.print_field("search", &shown);
+        self.set("search", shown);
     }
 }
 

@@ -4,6 +4,7 @@
 //! On a terminal, a login asks for a provider from a list, its key, and a model from its list; from a pipe it reads the
 //! lines in an order that scripts and clients rely on.
 
+mod search;
 mod target;
 
 use std::fmt::Write;
@@ -17,6 +18,7 @@ use turnwright_llm::Endpoint;
 use turnwright_types::error_text::as_sentence;
 use turnwright_types::secret::Secret;
 
+pub use self::search::{login_search, logout_search};
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
 use crate::{CliError, block_on, prompt};
 
@@ -137,6 +139,9 @@ fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> Result<
             return Ok("Removed the stored logins, which were damaged.\n".to_owned());
         }
     };
+    if removes_all {
+        logins.remove_searches(&config.paths)?;
+    }
     let names: Vec<String> = logins.all().iter().map(StoredLogin::name).collect();
     let removed = match (provider, &names[..]) {
         (Some(name), _) => {

@@ -119,9 +119,6 @@ enum CliCommand {
     /// Remove stored API keys
     #[command(after_help = "Example: turnwright logout --provider deepseek")]
     Logout {
-        /// Remove the keys of services that search the web
-        #[arg(value_parser = ["search"], conflicts_with_all = ["provider", "all"])]
-        what: Option<String>,
         /// Provider to log out of, or the base URL of a server
         #[arg(long, value_name = "NAME")]
         provider: Option<String>,
@@ -362,15 +359,15 @@ fn run_command(command: CliCommand, config: Config) -> ExitCode {
             serve::connect(&url, token_file.as_deref(), &config)
         }
         CliCommand::Run(args) => run::run(args, config),
-        CliCommand::Login { what, provider } => {
+        CliCommand::Login { what: Some(_), .. } => {
             deny_memory_inspection();
-            match what {
-                Some(_) => turnwright_terminal::login_search(&config),
-                None => turnwright_terminal::login(provider.as_deref(), config),
-            }
+            turnwright_terminal::login_search(&config)
         }
-        CliCommand::Logout { what: Some(_), .. } => turnwright_terminal::logout_search(&config),
-        CliCommand::Logout { provider, all, .. } => {
+        CliCommand::Login { provider, .. } => {
+            deny_memory_inspection();
+            turnwright_terminal::login(provider.as_deref(), config)
+        }
+        CliCommand::Logout { provider, all } => {
             turnwright_terminal::logout(provider.as_deref(), all, &config)
         }
         CliCommand::Doctor(args) => doctor::run(&args, config),

@@ -19,7 +19,7 @@ use crate::provider::{Price, ProviderPreset, preset, read_base_url, reserved_fie
 use crate::reader::read_settings;
 use crate::resolve::is_credential;
 use crate::sandbox::SandboxSection;
-use crate::search::{search_names, wrong_search, wrong_search_url};
+use crate::search::wrong_search;
 use crate::servers::McpSection;
 use crate::table::settings;
 use crate::wrong_values::{
@@ -32,6 +32,7 @@ use turnwright_types::message::ReasoningEffort;
 use turnwright_types::redact;
 use turnwright_types::shell_script::Check;
 use turnwright_types::work_settings::Verify;
+use turnwright_workspace::web::search::search_names;
 
 settings! {
     /// The user's settings file. Other crates see what holds as it stands there. What a flag, a variable or a project
@@ -190,19 +191,15 @@ settings! {
             "Hosts that may be fetched from although they are not public, as HOST or HOST:PORT.",
             "non-public hosts that may be fetched from, such as `[\"localhost:3000\", \"10.0.0.7\"]`; without a \
              port, any port. Each still needs approval";
-        pub search: Option<String> => wrong_search {
-            words: (search_names()),
-            examples: ["searxng", "brave"],
-        } wrong [r#"web.search = "google""#, r#"web.search = "searxng""#]
+        pub search: Option<String> => wrong_search { words: (search_names()) }
+            wrong [r#"web.search = "google""#]
             "The service that searches the web; without one, the model cannot search it.",
             "the service that [searches the web](web-search.md): `searxng`, `brave`, `tavily`, `exa`, `perplexity`, \
              `serper`, `deepseek`, `zai` or `ollama`. Without one, there is no `web_search`";
-        pub(crate) search_url: Option<String> => wrong_search_url {
-            examples: ["http://localhost:8888"],
-        } wrong [r#"web.search_url = "http://me:word@localhost/""#]
+        pub(crate) search_url: Option<String> => wrong_base_url {}
             "The address of the service, which SearXNG needs.",
             "the address of your SearXNG, or another address of the API of any of the others";
-        pub(crate) search_key_env: Option<String> { examples: ["MY_SEARCH_KEY"] }
+        pub(crate) search_key_env: Option<String> {}
             "The name of the environment variable that holds the key of the service.",
             "the variable that holds its key, if it is another one than usual";
     }
@@ -379,7 +376,6 @@ impl ConfigFile {
     }
 
     fn warn_ineffective_values(&self, notes: &mut Vec<String>) {
-        notes.extend(self.web.missing_search_url());
         for (name, section) in &self.providers {
             notes.extend(section.refused_key(name));
             let says_key = section.key_env.is_some() || section.key_file.is_some();

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
-use url::Url;
 
 use crate::environment::{BASE_URL_VARIABLE, MODEL_VARIABLE};
 use crate::file::ConfigFile;
@@ -99,17 +98,12 @@ impl StoredLogin {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Logins {
     logins: Vec<StoredLogin>,
-    /// The keys of services that search the web, each with the address for which it was given.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    searches: Vec<StoredLogin>,
 }
 
 /// The content of the file, now or as earlier versions wrote it: a single login.
 #[derive(Deserialize)]
 struct LoginFile {
     logins: Option<Vec<StoredLogin>>,
-    #[serde(default)]
-    searches: Vec<StoredLogin>,
     #[serde(flatten)]
     single: StoredLogin,
 }
@@ -139,8 +133,7 @@ impl Logins {
         let single =
             Some(file.single).filter(|login| login.key.is_some() || login.base_url.is_some());
         let logins = file.logins.unwrap_or_else(|| single.into_iter().collect());
-        let logins = logins.into_iter().map(StoredLogin::normalized).collect();
-        Ok(Logins { logins, searches: file.searches })
+        Ok(Logins { logins: logins.into_iter().map(StoredLogin::normalized).collect() })
     }
 
     /// Stores a login, which becomes the last one and replaces an earlier one for the same server.
@@ -150,6 +143,18 @@ impl Logins {
         let login = login.normalized();
         self.logins.retain(|stored| stored.server() != login.server());
         self.logins.push(login);
+        self.store(paths)
+    }
+
+    /// Stores the key of the service at this host that searches the web, in place of an earlier one.
+    pub fn add_search(&mut self, host: &str, key: &str, paths: &Paths) -> io::Result<()> {
+        let _lock = paths.lock_settings()?;
+        self.reload(paths);
+        let provider = Some(format!("search:{host}"));
+        self.logins.retain(|stored| stored.provider != provider);
+        let key = Some(key.to_owned());
+        // The last login is that of a model.
+        self.logins.insert(0, StoredLogin { provider, key, ..StoredLogin::default() });
         self.store(paths)
     }
 
@@ -164,27 +169,12 @@ impl Logins {
         self.reload(paths);
         let (removed, kept) = std::mem::take(&mut self.logins).into_iter().partition(is_removed);
         self.logins = kept;
-        self.store(paths)?;
+        if self.logins.is_empty() {
+            private_file::remove(&Logins::path(paths))?;
+        } else {
+            self.store(paths)?;
+        }
         Ok(removed)
-    }
-
-    /// Stores the key of a service that searches the web, in place of an earlier one for the same address.
-    pub fn add_search(&mut self, url: &str, key: &str, paths: &Paths) -> io::Result<()> {
-        let _lock = paths.lock_settings()?;
-        self.reload(paths);
-        self.searches.retain(|stored| stored.base_url.as_deref() != Some(url));
-        let [base_url, key] = [url, key].map(|text| Some(text.to_owned()));
-        self.searches.push(StoredLogin { base_url, key, ..StoredLogin::default() });
-        self.store(paths)
-    }
-
-    /// Removes the keys of all services that search the web. Returns how many there were.
-    pub fn remove_searches(&mut self, paths: &Paths) -> io::Result<usize> {
-        let _lock = paths.lock_settings()?;
-        self.reload(paths);
-        let removed = std::mem::take(&mut self.searches);
-        self.store(paths)?;
-        Ok(removed.len())
     }
 
     /// Takes over what other processes have stored since the file was loaded.
@@ -194,12 +184,8 @@ impl Logins {
         }
     }
 
-    /// Writes the file atomically, with mode 0600, or removes it if there is nothing to keep.
+    /// Writes the file atomically, with mode 0600.
     fn store(&self, paths: &Paths) -> io::Result<()> {
-        if self.logins.is_empty() && self.searches.is_empty() {
-            private_file::remove(&Logins::path(paths))?;
-            return Ok(());
-        }
         private_file::write(&Logins::path(paths), serde_json::to_string_pretty(self)?.as_bytes())
     }
 
@@ -224,26 +210,6 @@ impl Logins {
     pub fn for_server(&self, base_url: &str) -> Option<&StoredLogin> {
         let base_url = base_url.trim_end_matches('/');
         self.logins.iter().find(|login| login.server() == Some(base_url))
-    }
-
-    /// All stored keys.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
-        let all = self.logins.iter().chain(&self.searches);
-        all.filter_map(|login| login.key.as_deref())
-    }
-
-    /// The key of a service that searches the web at this address: its own, or that of the provider of models on the
-    /// same server.
-    pub(crate) fn search_key(&self, url: &Url) -> Option<&str> {
-        let mut searches = self.searches.iter();
-        let own = searches.find(|login| login.base_url.as_deref() == Some(url.as_str()));
-        let login = own.or_else(|| {
-            self.logins.iter().find(|login| {
-                let server = login.server().and_then(|server| Url::parse(server).ok());
-                server.is_some_and(|server| server.origin() == url.origin())
-            })
-        });
-        login?.key.as_deref()
     }
 
     /// The key of a well-known provider.

@@ -1,68 +1,45 @@
 //! The service that searches the web: the one that `[web]` names, with its key.
 
 use crate::environment::variable_name;
-use crate::file::WebSection;
 use crate::wrong_values::unexpected;
-use crate::{KeyOrigin, Logins, ProviderKey, SettingsSnapshot};
-use turnwright_workspace::web::parse_url;
-use turnwright_workspace::web::search::{SEARCH_BACKENDS, SearchService, search_backend};
-
-impl WebSection {
-    /// The service without its key; `None` if none is named or it has no address.
-    fn search_service(&self) -> Option<SearchService> {
-        let backend = search_backend(self.search.as_deref()?)?;
-        SearchService::new(backend, self.search_url.as_deref())
-    }
-
-    /// Says why no service can be asked although one is named.
-    pub(crate) fn missing_search_url(&self) -> Option<String> {
-        let name = self.search.as_deref().filter(|name| search_backend(name).is_some())?;
-        let is_missing = self.search_url.is_none() && self.search_service().is_none();
-        is_missing.then(|| format!("`web.search` is {name}, which needs `web.search_url`"))
-    }
-}
+use crate::{KeyOrigin, Logins, ProviderKey, SettingsSnapshot, preset};
+use turnwright_workspace::web::search::{SearchService, search_names};
 
 impl SettingsSnapshot<'_> {
     /// The service that searches the web, and the place of its key. `None` if there is none, or the settings are wrong.
     pub fn search(&self) -> Option<(SearchService, Option<KeyOrigin>)> {
-        let mut service = self.values.web.search_service()?;
+        let web = &self.values.web;
+        let mut service = SearchService::new(web.search.as_deref()?, web.search_url.as_deref())?;
         let key = self.search_key(&service).filter(|_| service.needs_key());
         let (secret, origin) = key.map(|key| (key.secret, key.origin)).unzip();
         service.key = secret;
         Some((service, origin))
     }
 
-    /// A key is sent only to the server that it was given for: the usual variable to the usual address, and a login to
-    /// the address with which it was made.
+    /// A key is sent only to the server that it was given for: what is usual for the service to its usual address, and
+    /// a login to the host with which it was made.
     fn search_key(&self, service: &SearchService) -> Option<ProviderKey> {
         let web = &self.values.web;
-        let usual = search_backend(service.name())?.key_env.filter(|_| web.search_url.is_none());
-        let named = web.search_key_env.as_deref().or(usual);
-        let variables = &self.config.variables.keys;
-        let found = named.and_then(|name| Some((name, variables.get(&*variable_name(name))?)));
-        if let Some((name, secret)) = found {
-            let origin = KeyOrigin::Variable(name.to_owned());
+        let usual = Some(service.name()).filter(|_| web.search_url.is_none());
+        let usual_variable = usual.map(|name| format!("{}_API_KEY", name.to_uppercase()));
+        if let Some(variable) = web.search_key_env.clone().or(usual_variable)
+            && let Some(secret) = self.config.variables.keys.get(&*variable_name(&variable))
+        {
+            let origin = KeyOrigin::Variable(variable.clone());
             return Some(ProviderKey { secret: secret.clone(), origin });
         }
-        let secret = self.logins.search_key(service.url())?.into();
+        let own = self.logins.provider_key(&format!("search:{}", service.host()));
+        // The key of a hosted provider of models is for its searches, too.
+        let hosted = usual.and_then(preset).filter(|known| known.key_env.is_some());
+        let of_provider = hosted.and_then(|known| self.logins.provider_key(known.name));
+        let secret = own.or(of_provider)?.into();
         Some(ProviderKey { secret, origin: KeyOrigin::Login(Logins::path(&self.config.paths)) })
     }
 }
 
-/// The names of the services.
-pub(crate) fn search_names() -> Vec<&'static str> {
-    SEARCH_BACKENDS.iter().map(|backend| backend.name).collect()
-}
-
 pub(crate) fn wrong_search(key: &str, name: &str) -> Option<String> {
-    let known = search_names().join(", ");
-    unexpected(key, name, search_backend(name).is_some(), &format!("one of {known}"))
-}
-
-pub(crate) fn wrong_search_url(key: &str, text: &str) -> Option<String> {
-    // It is not quoted: it may contain a password.
-    let is_right = parse_url(text).is_ok();
-    (!is_right).then(|| format!("`{key}` is not a URL with http or https and without a password"))
+    let known = search_names();
+    unexpected(key, name, known.contains(&name), &format!("one of {}", known.join(", ")))
 }
 
 #[cfg(test)]
@@ -74,35 +51,43 @@ mod tests {
     use crate::{Config, EnvironmentVariables, Flags, Paths, StoredLogin, UserFile};
 
     #[test]
-    fn a_key_goes_only_to_the_address_that_it_was_given_for() {
+    fn a_key_goes_only_to_the_host_that_it_was_given_for() {
         let home = tempfile::tempdir().unwrap();
         let paths = Paths::below(home.path());
         let mut logins = Logins::default();
-        logins.add_search("https://api.exa.ai/search", "exa-login", &paths).unwrap();
-        logins.add_search("https://mine.example/exa", "mine-login", &paths).unwrap();
         let provider = |provider: &str, key: &str| StoredLogin {
             provider: Some(provider.to_owned()),
             key: Some(key.to_owned()),
             ..StoredLogin::default()
         };
-        logins.add(provider("deepseek", "model-login"), &paths).unwrap();
         logins.add(provider("ollama", "local-login"), &paths).unwrap();
+        logins.add(provider("deepseek", "model-login"), &paths).unwrap();
+        for (host, key) in [
+            ("api.exa.ai", "first"),
+            ("mine.example", "mine-login"),
+            ("api.exa.ai", "exa-login"),
+        ] {
+            logins.add_search(host, key, &paths).unwrap();
+        }
+        assert_eq!(logins.all().len(), 4);
+        assert_eq!(logins.last().unwrap().name(), "deepseek");
         for (settings, expected) in [
             ("", "none"),
             ("search = 'google'", "none"),
             ("search = 'searxng'", "none"),
             ("search = 'searxng'\nsearch_url = 'http://box:8080'", "no key for box:8080"),
             ("search = 'exa'", "exa-login for api.exa.ai"),
-            ("search = 'exa'\nsearch_url = 'https://mine.example/exa'", "mine-login for mine.example"),
+            ("search = 'exa'\nsearch_url = 'https://mine.example/'", "mine-login for mine.example"),
             ("search = 'exa'\nsearch_url = 'https://other.example/'", "no key for other.example"),
             ("search = 'exa'\nsearch_key_env = 'OTHER'", "exa-login for api.exa.ai"),
             ("search = 'brave'", "brave-key for api.search.brave.com"),
-            ("search = 'brave'\nsearch_url = 'https://mine.example/'", "no key for mine.example"),
+            ("search = 'brave'\nsearch_url = 'https://a.example/'", "no key for a.example"),
             (
-                "search = 'brave'\nsearch_url = 'https://mine.example/'\nsearch_key_env = 'MINE_KEY'",
-                "mine-key for mine.example",
+                "search = 'brave'\nsearch_url = 'https://a.example/'\nsearch_key_env = 'MINE_KEY'",
+                "mine-key for a.example",
             ),
             ("search = 'deepseek'", "model-login for api.deepseek.com"),
+            ("search = 'deepseek'\nsearch_url = 'https://a.example/'", "no key for a.example"),
             ("search = 'ollama'", "no key for ollama.com"),
         ] {
             let file = UserFile::at_default_path(&paths);
@@ -124,10 +109,5 @@ mod tests {
                 assert!(secrets.iter().any(|secret| secret == key), "{key}: {secrets:?}");
             }
         }
-        assert!(!format!("{logins:?}").contains("exa-login"), "{logins:?}");
-        logins.remove(|_| true, &paths).unwrap();
-        assert!(Logins::path(&paths).exists(), "the keys of the services are still there");
-        assert_eq!(logins.remove_searches(&paths).unwrap(), 2);
-        assert!(!Logins::path(&paths).exists());
     }
 }

@@ -258,7 +258,7 @@ impl<'a> SettingsSnapshot<'a> {
     pub fn secrets(&self) -> Vec<String> {
         let keys = self.config.variables.keys.values();
         let mut secrets: Vec<String> = keys.map(|key| key.expose().to_owned()).collect();
-        secrets.extend(self.logins.keys().map(str::to_owned));
+        secrets.extend(self.logins.all().iter().filter_map(|login| login.key.clone()));
         secrets.extend(self.client_secrets());
         for section in self.values.providers.values() {
             let path = section.key_file.as_ref();

@@ -27,7 +27,7 @@ impl SettingsSnapshot<'_> {
     pub fn wrong_values(&self) -> Vec<String> {
         let mut wrong = self.wrong_variables();
         wrong.extend(self.logins_error.as_ref().map(ToString::to_string));
-        if self.logins.keys().next().is_some() {
+        if self.logins.all().iter().any(|login| login.key.is_some()) {
             wrong.extend(exposed(&Logins::path(&self.config.paths)));
         }
         let place = self.config.file_path();

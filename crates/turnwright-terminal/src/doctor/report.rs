@@ -240,19 +240,14 @@ impl DoctorReport {
     /// Prints the service that searches the web, if the settings name one. It is not asked.
     fn add_search(&mut self, config: &Config) {
         let snapshot = config.snapshot();
-        if snapshot.values.web.search.is_none() {
-            return;
-        }
+        let Some(name) = &snapshot.values.web.search else { return };
         let shown = match snapshot.search() {
-            None => "! the service in the settings cannot be used".to_owned(),
-            Some((service, origin)) => {
-                let key = match origin {
-                    Some(origin) => format!("key from {origin}"),
-                    None if !service.needs_key() => "no key needed".to_owned(),
-                    None => "! no key; run `turnwright login search`".to_owned(),
-                };
-                format!("{} at {}, {key}", service.name(), service.host())
-            }
+            None => format!("! {name} cannot be used; SearXNG needs `web.search_url`"),
+            Some((service, origin)) => match (service.check_key(), origin) {
+                (Err(why), _) => format!("! {why}"),
+                (Ok(()), None) => format!("{name} at {}", service.host()),
+                (Ok(()), Some(place)) => format!("{name} at {}, key in {place}", service.host()),
+            },
         };
         self.print_field("search", &shown);
         self.set("search", shown);

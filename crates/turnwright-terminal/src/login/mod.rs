@@ -18,7 +18,7 @@ use turnwright_llm::Endpoint;
 use turnwright_types::error_text::as_sentence;
 use turnwright_types::secret::Secret;
 
-pub use self::search::{login_search, logout_search};
+pub use self::search::login_search;
 use self::target::{LOOK_LIMIT, LoginTarget, Trial, find_local};
 use crate::{CliError, block_on, prompt};
 
@@ -139,9 +139,6 @@ fn remove(provider: Option<&str>, removes_all: bool, config: &Config) -> Result<
             return Ok("Removed the stored logins, which were damaged.\n".to_owned());
         }
     };
-    if removes_all {
-        logins.remove_searches(&config.paths)?;
-    }
     let names: Vec<String> = logins.all().iter().map(StoredLogin::name).collect();
     let removed = match (provider, &names[..]) {
         (Some(name), _) => {

@@ -15,7 +15,6 @@ use turnwright_types::effect::{
     CallView, Effect, ResolvedPath, ToolKind, escape_hidden_line, shorten_title,
 };
 use turnwright_types::redact;
-use turnwright_types::refusal::ToolRefusal;
 use turnwright_types::text;
 use turnwright_workspace::web::search::SearchService;
 use turnwright_workspace::web::wrap_untrusted;
@@ -95,8 +94,8 @@ fn search_effect(service: &SearchService) -> Effect {
     Effect::Search { backend: service.name().to_owned() }
 }
 
-fn refusal(why: &str) -> ToolRefusal {
-    format!("The search has failed: {why}.").into()
+fn refusal(why: &str) -> String {
+    format!("The search has failed: {why}.")
 }
 
 fn outcome(service: &str, query: &str, all: &[String]) -> ToolOutcome {

@@ -31,8 +31,7 @@ impl SettingsSnapshot<'_> {
         let own = self.logins.provider_key(&format!("search:{}", service.host()));
         // The key of a hosted provider of models is for its searches, too.
         let hosted = usual.and_then(preset).filter(|known| known.key_env.is_some());
-        let of_provider = hosted.and_then(|known| self.logins.provider_key(known.name));
-        let secret = own.or(of_provider)?.into();
+        let secret = own.or_else(|| self.logins.provider_key(hosted?.name))?.into();
         Some(ProviderKey { secret, origin: KeyOrigin::Login(Logins::path(&self.config.paths)) })
     }
 }

@@ -41,17 +41,26 @@ fn query() -> Value {
     json!({ "query": "rust  async", "max_results": 3 })
 }
 
-/// The service, the answer of its API, and the request: its method, its header with the key, and its fields.
-fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
-    let url = "https://rust-lang.github.io/async-book/";
-    let title = "Async in Rust";
-    let bearer = || format!("authorization: Bearer {KEY}");
-    let plain = |words: &str, count: &str| json!({ words: "rust async", count: 3 });
+const URL: &str = "https://rust-lang.github.io/async-book/";
+const TITLE: &str = "Async in Rust";
+
+/// A service, the answer of its API, and the request: its method, its header with the key, and its fields.
+type Service = (&'static str, Value, &'static str, String, Value);
+
+fn bearer() -> String {
+    format!("authorization: Bearer {KEY}")
+}
+
+fn plain(words: &str, count: &str) -> Value {
+    json!({ words: "rust async", count: 3 })
+}
+
+fn search_engines() -> Vec<Service> {
     vec![
         (
             "searxng",
             json!({ "query": "rust async", "number_of_results": 0, "results": [
-                { "url": url, "title": title, "content": "The book", "engine": "brave", "engines": ["brave"],
+                { "url": URL, "title": TITLE, "content": "The book", "engine": "brave", "engines": ["brave"],
                   "score": 1.0, "category": "general", "publishedDate": "2026-01-02T00:00:00" } ],
                 "answers": [], "corrections": [], "infoboxes": [], "suggestions": [],
                 "unresponsive_engines": [["google", "CAPTCHA"]] }),
@@ -62,7 +71,7 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
         (
             "brave",
             json!({ "type": "search", "query": { "original": "rust async" }, "web": { "type": "search",
-                "results": [{ "title": title, "url": url, "is_source_local": false, "description": "The book",
+                "results": [{ "title": TITLE, "url": URL, "is_source_local": false, "description": "The book",
                 "page_age": "2026-01-02T00:00:00", "language": "en" }], "family_friendly": true } }),
             "GET",
             format!("x-subscription-token: {KEY}"),
@@ -71,7 +80,7 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
         (
             "tavily",
             json!({ "query": "rust async", "follow_up_questions": null, "answer": null, "images": [],
-                "results": [{ "url": url, "title": title, "content": "The book", "score": 0.9,
+                "results": [{ "url": URL, "title": TITLE, "content": "The book", "score": 0.9,
                 "raw_content": null }], "response_time": 1.1, "request_id": "r" }),
             "POST",
             bearer(),
@@ -79,8 +88,8 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
         ),
         (
             "exa",
-            json!({ "requestId": "r", "resolvedSearchType": "neural", "results": [{ "id": url, "title": title,
-                "url": url, "publishedDate": "2026-01-02", "author": "x", "highlights": ["The book"],
+            json!({ "requestId": "r", "resolvedSearchType": "neural", "results": [{ "id": URL, "title": TITLE,
+                "url": URL, "publishedDate": "2026-01-02", "author": "x", "highlights": ["The book"],
                 "highlightScores": [0.4] }], "costDollars": { "total": 0.005 } }),
             "POST",
             format!("x-api-key: {KEY}"),
@@ -88,7 +97,7 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
         ),
         (
             "perplexity",
-            json!({ "id": "r", "results": [{ "title": title, "url": url, "snippet": "The book",
+            json!({ "id": "r", "results": [{ "title": TITLE, "url": URL, "snippet": "The book",
                 "date": "2026-01-02", "last_updated": "2026-02-02" }] }),
             "POST",
             bearer(),
@@ -96,15 +105,21 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
         ),
         (
             "serper",
-            json!({ "searchParameters": { "q": "rust async", "type": "search" }, "organic": [{ "title": title,
-                "link": url, "snippet": "The book", "date": "2026-01-02", "position": 1 }], "credits": 1 }),
+            json!({ "searchParameters": { "q": "rust async", "type": "search" }, "organic": [{ "title": TITLE,
+                "link": URL, "snippet": "The book", "date": "2026-01-02", "position": 1 }], "credits": 1 }),
             "POST",
             format!("x-api-key: {KEY}"),
             plain("q", "num"),
         ),
+    ]
+}
+
+/// The services of providers of models.
+fn services_of_providers() -> Vec<Service> {
+    vec![
         (
             "deepseek",
-            json!({ "results": [{ "title": title, "url": url, "snippet": "The book", "summary": "x",
+            json!({ "results": [{ "title": TITLE, "url": URL, "snippet": "The book", "summary": "x",
                 "content": "y", "date": "2026-01-02", "site_name": "Rust" }] }),
             "POST",
             bearer(),
@@ -113,7 +128,7 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
         (
             "zai",
             json!({ "id": "r", "created": 1, "request_id": "r", "search_intent": [], "search_result": [{
-                "title": title, "content": "The book", "link": url, "media": "Rust", "icon": "", "refer": "1",
+                "title": TITLE, "content": "The book", "link": URL, "media": "Rust", "icon": "", "refer": "1",
                 "publish_date": "2026-01-02" }] }),
             "POST",
             bearer(),
@@ -121,7 +136,7 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
         ),
         (
             "ollama",
-            json!({ "results": [{ "title": title, "url": url, "content": "The book" }] }),
+            json!({ "results": [{ "title": TITLE, "url": URL, "content": "The book" }] }),
             "POST",
             bearer(),
             plain("query", "max_results"),
@@ -131,7 +146,8 @@ fn services() -> Vec<(&'static str, Value, &'static str, String, Value)> {
 
 #[test]
 fn each_service_is_asked_as_its_api_wants_and_its_results_are_read() {
-    for (name, body, method, header, fields) in services() {
+    let services = search_engines().into_iter().chain(services_of_providers());
+    for (name, body, method, header, fields) in services {
         let server = service("200 OK", &body);
         let (agent, result) = cards::run(searching(name, &server), TOOL, &query());
         let start = format!(

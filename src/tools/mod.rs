@@ -25,6 +25,7 @@ mod search_common;
 mod skill;
 mod tool_env;
 mod web_fetch;
+mod web_search;
 mod write_file;
 
 #[cfg(test)]
@@ -87,6 +88,7 @@ pub fn built_in() -> Vec<Arc<dyn AnyTool>> {
         tool::<exec::Exec>(),
         tool::<exec_output::ExecOutput>(),
         tool::<web_fetch::WebFetch>(),
+        tool::<web_search::WebSearch>(),
         tool::<plan::Plan>(),
         tool::<memory::Memory>(),
         tool::<skill::LoadSkill>(),

@@ -31,6 +31,7 @@ use turnwright_workspace::exec::{Environment, Jobs};
 use turnwright_workspace::files::Files;
 use turnwright_workspace::fixed_places::OpenedPlaces;
 use turnwright_workspace::skills::SkillSet;
+use turnwright_workspace::web::search::SearchService;
 use turnwright_workspace::web::{PageCache, WebFetcher};
 
 /// The most resources of MCP servers that one conversation follows: those that it has read last.
@@ -262,6 +263,8 @@ pub struct ProcessShared {
     pub audit: AuditLog,
     /// Access to the web.
     pub web: WebFetcher,
+    /// The service that searches the web, for sessions that are opened from now on.
+    pub(crate) search: SharedValue<Option<Arc<SearchService>>>,
     /// The places that commands and servers in the sandbox could write since this process was started.
     pub opened_places: Arc<OpenedPlaces>,
     /// The world outside of the sessions: the machine that they depend on, and the keeper of their tools' answers.
@@ -274,6 +277,7 @@ impl Default for ProcessShared {
             folders: UserFolders::default(),
             audit: AuditLog::default(),
             web: WebFetcher::default(),
+            search: SharedValue::default(),
             opened_places: Arc::default(),
             outside: Arc::new(RealMachine),
         }
@@ -321,6 +325,8 @@ pub struct SessionShared {
     pub process: Arc<ProcessShared>,
     /// The user's settings, as they were when the session was opened.
     pub settings: Arc<ConfigFile>,
+    /// The service that searches the web, if there was one when the session was opened.
+    pub search: Option<Arc<SearchService>>,
     /// The environment variables of commands.
     pub command_environment: Arc<Environment>,
     /// The permission mode, which says how much may be done without asking. A change applies from the next

@@ -265,6 +265,7 @@ impl Conversation {
             skills: self.env.skills.names(),
             is_planning: self.mode().get() == Mode::Plan,
             helpers: self.env.helpers.catalogue(),
+            has_search: self.env.shared.search.is_some(),
             is_alone: self.work.alone,
             is_small: tools::is_small(self.work.tools, model.name(), model.window()),
         }

@@ -9,6 +9,7 @@
 //!   environment   the variables; `layers`, the files, and `logins` are the other sources, `paths` their places
 //!   resolve       the provider and the model that all of these mean together
 //!   snapshot      one reading of all settings; `show` says where each value comes from
+//!   search        the service that searches the web, and its key
 //!   change        changes one setting in the user's file, in which `document` leaves everything else as it is
 //!   schema        the settings as a JSON Schema, and a file with all of them
 //!   jsonc         the JSON files of editors, and of projects that name MCP servers
@@ -36,6 +37,7 @@ mod recorded;
 mod resolve;
 mod sandbox;
 mod schema;
+mod search;
 mod servers;
 mod show;
 mod snapshot;

@@ -581,6 +581,7 @@ fn is_droppable(effect: &Effect) -> bool {
         | Effect::Exec(_)
         | Effect::Input { .. }
         | Effect::Fetch { .. }
+        | Effect::Search { .. }
         | Effect::Remote(_) => false,
     }
 }

@@ -399,6 +399,7 @@ impl ToldFolders {
                 Effect::Input { .. }
                 | Effect::Signal { .. }
                 | Effect::Fetch { .. }
+                | Effect::Search { .. }
                 | Effect::Remote(_)
                 | Effect::SessionState => {}
             }

@@ -80,6 +80,7 @@ impl DoctorReport {
             "sandbox",
             "audit",
             "servers",
+            "search",
             "checks",
             "works",
             "profile",

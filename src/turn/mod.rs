@@ -230,6 +230,7 @@ impl Turn {
             self.conversation.env.helpers.open_questions(&self.cancel);
         }
         self.wait_for_servers().await;
+        self.read_documents().await;
         self.add_project_context().await;
         self.log_prompt();
         let mut step = match self.first_step() {

@@ -15,7 +15,7 @@ use url::Url;
 use turnwright_types::effect::escape_hidden_line;
 use turnwright_types::error_text::io_error_text;
 use turnwright_types::text::format_bytes;
-use turnwright_workspace::files::{decode_head, picture_mime};
+use turnwright_workspace::files::{decode_head, may_be_document, picture_mime};
 
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";
@@ -24,6 +24,9 @@ pub(super) const STDIN: &str = "-";
 const MAX_BYTES: u64 = 8 * 1024 * 1024;
 /// The maximum size of a text that is attached as a whole, in bytes. For a longer one, the model gets its name.
 const MAX_EMBEDDED_BYTES: usize = 256 * 1024;
+
+/// The archives that are attached as documents.
+const OFFICE_ENDINGS: [&str; 6] = ["docx", "xlsx", "pptx", "odt", "ods", "odp"];
 
 /// How long to wait for the beginning of a pipe beside a prompt. A program that starts this one may leave a
 /// pipe open into which it never writes.
@@ -130,6 +133,12 @@ fn attachment(path: &Path) -> io::Result<Value> {
     if let Some(mime) = picture_mime(&bytes) {
         let data = BASE64.encode(&bytes);
         return Ok(json!({ "type": "image", "mimeType": mime, "data": data, "uri": uri.as_str() }));
+    }
+    let ending = path.extension().unwrap_or_default().to_string_lossy();
+    let is_office_file = OFFICE_ENDINGS.contains(&&*ending);
+    if may_be_document(&bytes) && (is_office_file || bytes.starts_with(b"%PDF-")) {
+        let blob = BASE64.encode(&bytes);
+        return Ok(json!({ "type": "resource", "resource": { "uri": uri.as_str(), "blob": blob } }));
     }
     match decode_head(&bytes, false) {
         Some(text) if text.len() <= MAX_EMBEDDED_BYTES => {

@@ -8,8 +8,17 @@ use std::process::ExitCode;
 use super::CliError;
 use turnwright_terminal::{print, report};
 
+/// The most memory that a reader may use. macOS does not enforce it.
+#[cfg(unix)]
+const MAX_MEMORY: Option<u64> = Some(512 * 1024 * 1024);
+
 pub(super) fn run(pages: Option<&RangeInclusive<usize>>) -> ExitCode {
-    limit_resources();
+    #[cfg(unix)]
+    rustix::process::setrlimit(
+        rustix::process::Resource::As,
+        rustix::process::Rlimit { current: MAX_MEMORY, maximum: MAX_MEMORY },
+    )
+    .ok();
     let mut bytes = Vec::new();
     let read = stdin().lock().read_to_end(&mut bytes).map_err(CliError::from);
     let written = read.and_then(|_| {
@@ -17,22 +26,4 @@ pub(super) fn run(pages: Option<&RangeInclusive<usize>>) -> ExitCode {
         print(&answer.unwrap_or_default())
     });
     report("document-text", written)
-}
-
-/// Bounds the memory, and the time for a reader that outlives its agent.
-fn limit_resources() {
-    #[cfg(unix)]
-    {
-        use rustix::process::{Resource, Rlimit, setrlimit};
-        const MAX_MEMORY_BYTES: u64 = 512 * 1024 * 1024;
-        const MAX_SECONDS: u64 = 30;
-        for (resource, most) in [
-            (Resource::As, MAX_MEMORY_BYTES),
-            (Resource::Cpu, MAX_SECONDS),
-            (Resource::Core, 0),
-        ] {
-            // macOS bounds no address space.
-            setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) }).ok();
-        }
-    }
 }

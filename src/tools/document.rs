@@ -6,7 +6,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use futures_util::future;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
@@ -19,7 +20,9 @@ const MAX_TIME: Duration = Duration::from_secs(20);
 const GRACE: Duration = Duration::from_millis(200);
 /// JSON may have six bytes for one of the text.
 const MAX_ANSWER_BYTES: u64 = 32 * 1024 * 1024;
-const MAX_MESSAGE_BYTES: u64 = 64 * 1024;
+
+const CRASHED: &str = "cannot be read: its reader crashed, or needed more than 512 MiB. Try other `pages`, or convert it \
+                       with exec";
 
 /// The readers that may run at the same time in this process.
 static PLACES: Semaphore = Semaphore::const_new(2);
@@ -40,29 +43,19 @@ pub(crate) async fn read_document(
     let started = ProcessGroup::start_piped(&program).await;
     let (mut group, pipes) = started.map_err(|error| not_started(&error))?;
     let mut stdin = pipes.stdin;
-    let work = async {
-        let writing = async move {
-            // A reader that has ended says why.
-            stdin.write_all(&bytes).await.ok();
-        };
-        let output = read_bounded(pipes.stdout, MAX_ANSWER_BYTES);
-        let messages = read_bounded(pipes.stderr, MAX_MESSAGE_BYTES);
-        let ((), answer, messages) = tokio::join!(writing, output, messages);
-        group.wait_for_end().await;
-        (answer, messages)
+    let mut output = pipes.stdout.take(MAX_ANSWER_BYTES);
+    let mut answer = Vec::new();
+    let writing = async move {
+        // A reader that has ended is no fault of the writer.
+        stdin.write_all(&bytes).await.ok();
     };
-    let done = timeout(MAX_TIME, work).await;
+    let work = future::join(writing, output.read_to_end(&mut answer));
+    let is_late = timeout(MAX_TIME, work).await.is_err();
     group.stop(GRACE).await;
-    let Ok((answer, messages)) = done else {
+    if is_late {
         return Err("cannot be read: it takes longer than 20 seconds".to_owned());
-    };
-    serde_json::from_slice(&answer).unwrap_or_else(|_| {
-        let message = String::from_utf8_lossy(&messages);
-        tracing::debug!(%message, "the reader of a document failed");
-        let has_no_memory = message.contains("memory allocation");
-        let why = if has_no_memory { "it takes more than 512 MiB" } else { "its reader crashed" };
-        Err(format!("cannot be read: {why}. Try other `pages`, or convert it with exec"))
-    })
+    }
+    serde_json::from_slice(&answer).unwrap_or_else(|_| Err(CRASHED.to_owned()))
 }
 
 fn not_started(error: &io::Error) -> String {
@@ -78,12 +71,4 @@ fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
         .then(|| SandboxProfile { readable: Some(vec![program]), ..SandboxProfile::default() });
     let workdir = PathBuf::from(if cfg!(windows) { "C:\\" } else { "/" });
     Ok(PipedProgram { command_line, workdir, environment: Environment::default(), sandbox })
-}
-
-/// Reads the beginning of a stream, and its rest only so that its writer ends.
-async fn read_bounded(mut stream: impl AsyncRead + Unpin, most: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    (&mut stream).take(most).read_to_end(&mut bytes).await.ok();
-    tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.ok();
-    bytes
 }

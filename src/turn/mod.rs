@@ -67,6 +67,7 @@ pub(crate) use found_checks::{check_book, proposed_commands};
 pub(crate) use goal::{paused_line, stored_goal};
 pub(crate) use limits::{SharedSpending, SpendingLimits};
 pub(crate) use note_offers::NoteOffer;
+pub(crate) use prompt::documents::leave_out_documents;
 pub(crate) use prompt::{
     PROJECT_READ_TIMEOUT, custom_commands, describe_notes, describe_skills, environment_lines,
     folder_lines, new_date_line, project_sources, system_prompt,

@@ -5,8 +5,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::prompt::documents::leave_out_documents;
-use super::{Conversation, Turn, TurnStep};
+use super::{Conversation, Turn, TurnStep, leave_out_documents};
 use turnwright_store::{Audience, Entry, SessionLog};
 use turnwright_types::ids::MessageId;
 use turnwright_types::message::{History, Message, PromptPart, UserMessage};

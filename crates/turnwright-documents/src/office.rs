@@ -37,13 +37,15 @@ pub(crate) fn open(bytes: &[u8]) -> Result<Option<OpenedDocument<'_>>, String> {
     } else {
         return Ok(None);
     };
-    let shared = read(&mut archive, "xl/sharedStrings.xml").map(|xml| flow(&xml, &[b"t"]));
-    let shared = shared.unwrap_or_default();
+    let strings = read(&mut archive, "xl/sharedStrings.xml").unwrap_or_default();
+    let strings = flow(&strings, &[b"t"], &[]);
     let labels = parts.iter().map(|(name, _)| name.clone()).collect();
     let part = Box::new(move |index: usize| match read(&mut archive, &parts[index].1) {
-        Ok(xml) if unit == "sheet" => sheet(&xml, &shared),
-        Ok(xml) if is_open => flow(&xml, &[b"p", b"h"]),
-        Ok(xml) => flow(&xml, &[b"t"]),
+        Ok(xml) if is_open => flow(&xml, &[b"p", b"h"], &[]),
+        Ok(xml) => {
+            let shared: Vec<_> = strings.split(END_OF_STRING).collect();
+            flow(&xml, if unit == "sheet" { &[b"v", b"t"] } else { &[b"t"] }, &shared)
+        }
         Err(why) => format!("[cannot be read: {why}]"),
     });
     Ok(Some(OpenedDocument { format, unit, title: None, labels, part }))
@@ -103,12 +105,14 @@ fn attribute(tag: &StartTag<()>, end: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(value).into_owned())
 }
 
-/// The running text, a line for each paragraph and each row of a table. Only the text in these elements counts.
-fn flow(xml: &[u8], elements: &[&[u8]]) -> String {
+/// The text, a line for each paragraph and each row of a table, with tabs between cells. Only the text in these elements
+/// counts. Cells of a workbook refer to texts that all its sheets share.
+fn flow(xml: &[u8], elements: &[&[u8]], shared: &[&str]) -> String {
     let mut text = String::new();
     let mut open = 0_usize;
-    let mut cells = 0_usize;
+    let mut table_cells = 0_usize;
     let mut is_in_tab_stops = false;
+    let mut cell = WorkbookCell::default();
     for token in Tokenizer::new(xml).flatten() {
         match token {
             Token::StartTag(tag) => {
@@ -120,7 +124,8 @@ fn flow(xml: &[u8], elements: &[&[u8]]) -> String {
                     b"br" | b"cr" | b"line-break" => text.push('\n'),
                     b"s" => text.push(' '),
                     b"tc" | b"table-cell" if tag.self_closing => text.push('\t'),
-                    b"tc" | b"table-cell" => cells += 1,
+                    b"tc" | b"table-cell" => table_cells += 1,
+                    b"c" if !tag.self_closing => cell.begin(&tag, &mut text),
                     _ => {}
                 }
             }
@@ -129,12 +134,17 @@ fn flow(xml: &[u8], elements: &[&[u8]]) -> String {
                 open = open.saturating_sub(usize::from(elements.contains(&name)));
                 match name {
                     b"tabs" => is_in_tab_stops = false,
-                    b"p" | b"h" => text.push(if cells > 0 { ' ' } else { '\n' }),
+                    b"p" | b"h" => text.push(if table_cells > 0 { ' ' } else { '\n' }),
                     b"tr" | b"table-row" => text.push('\n'),
-                    b"si" => text.push(END_OF_STRING),
                     b"tc" | b"table-cell" => {
-                        cells = cells.saturating_sub(1);
+                        table_cells = table_cells.saturating_sub(1);
                         text.push('\t');
+                    }
+                    b"si" => text.push(END_OF_STRING),
+                    b"c" => cell.end(shared, &mut text),
+                    b"row" => {
+                        text.push('\n');
+                        cell.column = 0;
                     }
                     _ => {}
                 }
@@ -149,53 +159,37 @@ fn flow(xml: &[u8], elements: &[&[u8]]) -> String {
     text
 }
 
-/// The values of a sheet, a line for each row, with tabs between the cells.
-fn sheet(xml: &[u8], shared: &str) -> String {
-    let strings: Vec<_> = shared.split(END_OF_STRING).collect();
-    let mut text = String::new();
-    let mut value = String::new();
-    let mut is_open = false;
-    let mut is_shared = false;
-    let mut column = 0;
-    let mut wanted_column = 0;
-    for token in Tokenizer::new(xml).flatten() {
-        match token {
-            Token::StartTag(tag) => match local_name(&tag.name) {
-                b"c" => {
-                    value.clear();
-                    is_shared = attribute(&tag, b"t").is_some_and(|kind| kind == "s");
-                    wanted_column = attribute(&tag, b"r").map_or(column, |place| column_of(&place));
-                }
-                b"v" | b"t" => is_open = !tag.self_closing,
-                _ => {}
-            },
-            Token::String(words) if is_open => value.push_str(&String::from_utf8_lossy(&words)),
-            Token::EndTag(tag) => match local_name(&tag.name) {
-                b"v" | b"t" => is_open = false,
-                b"c" => {
-                    let gap = wanted_column.min(MAX_COLUMNS).saturating_sub(column);
-                    text.push_str(&"\t".repeat(gap));
-                    let index: Option<usize> = value.trim().parse().ok().filter(|_| is_shared);
-                    let referred = index.map(|index| strings.get(index).copied());
-                    let shown =
-                        referred.map_or(value.as_str(), |found| found.unwrap_or("[not read]"));
-                    text.push_str(&shown.replace(['\n', '\t'], " "));
-                    text.push('\t');
-                    column += gap + 1;
-                }
-                b"row" => {
-                    text.push('\n');
-                    column = 0;
-                }
-                _ => {}
-            },
-            _ => {}
+/// The cell of a workbook that is being read.
+#[derive(Default)]
+struct WorkbookCell {
+    column: usize,
+    /// Its value is the index of a shared text.
+    is_shared: bool,
+    /// Where its value begins in the text.
+    start: usize,
+}
+
+impl WorkbookCell {
+    /// Adds a tab for each cell that was left out.
+    fn begin(&mut self, tag: &StartTag<()>, text: &mut String) {
+        let column = attribute(tag, b"r").map_or(0, |place| column_of(&place));
+        while self.column < column.min(MAX_COLUMNS) {
+            text.push('\t');
+            self.column += 1;
         }
-        if text.len() > MAX_TEXT_BYTES {
-            break;
-        }
+        self.is_shared = attribute(tag, b"t").is_some_and(|kind| kind == "s");
+        self.start = text.len();
     }
-    text
+
+    fn end(&mut self, shared: &[&str], text: &mut String) {
+        let value = text.get(self.start..).unwrap_or_default();
+        if let Some(index) = value.trim().parse::<usize>().ok().filter(|_| self.is_shared) {
+            text.truncate(self.start);
+            text.push_str(&shared.get(index).unwrap_or(&"[not read]").replace('\n', " "));
+        }
+        text.push('\t');
+        self.column += 1;
+    }
 }
 
 /// The index of the column of a cell, such as 27 for `AB12`.

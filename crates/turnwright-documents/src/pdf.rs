@@ -20,7 +20,6 @@ const UNREADABLE: &str =
 
 /// How deep forms, which are pages within pages, may be nested.
 const MAX_FORM_DEPTH: usize = 4;
-const MAX_SAVED: usize = 256;
 /// Parts of the text's height that tell a new paragraph, a new line and a new word.
 const PARAGRAPH_GAP: f32 = 1.9;
 const LINE_GAP: f32 = 0.5;
@@ -262,7 +261,7 @@ impl<'a> PageReader<'a> {
     fn apply(&mut self, operation: &Operation) {
         let operands = operation.operands.as_slice();
         match operation.operator.as_str() {
-            "q" if self.saved.len() < MAX_SAVED => self.saved.push(self.to_page),
+            "q" => self.saved.push(self.to_page),
             "Q" => self.to_page = self.saved.pop().unwrap_or(self.to_page),
             "cm" => self.to_page = times(matrix(operands), self.to_page),
             "BT" => self.move_to(IDENTITY),

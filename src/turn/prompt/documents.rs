@@ -17,46 +17,34 @@ use turnwright_workspace::files::usual_base64;
 const MAX_ATTACHED_BYTES: usize = 64 * 1024;
 
 const CUT: &str = "\n[cut here; if the file is on the disk, read_file reads the rest]";
-const LEFT_OUT: &str = "[a document that was not read: it can only be attached to a prompt of its own]";
+const LEFT_OUT: &str = "[a document, not read: attach it to a prompt for the model]";
 const UNKNOWN: &str = "[binary content that is no document, not shown]";
 
 impl Turn {
     /// Replaces the documents in the prompt by their text.
     pub(in crate::turn) async fn read_documents(&mut self) {
-        let prompt = self.history.messages.get_mut(self.prompt.first_message);
-        let unread = prompt.filter(|message| match &***message {
-            Message::User(prompt) => prompt.parts.iter().any(|part| unread_data(part).is_some()),
-            Message::Assistant(_) | Message::Tool(_) => false,
-        });
-        let Some(Message::User(prompt)) = unread.map(Arc::make_mut) else { return };
-        for part in &mut prompt.parts {
-            let Some(data) = unread_data(part).map(str::to_owned) else { continue };
-            let read = self.cancel.run_until_cancelled(attached_text(data)).await;
-            replace(part, read.unwrap_or_else(|| UNKNOWN.to_owned()));
+        let prompt = self.history.messages.get_mut(self.prompt.first_message).map(Arc::make_mut);
+        let Some(Message::User(prompt)) = prompt else { return };
+        for text in prompt.parts.iter_mut().filter_map(unread) {
+            let reading = attached_text(text.split_off(UNREAD_DOCUMENT.len()));
+            let read = self.cancel.run_until_cancelled(reading).await;
+            *text = read.unwrap_or_else(|| UNKNOWN.to_owned());
         }
     }
 }
 
-/// Replaces the documents in words that come too late for a turn to read them.
-pub(in crate::turn) fn leave_out_documents(words: &mut UserMessage) {
-    for part in &mut words.parts {
-        if unread_data(part).is_some() {
-            replace(part, LEFT_OUT.to_owned());
-        }
+/// Leaves out the documents in words for which no turn reads them.
+pub(crate) fn leave_out_documents(words: &mut UserMessage) {
+    for text in words.parts.iter_mut().filter_map(unread) {
+        LEFT_OUT.clone_into(text);
     }
 }
 
-/// The bytes of a document in base64.
-fn unread_data(part: &PromptPart) -> Option<&str> {
+/// The text that stands for a document.
+fn unread(part: &mut PromptPart) -> Option<&mut String> {
     match part {
-        PromptPart::Resource { text, .. } => text.strip_prefix(UNREAD_DOCUMENT),
+        PromptPart::Resource { text, .. } if text.starts_with(UNREAD_DOCUMENT) => Some(text),
         _ => None,
-    }
-}
-
-fn replace(part: &mut PromptPart, read: String) {
-    if let PromptPart::Resource { text, .. } = part {
-        *text = read;
     }
 }
 

@@ -32,28 +32,16 @@ const WIDE_WORD_GAP: f32 = 1.0;
 pub(crate) fn open(bytes: &[u8]) -> Result<OpenedDocument<'static>, String> {
     let limit = Some(MAX_UNPACKED_BYTES);
     let options = LoadOptions { max_decompressed_size: limit, ..LoadOptions::default() };
-    let mut document = Document::load_mem_with_options(bytes, options)
+    let document = Document::load_mem_with_options(bytes, options)
         .map_err(|error| format!("is a PDF that cannot be read: {error}"))?;
     if document.trailer.has(b"Encrypt") {
         return Err(crate::PASSWORD.to_owned());
     }
-    document.objects.values_mut().for_each(prefer_unicode_map);
     let pages: Vec<_> = document.page_iter().collect();
     let title = title(&document);
     let labels = vec![String::new(); pages.len()];
     let part = Box::new(move |index: usize| page_text(&document, pages[index]));
     Ok(OpenedDocument { format: "PDF", unit: "page", title, labels, part })
-}
-
-/// Removes the encoding of a font that also says which Unicode character each of its characters is, because the
-/// encoding of a subset of a font is often arbitrary.
-fn prefer_unicode_map(object: &mut Object) {
-    if let Ok(font) = object.as_dict_mut()
-        && font.has_type(b"Font")
-        && matches!(font.get(b"ToUnicode"), Ok(Object::Reference(_)))
-    {
-        font.remove(b"Encoding");
-    }
 }
 
 fn title(document: &Document) -> Option<String> {
@@ -129,7 +117,7 @@ impl<'a> Font<'a> {
     fn new(font: &'a Dictionary, document: &'a Document) -> Font<'a> {
         let subtype = font.get_deref(b"Subtype", document).and_then(Object::as_name);
         let is_wide = subtype.is_ok_and(|name| name == b"Type0");
-        let encoding = font.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES).ok();
+        let encoding = encoding(font, document);
         let first = font.get_deref(b"FirstChar", document).and_then(Object::as_i64);
         let widths = font.get_deref(b"Widths", document).and_then(Object::as_array);
         Font {
@@ -164,6 +152,17 @@ impl<'a> Font<'a> {
             width.unwrap_or(500.0) / 1000.0
         });
         widths.sum()
+    }
+}
+
+/// The encoding of a font. Its map to Unicode comes first, because the codes of a part of a font are often arbitrary.
+fn encoding<'a>(font: &'a Dictionary, document: &'a Document) -> Option<Encoding<'a>> {
+    let mut with_map = font.clone();
+    with_map.remove(b"Encoding");
+    match with_map.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES) {
+        // This one borrows nothing.
+        Ok(Encoding::UnicodeMapEncoding(map)) => Some(Encoding::UnicodeMapEncoding(map)),
+        _ => font.get_font_encoding_with_limit(document, MAX_UNPACKED_BYTES).ok(),
     }
 }
 

@@ -177,6 +177,9 @@ mod tests {
             file("wide.txt", b"\xff\xfew\0i\0"),
             file("long.txt", &vec![b'x'; MAX_EMBEDDED_BYTES + 1]),
             folder.path().to_string_lossy().into_owned(),
+            file("a.pdf", b"%PDF-1.7\n\xff"),
+            file("a.docx", b"PK\x03\x04"),
+            file("a.zip", b"PK\x03\x04"),
         ];
         let blocks = prompt_blocks("Look", &files).unwrap();
         let kinds: Vec<_> = blocks.iter().map(|block| block["type"].as_str().unwrap()).collect();
@@ -189,10 +192,14 @@ mod tests {
             "resource",
             "resource_link",
             "resource_link",
+            "resource",
+            "resource",
+            "resource_link",
         ];
         assert_eq!(kinds, expected);
         assert_eq!(blocks[4]["resource"]["text"], "你好，世界");
         assert_eq!(blocks[5]["resource"]["text"], "wi");
+        assert_eq!(blocks[8]["resource"]["blob"], BASE64.encode(b"%PDF-1.7\n\xff"));
         assert_eq!(stdin_block(b"\xef\xbb\xbfx").unwrap()["resource"]["text"], "x");
         assert_eq!(stdin_block(b"\x00\xffx"), None);
         assert_eq!(linked_names(&blocks).take(2).collect::<Vec<_>>(), ["a.bin", "long.txt"]);

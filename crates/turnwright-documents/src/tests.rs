@@ -121,7 +121,7 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
         ("/X Do", "in a form\n\n"),
         ("BT /F2 12 Tf <000100020003> Tj ET", "你好😀\n\n"),
         ("BT /F3 12 Tf <C4E3BAC3> Tj ET", "你好\n\n"),
-        ("/I Do", &hint),
+        ("/I Do", hint.as_str()),
         (" ", "[an empty page]\n\n"),
     ] {
         assert_eq!(text_of(&pdf(&[content])), format!("--- page 1 ---\n{expected}"), "{content}");

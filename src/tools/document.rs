@@ -2,6 +2,7 @@
 //! sandbox in which it reads nothing but itself and what it is given. Whatever a document does to its reader costs that
 //! reading only.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -64,8 +65,10 @@ fn not_started(error: &io::Error) -> String {
 
 fn reader(pages: Option<&str>) -> io::Result<PipedProgram> {
     let program = std::env::current_exe()?;
-    let mut command_line = vec![program.clone().into(), "document-text".into()];
-    command_line.extend(pages.map(|pages| format!("--pages={pages}").into()));
+    let mut command_line = vec![program.clone().into_os_string(), OsString::from("document-text")];
+    if let Some(pages) = pages {
+        command_line.push(format!("--pages={pages}").into());
+    }
     // Where nothing can be confined, its limits are all that it has.
     let sandbox = turnwright_sandbox::can_confine()
         .then(|| SandboxProfile { readable: Some(vec![program]), ..SandboxProfile::default() });

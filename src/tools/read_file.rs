@@ -251,7 +251,8 @@ async fn document(
         return Ok(None);
     }
     let bytes = ctx.env.files.read_bytes(target).await?;
-    let reading = ctx.cancel.run_until_cancelled(read_document(bytes, pages));
+    // Boxed, because few files are documents.
+    let reading = ctx.cancel.run_until_cancelled(Box::pin(read_document(bytes, pages)));
     let read = reading.await.ok_or(FileError::ReadCancelled)?.map_err(FileError::System)?;
     Ok(read.map(|DocumentText { about, text }| {
         ReadResult::Document(Excerpt::of(&text, &window), about)

@@ -72,7 +72,7 @@ fn read(
     let count = labels.len();
     let first = range.filter(|_| !unit.is_empty()).map_or(1, |range| *range.start());
     if first > count {
-        return Err(format!("has no {unit} {first}: it has {count} {unit}s"));
+        return Err(format!("has no {unit} {first}: the last one is {count}"));
     }
     let last = range.map_or(count, |range| *range.end()).min(count).min(first + MAX_PARTS - 1);
     let mut about = format.to_owned();

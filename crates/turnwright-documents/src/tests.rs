@@ -140,7 +140,7 @@ fn a_range_of_at_most_20_pages_is_read() {
     let last = extract(&bytes, Some(&(4_999..=usize::MAX))).unwrap().unwrap();
     assert_eq!(last.text, "--- page 4999 ---\nx\n\n--- page 5000 ---\nx\n\n");
     let none = extract(&bytes, Some(&(5_001..=5_002))).unwrap_err();
-    assert_eq!(none, "has no page 5001: it has 5000 pages");
+    assert_eq!(none, "has no page 5001: the last one is 5000");
 }
 
 #[test]

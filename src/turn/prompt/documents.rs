@@ -26,7 +26,8 @@ impl Turn {
         let prompt = self.history.messages.get_mut(self.prompt.first_message).map(Arc::make_mut);
         let Some(Message::User(prompt)) = prompt else { return };
         for text in prompt.parts.iter_mut().filter_map(unread) {
-            let reading = attached_text(text.split_off(UNREAD_DOCUMENT.len()));
+            // Boxed, because few turns have any.
+            let reading = Box::pin(attached_text(text.split_off(UNREAD_DOCUMENT.len())));
             let read = self.cancel.run_until_cancelled(reading).await;
             *text = read.unwrap_or_else(|| UNKNOWN.to_owned());
         }

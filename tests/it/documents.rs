@@ -30,7 +30,8 @@ fn pdf(text: &str, unicode_map: &str) -> Vec<u8> {
         pdf.push_str(&format!("{number} 0 obj\n{object}\nendobj\n"));
     }
     let start = pdf.len();
-    format!("{pdf}{table}trailer\n<< /Size 7 /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n").into_bytes()
+    format!("{pdf}{table}trailer\n<< /Size 7 /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n")
+        .into_bytes()
 }
 
 /// A map of all codes of four bytes, which its reader writes out in memory.

@@ -49,7 +49,8 @@ fn objects(contents: &[Vec<u8>]) -> Vec<Vec<u8>> {
         )
         .into_bytes(),
         b"<< /Title (A title) >>".to_vec(),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>".to_vec(),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>"
+            .to_vec(),
         format!("{wide} /Identity-H /ToUnicode 8 0 R >>").into_bytes(),
         format!("{wide} /GBK-EUC-H >>").into_bytes(),
         format!("{wide} /Identity-H >>").into_bytes(),

@@ -162,12 +162,10 @@ fn perform(command: EvalCommand, config: &Config) -> Result<ExitCode, EvalError>
                 print(&make(&name, &place, check.as_deref(), source, &workplace).await?)
             })
         }
-        EvalCommand::Export { chosen, harbor } => {
-            wait_for(config, Vec::new(), async |workplace| {
-                let folder = std::path::absolute(harbor)?;
-                print(&harbor::export(&chosen.read()?, &folder, &workplace).await?)
-            })
-        }
+        EvalCommand::Export { chosen, harbor } => wait_for(config, Vec::new(), async |workplace| {
+            let folder = std::path::absolute(harbor)?;
+            print(&harbor::export(&chosen.read()?, &folder, &workplace).await?)
+        }),
         EvalCommand::Run(args) => start_run(args, config),
     }
 }

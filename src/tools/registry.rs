@@ -314,8 +314,7 @@ impl Toolbox {
             return format!("The tool \"{short}\" is gone: its server does not offer it any more.");
         }
         let lowercase = short.to_lowercase();
-        let has_search =
-            self.advertised.lock().as_ref().is_some_and(|last| last.offer.has_search);
+        let has_search = self.advertised.lock().as_ref().is_some_and(|last| last.offer.has_search);
         let all = self.built_in.tools().iter();
         let there = all.filter(|tool| has_search || tool.name() != WEB_SEARCH);
         let built_in: Vec<_> = there.filter(|tool| self.is_allowed(tool.name())).collect();

@@ -46,7 +46,7 @@ const MAX_ROUNDS: u32 = 3;
 
 /// The state of a turn's checks, and of the proof of its work.
 #[derive(Debug, Default)]
-struct TurnChecks {
+pub(super) struct TurnChecks {
     pub(super) ledger: Ledger,
     /// The checks, once the turn is about to edit something.
     all: Option<Vec<TurnCheck>>,
@@ -277,9 +277,8 @@ impl Turn {
         let names = names.join(", ");
         self.checks.rounds += 1;
         if self.checks.rounds > MAX_ROUNDS || self.budget.take_request().is_err() {
-            self.conversation.notify(format!(
-                "{names} still says something new. The model is not told again."
-            ));
+            self.conversation
+                .notify(format!("{names} still says something new. The model is not told again."));
             return end;
         }
         self.conversation.notify(format!("{names} says something new. The model is told."));

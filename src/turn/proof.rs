@@ -513,7 +513,8 @@ mod tests {
     fn note(ledger: &mut Ledger, name: &str, line: &str, result: &str, ran_changes: bool) {
         let arguments = json!({ "command": line, "id": line });
         let call = ToolCall::new("call", "p", name, arguments);
-        let ok = result == "[exit 0" || !result.starts_with("[exit") && !result.starts_with("[kill");
+        let ok =
+            result == "[exit 0" || !result.starts_with("[exit") && !result.starts_with("[kill");
         let result = ToolMessage::new(&call, format!("{result} · 0.1 s]\nout"), ok);
         let kind = (name == "edit_file").then_some(ToolKind::Edit);
         ledger.note(name, kind, &call.arguments, &result, ran_changes);

@@ -57,8 +57,8 @@ async fn store_start(env: &ToolEnv) {
     let git = SilentGit::new(env);
     let mut state = StartState::default();
     let reading = tokio::time::timeout(MAX_TIME, git.read_start(&folder, &mut state)).await;
-    let result = reading
-        .unwrap_or_else(|_| Err(format!("git took longer than {} s", MAX_TIME.as_secs())));
+    let result =
+        reading.unwrap_or_else(|_| Err(format!("git took longer than {} s", MAX_TIME.as_secs())));
     if let Err(why) = result {
         let commit = state.commit;
         state = StartState { commit, incomplete: Some(why), ..StartState::default() };
@@ -90,7 +90,8 @@ impl SilentGit {
         let top = PathBuf::from(top);
         commit.clone_into(&mut state.commit);
         // The first change of the session waits for this.
-        let (changed, new) = tokio::join!(self.list(&top, CHANGED_FILES), self.list(&top, NEW_FILES));
+        let (changed, new) =
+            tokio::join!(self.list(&top, CHANGED_FILES), self.list(&top, NEW_FILES));
         let changed = changed?;
         if changed.iter().any(|name| is_secret_path(Path::new(name))) {
             return Err("a file that may hold secrets was changed".to_owned());

@@ -309,7 +309,10 @@ fn a_full_disk_keeps_the_finished_trials() {
     let lab = Lab::new(&json!(vec![says("Nothing."); 12]));
     lab.fix_task("fix");
     let long = "head -c 190 /dev/zero | tr '\\0' x";
-    lab.write("evals/fix/files/check.sh", &format!("grep -q good a.txt || {{ {long}; exit 1; }}\n"));
+    lab.write(
+        "evals/fix/files/check.sh",
+        &format!("grep -q good a.txt || {{ {long}; exit 1; }}\n"),
+    );
     let command = lab.command(&[]);
     let program = command.get_program().to_owned();
     let script = "mount -t tmpfs -o size=12m none /mnt || exit 99; \
@@ -396,7 +399,8 @@ fn a_task_has_the_network_only_if_the_user_gives_it() {
     lab.write("evals/fix/task.toml", &format!("{FIX}[run]\nnetwork = true\n"));
     let (ended, lines) = lab.eval(&["--runs", "1"]);
     assert_eq!((ended.status, lines.len()), (Some(2), 0), "{}", ended.stderr);
-    let told = "The setup and the check of fix want the network. Read them, and if you trust them, set ";
+    let told =
+        "The setup and the check of fix want the network. Read them, and if you trust them, set ";
     assert!(ended.stderr.contains(told), "{}", ended.stderr);
 }
 

@@ -41,9 +41,10 @@ fn a_question_that_is_asked_all_the_same_is_answered_by_what_to_do() {
 
 #[test]
 fn a_refused_call_is_not_told_to_ask() {
-    for (alone, expected) in
-        [("1", "Nobody can answer, so this call was rejected."), ("0", "The user rejected this call.")]
-    {
+    for (alone, expected) in [
+        ("1", "Nobody can answer, so this call was rejected."),
+        ("0", "The user rejected this call."),
+    ] {
         let replies = json!([writes("a.txt", "x\n"), says("Done.")]);
         let mut agent = builder(alone, &replies).permission("reject_once").start();
         assert_eq!(agent.turn("go"), "end_turn");

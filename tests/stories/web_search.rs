@@ -156,7 +156,11 @@ fn each_service_is_asked_as_its_api_wants_and_its_results_are_read() {
         );
         assert!(result.starts_with(&start), "{result}");
         assert!(result.ends_with("   The book\n</untrusted>\n"), "{result}");
-        assert_eq!(result.contains("   2026-01-02"), !["tavily", "ollama"].contains(&name), "{result}");
+        assert_eq!(
+            result.contains("   2026-01-02"),
+            !["tavily", "ollama"].contains(&name),
+            "{result}"
+        );
         let request = server.requests().remove(0);
         let (line, rest) = request.split_once("\r\n").unwrap();
         assert!(rest.contains(&format!("{header}\r\n")), "{request}");
@@ -192,7 +196,7 @@ fn what_is_no_list_of_results_is_an_error_and_never_no_results() {
             "endless" => {
                 let head = format!("HTTP/1.1 200 OK\r\n{json}\r\nconnection: close\r\n\r\n[");
                 stream.write_all(head.as_bytes()).unwrap();
-                while stream.write_all(&[b' '; 64 * 1024]).is_ok() {}
+                while stream.write_all(&[b' '; 4096]).is_ok() {}
             }
             "none" => answer(stream, &format!("200 OK\r\n{json}"), r#"{"results":[]}"#),
             status => answer(stream, &format!("{status} Status\r\n{json}"), r#"{"results":[]}"#),
@@ -214,7 +218,10 @@ fn what_is_no_list_of_results_is_an_error_and_never_no_results() {
         ("500", "exa has failed (status 500)."),
     ] {
         let (_, result) = attempt(&mut agent, TOOL, &json!({ "query": words }));
-        assert!(result.contains(&format!("The search has failed: {expected}")), "{words}: {result}");
+        assert!(
+            result.contains(&format!("The search has failed: {expected}")),
+            "{words}: {result}"
+        );
         assert!(!result.contains("no results"), "{result}");
     }
     let (_, result) = attempt(&mut agent, TOOL, &json!({ "query": "none" }));
@@ -290,8 +297,7 @@ fn searches_that_cannot_be_made_are_refused_without_a_question() {
 #[test]
 fn without_a_service_there_is_no_such_tool() {
     let server = service("200 OK", &json!({ "results": [] }));
-    for (builder, is_there) in
-        [(searching("ollama", &server), true), (TestAgent::builder(), false)]
+    for (builder, is_there) in [(searching("ollama", &server), true), (TestAgent::builder(), false)]
     {
         let mut agent = builder.model(json!([])).permission("allow_once").start();
         let (_, unknown) = attempt(&mut agent, "no_such_tool", &json!({}));

@@ -61,11 +61,9 @@ mod tests {
         };
         logins.add(provider("ollama", "local-login"), &paths).unwrap();
         logins.add(provider("deepseek", "model-login"), &paths).unwrap();
-        for (host, key) in [
-            ("api.exa.ai", "first"),
-            ("mine.example", "mine-login"),
-            ("api.exa.ai", "exa-login"),
-        ] {
+        for (host, key) in
+            [("api.exa.ai", "first"), ("mine.example", "mine-login"), ("api.exa.ai", "exa-login")]
+        {
             logins.add_search(host, key, &paths).unwrap();
         }
         assert_eq!(logins.all().len(), 4);

@@ -38,7 +38,8 @@ fn stream(facts: &str, data: &[u8]) -> Vec<u8> {
 /// The objects of a PDF with these content streams.
 fn objects(contents: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let pages = (0..contents.len()).map(|index| 11 + 2 * index);
-    let kids: String = pages.clone().map(|number| format!("{number} 0 R ")).collect();
+    let kids: Vec<_> = pages.clone().map(|number| format!("{number} 0 R")).collect();
+    let kids = kids.join(" ");
     let wide = "<< /Type /Font /Subtype /Type0 /BaseFont /A /Encoding";
     let mut objects = vec![
         b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
@@ -115,10 +116,7 @@ fn words_and_lines_of_a_page_end_where_the_next_text_is_drawn() {
         ),
         ("BT /F1 12 Tf (caf\\351) Tj ET", "café\n\n"),
         ("BT /F1 12 Tf 14 TL (a) Tj T* (b) Tj (c) ' ET", "a\nb\nc\n\n"),
-        (
-            "q 2 0 0 2 0 0 cm BT /F1 6 Tf (a) Tj ET Q BT /F1 12 Tf 0 -14 Td (b) Tj ET",
-            "a\nb\n\n",
-        ),
+        ("q 2 0 0 2 0 0 cm BT /F1 6 Tf (a) Tj ET Q BT /F1 12 Tf 0 -14 Td (b) Tj ET", "a\nb\n\n"),
         ("/X Do", "in a form\n\n"),
         ("BT /F2 12 Tf <000100020003> Tj ET", "你好😀\n\n"),
         ("BT /F3 12 Tf <C4E3BAC3> Tj ET", "你好\n\n"),

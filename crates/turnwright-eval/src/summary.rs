@@ -132,9 +132,10 @@ fn column_of(variant: &Variant, lines: &[&TrialLine]) -> Column {
     column.interval = wilson(passed, trials);
     column.rate = column.interval.map(|_| number(passed) / number(trials));
     let counted = lines.iter().filter(|line| line.outcome != Outcome::Invalid);
-    column.medians.extend(MEASURES.map(|(key, _, value)| {
-        (key, median(counted.clone().filter_map(|line| value(line))))
-    }));
+    column.medians.extend(
+        MEASURES
+            .map(|(key, _, value)| (key, median(counted.clone().filter_map(|line| value(line))))),
+    );
     column
 }
 

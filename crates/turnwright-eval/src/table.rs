@@ -38,8 +38,9 @@ pub fn text(summary: &Summary) -> String {
     text
 }
 
+type Shown = fn(&Column) -> String;
 /// The sums of the tasks of a column, each with how it is shown.
-const RATES: [(&str, fn(&Column) -> String); 4] = [
+const RATES: [(&str, Shown); 4] = [
     ("passed", |column| format!("{}/{}", column.total.passed, column.total.trials)),
     ("rate", |column| percent(column.rate)),
     ("interval", |column| interval(column.interval)),

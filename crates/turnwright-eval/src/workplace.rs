@@ -259,18 +259,19 @@ mod tests {
     use super::*;
 
     /// The settings of a user whose file has this text, and who has no variables.
-    fn config(home: &Path, text: &str) -> Config {
+    fn config(home: &Path, text: &str) -> std::io::Result<Config> {
         let paths = Paths::below(home);
         let file = UserFile::at_default_path(&paths);
-        private_file::write(file.path(), text.as_bytes()).unwrap();
-        Config::new(EnvironmentVariables::default(), Flags::default(), file, paths)
+        private_file::write(file.path(), text.as_bytes())?;
+        Ok(Config::new(EnvironmentVariables::default(), Flags::default(), file, paths))
     }
 
     #[test]
     fn the_paths_of_key_files_are_made_absolute_and_nothing_else_changes() {
         let home = tempfile::tempdir().unwrap();
         let text = "# mine\nmodel = \"m\"\n[providers.a]\nbase_url = \"http://localhost:1/v1\"\nkey_file = \"a.key\"\n";
-        let (changed, has_network) = trial_settings(&config(home.path(), text), &[]).unwrap();
+        let (changed, has_network) =
+            trial_settings(&config(home.path(), text).unwrap(), &[]).unwrap();
         let key = home.path().join("config/a.key");
         assert_eq!(changed, text.replace("a.key", &key.display().to_string()));
         assert!(!has_network);
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn settings_are_changed_for_the_trials_only() {
         let home = tempfile::tempdir().unwrap();
-        let config = config(home.path(), "");
+        let config = config(home.path(), "").unwrap();
         let changes = ["sandbox.network=on".to_owned()];
         let (changed, has_network) = trial_settings(&config, &changes).unwrap();
         assert!(changed.contains("network = \"on\"") && has_network, "{changed}");

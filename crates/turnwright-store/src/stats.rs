@@ -108,7 +108,8 @@ fn count_work(
     is_split: bool,
 ) -> Result<Vec<WeekOfWork>, StoreError> {
     let mut query = connection.prepare(WORK)?;
-    let rows = query.query_map(params![to_millis(since), is_split], |row| row.get::<_, String>(0))?;
+    let rows =
+        query.query_map(params![to_millis(since), is_split], |row| row.get::<_, String>(0))?;
     let mut weeks = Vec::new();
     for row in rows {
         weeks.push(serde_json::from_str(&row?)?);

@@ -15,8 +15,12 @@ pub enum Verify {
 }
 
 impl Verify {
-    /// The names in settings.
+    /// The names in settings, in the order of the variants.
     pub const NAMES: [&str; 3] = ["off", "auto", "always"];
+
+    pub fn id(self) -> &'static str {
+        Verify::NAMES[self as usize]
+    }
 
     pub fn parse(name: &str) -> Option<Verify> {
         match name {

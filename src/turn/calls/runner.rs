@@ -365,10 +365,7 @@ impl CallRunner {
             if self.env.is_alone && refusal == ToolRefusal::rejected() {
                 return ToolRefusal { for_model: REJECTED_ALONE.to_owned(), ..refusal };
             }
-            ToolRefusal {
-                for_model: refusal.for_model + &hint,
-                for_user: refusal.for_user + &hint,
-            }
+            ToolRefusal { for_model: refusal.for_model + &hint, for_user: refusal.for_user + &hint }
         })
     }
 }

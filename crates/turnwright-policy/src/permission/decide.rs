@@ -96,9 +96,7 @@ impl Decider<'_> {
             Effect::Signal { .. } if self.mode == Mode::Plan => (Verdict::Deny, Reason::Mode),
             Effect::Signal { .. } => (Verdict::Allow, Reason::SessionOnly),
             Effect::Fetch { host } => self.request(|rule| rule.matches_host(host), effect),
-            Effect::Search { backend } => {
-                self.request(|rule| rule.matches_search(backend), effect)
-            }
+            Effect::Search { backend } => self.request(|rule| rule.matches_search(backend), effect),
             Effect::Remote(call) => self.remote(call, effect),
         };
         self.add(None, ruling);

@@ -138,7 +138,9 @@ fn attachment(path: &Path) -> io::Result<Value> {
     let is_office_file = OFFICE_ENDINGS.contains(&&*ending);
     if may_be_document(&bytes) && (is_office_file || bytes.starts_with(b"%PDF-")) {
         let blob = BASE64.encode(&bytes);
-        return Ok(json!({ "type": "resource", "resource": { "uri": uri.as_str(), "blob": blob } }));
+        return Ok(
+            json!({ "type": "resource", "resource": { "uri": uri.as_str(), "blob": blob } }),
+        );
     }
     match decode_head(&bytes, false) {
         Some(text) if text.len() <= MAX_EMBEDDED_BYTES => {

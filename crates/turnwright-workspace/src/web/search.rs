@@ -350,7 +350,10 @@ mod tests {
         for text in ["http://box:8080/", "http://box:8080", "http://box:8080/search"] {
             assert_eq!(address(text).as_deref(), Some("http://box:8080/search"));
         }
-        assert_eq!(address("https://a.example/sx/").as_deref(), Some("https://a.example/sx/search"));
+        assert_eq!(
+            address("https://a.example/sx/").as_deref(),
+            Some("https://a.example/sx/search")
+        );
         assert_eq!(address("http://me:word@box/"), None);
         assert!(SearchService::new("searxng", None).is_none());
         assert!(SearchService::new("google", Some("http://box/")).is_none());

@@ -44,6 +44,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "turnwright-guard",
         &["turnwright-policy", "turnwright-sandbox", "turnwright-types", "turnwright-workspace"],
     ),
+    ("turnwright-hooks", &["turnwright-sandbox", "turnwright-types", "turnwright-workspace"]),
     (
         "turnwright-mcp",
         &[
@@ -71,6 +72,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "turnwright-config",
         &[
             "turnwright-guard",
+            "turnwright-hooks",
             "turnwright-http",
             "turnwright-llm",
             "turnwright-mcp",

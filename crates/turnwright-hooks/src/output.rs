@@ -1,5 +1,6 @@
 //! The answer of one handler: reads its exit code and its output.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::HookEvent;
@@ -13,7 +14,7 @@ const MAX_REASON_CHARS: usize = 2_000;
 const REFUSES: i32 = 2;
 
 /// A handler's word on a tool call. Later ones are stricter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum HookDecision {
     /// It spares a question that mode `auto` would not ask either.
     Allow,

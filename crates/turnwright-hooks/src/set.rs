@@ -7,6 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -71,7 +72,7 @@ pub struct HookSet {
 }
 
 /// What the handlers of an occasion want. The default is that of no handler.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct HookVerdict {
     /// The strictest decision about a tool call.
     pub decision: Option<HookDecision>,

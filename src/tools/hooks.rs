@@ -68,6 +68,11 @@ impl SessionHooks {
     pub(crate) fn begin(&self) -> bool {
         !self.has_begun.swap(true, Ordering::Relaxed)
     }
+
+    /// The handlers of the session's start run again.
+    pub(crate) fn forget_begin(&self) {
+        self.has_begun.store(false, Ordering::Relaxed);
+    }
 }
 
 /// A helper, as the hooks of its session see it.

@@ -6,6 +6,7 @@
 pub(super) mod admission_queue;
 pub(super) mod file_change_recorder;
 mod hidden_secrets;
+mod hooks;
 pub(super) mod records;
 pub(super) mod runner;
 

@@ -12,6 +12,7 @@ pub(crate) mod fuzzing;
 mod goal;
 mod helper;
 mod hints;
+mod hooks;
 mod limits;
 mod loop_guard;
 mod next_step;
@@ -92,6 +93,8 @@ pub(crate) struct Turn {
     meter: SpendingMeter,
     steering: SteeringQueue,
     checks: TurnChecks,
+    /// How often hooks have kept the turn from ending.
+    hook_stops: u32,
     /// The goal that the turn works towards.
     goal: Option<Box<GoalRun>>,
     /// The log entry of the last message that only the model gets.
@@ -212,6 +215,7 @@ impl Turn {
             meter,
             steering: SteeringQueue::default(),
             checks: TurnChecks::new(known_changes),
+            hook_stops: 0,
             goal: None,
             last_hidden: None,
             session_turn: None,
@@ -232,6 +236,9 @@ impl Turn {
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
+        if Box::pin(self.run_first_hooks()).await {
+            return self.finish(Ok(StopReason::EndTurn)).await;
+        }
         let mut step = match self.first_step() {
             TurnStep::Sample if self.goal.is_some() => Box::pin(self.begin_goal()).await,
             step => step,
@@ -291,12 +298,16 @@ impl Turn {
             }
             TurnStep::End(Ok(StopReason::EndTurn)) => {
                 // A goal asks for its own proof.
-                let closing =
-                    if self.goal_status().is_some() { None } else { self.closing().await };
-                let next = match closing {
-                    Some(step) => Some(step),
-                    None => self.step_after_answer().await,
-                };
+                let mut next = None;
+                if self.goal_status().is_none() {
+                    next = self.closing().await;
+                    if next.is_none() {
+                        next = Box::pin(self.stop_step()).await;
+                    }
+                }
+                if next.is_none() {
+                    next = self.step_after_answer().await;
+                }
                 match next {
                     Some(step) => step,
                     None => return ControlFlow::Break(Ok(StopReason::EndTurn)),
@@ -342,6 +353,9 @@ impl Turn {
         // The end of the turn must be stored before the prompt is answered.
         written.written().await;
         self.conversation.send_notices();
+        if !self.is_helper() {
+            self.conversation.env.begin_idle_time();
+        }
         if result.as_ref().is_ok_and(|stop| *stop != StopReason::Cancelled) {
             let offers_note = self.offer_note().await;
             self.suggest_prompts(offers_note).await;

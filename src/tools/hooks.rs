@@ -1,6 +1,7 @@
 //! Runs the hooks of a session on the occasions that the session, its turns and its calls have. What goes wrong with
 //! one is a notice for the user. What follows from a verdict is decided where the occasion is.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::edit_common::whole_file_diff;
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
-use turnwright_guard::server_profile;
+use turnwright_config::ConfigFile;
+use turnwright_guard::{ConfinementSettings, server_profile};
 use turnwright_hooks::{HookEvent, HookSet, HookSite, HookVerdict, Occasion, SessionFacts};
 use turnwright_policy::permission::{Mode, PolicyRules};
 use turnwright_recording::outside::{AnswerKind, AnswerSource};
@@ -24,6 +26,7 @@ use turnwright_types::redact;
 use turnwright_types::text;
 use turnwright_types::update::Update;
 use turnwright_workspace::edit::line_changes;
+use turnwright_workspace::exec::Environment;
 use turnwright_workspace::files::{FileText, Roots};
 use turnwright_workspace::real_path;
 use turnwright_workspace::temp_folder::PrivateTempFolder;
@@ -305,41 +308,61 @@ async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSit
 }
 
 fn plain_site(shared: &SessionShared, roots: &Roots) -> HookSite {
+    unconfined_site(roots, shared.command_environment.as_ref().clone(), &shared.settings)
+}
+
+/// A place for handlers that need no sandbox.
+pub(crate) fn unconfined_site(
+    roots: &Roots,
+    environment: Environment,
+    settings: &ConfigFile,
+) -> HookSite {
     HookSite {
         folder: roots.cwd().to_path_buf(),
         project: roots.real_cwd().to_path_buf(),
-        environment: shared.command_environment.as_ref().clone(),
+        environment,
         profile: None,
         temp: None,
-        memory: shared.confinement.memory,
-        confines_all: shared.settings.hooks.get("sandbox") == Some(&Value::Bool(true)),
+        memory: None,
+        confines_all: settings.hooks.get("sandbox") == Some(&Value::Bool(true)),
     }
 }
 
-/// Looks files up for the sandbox. Blocks.
+/// The place for the handlers of a session. Blocks.
 fn make_site(shared: &SessionShared, roots: &Roots, rules: &PolicyRules) -> HookSite {
     let mut site = plain_site(shared, roots);
-    if !rules.can_confine {
-        return site;
-    }
-    // The first call probes the system.
-    turnwright_sandbox::namespace_support();
     let known = shared.hooks.state.lock().temp.as_ref().map(|temp| temp.path().to_path_buf());
     let folder = known.or_else(|| {
         let made = PrivateTempFolder::create().ok()?;
-        let path = made.path().to_path_buf();
-        shared.hooks.state.lock().temp = Some(made);
-        Some(path)
+        // Another occasion may have made one meanwhile.
+        Some(shared.hooks.state.lock().temp.get_or_insert(made).path().to_path_buf())
     });
-    site.temp = folder.and_then(|path| real_path(path).ok());
     let home = shared.process.folders.home.as_deref();
-    let mut profile = server_profile(&shared.confinement, roots, rules, home);
+    confine_site(&mut site, &shared.confinement, (roots, rules, home), folder.as_deref());
+    site
+}
+
+/// Gives a place the sandbox for its handlers, if there is one, with this folder for temporary files. Looks files up.
+/// Blocks.
+pub(crate) fn confine_site(
+    site: &mut HookSite,
+    confinement: &ConfinementSettings,
+    (roots, rules, home): (&Roots, &PolicyRules, Option<&Path>),
+    temp: Option<&Path>,
+) {
+    if !rules.can_confine {
+        return;
+    }
+    // The first call probes the system.
+    turnwright_sandbox::namespace_support();
+    let mut profile = server_profile(confinement, roots, rules, home);
     profile.network = Network::Off;
     // Handlers run at the same time, and each would need layers of its own.
     profile.caches = Vec::new();
+    site.temp = temp.and_then(|path| real_path(path).ok());
     profile.writable.extend(site.temp.clone());
+    site.memory = confinement.memory;
     site.profile = Some(profile);
-    site
 }
 
 #[cfg(test)]

@@ -60,7 +60,9 @@ pub(crate) use arguments::{
 };
 pub(crate) use edit_common::{current_place, edited_path};
 pub(crate) use exec_output::is_waiting;
-pub(crate) use hooks::{HelperOfHooks, SessionHooks, occasion};
+pub(crate) use hooks::{
+    HelperOfHooks, SessionHooks, confine_site, occasion, unconfined_site,
+};
 pub(crate) use kept_notes::{
     KEPT_COMMANDS, KEPT_CORRECTIONS, has_unmarked, keep_line, kept_lines, mark_failed,
 };

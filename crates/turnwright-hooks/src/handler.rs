@@ -102,6 +102,15 @@ impl Handler {
         }
     }
 
+    /// Its event, matcher and command, in one line.
+    pub fn line(&self) -> String {
+        let command = text::clip(escape_hidden_line(&self.command_line()), 4 * MAX_NAME_CHARS);
+        match self.matcher_text.as_str() {
+            "" => format!("{}: {command}", self.event.name()),
+            matcher => format!("{} {}: {command}", self.event.name(), escape_hidden_line(matcher)),
+        }
+    }
+
     /// Returns true if it must run in the sandbox, or may not run: it is the project's, or runs a file of the project.
     pub fn needs_sandbox(&self, wanted: bool) -> bool {
         let is_of_project = self.scope == HookScope::Project || !self.scripts.is_empty();

@@ -247,16 +247,7 @@ impl HookReader<'_> {
                 requests.push(request);
             }
         }
-        let lines = handlers.iter().map(|handler| {
-            let line = escape_hidden_line(&handler.command_line());
-            match handler.matcher_text.as_str() {
-                "" => format!("{}: {line}", handler.event.name()),
-                matcher => {
-                    format!("{} {}: {line}", handler.event.name(), escape_hidden_line(matcher))
-                }
-            }
-        });
-        let full_requests = lines.collect();
+        let full_requests = handlers.iter().map(Handler::line).collect();
         self.found.files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
         is_trusted
     }

@@ -5,10 +5,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use turnwright_testing::cards;
-use turnwright_testing::waits::eventually;
+use turnwright_testing::{assert_gone, cards, is_alive};
 
-use crate::agent::{TestAgent, TestAgentBuilder, calls, runs, says, writes};
+use crate::agent::{TestAgent, TestAgentBuilder, calls, eventually, runs, says, writes};
 
 const FORMAT: &str = include_str!("../data/hooks/format.py");
 const GUARD: &str = include_str!("../data/hooks/guard.sh");
@@ -223,13 +222,14 @@ fn a_changed_command_is_the_one_that_is_judged_shown_and_run() {
         return;
     }
     let hooks = json!({ "PreToolUse": group("Bash", "node HOOKS/rewrite.js") });
-    let replies = json!([runs("echo npm"), runs("echo npm # a"), says("Done.")]);
+    let replies = json!([runs("echo npm"), runs("npm test"), says("Done.")]);
     let settings = format!("{FULL}[permissions]\ndeny = ['exec(pnpm)']\n");
     let mut agent = start(&settings, &hooks, &[("rewrite.js", REWRITE)], &replies);
     assert_eq!(agent.turn("go"), "end_turn");
     cards::check(&agent);
     assert_eq!(cards::card(&agent, 0)["rawInput"]["command"], "echo pnpm");
     assert!(told(&agent, 1).contains("were changed by a hook of the user"), "{}", told(&agent, 1));
+    assert!(told(&agent, 2).contains("A rule denies this: exec(pnpm)"), "{}", told(&agent, 2));
 }
 
 #[test]
@@ -361,12 +361,12 @@ fn a_cancel_ends_hooks_and_all_that_they_have_started() {
     let replies = json!([writes("a.txt", "a"), says("Never.")]);
     let mut agent = start(AUTO_EDIT, &hooks, &[], &replies);
     let prompt = agent.prompt("go");
-    eventually("the hook", || turnwright_testing::waits::is_alive("73914201"));
+    eventually("the hook", || is_alive("73914201"));
     let begun = Instant::now();
     agent.cancel();
     assert_eq!(agent.stop_reason(&prompt), "cancelled");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    turnwright_testing::waits::assert_gone("73914201");
+    assert_gone("73914201");
     assert!(!agent.path("a.txt").exists());
 }
 

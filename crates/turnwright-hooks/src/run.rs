@@ -81,7 +81,9 @@ pub(crate) async fn run_handler(
         return HandlerRun { end: HandlerEnd::Cancelled, ..HandlerRun::failed("") };
     };
     // Without a look there is no knowing what would run.
-    let Ok((scripts, has_bash)) = found else { return HandlerRun::failed("its files cannot be looked at") };
+    let Ok((scripts, has_bash)) = found else {
+        return HandlerRun::failed("its files cannot be looked at");
+    };
     if scripts != handler.scripts {
         return HandlerRun::failed(changed_script(&handler.scripts, &scripts));
     }

@@ -7,11 +7,13 @@ use turnwright_types::hash::{hex, sha256_of_reader};
 use turnwright_workspace::{nofollow, real_path};
 
 /// The variables that stand for the folder of the project.
-const PROJECT_VARIABLES: [&str; 4] = [
+const PROJECT_VARIABLES: [&str; 6] = [
     "${CLAUDE_PROJECT_DIR}",
     "$CLAUDE_PROJECT_DIR",
     "${TURNWRIGHT_PROJECT_DIR}",
     "$TURNWRIGHT_PROJECT_DIR",
+    "${PWD}",
+    "$PWD",
 ];
 /// The characters that end a word of a command line, and those that end a command, too.
 const WORD_ENDS: &str = " \t<>=";
@@ -66,15 +68,24 @@ pub(crate) fn named_scripts(words: &[String], project: &Path) -> Vec<Script> {
         return Vec::new();
     }
     commands.retain(|command| command.first().is_none_or(|program| program != "tee"));
+    // A line may go to a folder first, or ask a program for that of the project.
+    let words = commands.iter().flatten();
+    let named = words.clone().filter_map(|word| folder_below(word, project));
+    let folders: Vec<_> = std::iter::once(project.to_path_buf()).chain(named).collect();
     let mut found: Vec<PathBuf> = Vec::new();
-    for word in commands.iter().flatten() {
-        if let Some(below) = file_below(word, project)
-            && !found.contains(&below)
-        {
-            found.push(below);
+    for word in words {
+        let places = folders.iter().map(|folder| folder.join(word.trim_start_matches('/')));
+        let paths = std::iter::once(project.join(word)).chain(places);
+        for below in paths.filter_map(|path| file_below(&path, project)) {
+            if !found.contains(&below) {
+                found.push(below);
+            }
         }
     }
-    found.truncate(MAX_SCRIPTS);
+    if found.len() > MAX_SCRIPTS {
+        let name = "more files than can be compared".to_owned();
+        return vec![Script { name, sha256: None }];
+    }
     found.iter().map(|below| Script::at(project, below)).collect()
 }
 
@@ -96,7 +107,12 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     let mut word = String::new();
     let mut command: Vec<String> = Vec::new();
     let mut nested = Vec::new();
-    for char in line.chars().chain(['\n']) {
+    let mut chars = line.chars().chain(['\n']);
+    while let Some(char) = chars.next() {
+        if char == '\\' && cfg!(unix) && quote != Some('\'') {
+            word.extend(chars.next());
+            continue;
+        }
         if quote == Some(char) {
             quote = None;
             continue;
@@ -126,15 +142,20 @@ fn split_line(line: &str, depth: usize, commands: &mut Vec<Vec<String>>) {
     }
 }
 
-/// The path below the project of the file that a word names, if it is one. A link of the project that leads out of it
+/// The path below the project of the file at this path, if there is one. A link of the project that leads out of it
 /// counts as a file, which cannot be read.
-fn file_below(word: &str, project: &Path) -> Option<PathBuf> {
-    let path = project.join(word);
-    let real = real_path(&path).ok()?;
+fn file_below(path: &Path, project: &Path) -> Option<PathBuf> {
+    let real = real_path(path).ok()?;
     if !real.metadata().ok()?.is_file() {
         return None;
     }
     real.strip_prefix(project).or_else(|_| path.strip_prefix(project)).ok().map(Path::to_path_buf)
+}
+
+/// The folder below the project that a word names, if it is one.
+fn folder_below(word: &str, project: &Path) -> Option<PathBuf> {
+    let real = real_path(project.join(word)).ok()?;
+    (real.starts_with(project) && real.is_dir()).then_some(real)
 }
 
 #[cfg(test)]
@@ -161,6 +182,9 @@ mod tests {
             ("\"${CLAUDE_PROJECT_DIR}/hooks/my dir/c.sh\"", vec!["hooks/my dir/c.sh"]),
             ("X=1 hooks/a.sh|hooks/b.py", vec!["hooks/a.sh", "hooks/b.py"]),
             ("bash -c 'exec hooks/a.sh 2>&1'", vec!["hooks/a.sh"]),
+            ("cd \"$CLAUDE_PROJECT_DIR/hooks\" && ./a.sh", vec!["hooks/a.sh"]),
+            ("$(git rev-parse --show-toplevel)/hooks/a.sh", vec!["hooks/a.sh"]),
+            ("\"$(git rev-parse --show-toplevel)\"/hooks/a.sh", vec!["hooks/a.sh"]),
             (absolute.as_str(), vec!["hooks/a.sh"]),
             ("jq -r .tool_input.file_path", vec![]),
             ("jq -c . >> hooks/a.sh", vec![]),

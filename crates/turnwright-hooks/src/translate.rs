@@ -57,7 +57,7 @@ const NAMES: [(&str, &[&str]); 16] = [
 
 fn names_of(tool: &HookedTool<'_>) -> Vec<String> {
     let row = NAMES.iter().find(|(name, _)| *name == tool.name && !tool.is_remote);
-    let known = row.map_or(&[][..], |(_, names)| names).iter();
+    let known = row.map_or(&[][..], |(_, names)| *names).iter();
     known.copied().chain([tool.name]).map(str::to_owned).collect()
 }
 

@@ -143,7 +143,8 @@ fn try_out(
     let FolderHooks { roots, policy } = found;
     let confinement = command_confinement(config, &policy, roots.real_cwd());
     let temp = PrivateTempFolder::create()?;
-    let mut site = unconfined_site(&roots, environment, &settings.values);
+    let confines_all = settings.values.hooks.get("sandbox") == Some(&Value::Bool(true));
+    let mut site = unconfined_site(&roots, environment, confines_all);
     let home = config.home();
     let place = (&roots, &policy.rules, home.as_deref());
     confine_site(&mut site, &confinement, place, Some(temp.path()));

@@ -14,7 +14,6 @@ use tokio_util::task::TaskTracker;
 
 use super::edit_common::whole_file_diff;
 use super::{SessionShared, SharedValue, ToolEnv, ToolOutcome};
-use turnwright_config::ConfigFile;
 use turnwright_guard::{ConfinementSettings, server_profile};
 use turnwright_hooks::{HookEvent, HookSet, HookSite, HookVerdict, Occasion, SessionFacts};
 use turnwright_policy::permission::{Mode, PolicyRules};
@@ -308,14 +307,15 @@ async fn site_of(shared: &Arc<SessionShared>, roots: &Arc<Roots>) -> Arc<HookSit
 }
 
 fn plain_site(shared: &SessionShared, roots: &Roots) -> HookSite {
-    unconfined_site(roots, shared.command_environment.as_ref().clone(), &shared.settings)
+    let confines_all = shared.settings.hooks.get("sandbox") == Some(&Value::Bool(true));
+    unconfined_site(roots, shared.command_environment.as_ref().clone(), confines_all)
 }
 
 /// A place for handlers that need no sandbox.
 pub(crate) fn unconfined_site(
     roots: &Roots,
     environment: Environment,
-    settings: &ConfigFile,
+    confines_all: bool,
 ) -> HookSite {
     HookSite {
         folder: roots.cwd().to_path_buf(),
@@ -324,7 +324,7 @@ pub(crate) fn unconfined_site(
         profile: None,
         temp: None,
         memory: None,
-        confines_all: settings.hooks.get("sandbox") == Some(&Value::Bool(true)),
+        confines_all,
     }
 }
 

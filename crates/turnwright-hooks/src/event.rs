@@ -2,22 +2,32 @@
 
 use std::time::Duration;
 
-/// A moment of a session at which hooks run. The names are those of Claude Code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HookEvent {
-    PreToolUse,
-    PermissionRequest,
-    PostToolUse,
-    PostToolUseFailure,
-    UserPromptSubmit,
-    SessionStart,
-    SessionEnd,
-    Stop,
-    SubagentStart,
-    SubagentStop,
-    PreCompact,
-    PostCompact,
-    Notification,
+/// Defines the events by their names.
+macro_rules! events {
+    ($($name:ident)+) => {
+        /// A moment of a session at which hooks run. The names are those of Claude Code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum HookEvent {
+            $($name,)+
+        }
+
+        impl HookEvent {
+            /// All events.
+            pub const ALL: [HookEvent; 13] = [$(HookEvent::$name),+];
+
+            /// The name in hook files and in the input of handlers.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(HookEvent::$name => stringify!($name),)+
+                }
+            }
+        }
+    };
+}
+
+events! {
+    PreToolUse PermissionRequest PostToolUse PostToolUseFailure UserPromptSubmit SessionStart SessionEnd
+    Stop SubagentStart SubagentStop PreCompact PostCompact Notification
 }
 
 /// The time limit of a handler that names none.
@@ -28,42 +38,6 @@ const PROMPT_TIME_LIMIT: Duration = Duration::from_secs(30);
 pub(crate) const END_TIME_LIMIT: Duration = Duration::from_millis(1_500);
 
 impl HookEvent {
-    /// All events.
-    pub const ALL: [HookEvent; 13] = [
-        HookEvent::PreToolUse,
-        HookEvent::PermissionRequest,
-        HookEvent::PostToolUse,
-        HookEvent::PostToolUseFailure,
-        HookEvent::UserPromptSubmit,
-        HookEvent::SessionStart,
-        HookEvent::SessionEnd,
-        HookEvent::Stop,
-        HookEvent::SubagentStart,
-        HookEvent::SubagentStop,
-        HookEvent::PreCompact,
-        HookEvent::PostCompact,
-        HookEvent::Notification,
-    ];
-
-    /// The name in hook files and in the input of handlers.
-    pub fn name(self) -> &'static str {
-        match self {
-            HookEvent::PreToolUse => "PreToolUse",
-            HookEvent::PermissionRequest => "PermissionRequest",
-            HookEvent::PostToolUse => "PostToolUse",
-            HookEvent::PostToolUseFailure => "PostToolUseFailure",
-            HookEvent::UserPromptSubmit => "UserPromptSubmit",
-            HookEvent::SessionStart => "SessionStart",
-            HookEvent::SessionEnd => "SessionEnd",
-            HookEvent::Stop => "Stop",
-            HookEvent::SubagentStart => "SubagentStart",
-            HookEvent::SubagentStop => "SubagentStop",
-            HookEvent::PreCompact => "PreCompact",
-            HookEvent::PostCompact => "PostCompact",
-            HookEvent::Notification => "Notification",
-        }
-    }
-
     /// The event with this name.
     pub fn parse(name: &str) -> Option<HookEvent> {
         HookEvent::ALL.into_iter().find(|event| event.name() == name)

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::handler::{Handler, HookAction};
@@ -182,20 +183,7 @@ async fn run_program(
         };
         let mut talking = pin!(conversation.fuse());
         let ended = {
-            let mut ending = pin!(async {
-                tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => HandlerEnd::Cancelled,
-                    exit = group.wait_for_end() => HandlerEnd::Exited(exit.code()),
-                    _ = too_much_memory => {
-                        HandlerEnd::Failed("it held too much memory, and was stopped".to_owned())
-                    }
-                    () = sleep_until(tokio::time::Instant::now() + time_limit) => {
-                        let seconds = time_limit.as_secs_f32();
-                        HandlerEnd::Failed(format!("it did not end within {seconds} s, and was stopped"))
-                    }
-                }
-            });
+            let mut ending = pin!(wait_for_end(&mut group, time_limit, too_much_memory, cancel));
             loop {
                 tokio::select! {
                     biased;
@@ -216,6 +204,26 @@ async fn run_program(
         ended
     };
     HandlerRun { end, stdout: text_of(&printed), stderr: text_of(&messages) }
+}
+
+async fn wait_for_end(
+    group: &mut ProcessGroup,
+    time_limit: Duration,
+    too_much_memory: impl Future<Output = u64>,
+    cancel: &CancellationToken,
+) -> HandlerEnd {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => HandlerEnd::Cancelled,
+        exit = group.wait_for_end() => HandlerEnd::Exited(exit.code()),
+        _ = too_much_memory => {
+            HandlerEnd::Failed("it held too much memory, and was stopped".to_owned())
+        }
+        () = sleep_until(Instant::now() + time_limit) => {
+            let seconds = time_limit.as_secs_f32();
+            HandlerEnd::Failed(format!("it did not end within {seconds} s, and was stopped"))
+        }
+    }
 }
 
 /// Reads a stream to its end.

@@ -517,18 +517,7 @@ impl PendingCall {
                 _ => prepared.run(pass, &ctx).await,
             }
         });
-        let outcome = if reads_only && !runs_calls {
-            unless_cancelled(&ctx.cancel, running).await
-        } else {
-            // A call with side effects is notified of the cancel and awaited; dropping it is the
-            // last resort. One that runs other calls ends after the last of these.
-            let grace = if runs_calls { 2 * GRACE } else { GRACE };
-            tokio::select! {
-                biased;
-                outcome = running => Some(outcome),
-                () = grace_elapsed(&ctx.cancel, grace) => None,
-            }
-        };
+        let outcome = unless_stopped(running, &ctx, reads_only, runs_calls).await;
         let mut outcome = match outcome {
             Some(Ok(outcome)) => outcome,
             Some(Err(refusal)) => ToolOutcome::failed(refusal),
@@ -579,6 +568,26 @@ async fn unless_cancelled<T>(
         biased;
         () = cancel.cancelled() => None,
         done = work => Some(done),
+    }
+}
+
+/// Waits for a call that runs, or until a cancel has ended it. One that only reads is dropped at once.
+async fn unless_stopped<T>(
+    running: impl Future<Output = T>,
+    ctx: &ToolCtx,
+    reads_only: bool,
+    runs_calls: bool,
+) -> Option<T> {
+    if reads_only && !runs_calls {
+        return unless_cancelled(&ctx.cancel, running).await;
+    }
+    // A call with side effects is notified of the cancel and awaited; dropping it is the
+    // last resort. One that runs other calls ends after the last of these.
+    let grace = if runs_calls { 2 * GRACE } else { GRACE };
+    tokio::select! {
+        biased;
+        outcome = running => Some(outcome),
+        () = grace_elapsed(&ctx.cancel, grace) => None,
     }
 }
 

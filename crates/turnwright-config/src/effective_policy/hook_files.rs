@@ -87,8 +87,8 @@ impl FoundHooks {
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         let of_user = std::iter::once((settings.config.file_path(), Value::Object(events)));
-        let of_home = claude.iter().filter(|file| file.project_name.is_none());
-        let of_home = of_home.map(|file| (file.name.clone(), file.hooks.clone()));
+        let at_home = claude.iter().filter(|file| file.project_name.is_none());
+        let of_home = at_home.map(|file| (file.name.clone(), file.hooks.clone()));
         for (name, events) in of_user.chain(of_home) {
             if events.as_object().is_some_and(|events| !events.is_empty()) {
                 hashed.push_str(&format!("{name}\n{events}\n"));

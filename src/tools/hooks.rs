@@ -104,7 +104,12 @@ pub(crate) fn occasion(event: HookEvent, subject: &str, fields: Value) -> Occasi
 impl ToolEnv {
     /// Returns true if there are hooks of an event.
     pub(crate) fn has_hooks(&self, event: HookEvent) -> bool {
-        self.shared.hooks.set.get().has(event)
+        // A replay has none, and their verdicts are in the recording.
+        self.shared.hooks.set.get().has(event) || self.are_hooks_played()
+    }
+
+    fn are_hooks_played(&self) -> bool {
+        self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
     }
 
     /// Runs the hooks of an occasion. The user is told what goes wrong, and what the hooks have to say to them.
@@ -114,12 +119,12 @@ impl ToolEnv {
         cancel: &CancellationToken,
     ) -> HookVerdict {
         let answers = &self.shared.process.outside;
-        let place = json!({ "event": occasion.event.name(), "subjects": occasion.subjects });
-        if answers.answer_source(HOOKS) == AnswerSource::Recording {
-            let kept = answers.recorded_answer(AnswerKind::View, HOOKS, &place);
-            let kept = kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default();
-            report(self.client.as_ref(), &kept);
-            return kept;
+        if self.are_hooks_played() {
+            let kept = answers.recorded_answer(AnswerKind::View, HOOKS, &place_of(occasion));
+            let verdict: Option<HookVerdict> = kept.and_then(|kept| serde_json::from_value(kept).ok());
+            let played = verdict.unwrap_or_default();
+            report(self.client.as_ref(), &played);
+            return played;
         }
         let set = self.shared.hooks.set.get();
         if set.has_background(occasion) {
@@ -132,7 +137,10 @@ impl ToolEnv {
         let site = self.hook_site().await;
         let verdict = set.run(occasion, &self.hook_facts(), &site, cancel, false).await;
         report(self.client.as_ref(), &verdict);
-        if verdict != HookVerdict::default() {
+        if verdict != HookVerdict::default()
+            && answers.answer_source(HOOKS) == AnswerSource::RecordedTool
+        {
+            let place = place_of(occasion);
             answers.record_answer(AnswerKind::View, HOOKS, &place, &|| json!(verdict));
         }
         verdict
@@ -151,8 +159,7 @@ impl ToolEnv {
         message: &str,
         cancel: CancellationToken,
     ) {
-        let is_real = self.shared.process.outside.answer_source(HOOKS) != AnswerSource::Recording;
-        if is_real && self.has_hooks(HookEvent::Notification) {
+        if self.shared.hooks.set.get().has(HookEvent::Notification) && !self.are_hooks_played() {
             let fields = json!({ "message": message, "title": "turnwright", "notification_type": kind });
             let occasion = occasion(HookEvent::Notification, kind, fields);
             self.spawn_hooks(occasion.clone(), true, delay, cancel.clone());
@@ -170,7 +177,7 @@ impl ToolEnv {
 
     /// A turn of the session has ended.
     pub(crate) fn begin_idle_time(&self) {
-        if !self.has_hooks(HookEvent::Notification) {
+        if !self.shared.hooks.set.get().has(HookEvent::Notification) {
             return;
         }
         let idle = self.shared.hooks.stop.child_token();
@@ -279,6 +286,15 @@ impl ToolEnv {
             outcome.content.push(shown);
         }
     }
+}
+
+/// The place of an occasion in a recording.
+fn place_of(occasion: &Occasion) -> Value {
+    let mut fields = occasion.fields.clone();
+    if let Value::Object(fields) = &mut fields {
+        fields.shift_remove("duration_ms");
+    }
+    json!({ "event": occasion.event.name(), "fields": fields })
 }
 
 /// Tells the user what hooks have to say to them, and what went wrong.

@@ -433,3 +433,60 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
     assert_eq!(agent.turn("go"), "end_turn");
     assert_eq!(ran(&agent), 1, "nor in a new session");
 }
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn hooks_of_claude_code_are_offered_once_and_read_if_the_user_wants_that() {
+    let theirs = json!({ "permissions": {}, "hooks": { "PreToolUse": group("Write", "echo ran >> ran.txt") } });
+    let replies: Vec<_> = (0..3).flat_map(|_| [writes("a.txt", "x"), says("So.")]).collect();
+    let mut agent = TestAgent::builder()
+        .file(".claude/settings.json", &theirs.to_string())
+        .own_file("config/config.toml", AUTO_EDIT)
+        .variable("PATH", &std::env::var("PATH").unwrap())
+        .model(json!(replies))
+        .start();
+    for _ in 0..2 {
+        assert_eq!(agent.turn("go"), "end_turn");
+        agent.session = agent.new_session();
+    }
+    let thoughts = agent.thoughts();
+    assert_eq!(thoughts.matches("There are hooks of Claude Code here.").count(), 1, "{thoughts}");
+    assert!(!agent.path("ran.txt").exists());
+    let settings = format!("{AUTO_EDIT}[hooks]\nread = ['claude']\n");
+    std::fs::write(agent.home().join("config/config.toml"), settings).unwrap();
+    agent.session = agent.new_session();
+    let output = agent.turn_text("/trust");
+    assert!(output.contains("PreToolUse Write: echo ran >> ran.txt"), "{output}");
+    assert!(!output.contains("permissions"), "only the hooks of the file count: {output}");
+    agent.turn_text(&format!("/trust {}", code(&output)));
+    assert_eq!(agent.turn("go"), "end_turn");
+    assert_eq!(agent.path("ran.txt").exists(), turnwright_sandbox::can_confine());
+}
+
+#[test]
+#[cfg_attr(windows, ignore = "the hooks are scripts of Unix")]
+fn a_wrong_file_is_named_and_changed_hooks_of_the_user_are_told() {
+    for (text, problem) in [
+        ("{ no json", ".turnwright/hooks.json: it is no valid JSON"),
+        ("{}", ".turnwright/hooks.json: it has no table `hooks`"),
+        ("{\"hooks\":[]}", ".turnwright/hooks.json: its hooks are no table of events"),
+        (
+            "{\"hooks\":{\"PreToolUse\":[{\"matcher\":\"Bash\",\"command\":\"x\"}]}}",
+            ".turnwright/hooks.json: PreToolUse 1: it has no list `hooks`",
+        ),
+    ] {
+        let mut agent = TestAgent::builder().file(PROJECT_FILE, text).model(json!([says("Hi.")])).start();
+        assert_eq!(agent.turn("go"), "end_turn");
+        assert!(agent.thoughts().contains(problem), "{problem}: {}", agent.thoughts());
+    }
+    let replies = json!([says("One."), says("Two."), says("Three.")]);
+    let mut agent = start(AUTO_EDIT, &json!({ "Stop": group("", "true") }), &[], &replies);
+    for command in ["true", "date"] {
+        let settings = format!("{AUTO_EDIT}[hooks]\nStop = {}\n", toml(&group("", command)));
+        std::fs::write(agent.home().join("config/config.toml"), settings).unwrap();
+        agent.session = agent.new_session();
+        assert_eq!(agent.turn("go"), "end_turn");
+        let is_told = agent.thoughts().contains("Your hooks have changed since the last session.");
+        assert_eq!(is_told, command == "date");
+    }
+}

@@ -76,7 +76,7 @@ impl FoundHooks {
         reader.check_settings(own);
         let claude = match own.get(READ) {
             Some(Value::Array(read)) if read.iter().any(|word| word == CLAUDE) => {
-                reader.claude_files(settings.config.home().as_deref())
+                reader.claude_files(settings.config.paths.home.as_deref())
             }
             _ => Vec::new(),
         };
@@ -314,8 +314,8 @@ impl SessionHookFiles {
         if !self.is_undecided || offered_file.exists() {
             return None;
         }
-        let home = settings.config.home();
-        let of_user = home.map(|home| home.join(CLAUDE_FILES[0])).into_iter();
+        let home = settings.config.paths.home.iter();
+        let of_user = home.map(|home| home.join(CLAUDE_FILES[0]));
         let mut files = of_user.chain(CLAUDE_FILES.map(|name| project.join(name)));
         let has_hooks = files.any(|path| {
             let head = read_head(&path, None, 256 * 1024);

@@ -135,7 +135,7 @@ impl HookedCall {
         ctx: &ToolCtx,
         effects: &[Effect],
         outcome: &mut ToolOutcome,
-        took: Duration,
+        (took, has_card): (Duration, bool),
     ) {
         let env = &ctx.env;
         let event =
@@ -155,7 +155,8 @@ impl HookedCall {
                 json!({ "error": outcome.text, "is_interrupt": false })
             };
             let occasion = self.occasion(event, &of, ctx, further);
-            let verdict = run_visibly(ctx, &occasion, ToolCallStatus::InProgress).await;
+            let status = has_card.then_some(ToolCallStatus::InProgress);
+            let verdict = run_visibly(ctx, &occasion, status).await;
             if let Some(why) = &verdict.block {
                 outcome.append_note(format!("[hook] {why}"));
             }
@@ -187,18 +188,24 @@ impl HookWish {
     }
 }
 
-/// Runs the hooks of a call. If they take long, its card says so.
-async fn run_visibly(ctx: &ToolCtx, occasion: &Occasion, status: ToolCallStatus) -> HookVerdict {
+/// Runs the hooks of a call. If they take long, its card, which has this status, says so.
+async fn run_visibly(
+    ctx: &ToolCtx,
+    occasion: &Occasion,
+    status: Option<ToolCallStatus>,
+) -> HookVerdict {
     let mut running = pin!(ctx.env.run_hooks(occasion, &ctx.cancel));
     tokio::select! {
         biased;
         verdict = &mut running => return verdict,
         () = tokio::time::sleep(PATIENCE) => {}
     }
-    let names = ctx.env.shared.hooks.set.get().names(occasion).join(", ");
-    let mut update = CallUpdate::new(ctx.call.clone(), status);
-    update.content = Some(vec![CallContent::Text(format!("Waiting for the hook {names}"))]);
-    ctx.env.client.update(update.into());
+    if let Some(status) = status {
+        let names = ctx.env.shared.hooks.set.get().names(occasion).join(", ");
+        let mut update = CallUpdate::new(ctx.call.clone(), status);
+        update.content = Some(vec![CallContent::Text(format!("Waiting for the hook {names}"))]);
+        ctx.env.client.update(update.into());
+    }
     running.await
 }
 
@@ -214,16 +221,22 @@ impl CallRunner {
             return Ok((call, wish));
         };
         let uses = hooked.uses(&self.env, &call.plan.effects);
+        let status = call.view.is_some().then_some(ToolCallStatus::Pending);
         let mut update = None;
+        let mut allows_all = true;
         for of in &uses {
             let occasion = hooked.occasion(HookEvent::PreToolUse, of, &call.ctx, Value::Null);
-            let mut verdict = run_visibly(&call.ctx, &occasion, ToolCallStatus::Pending).await;
+            let mut verdict = run_visibly(&call.ctx, &occasion, status).await;
             if call.ctx.cancel.is_cancelled() {
                 return Err(cancelled());
             }
             wish.has_run = true;
+            allows_all &= verdict.decision == Some(HookDecision::Allow);
             update = verdict.updated_input.take().or(update);
             wish.take_notes(&call.ctx, verdict);
+        }
+        if wish.allows() && !allows_all {
+            wish.decision = None;
         }
         if wish.decision == Some(HookDecision::Deny) {
             self.audit_hook(&call.plan.effects, &Decision::default(), false);
@@ -301,9 +314,10 @@ impl CallRunner {
         let mut wish = HookWish::default();
         let mut allows_all = true;
         let mut must_end = false;
+        let status = call.view.is_some().then_some(ToolCallStatus::Pending);
         for of in hooked.uses(&self.env, &call.plan.effects) {
             let occasion = hooked.occasion(HookEvent::PermissionRequest, &of, &call.ctx, Value::Null);
-            let mut verdict = run_visibly(&call.ctx, &occasion, ToolCallStatus::Pending).await;
+            let mut verdict = run_visibly(&call.ctx, &occasion, status).await;
             if call.ctx.cancel.is_cancelled() {
                 return Err(cancelled());
             }

@@ -528,7 +528,8 @@ impl PendingCall {
         }
         if let Some(hooked) = hooked.filter(|_| !is_played) {
             // What they change in the files of the call belongs to its change.
-            Box::pin(hooked.after(&ctx, &effects, &mut outcome, started.elapsed())).await;
+            let about = (started.elapsed(), view.is_some());
+            Box::pin(hooked.after(&ctx, &effects, &mut outcome, about)).await;
         }
         let changes = recorder.end(&ctx, &mut outcome).await;
         hidden_secrets::hide_placed_keys(&mut outcome, &effects);

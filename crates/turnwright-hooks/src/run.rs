@@ -65,10 +65,10 @@ impl HandlerRun {
     }
 }
 
-/// Runs a handler to its end.
+/// Runs a handler of a session to its end.
 pub(crate) async fn run_handler(
     handler: &Handler,
-    input: &str,
+    (session, input): (&str, &str),
     site: &HookSite,
     cancel: &CancellationToken,
 ) -> HandlerRun {
@@ -110,6 +110,9 @@ pub(crate) async fn run_handler(
     }
     for name in ["CLAUDE_PROJECT_DIR", "TURNWRIGHT_PROJECT_DIR"] {
         environment = environment.with(name, folder);
+    }
+    for name in ["CLAUDE_CODE_SESSION_ID", "TURNWRIGHT_SESSION_ID"] {
+        environment = environment.with(name, session);
     }
     let program = PipedProgram {
         command_line: command_line(&handler.action, has_bash),

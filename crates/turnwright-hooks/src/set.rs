@@ -153,7 +153,7 @@ impl HookSet {
         let chosen = self.choose(occasion, in_background);
         let runs: Vec<BoxFuture<'_, (usize, HandlerReply)>> = chosen
             .into_iter()
-            .map(|number| self.run_one(number, &input, site, cancel).boxed())
+            .map(|number| self.run_one(number, (&facts.session, &input), site, cancel).boxed())
             .collect();
         let replies: Vec<_> = stream::iter(runs).buffered(MAX_AT_ONCE).collect().await;
         self.verdict(replies)
@@ -162,12 +162,12 @@ impl HookSet {
     async fn run_one(
         &self,
         number: usize,
-        input: &str,
+        told: (&str, &str),
         site: &HookSite,
         cancel: &CancellationToken,
     ) -> (usize, HandlerReply) {
         let handler = &self.handlers[number];
-        let run = run_handler(handler, input, site, cancel).await;
+        let run = run_handler(handler, told, site, cancel).await;
         let mut reply = read_reply(handler.event, &run.end, &run.stdout, &run.stderr);
         if run.end != HandlerEnd::Cancelled {
             let how = reply.problems.first().map_or("ok", String::as_str);

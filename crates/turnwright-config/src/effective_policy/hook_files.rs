@@ -283,25 +283,8 @@ impl SessionHookFiles {
     /// the last session, and that there are some of Claude Code.
     pub fn news(&self, settings: &SettingsSnapshot<'_>, project: &Path) -> Vec<String> {
         let state = &settings.config.paths.state;
-        let mut news = Vec::new();
-        let seen_file = state.join(SEEN_FILE);
-        let seen = private_file::read(&seen_file, 1024).ok();
-        if self.hash != seen {
-            let now = self.hash.clone().unwrap_or_default();
-            if seen.as_ref().is_some_and(|seen| !seen.is_empty()) && self.hash.is_some() {
-                let text = "Your hooks have changed since the last session. `/hooks` lists them; if it was not you, \
-                            remove what you do not know.";
-                news.push(text.to_owned());
-            }
-            // An empty file stands for no hooks.
-            if (self.hash.is_some() || seen.is_some_and(|seen| !seen.is_empty()))
-                && let Err(error) = private_file::write(&seen_file, now.as_bytes())
-            {
-                news.push(format!("It cannot be noted which hooks you have: {}.", io_error_text(&error)));
-            }
-        }
-        news.extend(self.offer(settings, state, project));
-        news
+        let changed = self.hash.as_ref().and_then(|hash| note_hash(&state.join(SEEN_FILE), hash));
+        changed.into_iter().chain(self.offer(settings, state, project)).collect()
     }
 
     fn offer(
@@ -331,4 +314,20 @@ impl SessionHookFiles {
                 .to_owned(),
         )
     }
+}
+
+/// Notes the hash of the user's hooks. Says so if it was another one before.
+fn note_hash(file: &Path, hash: &str) -> Option<String> {
+    let seen = private_file::read(file, 1024).ok();
+    if seen.as_deref() == Some(hash) {
+        return None;
+    }
+    if let Err(error) = private_file::write(file, hash.as_bytes()) {
+        return Some(format!("It cannot be noted which hooks you have: {}.", io_error_text(&error)));
+    }
+    seen.map(|_| {
+        "Your hooks have changed since the last session. `/hooks` lists them; if it was not you, remove what you \
+         do not know."
+            .to_owned()
+    })
 }

@@ -108,6 +108,11 @@ impl ToolEnv {
         self.shared.hooks.set.get().has(event) || self.are_hooks_played()
     }
 
+    /// Returns true if there are any hooks.
+    pub(crate) fn has_any_hooks(&self) -> bool {
+        !self.shared.hooks.set.get().is_empty() || self.are_hooks_played()
+    }
+
     fn are_hooks_played(&self) -> bool {
         self.shared.process.outside.answer_source(HOOKS) == AnswerSource::Recording
     }

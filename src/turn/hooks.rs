@@ -80,11 +80,11 @@ impl Turn {
     pub(super) async fn stop_step(&mut self) -> Option<TurnStep> {
         let env = Arc::clone(&self.conversation.env);
         let event = if self.is_helper() { HookEvent::SubagentStop } else { HookEvent::Stop };
-        let last = self.history.messages.last().and_then(|message| message.as_assistant());
-        let answer = last.filter(|answer| answer.calls.is_empty())?.text.clone();
         if self.cancel.is_cancelled() || !env.has_hooks(event) {
             return None;
         }
+        let last = self.history.messages.last().and_then(|message| message.as_assistant());
+        let answer = last.filter(|answer| answer.calls.is_empty())?.text.clone();
         let kind = env.helper.as_ref().map_or("", |helper| helper.kind.as_str());
         let fields = json!({
             "stop_hook_active": self.hook_stops > 0,
@@ -92,8 +92,12 @@ impl Turn {
             "background_tasks": [],
         });
         let verdict = env.run_hooks(&occasion(event, kind, fields), &self.cancel).await;
+        if let Some(why) = verdict.stop {
+            self.conversation.notify(format!("A hook ends the turn: {why}"));
+            return None;
+        }
         let context = Some(verdict.context).filter(|context| !context.is_empty());
-        let why = verdict.block.or(context).filter(|_| verdict.stop.is_none())?;
+        let why = verdict.block.or(context)?;
         if self.cancel.is_cancelled() {
             return None;
         }

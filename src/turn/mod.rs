@@ -236,7 +236,7 @@ impl Turn {
         self.wait_for_servers().await;
         self.add_project_context().await;
         self.log_prompt();
-        if Box::pin(self.run_first_hooks()).await {
+        if self.conversation.env.has_any_hooks() && Box::pin(self.run_first_hooks()).await {
             return self.finish(Ok(StopReason::EndTurn)).await;
         }
         let mut step = match self.first_step() {
@@ -301,7 +301,7 @@ impl Turn {
                 let mut next = None;
                 if self.goal_status().is_none() {
                     next = self.closing().await;
-                    if next.is_none() {
+                    if next.is_none() && self.conversation.env.has_any_hooks() {
                         next = Box::pin(self.stop_step()).await;
                     }
                 }

@@ -102,7 +102,9 @@ fn list(found: &FolderHooks) -> Result<ExitCode, CliError> {
         text.push_str(&format!("{}\n", escape_hidden_line(&line)));
     }
     for name in found.untrusted() {
-        text.push_str(&format!("! {name}: not trusted, so its hooks do not run. Run `turnwright trust`\n"));
+        text.push_str(&format!(
+            "! {name}: not trusted, so its hooks do not run. Run `turnwright trust`\n"
+        ));
     }
     for problem in &found.policy.problems {
         text.push_str(&format!("! {}\n", escape_hidden_line(problem)));
@@ -167,7 +169,8 @@ fn try_out(
 }
 
 fn background_names(set: &HookSet, occasion: &Occasion) -> Vec<String> {
-    if set.has_background(occasion) { vec!["others in the background".to_owned()] } else { Vec::new() }
+    let name = set.has_background(occasion).then(|| "others in the background".to_owned());
+    name.into_iter().collect()
 }
 
 async fn run_all(

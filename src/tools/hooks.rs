@@ -126,8 +126,8 @@ impl ToolEnv {
         let answers = &self.shared.process.outside;
         if self.are_hooks_played() {
             let kept = answers.recorded_answer(AnswerKind::View, HOOKS, &place_of(occasion));
-            let verdict: Option<HookVerdict> = kept.and_then(|kept| serde_json::from_value(kept).ok());
-            let played = verdict.unwrap_or_default();
+            let played: HookVerdict =
+                kept.and_then(|kept| serde_json::from_value(kept).ok()).unwrap_or_default();
             report(self.client.as_ref(), &played);
             return played;
         }
@@ -165,7 +165,9 @@ impl ToolEnv {
         cancel: CancellationToken,
     ) {
         if self.shared.hooks.set.get().has(HookEvent::Notification) && !self.are_hooks_played() {
-            let fields = json!({ "message": message, "title": "turnwright", "notification_type": kind });
+            let title = "turnwright";
+            let fields =
+                json!({ "message": message, "title": title, "notification_type": kind });
             let occasion = occasion(HookEvent::Notification, kind, fields);
             self.spawn_hooks(occasion.clone(), true, delay, cancel.clone());
             self.spawn_hooks(occasion, false, delay, cancel);
@@ -249,7 +251,10 @@ impl ToolEnv {
     }
 
     /// The texts of the files that a call has changed, before hooks may change them.
-    pub(crate) async fn texts_before_hooks(&self, effects: &[Effect]) -> Vec<(ResolvedPath, FileText)> {
+    pub(crate) async fn texts_before_hooks(
+        &self,
+        effects: &[Effect],
+    ) -> Vec<(ResolvedPath, FileText)> {
         let mut texts = Vec::new();
         for effect in effects {
             if let Effect::Write(target) = effect
@@ -282,7 +287,8 @@ impl ToolEnv {
                 let diff = line_changes::render_diff(&old.text, &new.text, &spots);
                 let diff = fenced(&text::clip(diff, MAX_DIFF_CHARS));
                 let told = format!(
-                    "A hook has changed {name} after your edit; this is its change, and you know the file now:\n{diff}"
+                    "A hook has changed {name} after your edit; this is its change, and you know the \
+                     file now:\n{diff}"
                 );
                 (whole_file_diff(path, Some(&old.text), &new.text), told)
             });

@@ -103,12 +103,15 @@ impl Turn {
         }
         if self.hook_stops >= MAX_STOPS {
             self.conversation.notify(format!(
-                "Hooks have kept this turn from ending {MAX_STOPS} times. Now it ends all the same. The last one: {why}"
+                "Hooks have kept this turn from ending {MAX_STOPS} times. Now it ends all the same. \
+                 The last one: {why}"
             ));
             return None;
         }
         if self.budget.take_request().is_err() {
-            self.conversation.notify(format!("A hook wants the turn to go on, but a limit is reached: {why}"));
+            self.conversation.notify(format!(
+                "A hook wants the turn to go on, but a limit is reached: {why}"
+            ));
             return None;
         }
         self.hook_stops += 1;

@@ -101,6 +101,11 @@ impl EffectivePolicy {
 }
 
 impl ProjectFile {
+    fn of_settings(text: String, is_trusted: bool, requests: Vec<String>) -> ProjectFile {
+        let name = PROJECT_FILE;
+        ProjectFile { name, text, is_trusted, requests, full_requests: Vec::new() }
+    }
+
     /// Returns true if the file has settings that wait for the user's trust.
     pub fn needs_trust(&self) -> bool {
         !self.is_trusted && !self.requests.is_empty()
@@ -144,9 +149,7 @@ pub fn resolve_policy_with(
         let home = settings.config.home();
         let cwd = roots.real_cwd();
         requests.extend(sandbox.add_project(&project.sandbox, cwd, home.as_deref(), is_trusted));
-        let name = PROJECT_FILE;
-        let full_requests = Vec::new();
-        project_files.push(ProjectFile { name, text, is_trusted, requests, full_requests });
+        project_files.push(ProjectFile::of_settings(text, is_trusted, requests));
     }
     let (servers_file, servers) =
         project_servers::find(settings, trust, project_folder, &mut layers.problems);
@@ -154,15 +157,13 @@ pub fn resolve_policy_with(
     let helpers = HelperFiles::find(&settings.config.paths.config, trust, project_folder);
     layers.problems.extend(helpers.problems);
     project_files.extend(helpers.files);
-    let hooks = FoundHooks::find(settings, trust, project_folder);
-    let protect: Vec<_> = sandbox.protect.iter().cloned().chain(hooks.protected()).collect();
-    layers.problems.extend(hooks.problems);
-    project_files.extend(hooks.files);
+    let found_hooks = FoundHooks::find(settings, trust, project_folder);
+    let hooks = found_hooks.add_to(&mut layers.problems, &mut project_files);
     let PolicyLayers { rules, problems, .. } = layers;
     EffectivePolicy {
         rules: PolicyRules {
             rules,
-            protected: protected_paths(&bases, &protect),
+            protected: protected_paths(&bases, &hooks.protected(&sandbox.protect)),
             dialect,
             can_confine: turnwright_sandbox::can_confine(),
             max_mode,
@@ -178,7 +179,7 @@ pub fn resolve_policy_with(
         servers,
         checks,
         helper_types: helpers.types,
-        hooks: hooks.session,
+        hooks,
     }
 }
 

@@ -26,8 +26,8 @@ macro_rules! events {
 }
 
 events! {
-    PreToolUse PermissionRequest PostToolUse PostToolUseFailure UserPromptSubmit SessionStart SessionEnd
-    Stop SubagentStart SubagentStop PreCompact PostCompact Notification
+    PreToolUse PermissionRequest PostToolUse PostToolUseFailure UserPromptSubmit SessionStart
+    SessionEnd Stop SubagentStart SubagentStop PreCompact PostCompact Notification
 }
 
 /// The time limit of a handler that names none.

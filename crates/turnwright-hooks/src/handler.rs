@@ -186,7 +186,8 @@ impl HandlerReader<'_> {
                 Ok(matcher) => matcher,
                 Err(why) => {
                     let why = escape_hidden_line(&text::one_line(&why));
-                    let what = format!("its `matcher` cannot be used, so nothing of it runs: {why}");
+                    let what =
+                        format!("its `matcher` cannot be used, so nothing of it runs: {why}");
                     self.note(event, number, &what);
                     continue;
                 }

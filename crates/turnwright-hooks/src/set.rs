@@ -131,7 +131,10 @@ impl HookSet {
             let fits = handler.event == occasion.event
                 && handler.in_background == in_background
                 && handler.matcher.fits(&occasion.subjects)
-                && handler.condition.as_ref().is_none_or(|rule| rule.holds(&occasion.subjects, input))
+                && handler
+                    .condition
+                    .as_ref()
+                    .is_none_or(|rule| rule.holds(&occasion.subjects, input))
                 && !(handler.runs_once && self.last.lock().contains_key(&number));
             if fits && !chosen.iter().any(|known| self.handlers[*known].action == handler.action) {
                 chosen.push(number);

@@ -11,7 +11,8 @@ pub(super) fn run(session: &mut SessionActor, call: CommandCall) -> PromptWork {
 fn list(conversation: &Conversation) -> String {
     let set = conversation.env.shared.hooks.set.get();
     if set.is_empty() {
-        return "No hooks run here. `/trust` shows those of the project that wait for your trust.".to_owned();
+        return "No hooks run here. `/trust` shows those of the project that wait for your trust."
+            .to_owned();
     }
     let mut rows = String::new();
     for (handler, last) in set.list() {

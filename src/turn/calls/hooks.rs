@@ -250,7 +250,8 @@ impl CallRunner {
             _ => Err("it touches several files".to_owned()),
         };
         let arguments = translated.map_err(|why| {
-            let what = format!("The hook `{by}` wants to change this call, which is not possible: {why}");
+            let what =
+                format!("The hook `{by}` wants to change this call, which is not possible: {why}");
             ToolRefusal::new(format!("{what}. It was not executed."), what)
         })?;
         wish.notes.push(format!("The hook `{by}` has changed this call before it ran."));
@@ -316,7 +317,8 @@ impl CallRunner {
         let mut must_end = false;
         let status = call.view.is_some().then_some(ToolCallStatus::Pending);
         for of in hooked.uses(&self.env, &call.plan.effects) {
-            let occasion = hooked.occasion(HookEvent::PermissionRequest, &of, &call.ctx, Value::Null);
+            let event = HookEvent::PermissionRequest;
+            let occasion = hooked.occasion(event, &of, &call.ctx, Value::Null);
             let mut verdict = run_visibly(&call.ctx, &occasion, status).await;
             if call.ctx.cancel.is_cancelled() {
                 return Err(cancelled());

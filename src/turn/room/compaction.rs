@@ -140,9 +140,7 @@ impl Compactor<'_> {
         if !is_worth_it {
             return CompactionOutcome::Nothing;
         }
-        let is_needed = reason == CompactionReason::Overflow;
-        let asking = refuse_compaction(self.conversation, reason.focus(), is_needed, self.cancel);
-        if Box::pin(asking).await {
+        if self.is_refused(reason).await {
             return CompactionOutcome::Nothing;
         }
         self.show(&id, CompactionState::InProgress, None);
@@ -176,9 +174,20 @@ impl Compactor<'_> {
         let notice = format!("{done}: about {before} tokens became {after}.");
         let text = summary.clone().unwrap_or_default();
         self.report(&id, notice, after, summary);
-        let is_asked_for = reason.focus().is_some();
-        Box::pin(note_compaction(self.conversation, is_asked_for, &text, self.cancel)).await;
+        self.tell_hooks(reason, &text).await;
         CompactionOutcome::Done { kept: tail.count }
+    }
+
+    /// Returns true if hooks want the conversation to stay as it is, and it can.
+    async fn is_refused(&self, reason: CompactionReason<'_>) -> bool {
+        let is_needed = reason == CompactionReason::Overflow;
+        let asking = refuse_compaction(self.conversation, reason.focus(), is_needed, self.cancel);
+        Box::pin(asking).await
+    }
+
+    async fn tell_hooks(&self, reason: CompactionReason<'_>, summary: &str) {
+        let is_asked_for = reason.focus().is_some();
+        Box::pin(note_compaction(self.conversation, is_asked_for, summary, self.cancel)).await;
     }
 
     /// Makes the change in the history and in the log.

@@ -53,10 +53,10 @@ pub struct SessionHookFiles {
 /// The hooks that were found, with the files that can be trusted.
 #[derive(Debug, Default)]
 pub(super) struct FoundHooks {
-    pub(super) session: SessionHookFiles,
-    pub(super) files: Vec<ProjectFile>,
+    session: SessionHookFiles,
+    files: Vec<ProjectFile>,
     /// One sentence for each problem.
-    pub(super) problems: Vec<String>,
+    problems: Vec<String>,
 }
 
 impl FoundHooks {
@@ -106,10 +106,15 @@ impl FoundHooks {
         reader.found
     }
 
-    /// The files of the project that its hooks run, below its folder. Commands may not change them.
-    pub(super) fn protected(&self) -> impl Iterator<Item = String> {
-        let scripts = self.session.handlers.iter().flat_map(|handler| &handler.scripts);
-        scripts.map(|script| script.name.clone())
+    /// Adds the problems and the files to these. Returns the hooks.
+    pub(super) fn add_to(
+        self,
+        problems: &mut Vec<String>,
+        files: &mut Vec<ProjectFile>,
+    ) -> SessionHookFiles {
+        problems.extend(self.problems);
+        files.extend(self.files);
+        self.session
     }
 }
 
@@ -279,6 +284,13 @@ fn script_texts(handlers: &[Handler], project: &Path) -> String {
 }
 
 impl SessionHookFiles {
+    /// Adds the files of the project that hooks run, which commands may not change, to those of the settings. All are
+    /// paths below the project.
+    pub(super) fn protected(&self, of_settings: &[String]) -> Vec<String> {
+        let scripts = self.handlers.iter().flat_map(|handler| &handler.scripts);
+        of_settings.iter().cloned().chain(scripts.map(|script| script.name.clone())).collect()
+    }
+
     /// Says what the user has to know about their hooks when a session opens, each once: that they have changed since
     /// the last session, and that there are some of Claude Code.
     pub fn news(&self, settings: &SettingsSnapshot<'_>, project: &Path) -> Vec<String> {

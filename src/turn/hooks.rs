@@ -11,7 +11,7 @@ use turnwright_hooks::HookEvent;
 use turnwright_store::Entry;
 use turnwright_types::message::{PromptPart, within_context};
 
-/// How often in one turn hooks may keep it from ending.
+/// The most times that hooks may keep one turn from ending.
 const MAX_STOPS: u32 = 8;
 /// The reason for a compaction that the user has not asked for.
 const AUTO: &str = "auto";
@@ -66,7 +66,7 @@ impl Turn {
         self.history.messages.truncate(self.prompt.first_message);
         self.conversation.log().add_entry(Entry::Refused);
         self.conversation.forget_told_context();
-        // What the hooks of the start have said is gone with the prompt.
+        // The context of the session's start is gone with the prompt.
         self.conversation.env.shared.hooks.forget_begin();
     }
 

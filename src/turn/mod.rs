@@ -93,7 +93,7 @@ pub(crate) struct Turn {
     meter: SpendingMeter,
     steering: SteeringQueue,
     checks: TurnChecks,
-    /// How often hooks have kept the turn from ending.
+    /// The number of times that hooks have kept the turn from ending.
     hook_stops: u32,
     /// The goal that the turn works towards.
     goal: Option<Box<GoalRun>>,

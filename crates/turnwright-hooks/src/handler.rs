@@ -61,7 +61,7 @@ pub struct Handler {
     pub(crate) runs_once: bool,
     /// Nobody waits for it.
     pub in_background: bool,
-    /// Whether it runs in the sandbox, if it says so itself.
+    /// True or false if it says itself that it runs in the sandbox or not.
     pub(crate) sandbox: Option<bool>,
     status: Option<String>,
     /// The files of the project that it names, as they were when the file was read.

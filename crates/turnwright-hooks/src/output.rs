@@ -23,7 +23,7 @@ pub enum HookDecision {
     Deny,
 }
 
-/// How a handler has ended.
+/// The end of a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HandlerEnd {
     /// By itself, with this code; `None` if a signal has ended it.
@@ -34,7 +34,7 @@ pub(crate) enum HandlerEnd {
     Cancelled,
 }
 
-/// What a handler wants.
+/// The answer of a handler.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct HandlerReply {
     pub(crate) decision: Option<HookDecision>,
@@ -50,7 +50,7 @@ pub(crate) struct HandlerReply {
     pub(crate) message: Option<String>,
     /// The turn must end. The text says why.
     pub(crate) stop: Option<String>,
-    /// What is wrong with it, a phrase each. The first one is a failure if `has_failed`.
+    /// Its faults, a phrase each. The first one is a failure if `has_failed`.
     pub(crate) problems: Vec<String>,
     pub(crate) has_failed: bool,
 }

@@ -45,7 +45,7 @@ pub struct HookSite {
     pub profile: Option<SandboxProfile>,
     /// The folder for temporary files of confined handlers, which the profile lets them write.
     pub temp: Option<PathBuf>,
-    /// How many bytes of memory a confined handler may hold.
+    /// The most bytes of memory that a confined handler may hold.
     pub memory: Option<u64>,
     /// True if the user's own handlers run in the sandbox, too.
     pub confines_all: bool,
@@ -199,7 +199,7 @@ async fn run_program(
                 }
             }
         };
-        // What it has left running would hold the pipes open.
+        // Processes that it has left running would hold the pipes open.
         group.stop(GRACE).await;
         if !talking.is_terminated() {
             tokio::time::timeout(DRAIN, &mut talking).await.ok();

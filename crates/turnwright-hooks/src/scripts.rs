@@ -22,7 +22,7 @@ const COMMAND_ENDS: &str = "\n;&|()`";
 const READERS: [&str; 14] = [
     "[", "cat", "date", "echo", "grep", "head", "jq", "ls", "printf", "tail", "tee", "test", "true", "wc",
 ];
-/// How deep a line for another shell may lie in the words of a line.
+/// The deepest nesting of lines for other shells in the words of a line.
 const MAX_NESTING: usize = 3;
 /// The most files of one command.
 const MAX_SCRIPTS: usize = 16;

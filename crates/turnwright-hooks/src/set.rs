@@ -24,7 +24,7 @@ const MAX_AT_ONCE: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Occasion {
     pub event: HookEvent,
-    /// What matchers look at, such as the names of a tool.
+    /// The words that matchers look at, such as the names of a tool.
     pub subjects: Vec<String>,
     /// The fields of the handlers' input that only this event has, as a table.
     pub fields: Value,
@@ -66,12 +66,12 @@ impl Occasion {
 #[derive(Debug, Default)]
 pub struct HookSet {
     handlers: Vec<Handler>,
-    /// How each handler ended last, by its number.
+    /// The last end of each handler, by its number.
     // Held only to note or look up an end.
     last: Mutex<BTreeMap<usize, String>>,
 }
 
-/// What the handlers of an occasion want. The default is that of no handler.
+/// The joint answer of the handlers of an occasion. The default is that of no handler.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct HookVerdict {
     /// The strictest decision about a tool call.
@@ -86,7 +86,7 @@ pub struct HookVerdict {
     pub context: String,
     /// Texts for the user.
     pub messages: Vec<String>,
-    /// What went wrong, a sentence each.
+    /// The faults, a sentence each.
     pub problems: Vec<String>,
     /// The turn must end. The text says why.
     pub stop: Option<String>,

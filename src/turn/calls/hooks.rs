@@ -34,14 +34,14 @@ pub(super) struct HookedCall {
     arguments: Value,
 }
 
-/// What hooks want of a call that they do not refuse.
+/// The wishes of hooks about a call that they do not refuse.
 #[derive(Debug, Default)]
 pub(super) struct HookWish {
     decision: Option<HookDecision>,
     reason: String,
     /// True if any have run.
     has_run: bool,
-    /// What the model is told with the result.
+    /// A text for the model, beside the result.
     context: String,
     /// Lines for the card.
     notes: Vec<String>,

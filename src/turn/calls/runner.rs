@@ -527,7 +527,7 @@ impl PendingCall {
             outcome.add_line(CALL_STOPPED);
         }
         if let Some(hooked) = hooked.filter(|_| !is_played) {
-            // What they change in the files of the call belongs to its change.
+            // Their changes in the files of the call belong to its change.
             let about = (started.elapsed(), view.is_some());
             Box::pin(hooked.after(&ctx, &effects, &mut outcome, about)).await;
         }

@@ -82,7 +82,7 @@ pub(super) enum CompactionReason<'a> {
 }
 
 impl CompactionReason<'_> {
-    /// What the user wants to be kept; `None` if the user has not asked for the compaction.
+    /// The user's wish of what to keep; `None` if the user has not asked for the compaction.
     fn focus(&self) -> Option<&str> {
         match self {
             CompactionReason::Asked(focus) => Some(focus),

@@ -270,7 +270,7 @@ fn script_texts(handlers: &[Handler], project: &Path) -> String {
         let hash = script.sha256.as_deref().unwrap_or("it cannot be read, so it will not run");
         text.push_str(&format!("=== {} (SHA-256: {hash}) ===\n", escape_hidden_line(&script.name)));
         let head = read_head(&project.join(&script.name), Some(project), MAX_SHOWN_SCRIPT);
-        // What is shown must be what was hashed.
+        // The text that is shown must be the one that was hashed.
         let whole = head.filter(|head| {
             let hash = sha256_hex(head.text.as_bytes());
             head.is_complete && script.sha256.as_deref() == Some(hash.as_str())

@@ -34,6 +34,8 @@ use turnwright_workspace::temp_folder::PrivateTempFolder;
 const HOOKS: &str = "hooks";
 /// The time after a turn without another prompt of which handlers are notified.
 const IDLE: Duration = Duration::from_secs(60);
+/// The longest time of all handlers of the session's end together.
+const END_PATIENCE: Duration = Duration::from_secs(3);
 /// The most files of one call that are looked at for changes by hooks.
 const MAX_FORMATTED: usize = 50;
 /// The most characters of a hook's changes that the model is shown.
@@ -239,7 +241,7 @@ impl ToolEnv {
         self.end_idle_time();
         if hooks.has_begun.load(Ordering::Relaxed) && self.has_hooks(HookEvent::SessionEnd) {
             let ending = occasion(HookEvent::SessionEnd, "other", json!({ "reason": "other" }));
-            self.run_hooks(&ending, &hooks.stop).await;
+            tokio::time::timeout(END_PATIENCE, self.run_hooks(&ending, &hooks.stop)).await.ok();
         }
         hooks.stop.cancel();
         hooks.tasks.close();

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::HookEvent;
+use turnwright_types::effect::escape_hidden;
+use turnwright_types::redact;
 use turnwright_types::text;
 
 /// The most characters of a text for the model.
@@ -79,7 +81,7 @@ pub(crate) fn read_reply(
         HandlerEnd::Exited(Some(REFUSES)) => {
             let why = stderr.trim();
             let why = if why.is_empty() { "it gave no reason" } else { why };
-            reply.reason = Some(shortened(why));
+            reply.reason = Some(clean(why, MAX_REASON_CHARS));
             reply.refuse(event);
         }
         HandlerEnd::Exited(code) => {
@@ -91,7 +93,7 @@ pub(crate) fn read_reply(
             };
             let said = stderr.lines().map(str::trim).rfind(|line| !line.is_empty());
             reply.fail(match said {
-                Some(line) => format!("{how}: {}", text::clip(line, 200)),
+                Some(line) => format!("{how}: {}", clean(line, 200)),
                 None => how,
             });
         }
@@ -99,13 +101,14 @@ pub(crate) fn read_reply(
     reply
 }
 
-fn shortened(text: &str) -> String {
-    text::clip(text, MAX_REASON_CHARS)
+/// A text of a handler as it may be shown and told: without keys and hidden characters, and not too long.
+fn clean(text: &str, most: usize) -> String {
+    text::clip(escape_hidden(&redact::text(text)), most)
 }
 
 fn text_of(value: &Value, name: &str) -> Option<String> {
     let text = value.get(name)?.as_str()?.trim();
-    (!text.is_empty()).then(|| shortened(text))
+    (!text.is_empty()).then(|| clean(text, MAX_REASON_CHARS))
 }
 
 impl HandlerReply {
@@ -132,7 +135,7 @@ impl HandlerReply {
     fn read_output(&mut self, event: HookEvent, output: &str) {
         if !output.starts_with('{') {
             if event.takes_plain_text() && !output.is_empty() {
-                self.context = Some(text::clip(output, MAX_CONTEXT_CHARS));
+                self.context = Some(clean(output, MAX_CONTEXT_CHARS));
             }
             return;
         }
@@ -160,7 +163,7 @@ impl HandlerReply {
         let own = fields.get("hookSpecificOutput").unwrap_or(&Value::Null);
         let named = own.get("hookEventName").and_then(Value::as_str);
         if let Some(other) = named.filter(|name| *name != event.name()) {
-            let other = text::clip(other, 40);
+            let other = clean(other, 40);
             return self.fail(format!("its output is for the event {other}, and was ignored"));
         }
         if fields.get("permissionDecision").is_some() {
@@ -178,7 +181,7 @@ impl HandlerReply {
         }
         let context = own.get("additionalContext").and_then(Value::as_str).map(str::trim);
         let context = context.filter(|text| !text.is_empty());
-        self.context = context.map(|text| text::clip(text, MAX_CONTEXT_CHARS));
+        self.context = context.map(|text| clean(text, MAX_CONTEXT_CHARS));
     }
 
     /// Reads the decision of a handler of `PreToolUse`.
@@ -191,7 +194,7 @@ impl HandlerReply {
                 return self.set_input(own);
             }
             Some(other) => {
-                let other = text::clip(other, 40);
+                let other = clean(other, 40);
                 return self.fail(format!("`permissionDecision` is {other}, which is no decision"));
             }
         };

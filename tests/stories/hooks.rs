@@ -399,8 +399,8 @@ fn hooks_of_a_project_run_only_as_they_and_their_scripts_were_trusted() {
         return;
     }
     let hooks = json!({ "hooks": { "PreToolUse": group("Write", "sh tools/hook.sh") } });
-    let edits: Vec<_> = (0..4).flat_map(|number| [writes(&format!("{number}.txt"), "x"), says("So.")]);
-    let edits = edits.collect::<Vec<_>>();
+    let edits: Vec<_> =
+        (0..4).flat_map(|number| [writes(&format!("{number}.txt"), "x"), says("So.")]).collect();
     let mut agent = TestAgent::builder()
         .file(PROJECT_FILE, &hooks.to_string())
         .file("tools/hook.sh", "echo ran >> ran.txt\n")
